@@ -1,0 +1,107 @@
+"""Figure 2: condition number at initialisation over depth, at fixed width and at widths c L."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from figures import captions, style
+from figures.series import Columns, Series, distinct, kappa_over_seeds, over_seeds, rows, select
+
+EXPERIMENT = "depth_sweep"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The rows that a panel shows, the column that tells its curves apart, and whether bounds show."""
+
+    figure: str
+    title: str
+    by: str
+    symbol: str
+    bounded: bool
+
+
+PANELS = (
+    Panel("2a", "(a) fixed width $m$", "width", "m", bounded=True),
+    Panel("2b-left", "(b) $m = c\\,L$, small $c$", "multiplier", "c", bounded=False),
+    Panel("2b-right", "(b) $m = c\\,L$, large $c$", "multiplier", "c", bounded=False),
+)
+KEY = (
+    ("measured", {"marker": "o"}),
+    ("bound of Lemma 2", {"linestyle": style.DASHED, "linewidth": 0.9}),
+    ("quadratic in $L$", {"color": "black", "linewidth": 0.45}),
+)
+FEWEST_FOR_FIT = 4  # depths; some quadratic meets any three points
+
+
+def draw(table: Columns) -> Figure:
+    """Kappa, bound and quadratic fit at fixed width, then kappa at widths proportional to depth."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.4)
+        for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+            _draw_panel(axes, select(table, figure=panel.figure), panel)
+        figure.axes[0].set_ylabel(style.KAPPA)
+        style.key(figure.axes[0], KEY)
+        style.footer(figure, captions.data_line(_shown(table)))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    shown = _shown(table)
+    return captions.paragraph(
+        "Figure 2. Condition number of the Gauss-Newton matrix of deep linear networks at"
+        f" initialisation ({captions.initialisation(shown)}).",
+        "(a) At fixed hidden width m, with the convex-combination bound of Lemma 2 where it"
+        " applies (dashed) and a quadratic in L fitted to the means (thin black).",
+        "(b) At widths proportional to depth, m = c L, for small c (left) and large c (right).",
+        captions.seeds(shown),
+        captions.certificates(shown),
+        captions.data(shown, provenance),
+    )
+
+
+def quadratic(series: Series) -> tuple[NDArray, NDArray] | None:
+    """The least-squares quadratic through the resolved means; None where any quadratic would fit."""
+    x, y = series.x[series.resolved], series.mean[series.resolved]
+    if len(x) < FEWEST_FOR_FIT:
+        return None
+    fine = np.linspace(x[0], x[-1], 100)
+    return fine, np.polynomial.Polynomial.fit(x, y, deg=2)(fine)
+
+
+def _shown(table: Columns) -> Columns:
+    return select(table, figure=[panel.figure for panel in PANELS])
+
+
+def _draw_panel(axes: Axes, table: Columns, panel: Panel) -> None:
+    axes.set_title(panel.title)
+    if rows(table) == 0:
+        style.blank(axes, "not part of this profile")
+        return
+    values = distinct(table, panel.by)
+    lines = [
+        _draw_curve(axes, select(table, **{panel.by: value}), panel, look)
+        for value, look in zip(values, style.looks(len(values)), strict=True)
+    ]
+    for line, value in zip(lines, values, strict=True):
+        line.set_label(f"${panel.symbol} = {value:g}$")
+    style.whole_numbers(axes, table["depth"], "depth $L$")
+    style.label_curves(axes, lines)
+
+
+def _draw_curve(axes: Axes, table: Columns, panel: Panel, look: style.Look) -> Line2D:
+    kappa = kappa_over_seeds(table, "depth")
+    line = style.band(axes, kappa, look)
+    if panel.bounded:
+        style.bound_curve(axes, over_seeds(table, "depth", "bound_convex"), look)
+        fit = quadratic(kappa)
+        if fit is not None:
+            style.fit_curve(axes, *fit)
+    return line

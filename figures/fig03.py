@@ -1,0 +1,59 @@
+"""Figure 3: the two bounds of Lemma 2 beside the condition number, over depth."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from figures import captions, style
+from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+
+EXPERIMENT = "depth_sweep"
+MEASURED = style.Look(style.COLOURS[0], "o")
+CONVEX = style.Look(style.COLOURS[1], "s", style.DASHED)
+MAXIMUM = style.Look(style.COLOURS[2], "^", style.DASH_DOT)
+
+
+def draw(table: Columns) -> Figure:
+    """Kappa, the convex-combination bound and the maximum bound on a logarithmic axis."""
+    shown = _shown(table)
+    with style.paper_style():
+        figure = style.new_figure(style.COLUMN_WIDTH, 2.3)
+        axes = figure.subplots()
+        axes.set_yscale("log")
+        convex = over_seeds(shown, "depth", "bound_convex")
+        maximum = over_seeds(shown, "depth", "bound_maximum")
+        lines = [
+            style.band(axes, kappa_over_seeds(shown, "depth"), MEASURED, "measured"),
+            style.band(axes, convex, CONVEX, "convex\nbound"),
+            style.band(axes, maximum, MAXIMUM, "maximum\nbound"),
+        ]
+        style.whole_numbers(axes, shown["depth"], "depth $L$")
+        axes.set_ylabel(style.KAPPA)
+        style.label_curves(axes, lines, spacing=0.2)
+        style.footer(figure, captions.data_line(shown))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    shown = _shown(table)
+    return captions.paragraph(
+        "Figure 3. Condition number of the Gauss-Newton matrix of linear networks of width"
+        f" m = {captions.listed(distinct(shown, 'width'))} at initialisation"
+        f" ({captions.initialisation(shown)}) and the two bounds of Lemma 2: the convex"
+        " combination of the layers' terms and their maximum. Logarithmic vertical axis.",
+        captions.seeds(shown),
+        captions.certificates(shown),
+        captions.data(shown, provenance),
+    )
+
+
+def _shown(table: Columns) -> Columns:
+    """The rows of this figure, which are drawn at one width: a mean over widths says nothing."""
+    shown = select(table, figure="3")
+    widths = distinct(shown, "width")
+    if len(widths) != 1:
+        msg = f"figure 3 needs rows at one width, but the table has them at {widths or 'none'}"
+        raise ValueError(msg)
+    return shown

@@ -1,0 +1,20 @@
+"""What Figures 11 and 12 share: quantities over the layers, one curve a depth."""
+
+from matplotlib.axes import Axes
+
+from figures import style
+from figures.series import Columns, distinct, over_seeds, select
+
+
+def curves(axes: Axes, table: Columns, *factors: str) -> None:
+    """The product of these columns over the layers on a logarithmic axis, one curve a depth."""
+    axes.set_yscale("log")
+    depths = distinct(table, "depth")
+    for depth, look in zip(depths, style.ordered_looks(len(depths)), strict=True):
+        series = over_seeds(select(table, depth=depth), "layer", *factors)
+        style.band(axes, series, look, f"$L = {depth}$")
+
+
+def layer_axis(axes: Axes, table: Columns) -> None:
+    """The layers, from the first of all networks to the last of the deepest."""
+    style.whole_numbers(axes, table["layer"], r"layer $\ell$")

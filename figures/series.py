@@ -1,0 +1,73 @@
+"""From rows of a table to the curves of a figure: select rows, then average over the seeds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = Mapping[str, NDArray]  # a saved table: equally long columns by name
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: at each x the mean, standard deviation and minimum over the seeds.
+
+    Where `resolved` is false the mean includes lower bounds, and so is a lower bound itself.
+    """
+
+    x: NDArray
+    mean: NDArray
+    deviation: NDArray
+    smallest: NDArray
+    resolved: NDArray
+
+
+def rows(table: Columns) -> int:
+    """How many rows the table has."""
+    return len(next(iter(table.values()), ()))
+
+
+def select(table: Columns, **wanted: Any) -> Columns:
+    """The rows whose columns have the given value, or one of the given values."""
+    keep = np.ones(rows(table), dtype=bool)
+    for name, values in wanted.items():
+        keep &= np.isin(table[name], values)
+    return {name: column[keep] for name, column in table.items()}
+
+
+def distinct(table: Columns, name: str) -> list[Any]:
+    """The different values of a column, sorted."""
+    return np.unique(table[name]).tolist()
+
+
+def over_seeds(table: Columns, x: str, *factors: str) -> Series:
+    """Mean and deviation at each x of a column, or of the product of several.
+
+    Rows where it is not finite (a bound that does not apply) are left out.
+    """
+    values = np.prod([table[name] for name in factors], axis=0)
+    return _aggregate(table[x], values, np.ones(rows(table), dtype=bool))
+
+
+def kappa_over_seeds(table: Columns, x: str) -> Series:
+    """`over_seeds` of kappa, with its certified lower end where the value is unresolved."""
+    resolved = table["resolved"].astype(bool)
+    values = np.where(resolved, table["kappa"], table["kappa_low"])
+    return _aggregate(table[x], values, resolved)
+
+
+def _aggregate(x: NDArray, y: NDArray, resolved: NDArray) -> Series:
+    """Group y by x; the deviation is the sample standard deviation, zero for a single seed."""
+    finite = np.isfinite(y)
+    x, y, resolved = x[finite], y[finite], resolved[finite]
+    places = np.unique(x)
+    groups = [y[x == place] for place in places]
+    return Series(
+        x=places,
+        mean=np.array([np.mean(group) for group in groups]),
+        deviation=np.array([np.std(group, ddof=1) if len(group) > 1 else 0.0 for group in groups]),
+        smallest=np.array([np.min(group) for group in groups]),
+        resolved=np.array([np.all(resolved[x == place]) for place in places], dtype=bool),
+    )

@@ -1,0 +1,275 @@
+"""How every figure looks: palette, curves with bands, bounds, labels, axes, saving.
+
+Nothing here touches matplotlib's global state: figures are built on the object interface, and
+`paper_style` restores what it found.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from figures.series import Series
+
+COLUMN_WIDTH = 3.3  # inches, one column of a two-column page
+FULL_WIDTH = 6.9  # inches, both columns
+KAPPA = r"condition number $\kappa(\widehat{\mathbf{G}}_O)$"
+
+# Okabe and Ito's palette, told apart under every common colour blindness; markers repeat the code.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+GREY = "#5F5F5F"
+Dashes = str | tuple[int, tuple[float, ...]]
+DASHED: Dashes = (0, (4, 1.6))
+DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
+
+RC: dict[str, Any] = {
+    "font.family": "STIXGeneral",  # ships with matplotlib: every machine draws the same glyphs
+    "mathtext.fontset": "stix",
+    "font.size": 8.5,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 2.2,
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "ytick.minor.size": 1.3,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.2,
+    "pdf.fonttype": 42,  # TrueType, so that the text of the PDF can be searched and edited
+    "savefig.facecolor": "white",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What tells one curve from the others: colour, marker and dashes, each enough on its own."""
+
+    colour: str
+    marker: str
+    line: Dashes = "-"
+
+
+def looks(count: int) -> list[Look]:
+    """Looks for `count` unordered curves, all different up to 42 of them."""
+    return [Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i in range(count)]
+
+
+def ordered_looks(count: int) -> list[Look]:
+    """Looks for a long ordered family (depths): colours from dark to light, also when printed grey."""
+    shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.82, count))  # paler would not be seen
+    return [
+        Look(mpl.colors.to_hex(shade), MARKERS[i % len(MARKERS)]) for i, shade in enumerate(shades)
+    ]
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Matplotlib's defaults with `RC` on top; what was set before returns at the end."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(RC)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that size in inches that lays itself out and belongs to no window."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
+    """The mean over seeds as a marked line inside one standard deviation.
+
+    Places where some seed is unresolved are left out of line and band and drawn as lower bounds.
+    On a logarithmic axis, a band that would reach zero ends at the smallest seed instead.
+    """
+    low, high = series.mean - series.deviation, series.mean + series.deviation
+    if axes.get_yscale() == "log":
+        low = np.where(low > 0, low, series.smallest)
+    axes.fill_between(
+        series.x, low, high, where=series.resolved.tolist(), color=look.colour, alpha=0.18, lw=0
+    )
+    (line,) = axes.plot(
+        series.x,
+        np.where(series.resolved, series.mean, np.nan),
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
+        label=label,
+    )
+    _lower_bounds(axes, series, look)
+    return line
+
+
+def _lower_bounds(axes: Axes, series: Series, look: Look) -> None:
+    """Open markers under upward arrows where all that is known is that kappa is at least this."""
+    x, y = series.x[~series.resolved], series.mean[~series.resolved]
+    if len(x) == 0:
+        return
+    axes.plot(x, y, color=look.colour, marker=look.marker, markerfacecolor="white", linestyle="")
+    for place in zip(x, y, strict=True):
+        axes.annotate(
+            "",
+            xy=(0, 12),
+            xytext=place,
+            xycoords="offset points",
+            arrowprops={"arrowstyle": "->", "color": look.colour, "lw": 0.8, "shrinkA": 2.5},
+        )
+
+
+def bound_curve(axes: Axes, series: Series, look: Look) -> Line2D:
+    """A bound, dashed in the colour of the curve that it bounds; absent where it does not apply."""
+    (line,) = axes.plot(series.x, series.mean, color=look.colour, linestyle=DASHED, linewidth=0.9)
+    return line
+
+
+def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
+    """A fitted curve, a black hair over the means that it fits."""
+    (line,) = axes.plot(x, y, color="black", linewidth=0.45, zorder=3)
+    return line
+
+
+def key(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """What line styles mean, whatever their colour: (label, properties of the line) each."""
+    handles = [Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries]
+    axes.legend(handles=handles, loc="upper left", borderaxespad=0.2, labelspacing=0.25)
+
+
+def label_curves(axes: Axes, lines: Sequence[Line2D], spacing: float = 0.1) -> None:
+    """Each line's label right of the axes at the height of its last point, moved so none overlap.
+
+    To be called when limits and scale are final; spacing is a fraction of the axes' height.
+    """
+    ends = [_end(axes, line) for line in lines]
+    heights = spread([height for _, height in ends], spacing)
+    for line, end, height in zip(lines, ends, heights, strict=True):
+        colour = line.get_color()
+        axes.annotate(
+            str(line.get_label()),
+            xy=end,
+            xytext=(1.07, height),
+            xycoords="axes fraction",
+            va="center",
+            color=colour,
+            fontsize=mpl.rcParams["legend.fontsize"],
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.5,
+                "shrinkA": 1,
+                "shrinkB": 3,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def _end(axes: Axes, line: Line2D) -> tuple[float, float]:
+    """Where the line ends in fractions of the axes; mid-height at the right for an empty line."""
+    axes.get_ylim()  # settles pending autoscaling, which transData does not
+    points = np.column_stack([line.get_xdata(), line.get_ydata()])
+    points = points[np.isfinite(points).all(axis=1)]
+    if len(points) == 0:
+        return 1.0, 0.5
+    right, height = (axes.transData - axes.transAxes).transform(points[-1])
+    return float(right), float(height)
+
+
+def spread(heights: Sequence[float], spacing: float) -> list[float]:
+    """Heights moved by the least squares that keep them in order and `spacing` apart.
+
+    Less rank times spacing, "apart" reads "not decreasing": isotonic regression, in which
+    neighbours out of order pool into their mean.
+    """
+    order = np.argsort(heights, kind="stable")
+    pools: list[tuple[float, int]] = []  # (sum, count)
+    for rank, index in enumerate(order):
+        total, count = heights[index] - rank * spacing, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / count:
+            before = pools.pop()
+            total, count = total + before[0], count + before[1]
+        pools.append((total, count))
+    level = np.repeat([total / count for total, count in pools], [count for _, count in pools])
+    moved = np.empty(len(heights))
+    moved[order] = level + np.arange(len(heights)) * spacing
+    return moved.tolist()
+
+
+def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
+    """An x axis for depths or layers: whole numbers only, at most nine of them written."""
+    low, high = float(np.min(values)), float(np.max(values))
+    pad = max(0.25, 0.04 * (high - low))
+    axes.set_xlim(low - pad, high + pad)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
+    axes.set_xlabel(label)
+
+
+def shared_legend(figure: Figure, axes: Axes) -> None:
+    """One legend over all panels for curves that they share, from the labels of one panel."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(handles), 8))
+
+
+def blank(axes: Axes, reason: str) -> None:
+    """A panel without rows says why instead of showing empty axes."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", color=GREY)
+
+
+def footer(figure: Figure, text: str) -> None:
+    """The data behind the figure, small and grey under the panels."""
+    figure.supxlabel(text, x=0.995, ha="right", fontsize=7, color=GREY)
+
+
+def save(figure: Figure, path: Path, dpi: int = 300) -> None:
+    """Write the figure in the format of the suffix, whole or not at all, without a date in it."""
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    with paper_style(), replacing(path) as partial:
+        figure.savefig(
+            partial,
+            dpi=dpi,
+            format=path.suffix.removeprefix("."),
+            metadata=undated.get(path.suffix),
+        )
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its place if the block ends well and vanishes if not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        partial.chmod(0o644)  # mkstemp's 0600 would hide the figure from everyone else
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

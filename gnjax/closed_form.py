@@ -1,0 +1,190 @@
+"""Networks whose Gauss-Newton matrix is known in closed form, as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+
+from gnjax.operators import KroneckerFactors, SumOfKroneckers
+from gnjax.rounding import (
+    gamma,
+    product_error,
+    spectral_error,
+    singular_values,
+    spectral_norm_bound,
+    unit_roundoff,
+)
+from gnjax.staircase import numerical_rank
+from gnjax.validation import check_covariance, check_weights
+
+
+_SVD_UP_TO = 256
+
+
+def linear_gauss_newton(
+    weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
+) -> SumOfKroneckers:
+    """The Gauss-Newton matrix of a linear or residual network (Eqs 4, 5, 7).
+
+    G = sum_l (W^{L:l+1} W^{l+1:L}) (x) (Sigma^{1/2} W^{1:l-1} W^{l-1:1} Sigma^{1/2}), k d x k d,
+    which has the non-zero eigenvalues of (1/n) sum_i J_i^T J_i. A skip connection of strength
+    beta around every layer puts W_l + beta I, with a rectangular identity, in place of W_l.
+
+    Args:
+      weights: W_1 .. W_L, W_l of shape (a_l, a_{l-1}).
+      covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
+      skip: beta.
+    """
+    layers = _with_skip(check_weights(weights), skip)
+    inputs = layers[0][0].shape[1]
+    root, root_error, root_rank = _square_root(covariance, inputs, layers[0][0].dtype)
+    norms, ranks = zip(*(_norm_and_rank(w) for w, _ in layers), strict=True)
+    lefts, left_errors = _left_products(layers, norms)
+    rights, right_errors = _right_products(layers, norms, root, root_error)
+    outputs = layers[-1][0].shape[0]
+    factors = KroneckerFactors(
+        lefts,
+        rights,
+        left_errors,
+        right_errors,
+        left_ranks=tuple(min([outputs, *ranks[l:]]) for l in range(1, len(ranks) + 1)),
+        right_ranks=tuple(min([root_rank, *ranks[:l]]) for l in range(len(ranks))),
+        whitened=root is None,
+    )
+    return from_factors(factors)
+
+
+def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
+    """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
+    lefts, left_grams = zip(*(_gram(s) for s in factors.lefts), strict=True)
+    rights, right_grams = zip(*(_gram(t) for t in factors.rights), strict=True)
+    error = _sum_error(
+        jnp.stack(lefts),
+        jnp.stack(rights),
+        _gram_errors(factors.lefts, factors.left_errors, left_grams),
+        _gram_errors(factors.rights, factors.right_errors, right_grams),
+    )
+    return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), error, factors)
+
+
+def _norm_and_rank(weight: jax.Array) -> tuple[jax.Array, int]:
+    """A bound on ||W||_2 and the rank; the rank of a large weight is taken to be its shorter side.
+
+    A large weight of lower rank is found out later: its smallest eigenvalue then falls below the
+    floor and the answer is unresolved, never wrong.
+    """
+    shorter = min(weight.shape)
+    if shorter > _SVD_UP_TO:
+        return spectral_norm_bound(weight), shorter
+    values = singular_values(np.asarray(weight))
+    size = max(weight.shape)
+    norm = values[0] * (1 + spectral_error(size, weight.dtype))
+    rank = numerical_rank(values, size, float(jnp.finfo(weight.dtype).eps))
+    return jnp.asarray(norm, weight.dtype), rank
+
+
+def _with_skip(weights: list[jax.Array], skip: float) -> list[tuple[jax.Array, jax.Array]]:
+    """(W_l + beta I, a bound on its rounding) with I of shape (a_l, a_{l-1})."""
+    if skip == 0.0:
+        return [(w, jnp.zeros((), w.dtype)) for w in weights]
+    shifted = [w + skip * jnp.eye(*w.shape, dtype=w.dtype) for w in weights]
+    return [(w, unit_roundoff(w.dtype) * jnp.linalg.norm(jnp.diagonal(w))) for w in shifted]
+
+
+def _square_root(
+    covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype
+) -> tuple[jax.Array | None, float, int]:
+    """Sigma^{1/2}, a bound on ||stored - exact||, and the rank of Sigma; None is the identity.
+
+    Eigenvalues below d eps lambda_max are zero. On the range the root moves by at most
+    delta / sqrt(lambda_r) when Sigma moves by delta (||A^{1/2} - B^{1/2}|| <= ||A - B|| /
+    (sqrt lambda_min(A) + sqrt lambda_min(B)) there).
+    """
+    if covariance is None:
+        return None, 0.0, inputs
+    sigma = np.asarray(check_covariance(covariance, inputs))
+    values, vectors = scipy.linalg.eigh(sigma)
+    eps = float(jnp.finfo(dtype).eps)
+    kept = values > max(8, inputs) * eps * max(values[-1], 0.0)
+    if not kept.any():
+        return jnp.zeros((inputs, inputs), dtype), 0.0, 0
+    roots = np.where(kept, np.sqrt(np.where(kept, values, 0.0)), 0.0)
+    moved = spectral_error(inputs, dtype) * values[-1]
+    error = moved / roots[kept].min() + spectral_error(inputs, dtype) * roots.max()
+    return jnp.asarray((vectors * roots) @ vectors.T, dtype), float(error), int(kept.sum())
+
+
+def _left_products(
+    layers: list[tuple[jax.Array, jax.Array]], norms: Sequence[jax.Array]
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """S_l = W^{L:l+1} for l = 1 .. L, S_L = I."""
+    last = layers[-1][0]
+    product, error = jnp.eye(last.shape[0], dtype=last.dtype), jnp.zeros((), last.dtype)
+    products, errors = [product], [error]
+    for depth, ((w, w_error), norm) in enumerate(
+        zip(layers[:0:-1], norms[:0:-1], strict=True)
+    ):
+        terms = w.shape[0] if depth else 0
+        error = product_error(product, error, w, norm, w_error, terms)
+        product = _times(product, w) if depth else w
+        products.append(product)
+        errors.append(error)
+    return tuple(products[::-1]), jnp.stack(errors[::-1])
+
+
+def _right_products(
+    layers: list[tuple[jax.Array, jax.Array]],
+    norms: Sequence[jax.Array],
+    root: jax.Array | None,
+    root_error: float,
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """T_l = Sigma^{1/2} W^{1:l-1} for l = 1 .. L, T_1 = Sigma^{1/2}."""
+    first = layers[0][0]
+    product = jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root
+    error = jnp.asarray(root_error, first.dtype)
+    products, errors = [product], [error]
+    for depth, ((w, w_error), norm) in enumerate(zip(layers[:-1], norms[:-1], strict=True)):
+        exact = depth == 0 and root is None
+        error = product_error(product, error, w, norm, w_error, 0 if exact else w.shape[1])
+        product = w.T if exact else _times(product, w.T)
+        products.append(product)
+        errors.append(error)
+    return tuple(products), jnp.stack(errors)
+
+
+@jax.jit
+def _times(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.matmul(left, right, precision="highest")
+
+
+@jax.jit
+def _gram(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """F F^T and the bound gamma ||F||_F^2 on its rounding."""
+    rounding = gamma(factor.shape[1], factor.dtype) * jnp.sum(factor**2)
+    return jnp.matmul(factor, factor.T, precision="highest"), rounding
+
+
+def _gram_errors(
+    factors: tuple[jax.Array, ...], errors: jax.Array, rounding: tuple[jax.Array, ...]
+) -> jax.Array:
+    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + rounding."""
+    norms = jnp.stack([jnp.linalg.norm(f) for f in factors])
+    return (2 * norms + errors) * errors + jnp.stack(rounding)
+
+
+@partial(jax.jit)
+def _sum_error(
+    lefts: jax.Array, rights: jax.Array, left_errors: jax.Array, right_errors: jax.Array
+) -> jax.Array:
+    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, and one rounding for each term of the sum."""
+    left_norms = jnp.linalg.norm(lefts, axis=(1, 2))
+    right_norms = jnp.linalg.norm(rights, axis=(1, 2))
+    formed = (left_norms + left_errors) * right_errors + left_errors * right_norms
+    summed = gamma(lefts.shape[0] + 1, lefts.dtype) * left_norms * right_norms
+    return jnp.sum(formed + summed)

@@ -1,0 +1,239 @@
+"""Published files as bytes: found in a folder, verified by their hash, and only then parsed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import math
+import pickle
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]  # (n, *shape)
+Labels = NDArray[np.int64]  # (n,)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file after decompression, with the published ``algorithm:hex`` of its bytes."""
+
+    name: str
+    digest: str | None = None  # None: nobody published one, so the header has to do
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One file as it is published, and what it holds of one split."""
+
+    name: str
+    sha256: str
+    members: tuple[Member, ...]
+    inside: str = ""  # the folder within a tar file
+
+
+def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
+    """The decompressed members that ``folder`` holds, each verified; None where it lacks one."""
+    members = _read_loose(folder, archive)
+    if members is None:
+        members = _read_tar(folder, archive)
+    if members is not None:
+        for member in archive.members:
+            verify(members[member.name], member.digest, f"{member.name} in {folder}")
+    return members
+
+
+def holds(folder: Path, archive: Archive) -> bool:
+    """Whether the folder has the files; their contents are not looked at."""
+    loose = [_loose_path(folder, archive, member) for member in archive.members]
+    return all(loose) or _tar_path(folder, archive) is not None
+
+
+def verify(data: bytes, digest: str | None, what: str) -> None:
+    """Raise unless ``data`` has the published ``algorithm:hex``."""
+    if digest is None:
+        return
+    algorithm, expected = digest.split(":")
+    found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+    if found != expected:
+        msg = (
+            f"{what}: its {algorithm} is {found} but {expected} was published; the file is "
+            "damaged or belongs to another data set. Replace it, or keep every data set in a "
+            "sub-folder of its own name (mnist/, fashion_mnist/, cifar10/)"
+        )
+        raise ValueError(msg)
+
+
+def verify_file(path: Path, sha256: str) -> bool:
+    """Whether the file's own bytes, still compressed, have this sha256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+
+def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
+    """Members that lie in the folder as files of their own, plain or gzipped."""
+    found: dict[str, bytes] = {}
+    for member in archive.members:
+        path = _loose_path(folder, archive, member)
+        if path is None:
+            return None
+        found[member.name] = _gunzip(path) if path.suffix == ".gz" else path.read_bytes()
+    return found
+
+
+def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
+    # Some tools unpack train-images-idx3-ubyte under the name train-images.idx3-ubyte.
+    stems = (member.name, member.name.replace("-idx", ".idx"))
+    places = (folder / archive.inside, folder)
+    candidates = [
+        place / (stem + ending) for place in places for stem in stems for ending in ("", ".gz")
+    ]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _gunzip(path: Path) -> bytes:
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        msg = f"{path} is not a whole gzip file ({error}); replace it"
+        raise ValueError(msg) from error
+
+
+def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
+    """Members of a tar file, compressed or not; nothing is written to disk."""
+    path = _tar_path(folder, archive)
+    if path is None:
+        return None
+    try:
+        with tarfile.open(path) as tar:
+            return {m.name: _extract(tar, f"{archive.inside}/{m.name}") for m in archive.members}
+    except (tarfile.TarError, KeyError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        msg = f"{path} is not the whole {archive.name} ({error}); replace it"
+        raise ValueError(msg) from error
+
+
+def _tar_path(folder: Path, archive: Archive) -> Path | None:
+    if ".tar" not in archive.name:
+        return None
+    names = (archive.name, archive.name.removesuffix(".gz"))
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _extract(tar: tarfile.TarFile, name: str) -> bytes:
+    file = tar.extractfile(name)
+    if file is None:
+        msg = f"{name} is not a regular file"
+        raise KeyError(msg)
+    return file.read()
+
+
+def parse_idx(data: bytes, name: str) -> Pixels:
+    """An idx file of unsigned bytes: 0, 0, 0x08, rank, big-endian sizes, then the elements."""
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+        msg = f"{name} does not begin as an idx file of unsigned bytes; replace it"
+        raise ValueError(msg)
+    rank = data[3]
+    start = 4 + 4 * rank
+    shape = struct.unpack(f">{rank}I", data[4:start]) if len(data) >= start else ()
+    elements = math.prod(shape)
+    if not shape or len(data) - start != elements:
+        msg = (
+            f"{name} announces the shape {shape} but holds {max(len(data) - start, 0)} bytes of "
+            "elements; it is cut short or not an idx file, replace it"
+        )
+        raise ValueError(msg)
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def parse_idx_pair(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
+    """Images and labels from the two idx files of a split, in that order."""
+    (images_name, images_data), (labels_name, labels_data) = members.items()
+    images = parse_idx(images_data, images_name)
+    labels = parse_idx(labels_data, labels_name)
+    if images.ndim < 2 or labels.ndim != 1 or len(images) != len(labels) or len(labels) == 0:
+        msg = (
+            f"{images_name} has shape {images.shape} and {labels_name} {labels.shape}; they must "
+            "be (n, height, width) and (n,) with the same n >= 1"
+        )
+        raise ValueError(msg)
+    return images, labels.astype(np.int64)
+
+
+def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
+    """CIFAR-10's batches, whose rows are 3 colour planes of 32 x 32, as (n, 32, 32, 3)."""
+    batches = [_parse_batch(data, name) for name, data in members.items()]
+    planes = np.concatenate([pixels for pixels, _ in batches])
+    labels = np.concatenate([labels for _, labels in batches])
+    return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
+
+
+def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:
+    batch = unpickle_arrays(data, name)
+    pixels = batch.get(b"data") if isinstance(batch, dict) else None
+    labels = np.asarray(batch.get(b"labels") if isinstance(batch, dict) else None)
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or pixels.shape != (labels.size, 3072)
+        or labels.ndim != 1
+    ):
+        msg = f"{name} does not hold uint8 rows of 3072 pixels with one label each; replace it"
+        raise ValueError(msg)
+    return pixels, labels.astype(np.int64)
+
+
+# What pickle documents that it may raise on bytes that are no pickle.
+_MALFORMED = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+
+
+def unpickle_arrays(data: bytes, name: str) -> Any:
+    """Unpickle plain containers and numpy arrays; a pickle that asks for more is refused."""
+    try:
+        return _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
+    except _MALFORMED as error:
+        msg = f"{name} is not a pickle of plain arrays ({error}); replace it"
+        raise ValueError(msg) from error
+
+
+def _dtype(spec: str | bytes, *_: object) -> np.dtype[Any]:
+    # Python 2 pickles carry align and copy as integers, which numpy >= 2.4 warns about.
+    return np.dtype(spec.decode("ascii") if isinstance(spec, bytes) else spec)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """The names that an array's pickle needs, and no others."""
+
+    _names: Mapping[tuple[str, str], Callable[..., Any]] = {
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): _dtype,
+    }
+    _imports = (
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("_codecs", "encode"),  # how protocol 2 writes bytes from Python 3
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in self._names:
+            return self._names[module, name]
+        if (module, name) in self._imports:
+            return super().find_class(module, name)
+        msg = f"it asks for {module}.{name}, which no array needs"
+        raise pickle.UnpicklingError(msg)

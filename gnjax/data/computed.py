@@ -1,0 +1,69 @@
+"""Data sets that are made here, from scikit-learn's bundled files or from a seed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
+
+PATCH = 32
+REGIONS = 5  # vertical strips of each photograph
+PHOTOGRAPHS = ("china.jpg", "flower.jpg")
+
+
+def digits() -> Samples:
+    """scikit-learn's 1,797 handwritten digits, 8 x 8, with the grey levels 0..16 over 16."""
+    from sklearn.datasets import load_digits  # slow to import, and most runs do without it
+
+    bunch = load_digits()
+    return bunch.images / 16.0, bunch.target.astype(np.int64)
+
+
+def gaussian(samples: int, dimension: int, classes: int, seed: int) -> Samples:
+    """Rows x ~ N(0, I_d); a row's label is argmax(A x) for one A with N(0, 1) entries a seed.
+
+    The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
+    """
+    teacher_stream, inputs_stream = np.random.SeedSequence(seed).spawn(2)
+    teacher = np.random.default_rng(teacher_stream).standard_normal((classes, dimension))
+    inputs = np.random.default_rng(inputs_stream).standard_normal((samples, dimension))
+    return inputs, np.argmax(inputs @ teacher.T, axis=1).astype(np.int64)
+
+
+def photo_patches(samples: int, seed: int) -> Samples:
+    """32 x 32 x 3 crops of two photographs; the class is the strip a crop was cut from.
+
+    Each photograph is split into 5 vertical strips, which makes 10 classes; the i-th crop has
+    class i mod 10 and lies wholly within its strip. No crop occurs twice.
+    """
+    from sklearn.datasets import load_sample_image  # slow to import
+
+    strips = [
+        strip
+        for photograph in PHOTOGRAPHS
+        for strip in np.array_split(load_sample_image(photograph), REGIONS, axis=1)
+    ]
+    labels = np.arange(samples) % len(strips)
+    patches = np.empty((samples, PATCH, PATCH, 3))
+    for label, stream in enumerate(np.random.SeedSequence(seed).spawn(len(strips))):
+        members = np.flatnonzero(labels == label)
+        patches[members] = _crops(strips[label], len(members), np.random.default_rng(stream))
+    return patches / 255.0, labels.astype(np.int64)
+
+
+def _crops(
+    image: NDArray[np.uint8], count: int, rng: np.random.Generator
+) -> NDArray[np.uint8]:  # (count, 32, 32, 3)
+    """``count`` different crops at positions drawn without replacement."""
+    windows = np.lib.stride_tricks.sliding_window_view(image, (PATCH, PATCH), axis=(0, 1))
+    rows, columns = windows.shape[:2]
+    if count > rows * columns:
+        msg = (
+            f"{count} crops asked of a region that has {rows * columns}; "
+            f"photo_patches has at most {2 * REGIONS * rows * columns} samples"
+        )
+        raise ValueError(msg)
+    positions = rng.choice(rows * columns, count, replace=False)
+    chosen = windows[positions // columns, positions % columns]  # (count, 3, 32, 32)
+    return chosen.transpose(0, 2, 3, 1)

@@ -1,0 +1,286 @@
+"""Loading by name: published sets, sets made here, and a user's own files."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnjax.data import computed, places
+from gnjax.data.archives import holds, parse_idx_pair
+from gnjax.data.published import FOLDER_ARCHIVES, PUBLISHED
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """n labelled samples, one a row: ``inputs`` is the transpose of the papers' X (d x n)."""
+
+    name: str
+    split: str
+    inputs: NDArray[np.float64]  # (n, d)
+    labels: NDArray[np.int64]  # (n,)
+    shape: tuple[int, ...]  # of one sample, (28, 28) or (32, 32, 3); its product is d
+    classes: int
+    source: str  # one line: what the data is, where it came from, what was verified
+    licence: str
+
+
+def one_hot(labels: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
+    """Y with Y[i, labels[i]] = 1 and zeros elsewhere, (n, classes)."""
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.size == 0 or not np.issubdtype(labels.dtype, np.integer):
+        msg = f"labels of shape {labels.shape} and type {labels.dtype}; give n integers, n >= 1"
+        raise ValueError(msg)
+    if labels.min() < 0 or labels.max() >= classes:
+        msg = (
+            f"labels run from {labels.min()} to {labels.max()}, outside 0..{classes - 1}; "
+            "raise classes or renumber the labels"
+        )
+        raise ValueError(msg)
+    encoded = np.zeros((labels.size, classes))
+    encoded[np.arange(labels.size), labels] = 1.0
+    return encoded
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Samples as a source gives them, before a subset is drawn and they become float64 rows."""
+
+    values: NDArray[Any]  # (n, *shape)
+    labels: NDArray[np.int64]
+    classes: int
+    source: str
+    licence: str
+    scale: float = 1.0
+
+
+_LICENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "digits": "CC BY 4.0 (UCI, Alpaydin and Kaynak)",
+        "gaussian": "synthetic",
+        "photo_patches": "CC BY 2.0 (photographs as shipped with scikit-learn)",
+        "folder": "the user's own",
+    }
+)
+_GAUSSIAN = MappingProxyType({"samples": 1_000, "dimension": 64, "classes": 10})
+_PATCHES = 5_000
+
+
+def names() -> tuple[str, ...]:
+    """Every name that ``load`` knows; "folder" stands for idx files of the user's own."""
+    return (*PUBLISHED, *_LICENCES)
+
+
+def unknown_name(name: str) -> str:
+    """What to say about a name that is not a data set, with the nearest one that is."""
+    near = difflib.get_close_matches(name, names(), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"no data set is named {name!r}; {hint}The names are {', '.join(names())}"
+
+
+def load(
+    name: str,
+    *,
+    split: str = "train",
+    samples: int | None = None,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    dimension: int | None = None,
+    classes: int | None = None,
+) -> Dataset:
+    """The data set of exactly this name; never another one in its place.
+
+    Published sets are sought in ``directory`` alone if it is given, else in GNJAX_DATA, the
+    system's folder, the cache and the mirrors, and are verified before they are parsed; a set
+    that cannot be had is a ``DataUnavailableError``. "folder" reads a user's own idx files under
+    MNIST's names from ``directory``. ``samples`` are drawn without replacement by ``seed`` and
+    keep their order; None takes all of them (1,000 of "gaussian", 5,000 "photo_patches").
+    ``dimension`` and ``classes`` are for "gaussian".
+    """
+    _check_request(name, split, samples, directory, dimension, classes)
+    if name == "gaussian":
+        return _rows(name, split, _gaussian(samples, dimension, classes, seed))
+    if name == "photo_patches":
+        return _rows(name, split, _photo_patches(samples or _PATCHES, seed))
+    if name == "digits":
+        whole = _digits()
+    elif name == "folder":
+        whole = _folder(Path(directory or ""), split)
+    else:
+        whole = _published(name, split, directory)
+    return _rows(name, split, _draw(whole, samples, seed))
+
+
+def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
+    """Put a published data set into the cache, all of its splits; the paths of its files."""
+    if name not in PUBLISHED or PUBLISHED[name].bundled:
+        msg = f"{name} needs no fetching, it takes no network"
+        raise ValueError(msg if name in names() else unknown_name(name))
+    data = PUBLISHED[name]
+    archives = {archive.name: archive for files in data.archives.values() for archive in files}
+    return [places.download(name, data, a, progress=progress) for a in archives.values()]
+
+
+def state(name: str) -> str:
+    """In words, where ``load(name)`` would take the data from (present, not verified)."""
+    if name == "folder":
+        return "your own idx files, with directory="
+    if name not in PUBLISHED:
+        return "made here"
+    data = PUBLISHED[name]
+    archives = [archive for files in data.archives.values() for archive in files]
+    for folder, where in places.standing_places(data):
+        if all(holds(folder, archive) for archive in archives):
+            return "bundled" if data.bundled else f"in folder {folder} ({where})"
+    if all((places.cache_folder(name) / archive.name).is_file() for archive in archives):
+        return "in cache"
+    return "not here"
+
+
+def describe(name: str) -> tuple[str, str, str, str, str]:
+    """Name, shape, samples, state and licence of a data set, in words."""
+    if name in PUBLISHED:
+        data = PUBLISHED[name]
+        samples = " + ".join(f"{size:,}" for size in data.sizes.values())
+        return name, _times(data.shape), samples, state(name), data.licence
+    shape, samples = {
+        "digits": ("8x8", "1,797"),
+        "gaussian": ("any", "any"),
+        "photo_patches": (_times((computed.PATCH, computed.PATCH, 3)), "any"),
+        "folder": ("any", "any"),
+    }[name]
+    return name, shape, samples, state(name), _LICENCES[name]
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(str(length) for length in shape)
+
+
+def _check_request(
+    name: str,
+    split: str,
+    samples: int | None,
+    directory: str | Path | None,
+    dimension: int | None,
+    classes: int | None,
+) -> None:
+    if name not in names():
+        raise ValueError(unknown_name(name))
+    splits = _splits(name)
+    if split not in splits:
+        msg = f"{name} has no split {split!r}; choose from {', '.join(splits)}"
+        raise ValueError(msg)
+    takes_directory = name == "folder" or (name in PUBLISHED and not PUBLISHED[name].bundled)
+    if directory is not None and not takes_directory:
+        msg = f"{name} is not read from a directory; leave directory out"
+        raise ValueError(msg)
+    if name == "folder" and directory is None:
+        msg = 'load("folder") reads your own idx files; say where they are with directory='
+        raise ValueError(msg)
+    if name != "gaussian" and (dimension is not None or classes is not None):
+        msg = f"dimension and classes shape the gaussian data, {name} has its own; leave them out"
+        raise ValueError(msg)
+    for label, number in (("samples", samples), ("dimension", dimension), ("classes", classes)):
+        if number is not None and number < 1:
+            msg = f"{label}={number}; it must be at least 1"
+            raise ValueError(msg)
+
+
+def _splits(name: str) -> tuple[str, ...]:
+    if name in PUBLISHED:
+        return tuple(PUBLISHED[name].archives)
+    return tuple(FOLDER_ARCHIVES) if name == "folder" else ("train",)
+
+
+def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
+    data = PUBLISHED[name]
+    found = places.read(name, data, split, directory)
+    images, labels = data.parse(found.members)
+    expected = (data.sizes[split], *data.shape)
+    if images.shape != expected or labels.min() < 0 or labels.max() >= data.classes:
+        msg = (
+            f"{name} has images of shape {images.shape} with labels up to {labels.max()}, not "
+            f"{expected} with labels below {data.classes}; its files are not what they are named"
+        )
+        raise ValueError(msg)
+    source = f"{data.title}, {split} split, from {found.where}, published hash verified"
+    return _Samples(images, labels, data.classes, source, data.licence, scale=255.0)
+
+
+def _folder(directory: Path, split: str) -> _Samples:
+    members = places.read_all(directory, FOLDER_ARCHIVES[split])
+    if members is None:
+        wanted = " and ".join(archive.name for archive in FOLDER_ARCHIVES[split])
+        msg = f"{directory} lacks {wanted} (plain or gzipped); put them there"
+        raise places.DataUnavailableError(msg)
+    images, labels = parse_idx_pair(members)
+    images_bytes = next(iter(members.values()))
+    source = (
+        f"idx files of the folder {directory.resolve().name!r}, {split} split, headers checked, "
+        f"no published hash (images have sha256 {hashlib.sha256(images_bytes).hexdigest()})"
+    )
+    return _Samples(images, labels, int(labels.max()) + 1, source, _LICENCES["folder"], 255.0)
+
+
+def _digits() -> _Samples:
+    values, labels = computed.digits()
+    source = "scikit-learn's digits, bundled with scikit-learn"
+    return _Samples(values, labels, 10, source, _LICENCES["digits"])
+
+
+def _gaussian(
+    samples: int | None, dimension: int | None, classes: int | None, seed: int
+) -> _Samples:
+    n = samples or _GAUSSIAN["samples"]
+    d = dimension or _GAUSSIAN["dimension"]
+    k = classes or _GAUSSIAN["classes"]
+    values, labels = computed.gaussian(n, d, k, seed)
+    source = f"standard normal inputs, d={d}, labels of a random linear map, seed {seed}"
+    return _Samples(values, labels, k, source, _LICENCES["gaussian"])
+
+
+def _photo_patches(samples: int, seed: int) -> _Samples:
+    values, labels = computed.photo_patches(samples, seed)
+    source = (
+        f"{samples} crops (32x32x3) of scikit-learn's sample photographs "
+        f"{' and '.join(computed.PHOTOGRAPHS)}, class = region, seed {seed}; not CIFAR-10"
+    )
+    return _Samples(values, labels, 10, source, _LICENCES["photo_patches"])
+
+
+def _draw(whole: _Samples, samples: int | None, seed: int) -> _Samples:
+    n = len(whole.labels)
+    if samples is None:
+        return whole
+    if samples > n:
+        msg = f"samples={samples} of a data set that has {n}; ask for at most {n}"
+        raise ValueError(msg)
+    chosen = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
+    return replace(
+        whole,
+        values=whole.values[chosen],
+        labels=whole.labels[chosen],
+        source=f"{whole.source}; {samples} of {n} samples drawn with seed {seed}",
+    )
+
+
+def _rows(name: str, split: str, samples: _Samples) -> Dataset:
+    # Drawing comes first, because float64 rows are eight times the size of the pixels.
+    n, *shape = samples.values.shape
+    return Dataset(
+        name=name,
+        split=split,
+        inputs=samples.values.reshape(n, -1) / samples.scale,
+        labels=samples.labels,
+        shape=tuple(shape),
+        classes=samples.classes,
+        source=samples.source,
+        licence=samples.licence,
+    )

@@ -1,0 +1,146 @@
+"""Where a published data set is looked for: a directory, the system, the cache, the mirrors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pooch
+
+from gnjax.data.archives import Archive, read_archive, verify_file
+from gnjax.data.published import Published
+
+_TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download
+
+
+class DataUnavailableError(RuntimeError):
+    """The data set is nowhere to be had; the message says where it was sought and what to do."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The verified members of one split, and in words where they were."""
+
+    members: dict[str, bytes]
+    where: str
+
+
+def read(name: str, data: Published, split: str, directory: str | Path | None = None) -> Found:
+    """The files of one split from the first place that holds them all.
+
+    An explicit ``directory`` is the only place then; otherwise GNJAX_DATA, the system's folder,
+    the cache, and the mirrors in their order. A file whose hash is wrong is an error, never a
+    reason to look further.
+    """
+    archives = data.archives[split]
+    if directory is not None:
+        places = list(user_places(Path(directory), data, "the given directory"))
+    else:
+        places = list(standing_places(data))
+    for folder, where in places:
+        members = read_all(folder, archives)
+        if members is not None:
+            return Found(members, where)
+    tried = [f"{folder} ({where}): does not hold its files" for folder, where in places]
+    if directory is not None or data.bundled:
+        raise DataUnavailableError(_nowhere(name, tried))
+    for archive in archives:
+        download(name, data, archive, tried)
+    return Found(read_all(cache_folder(name), archives) or {}, "published files")
+
+
+def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | None:
+    """Every member of every archive, in order; None where the folder lacks one."""
+    members: dict[str, bytes] = {}
+    for archive in archives:
+        part = read_archive(folder, archive)
+        if part is None:
+            return None
+        members |= part
+    return members
+
+
+def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path, str]]:
+    """The folders of a user's data directory that may hold this data set."""
+    for sub in data.subfolders:
+        yield root / sub, where
+    yield root, where
+
+
+def standing_places(data: Published) -> Iterator[tuple[Path, str]]:
+    """The folders that are looked into without being asked: GNJAX_DATA and the system's."""
+    root = os.environ.get("GNJAX_DATA")
+    if root and not data.bundled:
+        yield from user_places(Path(root), data, "GNJAX_DATA")
+    for folder in data.system:
+        yield folder, "the package" if data.bundled else "the system's folder"
+
+
+def cache_folder(name: str) -> Path:
+    """Where downloads are kept, one folder a data set."""
+    return Path(pooch.os_cache("gnjax")) / name
+
+
+def download(
+    name: str,
+    data: Published,
+    archive: Archive,
+    tried: Sequence[str] = (),
+    progress: Callable[[str], Any] | None = None,
+) -> Path:
+    """One archive in the cache with its published sha256, from the first mirror that has it.
+
+    ``progress(file name)`` gives the bar that pooch is to advance.
+    """
+    folder = cache_folder(name)
+    path = folder / archive.name
+    if path.is_file():
+        if verify_file(path, archive.sha256):
+            return path
+        msg = f"{path} does not have the published sha256 of {archive.name}; fetching it again"
+        warnings.warn(msg, UserWarning, stacklevel=2)
+    tried = [*tried, f"{folder} (cache): no intact {archive.name}"]
+    for mirror in data.mirrors:
+        try:
+            pooch.retrieve(
+                mirror + archive.name,
+                known_hash=f"sha256:{archive.sha256}",
+                fname=archive.name,
+                path=folder,
+                downloader=pooch.HTTPDownloader(
+                    timeout=_TIMEOUT, progressbar=progress(archive.name) if progress else False
+                ),
+            )
+        except (OSError, ValueError) as error:  # requests' errors are OSErrors
+            tried.append(f"{mirror}{archive.name}: {_reason(error)}")
+        else:
+            return path
+    raise DataUnavailableError(_nowhere(name, tried))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValueError):  # pooch's verdict on a hash
+        return "what came does not have the published sha256"
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP status {response.status_code}"
+    # The text of a failed connection repeats the address; that of a full disk says something.
+    failed_request = getattr(error, "request", None) is not None
+    return type(error).__name__ if failed_request else f"{type(error).__name__}, {error}"
+
+
+def _nowhere(name: str, tried: Sequence[str]) -> str:
+    places = "\n".join(f"  - {place}" for place in tried)
+    remedies = [
+        f'give a folder that holds its files: load("{name}", directory=...)',
+        "or set GNJAX_DATA to a folder with one sub-folder a data set",
+        *(["or install Debian's package dataset-fashion-mnist"] if name == "fashion_mnist" else []),
+        'or choose data that needs no network, under its own name: load("fashion_mnist_5000") '
+        '(28x28), load("photo_patches") (32x32x3)',
+    ]
+    advice = "\n".join(f"  - {remedy}" for remedy in remedies)
+    return f"{name} was not found. Tried:\n{places}\nWhat you can do:\n{advice}"

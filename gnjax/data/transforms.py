@@ -1,0 +1,242 @@
+"""Transforms of (n, d) arrays whose rows are samples: pure functions, nothing in place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnjax.data.datasets import Dataset
+
+Array = NDArray[np.float64]
+
+_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """``inputs = (x - mean) @ transform``; new samples of the same data go through the same."""
+
+    inputs: Array  # (n, r) by PCA, (n, d) by ZCA
+    transform: Array  # (d, r) or (d, d)
+    rank: int
+    mean: Array | None  # (d,), None where nothing was subtracted
+
+
+class Imbalanced(NamedTuple):
+    """A data set in which class 0 dominates, and the share of it that was realised."""
+
+    dataset: Dataset
+    largest_share: float
+
+
+def covariance(x: ArrayLike) -> Array:
+    """Sigma = x^T x / n, (d, d); as in the papers, no mean is subtracted."""
+    x = _samples(x)
+    return x.T @ x / len(x)
+
+
+def standardise(x: ArrayLike) -> Array:
+    """Every column with mean 0 and variance 1; constant columns become zero."""
+    x = _samples(x)
+    centred = x - x.mean(axis=0)
+    deviation = centred.std(axis=0)
+    # The mean of a constant column is rounded: n additions leave up to n eps |x| behind.
+    floor = len(x) * np.finfo(np.float64).eps * np.abs(x).max(axis=0)
+    varies = deviation > floor
+    return np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
+
+
+def whiten(
+    x: ArrayLike, *, method: str = "pca", center: bool = False, rtol: float | None = None
+) -> Whitened:
+    """Inputs whose covariance is the identity on the range of the data.
+
+    With x = U S V^T and the null directions dropped, PCA gives sqrt(n) U, (n, r), whose
+    covariance is I_r; ZCA gives sqrt(n) U V^T, (n, d), whose covariance is the projector V V^T.
+    A singular value counts as zero up to ``rtol`` (default max(n, d) eps) times the largest.
+    """
+    if method not in ("pca", "zca"):
+        msg = f"method={method!r}; choose 'pca' or 'zca'"
+        raise ValueError(msg)
+    x = _samples(x)
+    mean = x.mean(axis=0) if center else None
+    lefts, singular_values, rights = _range_svd(x if mean is None else x - mean, rtol)
+    inputs = math.sqrt(len(x)) * lefts
+    transform = math.sqrt(len(x)) * rights / singular_values  # V S^-1 sqrt(n)
+    if method == "zca":
+        inputs, transform = inputs @ rights.T, transform @ rights.T
+    return Whitened(inputs, transform, singular_values.size, mean)
+
+
+def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None) -> Array:
+    """Paper B's X X^T = n scale^2 I: here Z = sqrt(n) scale U, (n, r), with Z^T Z = n scale^2 I.
+
+    U are the left singular vectors of x. For x of full column rank they span what the Q of
+    x = Q R spans, so that Z is the QR construction up to a rotation of the r inputs; for x of
+    lower rank (constant pixels, a single class) Q would add directions that are not in the data,
+    and U does not: d_0 becomes the rank. n < d samples of rank n are refused: every sample would
+    become an axis of its own and nothing of the data would be left.
+    """
+    x = _samples(x)
+    n, d = x.shape
+    if not (math.isfinite(scale) and scale > 0):
+        msg = f"scale={scale}; sigma_x must be positive and finite"
+        raise ValueError(msg)
+    lefts, singular_values, _ = _range_svd(x, rtol)
+    if singular_values.size == n < d:
+        msg = (
+            f"{n} samples in {d} dimensions have rank {n}, so that orthogonalising them would "
+            f"leave the n x n identity; give more than {n} samples (at least {d} are always "
+            "enough) or downsample the inputs"
+        )
+        raise ValueError(msg)
+    return math.sqrt(n) * scale * lefts
+
+
+def _range_svd(x: Array, rtol: float | None) -> tuple[Array, Array, Array]:
+    """U (n, r), S (r,), V (d, r) of the singular values above the numerical zero."""
+    lefts, singular_values, rights = np.linalg.svd(x, full_matrices=False)
+    if rtol is None:
+        rtol = max(x.shape) * float(np.finfo(np.float64).eps)
+    if not 0 <= rtol < 1:
+        msg = f"rtol={rtol}; it is relative to the largest singular value and lies in [0, 1)"
+        raise ValueError(msg)
+    rank = int(np.sum(singular_values > rtol * singular_values[0]))
+    if rank == 0:
+        msg = "all inputs are zero (after centring, if that was asked); there is nothing to whiten"
+        raise ValueError(msg)
+    return lefts[:, :rank], singular_values[:rank], rights[:rank].T
+
+
+def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> Array:
+    """Area average of images (height, width[, channels]) to a smaller height and width.
+
+    Where the new size does not divide the old one, a pixel counts by the part of its area that
+    falls into the new pixel: out = A_h X A_w^T with A from ``area_weights``.
+    """
+    images = _images(_samples(x), shape)  # (n, h, w, c)
+    channels = images.shape[3]
+    if len(to) not in (2, 3) or (len(to) == 3 and to[2] != channels):
+        msg = f"to={to} for images of shape {shape}; give (height, width), channels stay"
+        raise ValueError(msg)
+    by_height, by_width = area_weights(shape[0], to[0]), area_weights(shape[1], to[1])
+    small = np.einsum("ah,nhwc,bw->nabc", by_height, images, by_width, optimize=True)
+    return small.reshape(len(images), -1)
+
+
+def area_weights(size: int, to: int) -> Array:
+    """A (to, size): A[i, j] = |[i s, (i+1) s] intersected with [j, j+1]| / s, s = size / to."""
+    if not 1 <= to <= size:
+        msg = f"{size} pixels cannot be averaged to {to}; choose between 1 and {size}"
+        raise ValueError(msg)
+    # In units of 1/to of a pixel both grids are integer, and so is the overlap.
+    start, end = np.arange(to)[:, None] * size, np.arange(1, to + 1)[:, None] * size
+    left, right = np.arange(size) * to, np.arange(1, size + 1) * to
+    overlap = np.minimum(end, right[None, :]) - np.maximum(start, left[None, :])
+    return np.maximum(overlap, 0) / size
+
+
+def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images (h, w, 3), as (n, h w)."""
+    images = _images(_samples(x), shape)
+    if images.shape[3] != 3:
+        msg = f"shape {shape} is not that of an RGB image (height, width, 3)"
+        raise ValueError(msg)
+    return (images @ _LUMA).reshape(len(images), -1)
+
+
+def subsample(dataset: Dataset, n: int, seed: int, balanced: bool = False) -> Dataset:
+    """``n`` samples drawn without replacement, in their order; balanced: n / classes of each."""
+    size = len(dataset.labels)
+    if not 1 <= n <= size:
+        msg = f"n={n} of a data set with {size} samples; choose between 1 and {size}"
+        raise ValueError(msg)
+    if not balanced:
+        chosen = np.random.default_rng(seed).choice(size, n, replace=False)
+        return _take(dataset, chosen, f"{n} of {size} samples drawn with seed {seed}")
+    if n % dataset.classes:
+        msg = f"n={n} cannot be balanced over {dataset.classes} classes; take a multiple"
+        raise ValueError(msg)
+    counts = [n // dataset.classes] * dataset.classes
+    chosen = _draw_classes(dataset, counts, seed)
+    return _take(dataset, chosen, f"{n} of {size} samples, balanced, drawn with seed {seed}")
+
+
+def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: int) -> Imbalanced:
+    """Paper B's sampling: class 0 gets about ``largest_share`` of the samples.
+
+    Each of the other c - 1 classes gives floor((1 - largest_share) samples / (c - 1)), and class
+    0 the rest, so that the realised share is at least the one asked for; it is returned.
+    """
+    others = dataset.classes - 1
+    if others < 1:
+        msg = "the data set has a single class; imbalance needs at least two"
+        raise ValueError(msg)
+    if not 1 / dataset.classes <= largest_share <= 1:
+        msg = (
+            f"largest_share={largest_share}; with {dataset.classes} classes the largest one has "
+            f"between {1 / dataset.classes:.4g} and 1"
+        )
+        raise ValueError(msg)
+    if samples < 1:
+        msg = f"samples={samples}; it must be at least 1"
+        raise ValueError(msg)
+    # 1 - 0.9 is a little less than 0.1: a part in 1e12 keeps floor from losing a sample to it.
+    each = math.floor((1 - largest_share) * samples / others * (1 + 1e-12))
+    counts = [samples - others * each] + [each] * others
+    chosen = _draw_classes(dataset, counts, seed)
+    share = counts[0] / samples
+    note = f"{samples} samples, class 0 being {share:.4g} of them, drawn with seed {seed}"
+    return Imbalanced(_take(dataset, chosen, note), share)
+
+
+def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.int64]:
+    """Positions of ``counts[c]`` samples of each class c."""
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for label, count in enumerate(counts):
+        members = np.flatnonzero(dataset.labels == label)
+        if count > members.size:
+            msg = (
+                f"{count} samples of class {label} are needed but {dataset.name} has "
+                f"{members.size}; ask for fewer samples or load more data"
+            )
+            raise ValueError(msg)
+        chosen.append(rng.choice(members, count, replace=False))
+    return np.concatenate(chosen)
+
+
+def _take(dataset: Dataset, chosen: NDArray[np.int64], note: str) -> Dataset:
+    chosen = np.sort(chosen)
+    return replace(
+        dataset,
+        inputs=dataset.inputs[chosen],
+        labels=dataset.labels[chosen],
+        source=f"{dataset.source}; {note}",
+    )
+
+
+def _samples(x: ArrayLike) -> Array:
+    """x as float64 (n, d), n and d at least 1, finite."""
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim != 2 or x.size == 0:
+        msg = f"inputs have shape {x.shape}; they must be (n, d), one row a sample, n, d >= 1"
+        raise ValueError(msg)
+    if not np.isfinite(x).all():
+        msg = f"inputs hold {np.sum(~np.isfinite(x))} NaN or Inf values; remove or replace them"
+        raise ValueError(msg)
+    return x
+
+
+def _images(x: Array, shape: tuple[int, ...]) -> Array:  # (n, h, w, c)
+    if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != x.shape[1]:
+        msg = (
+            f"rows of {x.shape[1]} values are no images of shape {shape}; give the shape "
+            "(height, width) or (height, width, channels) that they have"
+        )
+        raise ValueError(msg)
+    return x.reshape(len(x), shape[0], shape[1], -1)

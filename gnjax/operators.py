@@ -1,0 +1,198 @@
+"""Symmetric positive semidefinite operators: shape, dtype, mv, as_matrix, and nothing else.
+
+Every operator is a frozen pytree, so it passes through ``jax.jit`` as an argument. ``error`` is an
+absolute bound, in the spectral norm, on how far the stored numbers are from the matrix that the
+docstring states; the certificates of :mod:`gnjax.conditioning` start from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from gnjax.precision import real_dtype
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """What the spectrum engine needs of a symmetric matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> jnp.dtype: ...
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        """The product with a vector (n,) or with a block of columns (n, b)."""
+        ...
+
+    def as_matrix(self) -> jax.Array: ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense:
+    """The symmetric matrix ``matrix``, stored."""
+
+    matrix: jax.Array
+    error: jax.Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.matrix.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        return jnp.matmul(self.matrix, v, precision="highest")
+
+    def as_matrix(self) -> jax.Array:
+        return self.matrix
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Factored:
+    """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
+
+    ``error`` bounds the factor, ||stored - J||_2, not its square.
+    """
+
+    factor: jax.Array
+    error: jax.Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.factor.shape[0], self.factor.shape[0]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.factor.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        return jnp.matmul(
+            self.factor, jnp.matmul(self.factor.T, v, precision="highest"), precision="highest"
+        )
+
+    def as_matrix(self) -> jax.Array:
+        return jnp.matmul(self.factor, self.factor.T, precision="highest")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class KroneckerFactors:
+    """S_l and T_l with A_l = S_l S_l^T and B_l = T_l T_l^T, and how far each is from exact.
+
+    For a linear network S_l = W^{L:l+1} (k, a_l) and T_l = Sigma^{1/2} W^{1:l-1} (d, a_{l-1}).
+    Column spaces grow with l on the left and shrink with l on the right, which makes the range of
+    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.staircase`). The ranks are the generic ones: the
+    smallest rank in the chain of matrices that each product is made of.
+    """
+
+    lefts: tuple[jax.Array, ...]
+    rights: tuple[jax.Array, ...]
+    left_errors: jax.Array  # (L,) bounds on ||stored - exact||_F
+    right_errors: jax.Array  # (L,)
+    left_ranks: tuple[int, ...] = field(metadata={"static": True})
+    right_ranks: tuple[int, ...] = field(metadata={"static": True})
+    whitened: bool = field(metadata={"static": True})  # T_1 is the identity
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SumOfKroneckers:
+    """sum_l A_l (x) B_l with every A_l (k, k) and B_l (d, d) positive semidefinite (Eqs 4, 5).
+
+    Not a Kronecker sum, which is A (x) I + I (x) B. A vector of length k d is a (k, d) matrix M row
+    by row, on which the operator acts as M -> sum_l A_l M B_l.
+    """
+
+    lefts: jax.Array  # (L, k, k)
+    rights: jax.Array  # (L, d, d)
+    error: ArrayLike = 0.0
+    factors: KroneckerFactors | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        size = self.lefts.shape[-1] * self.rights.shape[-1]
+        return size, size
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.rights.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        """One (k b, L d) by (L d, d) product for a block of b columns: O(L k d^2) a column."""
+        depth, k, _ = self.lefts.shape
+        d = self.rights.shape[-1]
+        columns = v.reshape(k * d, -1).T.reshape(-1, k, d)  # (b, k, d)
+        mixed = jnp.einsum("lij,bjd->bild", self.lefts, columns, precision="highest")
+        stacked = self.rights.reshape(depth * d, d)
+        product = jnp.matmul(mixed.reshape(-1, depth * d), stacked, precision="highest")
+        return product.reshape(-1, k * d).T.reshape(v.shape)
+
+    def as_matrix(self) -> jax.Array:
+        matrix = jnp.einsum("lij,lpq->ipjq", self.lefts, self.rights, precision="highest")
+        return matrix.reshape(self.shape)
+
+
+def dense(matrix: ArrayLike) -> Dense:
+    """The operator of a symmetric matrix; refuses what is not square, finite and symmetric."""
+    stored = jnp.asarray(matrix, real_dtype())
+    if stored.ndim != 2 or stored.shape[0] != stored.shape[1] or stored.shape[0] == 0:
+        msg = f"an operator needs a square matrix, got shape {stored.shape}"
+        raise ValueError(msg)
+    _check_finite("matrix", stored)
+    _check_symmetric("matrix", stored)
+    return Dense((stored + stored.T) / 2, jnp.zeros((), stored.dtype))
+
+
+def factored(factor: ArrayLike) -> Factored:
+    """The operator J J^T of a factor J (n, p)."""
+    stored = jnp.asarray(factor, real_dtype())
+    if stored.ndim != 2 or 0 in stored.shape:
+        msg = f"a factor is a non-empty matrix (n, p), got shape {stored.shape}"
+        raise ValueError(msg)
+    _check_finite("factor", stored)
+    return Factored(stored, jnp.zeros((), stored.dtype))
+
+
+def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:
+    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices."""
+    if len(lefts) != len(rights) or len(lefts) == 0:
+        msg = f"one right for each left, at least one: got {len(lefts)} lefts, {len(rights)} rights"
+        raise ValueError(msg)
+    terms = [jnp.asarray(side, real_dtype()) for side in (*lefts, *rights)]
+    for name, side in (("lefts", terms[: len(lefts)]), ("rights", terms[len(lefts) :])):
+        for matrix in side:
+            if matrix.shape != side[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+                msg = f"{name} must be square matrices of one size, got {matrix.shape}"
+                raise ValueError(msg)
+            _check_finite(name, matrix)
+            _check_symmetric(name, matrix)
+    return SumOfKroneckers(jnp.stack(terms[: len(lefts)]), jnp.stack(terms[len(lefts) :]))
+
+
+def _check_finite(name: str, matrix: jax.Array) -> None:
+    if not bool(jnp.isfinite(matrix).all()):
+        msg = f"{name} contains NaN or Inf; remove them before asking for a spectrum"
+        raise ValueError(msg)
+
+
+def _check_symmetric(name: str, matrix: jax.Array) -> None:
+    asymmetry = float(jnp.abs(matrix - matrix.T).max())
+    largest = float(jnp.abs(matrix).max())
+    if asymmetry > 1e-6 * largest:
+        msg = (
+            f"{name} must be symmetric, but entries differ from their mirror by {asymmetry:.3g} "
+            f"where the largest entry is {largest:.3g}; pass (M + M.T) / 2 if that is rounding"
+        )
+        raise ValueError(msg)

@@ -1,0 +1,46 @@
+"""The one place that knows how this version of JAX switches 64-bit arithmetic on."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+
+
+def enable_x64() -> None:
+    """Switch JAX to 64-bit arithmetic for this process (what every entry point does first)."""
+    jax.config.update("jax_enable_x64", True)
+
+
+def x64() -> AbstractContextManager[None]:
+    """64-bit arithmetic inside a ``with`` block, for this thread only."""
+    if hasattr(jax, "enable_x64"):  # jax >= 0.8; before, the name was experimental
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64 as scoped
+
+    return scoped()
+
+
+def x64_enabled() -> bool:
+    """Whether arrays made now are 64-bit."""
+    return bool(jax.config.jax_enable_x64)
+
+
+@cache
+def _warn_single() -> None:
+    msg = (
+        "JAX is in 32-bit mode, so this spectrum is computed in float32 and its floor is about "
+        "1e-6 of the largest eigenvalue; call gnjax.enable_x64() before making arrays"
+    )
+    warnings.warn(msg, UserWarning, stacklevel=4)
+
+
+def real_dtype() -> jnp.dtype:
+    """float64 in 64-bit mode; otherwise float32, with a warning the first time."""
+    if x64_enabled():
+        return jnp.dtype(jnp.float64)
+    _warn_single()
+    return jnp.dtype(jnp.float32)
