@@ -3,21 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.series import Columns, distinct, select
+from figures.series import Columns, distinct, rows, select
 
-TITLES = {
+TITLES = {  # longest first: a name is matched by its beginning
     "fashion_mnist_5000": "Fashion-MNIST (5,000-image subset)",
     "fashion_mnist": "Fashion-MNIST",
     "photo_patches": "photograph patches",
-    "cifar10": "CIFAR-10",
     "gaussian": "Gaussian data",
+    "cifar10": "CIFAR-10",
     "digits": "handwritten digits",
     "mnist": "MNIST",
 }
+SIZES = {"n": "samples", "d": "inputs", "k": "outputs"}
+
+
+def paragraph(*sentences: str) -> str:
+    """The sentences that have something to say, one after the other."""
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def data_title(name: str) -> str:
-    """The data set's name as people write it, with what the table says was done to it."""
+    """The data set as people write it, followed by what the table says was done to it."""
     for known, title in TITLES.items():
         if name.startswith(known):
             return title + name.removeprefix(known)
@@ -25,47 +31,55 @@ def data_title(name: str) -> str:
 
 
 def data_line(table: Columns) -> str:
-    """Which data the rows used and its sizes, one clause per data set."""
+    """Which data the rows used and its sizes, one clause a data set."""
     clauses = []
     for name in distinct(table, "data"):
         used = select(table, data=name)
-        sizes = {"n": "samples", "d": "inputs", "k": "outputs"}
-        described = [
+        sizes = [
             f"{symbol} = {listed(distinct(used, column))}"
-            for symbol, column in sizes.items()
+            for symbol, column in SIZES.items()
             if column in used
         ]
-        clauses.append(", ".join([data_title(str(name)), *described]))
+        clauses.append(", ".join([data_title(name), *sizes]))
     return "; ".join(clauses)
 
 
-def listed(values: Sequence[Any]) -> str:
-    """Numbers as a reader writes them: thousands separated, an unbroken run of four or more cut."""
-    whole = [int(value) for value in values]
-    if len(whole) > 3 and whole == list(range(whole[0], whole[-1] + 1)):
-        return f"{whole[0]:,}, ..., {whole[-1]:,}"
-    return ", ".join(f"{value:,}" for value in whole)
+def listed(numbers: Sequence[int]) -> str:
+    """Whole numbers as a reader writes them; of a run of consecutive ones only the ends."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 3 and list(numbers) == list(range(first, last + 1)):
+        return f"{first:,}, ..., {last:,}"
+    return ", ".join(f"{number:,}" for number in numbers)
 
 
-def seeds_line(table: Columns) -> str:
-    """How many initialisations every curve averages and what its band is."""
+def initialisation(table: Columns) -> str:
+    """How the weights were drawn."""
+    gains = ", ".join(f"{gain:g}" for gain in distinct(table, "gain"))
+    return f"Kaiming normal, variance {gains} / fan-in"
+
+
+def seeds(table: Columns) -> str:
+    """How many initialisations a curve averages, and what its band is."""
     count = len(distinct(table, "seed"))
     if count == 1:
-        return "One initialisation, so there are no bands."
+        return "One initialisation."
     return f"Mean over {count} initialisations; bands are one sample standard deviation."
 
 
-def certificate_line(table: Columns) -> str:
-    """How sharply the table knows its kappas, and how those that it does not know are drawn."""
-    resolved = select(table, resolved=True)
-    unresolved = len(table["resolved"]) - len(resolved["resolved"])
-    sentences = []
-    if len(resolved["kappa"]):
-        width = float(((resolved["kappa_high"] - resolved["kappa_low"]) / resolved["kappa"]).max())
-        sentences.append(f"Every kappa lies in an interval of relative width at most {width:.1e}.")
-    if unresolved:
-        sentences.append(
-            f"{unresolved} of {len(table['resolved'])} cells are unresolved: open markers under "
-            "arrows are lower bounds."
-        )
-    return " ".join(sentences)
+def certificates(table: Columns) -> str:
+    """How sharply the kappas are known, and how those that are not known are drawn."""
+    known = select(table, resolved=True)
+    unknown = rows(table) - rows(known)
+    sharpness, warning = "", ""
+    if rows(known):
+        width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).max()
+        sharpness = f"Every kappa is enclosed in an interval of relative width {width:.1g} or less"
+        sharpness += " unless unresolved." if unknown else "."
+    if unknown:
+        warning = f"Open markers under arrows: only lower bounds ({unknown} unresolved cells)."
+    return paragraph(sharpness, warning)
+
+
+def data(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """The data with its source and the precision of the computation."""
+    return paragraph(f"Data: {data_line(table)}.", f"Precision: {provenance['precision']}.")

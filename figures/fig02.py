@@ -29,8 +29,8 @@ class Panel:
 
 PANELS = (
     Panel("2a", "(a) fixed width $m$", "width", "m", bounded=True),
-    Panel("2b-left", "(b) $m = c\\,L$, small $c$", "multiplier", "c", bounded=False),
-    Panel("2b-right", "(b) $m = c\\,L$, large $c$", "multiplier", "c", bounded=False),
+    Panel("2b-left", "(b, left) $m = c\\,L$, small $c$", "multiplier", "c", bounded=False),
+    Panel("2b-right", "(b, right) $m = c\\,L$, large $c$", "multiplier", "c", bounded=False),
 )
 KEY = (
     ("measured", {"marker": "o"}),

@@ -7,10 +7,14 @@ from figures.series import Columns, distinct, over_seeds, select
 
 
 def curves(axes: Axes, table: Columns, *factors: str) -> None:
-    """The product of these columns over the layers on a logarithmic axis, one curve a depth."""
+    """The product of these columns over the layers on a logarithmic axis, one curve a depth.
+
+    The deepest network is drawn first: where curves coincide, each one's end stays in sight.
+    """
     axes.set_yscale("log")
     depths = distinct(table, "depth")
-    for depth, look in zip(depths, style.ordered_looks(len(depths)), strict=True):
+    family = list(zip(depths, style.ordered_looks(len(depths)), strict=True))
+    for depth, look in reversed(family):
         series = over_seeds(select(table, depth=depth), "layer", *factors)
         style.band(axes, series, look, f"$L = {depth}$")
 

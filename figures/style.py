@@ -6,6 +6,7 @@ Nothing here touches matplotlib's global state: figures are built on the object 
 
 import os
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ KAPPA = r"condition number $\kappa(\widehat{\mathbf{G}}_O)$"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#5F5F5F"
+CHARACTERS_PER_INCH = 19  # of running text at the footer's size
 Dashes = str | tuple[int, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 1.6))
 DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
@@ -61,10 +63,15 @@ RC: dict[str, Any] = {
     "ytick.minor.size": 1.3,
     "ytick.minor.width": 0.4,
     "lines.linewidth": 1.1,
-    "lines.markersize": 3.2,
+    "lines.markersize": 3.6,
+    "lines.markeredgecolor": "white",  # parts markers that touch
+    "lines.markeredgewidth": 0.4,
     "pdf.fonttype": 42,  # TrueType, so that the text of the PDF can be searched and edited
     "savefig.facecolor": "white",
 }
+
+
+OPEN: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 0.9}
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ def _lower_bounds(axes: Axes, series: Series, look: Look) -> None:
     x, y = series.x[~series.resolved], series.mean[~series.resolved]
     if len(x) == 0:
         return
-    axes.plot(x, y, color=look.colour, marker=look.marker, markerfacecolor="white", linestyle="")
+    axes.plot(x, y, marker=look.marker, linestyle="", markeredgecolor=look.colour, **OPEN)
     for place in zip(x, y, strict=True):
         axes.annotate(
             "",
@@ -159,7 +166,9 @@ def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
 
 def key(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
     """What line styles mean, whatever their colour: (label, properties of the line) each."""
-    handles = [Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries]
+    handles = [
+        Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries
+    ]
     axes.legend(handles=handles, loc="upper left", borderaxespad=0.2, labelspacing=0.25)
 
 
@@ -178,6 +187,7 @@ def label_curves(axes: Axes, lines: Sequence[Line2D], spacing: float = 0.1) -> N
             xytext=(1.07, height),
             xycoords="axes fraction",
             va="center",
+            linespacing=0.9,
             color=colour,
             fontsize=mpl.rcParams["legend.fontsize"],
             arrowprops={
@@ -223,18 +233,18 @@ def spread(heights: Sequence[float], spacing: float) -> list[float]:
 
 
 def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
-    """An x axis for depths or layers: whole numbers only, at most nine of them written."""
+    """An x axis for depths or layers: whole numbers only, at most ten of them written."""
     low, high = float(np.min(values)), float(np.max(values))
     pad = max(0.25, 0.04 * (high - low))
     axes.set_xlim(low - pad, high + pad)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
     axes.set_xlabel(label)
 
 
 def shared_legend(figure: Figure, axes: Axes) -> None:
-    """One legend over all panels for curves that they share, from the labels of one panel."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(handles), 8))
+    """One legend over all panels for the curves that they share, last drawn first."""
+    handles = list(reversed(axes.get_legend_handles_labels()[0]))
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 8))
 
 
 def blank(axes: Axes, reason: str) -> None:
@@ -244,8 +254,9 @@ def blank(axes: Axes, reason: str) -> None:
 
 
 def footer(figure: Figure, text: str) -> None:
-    """The data behind the figure, small and grey under the panels."""
-    figure.supxlabel(text, x=0.995, ha="right", fontsize=7, color=GREY)
+    """The data behind the figure, small and grey under the panels, broken into lines to fit."""
+    wrapped = textwrap.fill(text, width=int(CHARACTERS_PER_INCH * figure.get_figwidth()))
+    figure.supxlabel(wrapped, x=0.995, ha="right", fontsize=7, color=GREY, linespacing=1.0)
 
 
 def save(figure: Figure, path: Path, dpi: int = 300) -> None:

@@ -159,8 +159,8 @@ def _end(
             products += run.products
             ritz = sign * min(sign * ritz, sign * _rayleigh_ritz(pencil, run, images))
             if _positive(run):
-                chance = float(missed_probability(run, 0.0)[0])
-                if chance <= missed or run.complete:
+                chance = 0.0 if run.complete else float(missed_probability(run, 0.0)[0])
+                if chance <= missed:
                     return End(ritz, shift, chance, products)
                 break
     return End(ritz, 0.0 if sign > 0 else np.inf, 0.0, products)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gnjax import data
 from gnjax.__main__ import main
-from gnjax.data import archives, datasets, places, published
+from gnjax.data import archives, computed, datasets, places, published
 from gnjax.data.archives import Archive, Member
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -503,6 +503,13 @@ def test_photo_patches_lie_in_their_region() -> None:
         assert any((region[r : r + 32, c : c + 32] == patch).all() for r, c in starts)
 
 
+def test_all_crops_of_a_region_are_different() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (33, 35, 3), dtype=np.uint8)
+    crops = computed.crops(image, 8, np.random.default_rng(1))  # 2 x 4 positions
+    expected = [image[r : r + 32, c : c + 32] for r in range(2) for c in range(4)]
+    assert sorted(c.tobytes() for c in crops) == sorted(e.tobytes() for e in expected)
+
+
 def test_digits() -> None:
     loaded = data.load("digits")
     assert loaded.inputs.shape == (1797, 64)
@@ -525,8 +532,8 @@ def test_samples_are_drawn_without_replacement_by_seed() -> None:
     whole = data.load("digits")
     drawn, again = (data.load("digits", samples=900, seed=5) for _ in range(2))
     np.testing.assert_array_equal(drawn.inputs, again.inputs)
-    rows = {row.tobytes() for row in whole.inputs}
-    assert all(row.tobytes() in rows for row in drawn.inputs)
+    labels = {row.tobytes(): y for row, y in zip(whole.inputs, whole.labels, strict=True)}
+    assert [labels[row.tobytes()] for row in drawn.inputs] == drawn.labels.tolist()
     assert len({row.tobytes() for row in drawn.inputs}) == 900
     assert "900 of 1797 samples drawn with seed 5" in drawn.source
 

@@ -209,6 +209,12 @@ def test_standardise(case: tuple[Array, int], constant: float) -> None:
         np.testing.assert_allclose(z[:, :-1].std(axis=0), 1, rtol=1e-10)
 
 
+def test_standardised_constants_are_zero_although_their_mean_is_rounded() -> None:
+    x = np.tile(np.random.default_rng(0).random(400), (4999, 1))
+    assert np.any(x.std(axis=0) > 0)
+    np.testing.assert_array_equal(data.standardise(x), 0)
+
+
 # --- choosing samples ----------------------------------------------------------------------------
 
 

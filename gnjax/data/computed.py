@@ -48,11 +48,11 @@ def photo_patches(samples: int, seed: int) -> Samples:
     patches = np.empty((samples, PATCH, PATCH, 3))
     for label, stream in enumerate(np.random.SeedSequence(seed).spawn(len(strips))):
         members = np.flatnonzero(labels == label)
-        patches[members] = _crops(strips[label], len(members), np.random.default_rng(stream))
+        patches[members] = crops(strips[label], len(members), np.random.default_rng(stream))
     return patches / 255.0, labels.astype(np.int64)
 
 
-def _crops(
+def crops(
     image: NDArray[np.uint8], count: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:  # (count, 32, 32, 3)
     """``count`` different crops at positions drawn without replacement."""

@@ -112,7 +112,7 @@ def load(
     if name == "digits":
         whole = _digits()
     elif name == "folder":
-        whole = _folder(Path(directory or ""), split)
+        whole = _folder(Path(directory or "").expanduser(), split)
     else:
         whole = _published(name, split, directory)
     return _rows(name, split, _draw(whole, samples, seed))

@@ -50,7 +50,11 @@ def read(name: str, data: Published, split: str, directory: str | Path | None = 
         raise DataUnavailableError(_nowhere(name, tried))
     for archive in archives:
         download(name, data, archive, tried)
-    return Found(read_all(cache_folder(name), archives) or {}, "published files")
+    members = read_all(cache_folder(name), archives)
+    if members is None:
+        msg = f"{cache_folder(name)} lost a file that was just fetched; is something clearing it?"
+        raise DataUnavailableError(msg)
+    return Found(members, "published files")
 
 
 def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | None:
@@ -66,6 +70,7 @@ def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | No
 
 def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path, str]]:
     """The folders of a user's data directory that may hold this data set."""
+    root = root.expanduser()
     for sub in data.subfolders:
         yield root / sub, where
     yield root, where

@@ -1,0 +1,1 @@
+"""Figures, each drawn from a saved table and from nothing else."""

@@ -1,0 +1,103 @@
+"""`python -m figures fig02 --profile=laptop`: draw figures from the saved tables."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from matplotlib.figure import Figure
+
+from figures import fig02, fig03, fig04, fig11, fig12, style, table
+from figures.series import Columns
+
+
+class TableFigure(Protocol):
+    """A module whose figure is a function of the table of one experiment."""
+
+    EXPERIMENT: str
+
+    def draw(self, table: Columns) -> Figure: ...
+
+    def caption(self, table: Columns, provenance: Mapping[str, Any]) -> str: ...
+
+
+FROM_TABLES: dict[str, TableFigure] = {
+    "fig02": fig02,
+    "fig03": fig03,
+    "fig11": fig11,
+    "fig12": fig12,
+}
+SCHEMATICS = {"fig04": fig04}
+NAMES = sorted([*FROM_TABLES, *SCHEMATICS])
+FORMATS = (".png", ".pdf")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw the named figures and print what was written; 2 where the user has something to mend."""
+    options = _parser().parse_args(arguments)
+    out = options.out or options.results / "figures" / options.profile
+    try:
+        for name in _chosen(options.names):
+            for path in render(name, options.profile, options.results, out):
+                print(path)
+    except (ValueError, OSError) as error:
+        print(f"figures: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
+    """Write one figure in every format with its caption beside it, and yield each path."""
+    if name in SCHEMATICS:
+        figure, caption = SCHEMATICS[name].draw(), SCHEMATICS[name].caption()
+    else:
+        module = FROM_TABLES[name]
+        columns, provenance = _saved(module.EXPERIMENT, profile, results)
+        figure, caption = module.draw(columns), module.caption(columns, provenance)
+    for suffix in FORMATS:
+        path = out / f"{name}{suffix}"
+        style.save(figure, path)
+        yield path
+    path = out / f"{name}.txt"
+    with style.replacing(path) as partial:
+        partial.write_text(caption + "\n", encoding="utf-8")
+    yield path
+
+
+def _saved(experiment: str, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:
+    """The table and provenance of an experiment, or an error that says how to make them."""
+    folder = results / experiment / profile
+    for path in (folder / "table.csv", folder / "provenance.json"):
+        if not path.is_file():
+            msg = (
+                f"{path} does not exist; make it with\n"
+                f"  python -m experiments.{experiment}"
+                f" --config=configs/{experiment}.py:{profile}"
+            )
+            raise ValueError(msg)
+    return table.read(folder / "table.csv"), table.read_provenance(folder / "provenance.json")
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    """The figures asked for, `all` standing for every one."""
+    for name in names:
+        if name not in (*NAMES, "all"):
+            near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
+            msg = f"there is no {name!r}; did you mean {near!r}? Known: {', '.join(NAMES)}, all"
+            raise ValueError(msg)
+    return NAMES if "all" in names else list(names)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
+    parser.add_argument("names", nargs="+", metavar="figure", help=f"{', '.join(NAMES)} or all")
+    parser.add_argument("--profile", default="laptop", help="whose tables to draw (%(default)s)")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="where tables are")
+    parser.add_argument("--out", type=Path, help="where to write (RESULTS/figures/PROFILE)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Read what an experiment saved: its table as typed columns, and its provenance.
+
+Figures read the files themselves, so that drawing needs neither JAX nor the library.
+"""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figures.series import Columns
+
+
+def read(path: Path) -> Columns:
+    """The columns of a comma-separated file with a header, each of the narrowest type that fits."""
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *lines = list(csv.reader(file)) or [[]]
+    if not lines:
+        msg = f"{path} has no rows; run its experiment to the end"
+        raise ValueError(msg)
+    columns = zip(*lines, strict=True)
+    return {name: typed(column) for name, column in zip(header, columns, strict=True)}
+
+
+def read_provenance(path: Path) -> dict[str, Any]:
+    """How a table came about: config, data, precision, versions, device."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def typed(cells: Sequence[str]) -> NDArray:
+    """Booleans, integers, floats (an empty cell is nan) or, where none of these fits, text."""
+    if set(cells) <= {"True", "False"}:
+        return np.array([cell == "True" for cell in cells])
+    for number, text in ((int, cells), (float, [cell or "nan" for cell in cells])):
+        try:
+            return np.array([number(cell) for cell in text])
+        except ValueError:
+            continue  # not all of them are such numbers: try the next wider type
+    return np.array(cells)
