@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,13 +37,15 @@ FORMATS = (".png", ".pdf")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the named figures and print what was written; 2 where the user has something to mend."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    names = _chosen(options.names, parser)
     out = options.out or options.results / "figures" / options.profile
     try:
-        for name in _chosen(options.names):
+        for name in names:
             for path in render(name, options.profile, options.results, out):
                 print(path)
-    except (ValueError, OSError) as error:
+    except (table.TableError, OSError) as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2
     return 0
@@ -76,17 +79,20 @@ def _saved(experiment: str, profile: str, results: Path) -> tuple[Columns, dict[
                 f"  python -m experiments.{experiment}"
                 f" --config=configs/{experiment}.py:{profile}"
             )
-            raise ValueError(msg)
+            others = sorted(found.parent.name for found in folder.parent.glob("*/table.csv"))
+            if others:
+                msg += f"\nor draw a profile that has its table: {', '.join(others)}"
+            raise table.TableError(msg)
     return table.read(folder / "table.csv"), table.read_provenance(folder / "provenance.json")
 
 
-def _chosen(names: Sequence[str]) -> list[str]:
-    """The figures asked for, `all` standing for every one."""
+def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """The figures asked for, `all` standing for every one; a wrong name ends the program."""
     for name in names:
         if name not in (*NAMES, "all"):
-            near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
-            msg = f"there is no {name!r}; did you mean {near!r}? Known: {', '.join(NAMES)}, all"
-            raise ValueError(msg)
+            padded = re.sub(r"\d+", lambda digits: digits.group().zfill(2), name)  # fig2 -> fig02
+            near = difflib.get_close_matches(padded, NAMES, n=1, cutoff=0.0)[0]
+            parser.error(f"no figure {name!r}; did you mean {near!r}? {', '.join(NAMES)} or all")
     return NAMES if "all" in names else list(names)
 
 

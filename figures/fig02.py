@@ -18,7 +18,7 @@ EXPERIMENT = "depth_sweep"
 
 @dataclass(frozen=True)
 class Panel:
-    """The rows that a panel shows, the column that tells its curves apart, and whether bounds show."""
+    """A panel's rows, the column that tells its curves apart, and whether bounds are drawn."""
 
     figure: str
     title: str
@@ -34,8 +34,8 @@ PANELS = (
 )
 KEY = (
     ("measured", {"marker": "o"}),
-    ("bound of Lemma 2", {"linestyle": style.DASHED, "linewidth": 0.9}),
-    ("quadratic in $L$", {"color": "black", "linewidth": 0.45}),
+    ("bound", {"linestyle": style.DASHED, "linewidth": 0.9}),
+    ("quadratic fit", {"color": "black", "linewidth": 0.45}),
 )
 FEWEST_FOR_FIT = 4  # depths; some quadratic meets any three points
 
@@ -47,7 +47,6 @@ def draw(table: Columns) -> Figure:
         for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             _draw_panel(axes, select(table, figure=panel.figure), panel)
         figure.axes[0].set_ylabel(style.KAPPA)
-        style.key(figure.axes[0], KEY)
         style.footer(figure, captions.data_line(_shown(table)))
     return figure
 
@@ -68,7 +67,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
 
 
 def quadratic(series: Series) -> tuple[NDArray, NDArray] | None:
-    """The least-squares quadratic through the resolved means; None where any quadratic would fit."""
+    """The least-squares quadratic through the resolved means; None if too few to be a fit."""
     x, y = series.x[series.resolved], series.mean[series.resolved]
     if len(x) < FEWEST_FOR_FIT:
         return None
@@ -93,6 +92,8 @@ def _draw_panel(axes: Axes, table: Columns, panel: Panel) -> None:
     for line, value in zip(lines, values, strict=True):
         line.set_label(f"${panel.symbol} = {value:g}$")
     style.whole_numbers(axes, table["depth"], "depth $L$")
+    if panel.bounded:
+        style.key(axes, KEY)
     style.label_curves(axes, lines)
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from figures import captions, style
 from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.table import TableError
 
 EXPERIMENT = "depth_sweep"
 MEASURED = style.Look(style.COLOURS[0], "o")
@@ -29,7 +30,7 @@ def draw(table: Columns) -> Figure:
             style.band(axes, maximum, MAXIMUM, "maximum\nbound"),
         ]
         style.whole_numbers(axes, shown["depth"], "depth $L$")
-        axes.set_ylabel(style.KAPPA)
+        axes.set_ylabel(r"$\kappa(\widehat{\mathbf{G}}_O)$ and its bounds")
         style.label_curves(axes, lines, spacing=0.2)
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -55,5 +56,5 @@ def _shown(table: Columns) -> Columns:
     widths = distinct(shown, "width")
     if len(widths) != 1:
         msg = f"figure 3 needs rows at one width, but the table has them at {widths or 'none'}"
-        raise ValueError(msg)
+        raise TableError(msg)
     return shown

@@ -1,6 +1,7 @@
 """Figure 4: the linear network in which a skip connection bypasses every layer."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ def widths(depth: int) -> tuple[str, ...]:
 def edges(sizes: tuple[str, ...]) -> list[Edge]:
     """The network h_l = W^l h_{l-1} + beta I h_{l-1} as a graph, layer by layer."""
     graph = []
-    for layer, (columns, rows) in enumerate(zip(sizes, sizes[1:], strict=False), start=1):
+    for layer, (columns, rows) in enumerate(pairwise(sizes), start=1):
         shape = rf"{rows} \times {columns}"
         weight = rf"\mathbf{{W}}^{{{layer}}}"
         graph.append(Edge(layer - 1, layer, weight, shape, skip=False))
@@ -95,10 +96,15 @@ def _draw_weight(axes: Axes, edge: Edge) -> None:
         linewidth=0.8,
     )
     axes.add_patch(box)
-    centred = {"x": _middle(edge), "ha": "center"}
-    axes.text(y=-0.01, s=f"${edge.factor}$", va="center", fontsize=9, **centred)
+    axes.text(_middle(edge), -0.01, f"${edge.factor}$", ha="center", va="center", fontsize=9)
     axes.text(
-        y=bottom - 0.05, s=f"${edge.shape}$", va="top", fontsize=7.5, color=style.GREY, **centred
+        _middle(edge),
+        bottom - 0.05,
+        f"${edge.shape}$",
+        ha="center",
+        va="top",
+        fontsize=7.5,
+        color=style.GREY,
     )
     axes.add_patch(Circle((edge.target, 0), SUM_RADIUS, facecolor="white", edgecolor="black"))
     axes.text(edge.target, -0.008, "$+$", ha="center", va="center")

@@ -19,7 +19,7 @@ PANELS = {  # column of the table -> quantity, row by row
 
 
 def draw(table: Columns) -> Figure:
-    """Squared condition number (top) and smallest singular value (bottom) of both partial products."""
+    """Squared condition number (top) and smallest singular value (bottom) of both products."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 3.9)
         grid = figure.subplots(2, 2, sharex=True)

@@ -32,12 +32,12 @@ KAPPA = r"condition number $\kappa(\widehat{\mathbf{G}}_O)$"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#5F5F5F"
-CHARACTERS_PER_INCH = 19  # of running text at the footer's size
+CHARACTERS_PER_INCH = 21  # of running text at the footer's size
 Dashes = str | tuple[int, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 1.6))
 DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
 
-RC: dict[str, Any] = {
+RC: Any = {  # a dict, but matplotlib's type stubs accept no dict of plain strings
     "font.family": "STIXGeneral",  # ships with matplotlib: every machine draws the same glyphs
     "mathtext.fontset": "stix",
     "font.size": 8.5,
@@ -63,9 +63,9 @@ RC: dict[str, Any] = {
     "ytick.minor.size": 1.3,
     "ytick.minor.width": 0.4,
     "lines.linewidth": 1.1,
-    "lines.markersize": 3.6,
+    "lines.markersize": 4.0,
     "lines.markeredgecolor": "white",  # parts markers that touch
-    "lines.markeredgewidth": 0.4,
+    "lines.markeredgewidth": 0.3,
     "pdf.fonttype": 42,  # TrueType, so that the text of the PDF can be searched and edited
     "savefig.facecolor": "white",
 }
@@ -89,7 +89,7 @@ def looks(count: int) -> list[Look]:
 
 
 def ordered_looks(count: int) -> list[Look]:
-    """Looks for a long ordered family (depths): colours from dark to light, also when printed grey."""
+    """Looks for an ordered family (depths): colours from dark to light, also when printed grey."""
     shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.82, count))  # paler would not be seen
     return [
         Look(mpl.colors.to_hex(shade), MARKERS[i % len(MARKERS)]) for i, shade in enumerate(shades)
@@ -142,13 +142,14 @@ def _lower_bounds(axes: Axes, series: Series, look: Look) -> None:
     if len(x) == 0:
         return
     axes.plot(x, y, marker=look.marker, linestyle="", markeredgecolor=look.colour, **OPEN)
+    axes.margins(y=0.18)  # room for an arrow over the highest
     for place in zip(x, y, strict=True):
         axes.annotate(
             "",
-            xy=(0, 12),
-            xytext=place,
-            xycoords="offset points",
-            arrowprops={"arrowstyle": "->", "color": look.colour, "lw": 0.8, "shrinkA": 2.5},
+            xy=place,
+            xytext=(0, 13),
+            textcoords="offset points",
+            arrowprops={"arrowstyle": "<-", "color": look.colour, "lw": 0.8, "shrinkB": 2.5},
         )
 
 
@@ -165,11 +166,15 @@ def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
 
 
 def key(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """What line styles mean, whatever their colour: (label, properties of the line) each."""
+    """What line styles mean, whatever their colour, in the corner over curves that rise."""
     handles = [
         Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries
     ]
-    axes.legend(handles=handles, loc="upper left", borderaxespad=0.2, labelspacing=0.25)
+    axes.legend(
+        handles=handles, loc="upper left", borderaxespad=0, labelspacing=0.2, handlelength=1.7
+    )
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.12 * (high - low))
 
 
 def label_curves(axes: Axes, lines: Sequence[Line2D], spacing: float = 0.1) -> None:
@@ -255,7 +260,8 @@ def blank(axes: Axes, reason: str) -> None:
 
 def footer(figure: Figure, text: str) -> None:
     """The data behind the figure, small and grey under the panels, broken into lines to fit."""
-    wrapped = textwrap.fill(text, width=int(CHARACTERS_PER_INCH * figure.get_figwidth()))
+    unbroken = text.replace(" = ", "\u00a0=\u00a0")  # no line ends between a symbol and its value
+    wrapped = textwrap.fill(unbroken, width=int(CHARACTERS_PER_INCH * figure.get_figwidth()))
     figure.supxlabel(wrapped, x=0.995, ha="right", fontsize=7, color=GREY, linespacing=1.0)
 
 

@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from figures.series import Columns
 
 
+class TableError(ValueError):
+    """A saved table that is missing, or is not what a figure needs."""
+
+
 def read(path: Path) -> Columns:
     """The columns of a comma-separated file with a header, each of the narrowest type that fits."""
     with path.open(newline="", encoding="utf-8") as file:
         header, *lines = list(csv.reader(file)) or [[]]
     if not lines:
         msg = f"{path} has no rows; run its experiment to the end"
-        raise ValueError(msg)
+        raise TableError(msg)
     columns = zip(*lines, strict=True)
     return {name: typed(column) for name, column in zip(header, columns, strict=True)}
 

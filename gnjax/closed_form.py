@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +14,13 @@ from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import (
     gamma,
     product_error,
-    spectral_error,
     singular_values,
+    spectral_error,
     spectral_norm_bound,
     unit_roundoff,
 )
 from gnjax.staircase import numerical_rank
-from gnjax.validation import check_covariance, check_weights
-
+from gnjax.validation import check_covariance, check_finite_number, check_weights
 
 _SVD_UP_TO = 256
 
@@ -41,7 +39,7 @@ def linear_gauss_newton(
       covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
       skip: beta.
     """
-    layers = _with_skip(check_weights(weights), skip)
+    layers = _with_skip(check_weights(weights), check_finite_number("skip", skip))
     inputs = layers[0][0].shape[1]
     root, root_error, root_rank = _square_root(covariance, inputs, layers[0][0].dtype)
     norms, ranks = zip(*(_norm_and_rank(w) for w, _ in layers), strict=True)
@@ -53,8 +51,8 @@ def linear_gauss_newton(
         rights,
         left_errors,
         right_errors,
-        left_ranks=tuple(min([outputs, *ranks[l:]]) for l in range(1, len(ranks) + 1)),
-        right_ranks=tuple(min([root_rank, *ranks[:l]]) for l in range(len(ranks))),
+        left_ranks=tuple(min([outputs, *ranks[layer:]]) for layer in range(1, len(ranks) + 1)),
+        right_ranks=tuple(min([root_rank, *ranks[:layer]]) for layer in range(len(ranks))),
         whitened=root is None,
     )
     return from_factors(factors)
@@ -93,7 +91,7 @@ def _with_skip(weights: list[jax.Array], skip: float) -> list[tuple[jax.Array, j
     """(W_l + beta I, a bound on its rounding) with I of shape (a_l, a_{l-1})."""
     if skip == 0.0:
         return [(w, jnp.zeros((), w.dtype)) for w in weights]
-    shifted = [w + skip * jnp.eye(*w.shape, dtype=w.dtype) for w in weights]
+    shifted = [w + skip * jnp.eye(w.shape[0], w.shape[1], dtype=w.dtype) for w in weights]
     return [(w, unit_roundoff(w.dtype) * jnp.linalg.norm(jnp.diagonal(w))) for w in shifted]
 
 
@@ -127,9 +125,7 @@ def _left_products(
     last = layers[-1][0]
     product, error = jnp.eye(last.shape[0], dtype=last.dtype), jnp.zeros((), last.dtype)
     products, errors = [product], [error]
-    for depth, ((w, w_error), norm) in enumerate(
-        zip(layers[:0:-1], norms[:0:-1], strict=True)
-    ):
+    for depth, ((w, w_error), norm) in enumerate(zip(layers[:0:-1], norms[:0:-1], strict=True)):
         terms = w.shape[0] if depth else 0
         error = product_error(product, error, w, norm, w_error, terms)
         product = _times(product, w) if depth else w
@@ -178,7 +174,7 @@ def _gram_errors(
     return (2 * norms + errors) * errors + jnp.stack(rounding)
 
 
-@partial(jax.jit)
+@jax.jit
 def _sum_error(
     lefts: jax.Array, rights: jax.Array, left_errors: jax.Array, right_errors: jax.Array
 ) -> jax.Array:

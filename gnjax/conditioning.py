@@ -251,9 +251,7 @@ def _krylov(op: Operator, rank: int | None, rtol: float, seed: int) -> _Ends | N
     )
 
 
-def _lanczos(
-    op: Operator, known: int | None, source: str, rtol: float, seed: int
-) -> _Ends | None:
+def _lanczos(op: Operator, known: int | None, source: str, rtol: float, seed: int) -> _Ends | None:
     """Block Lanczos on any operator: to the end of the range, or until the ends are certified."""
     size = op.shape[0]
     norm = spectrum.operator_norm(op)

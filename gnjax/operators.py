@@ -45,7 +45,7 @@ class Dense:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.matrix.shape
+        return self.matrix.shape[0], self.matrix.shape[0]
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -117,7 +117,7 @@ class SumOfKroneckers:
 
     lefts: jax.Array  # (L, k, k)
     rights: jax.Array  # (L, d, d)
-    error: ArrayLike = 0.0
+    error: jax.Array | float = 0.0
     factors: KroneckerFactors | None = None
 
     @property

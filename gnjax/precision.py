@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 
 
@@ -19,14 +20,12 @@ def x64() -> AbstractContextManager[None]:
     """64-bit arithmetic inside a ``with`` block, for this thread only."""
     if hasattr(jax, "enable_x64"):  # jax >= 0.8; before, the name was experimental
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64 as scoped
-
-    return scoped()
+    return jax.experimental.enable_x64(True)  # type: ignore[attr-defined]
 
 
 def x64_enabled() -> bool:
     """Whether arrays made now are 64-bit."""
-    return bool(jax.config.jax_enable_x64)
+    return jnp.asarray(0.0).dtype == jnp.float64
 
 
 @cache

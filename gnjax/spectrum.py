@@ -138,7 +138,9 @@ def closed_form_spectrum(op: Operator) -> Spectrum:
     factors = op.factors if isinstance(op, SumOfKroneckers) else None
     if factors is None or len(factors.lefts) > 2:
         depth = "no network" if factors is None else f"depth {len(factors.lefts)}"
-        msg = f"method='closed_form' knows linear networks of depth 1 and 2, got {depth}; use 'auto'"
+        msg = (
+            f"method='closed_form' knows linear networks of depth 1 and 2, got {depth}; use 'auto'"
+        )
         raise ValueError(msg)
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
     inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
@@ -209,10 +211,10 @@ def kronecker_factor(factors: KroneckerFactors) -> tuple[np.ndarray, float]:
     for left, right, left_error, right_error in pairs:
         s, t = _compact(np.asarray(left)), _compact(np.asarray(right))
         blocks.append(np.kron(s, t))
-        s_norm, t_norm = np.linalg.norm(s, 2), np.linalg.norm(t, 2)
+        s_norm, t_norm = float(np.linalg.norm(s, 2)), float(np.linalg.norm(t, 2))
         s_error = float(left_error) + _compaction_error(left, s_norm)
         t_error = float(right_error) + _compaction_error(right, t_norm)
-        rounding = unit_roundoff(left.dtype) * np.linalg.norm(s) * np.linalg.norm(t)
+        rounding = unit_roundoff(left.dtype) * float(np.linalg.norm(s) * np.linalg.norm(t))
         moved = s_error * t_norm + (s_norm + s_error) * t_error + rounding
         squared += moved**2
     return np.concatenate(blocks, axis=1), float(squared**0.5)

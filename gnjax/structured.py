@@ -180,7 +180,7 @@ def _locate(
         history.append(_rayleigh_ritz(pencil, run, images))
         return abs(history[-1] - history[-2]) <= 0.05 * rtol * abs(history[-1])
 
-    rows = np.linalg.qr(np.asarray(_preimage(pencil, start)).T)[0].T
+    rows = np.linalg.qr(np.asarray(_preimage(pencil, jnp.asarray(start))).T)[0].T
     run, _ = _solve(pencil, rows, _LOCATE_STEPS, settled)
     return history[-1], run.products + len(start)
 
@@ -314,7 +314,7 @@ def _positive(run: Run) -> bool:
     return bool(np.linalg.eigvalsh(run.projection)[0] > 0)
 
 
-def _preimage(pencil: _Pencil, rows: np.ndarray) -> jax.Array:
+def _preimage(pencil: _Pencil, rows: jax.Array) -> jax.Array:
     """R^{-1} on rows."""
     parts = zip(_parts(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
     return _packed(_times(part, q) / s for part, q, s in parts)

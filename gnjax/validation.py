@@ -1,0 +1,98 @@
+"""What comes in is refused here, before any work, with what came and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.precision import real_dtype
+
+_ASYMMETRY = 1e-8
+_NEGATIVE = 1e-8
+
+
+def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
+    """W_1 .. W_L as arrays of the working precision, W_l of shape (a_l, a_{l-1})."""
+    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) == 0:
+        msg = f"weights must be a non-empty list [W1, .., WL], got {_describe(weights)}"
+        raise ValueError(msg)
+    layers = [_matrix(f"W{layer}", w) for layer, w in enumerate(weights, start=1)]
+    for layer, (before, after) in enumerate(pairwise(layers), start=1):
+        if after.shape[1] != before.shape[0]:
+            msg = (
+                f"W{layer + 1} has {after.shape[1]} columns but W{layer} has {before.shape[0]} "
+                "rows; weights must chain as W_L .. W_1 (transpose them if inputs come first)"
+            )
+            raise ValueError(msg)
+    return layers
+
+
+def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
+    """Sigma as a symmetric positive semidefinite (d, d) array of the working precision."""
+    sigma = _matrix("covariance", covariance)
+    if sigma.shape != (inputs, inputs):
+        msg = (
+            f"covariance has shape {sigma.shape}, but W1 takes {inputs} inputs: "
+            f"({inputs}, {inputs}) is needed (X^T X / n for data with samples as rows)"
+        )
+        raise ValueError(msg)
+    largest = float(jnp.abs(sigma).max())
+    asymmetry = float(jnp.abs(sigma - sigma.T).max())
+    if asymmetry > _ASYMMETRY * largest:
+        msg = (
+            f"covariance is not symmetric: entries differ from their mirror by {asymmetry:.3g} "
+            f"where the largest is {largest:.3g}; pass (S + S.T) / 2 if that is rounding"
+        )
+        raise ValueError(msg)
+    symmetric = (sigma + sigma.T) / 2
+    least = float(np.linalg.eigvalsh(np.asarray(symmetric))[0])
+    if least < -_NEGATIVE * inputs * largest:
+        msg = (
+            f"covariance is not positive semidefinite: its smallest eigenvalue is {least:.3g}; "
+            "a covariance X^T X / n has none below zero"
+        )
+        raise ValueError(msg)
+    return symmetric
+
+
+def check_finite_number(name: str, value: float) -> float:
+    """A finite real number."""
+    if not isinstance(value, int | float | np.number | np.ndarray | jax.Array):
+        msg = f"{name} must be a number, got {_describe(value)}"
+        raise ValueError(msg)
+    if np.ndim(value) != 0 or not math.isfinite(float(value)):
+        msg = f"{name} must be one finite number, got {value}"
+        raise ValueError(msg)
+    return float(value)
+
+
+def _matrix(name: str, value: ArrayLike) -> jax.Array:
+    try:
+        host = np.asarray(value)
+    except ValueError as error:
+        msg = f"{name} is not a matrix: {error}"
+        raise ValueError(msg) from error
+    if host.ndim != 2 or 0 in host.shape:
+        msg = f"{name} must be a non-empty matrix, got shape {host.shape}"
+        raise ValueError(msg)
+    if host.dtype.kind not in "fiu":
+        msg = f"{name} must hold real numbers, got dtype {host.dtype}"
+        raise ValueError(msg)
+    if not np.isfinite(host).all():
+        msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
+        raise ValueError(msg)
+    return jnp.asarray(value, real_dtype())
+
+
+def _describe(value: object) -> str:
+    return (
+        f"{type(value).__name__} of length {len(value)}"
+        if hasattr(value, "__len__")
+        else (type(value).__name__)
+    )
