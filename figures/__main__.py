@@ -17,7 +17,11 @@ from figures.series import Columns
 class TableFigure(Protocol):
     """A module whose figure is a function of the table of one experiment."""
 
-    EXPERIMENT: str
+    @property
+    def EXPERIMENT(self) -> str: ...
+
+    @property
+    def COLUMNS(self) -> tuple[str, ...]: ...
 
     def draw(self, table: Columns) -> Figure: ...
 
@@ -57,7 +61,7 @@ def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
         figure, caption = SCHEMATICS[name].draw(), SCHEMATICS[name].caption()
     else:
         module = FROM_TABLES[name]
-        columns, provenance = _saved(module.EXPERIMENT, profile, results)
+        columns, provenance = _saved(module, profile, results)
         figure, caption = module.draw(columns), module.caption(columns, provenance)
     for suffix in FORMATS:
         path = out / f"{name}{suffix}"
@@ -69,8 +73,9 @@ def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
     yield path
 
 
-def _saved(experiment: str, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:
-    """The table and provenance of an experiment, or an error that says how to make them."""
+def _saved(module: TableFigure, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:
+    """The table and provenance that a figure needs, or an error that says how to make them."""
+    experiment = module.EXPERIMENT
     folder = results / experiment / profile
     for path in (folder / "table.csv", folder / "provenance.json"):
         if not path.is_file():
@@ -83,7 +88,8 @@ def _saved(experiment: str, profile: str, results: Path) -> tuple[Columns, dict[
             if others:
                 msg += f"\nor draw a profile that has its table: {', '.join(others)}"
             raise table.TableError(msg)
-    return table.read(folder / "table.csv"), table.read_provenance(folder / "provenance.json")
+    columns = table.read(folder / "table.csv", needed=module.COLUMNS)
+    return columns, table.read_provenance(folder / "provenance.json")
 
 
 def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:

@@ -1,5 +1,6 @@
 """Phrases that captions share, each written from the table or from its provenance."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ TITLES = {  # longest first: a name is matched by its beginning
     "digits": "handwritten digits",
     "mnist": "MNIST",
 }
+CELL = ("depth", "width", "seed", "inputs", "outputs", "data")  # what every caption reads
+CERTIFICATE = ("kappa", "kappa_low", "kappa_high", "confidence", "resolved")
 SIZES = {"n": "samples", "d": "inputs", "k": "outputs"}
 
 
@@ -70,14 +73,31 @@ def certificates(table: Columns) -> str:
     """How sharply the kappas are known, and how those that are not known are drawn."""
     known = select(table, resolved=True)
     unknown = rows(table) - rows(known)
-    sharpness, warning = "", ""
+    sentences = []
     if rows(known):
         width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).max()
-        sharpness = f"Every kappa is enclosed in an interval of relative width {width:.1g} or less"
-        sharpness += " unless unresolved." if unknown else "."
+        sentences.append(
+            f"Every {'resolved ' if unknown else ''}kappa is known to a relative interval of"
+            f" {_rounded_up(width)} or less{_confidence(known)}."
+        )
     if unknown:
-        warning = f"Open markers under arrows: only lower bounds ({unknown} unresolved cells)."
-    return paragraph(sharpness, warning)
+        sentences.append(
+            f"Open markers under arrows are lower bounds ({unknown} of {rows(table)} cells are"
+            " unresolved)."
+        )
+    return paragraph(*sentences)
+
+
+def _confidence(table: Columns) -> str:
+    """The smallest probability with which an interval holds; nothing where all are proved."""
+    failure = 1.0 - table["confidence"].min()
+    return f" with probability at least 1 - {_rounded_up(failure)}" if failure > 0 else ""
+
+
+def _rounded_up(number: float) -> str:
+    """One significant digit that is not below the number: what is claimed stays true."""
+    unit = 10.0 ** math.floor(math.log10(number)) if number > 0 else 1.0
+    return f"{math.ceil(number / unit - 1e-9) * unit:.1g}"
 
 
 def data(table: Columns, provenance: Mapping[str, Any]) -> str:

@@ -14,6 +14,11 @@ from figures import captions, style
 from figures.series import Columns, Series, distinct, kappa_over_seeds, over_seeds, rows, select
 
 EXPERIMENT = "depth_sweep"
+COLUMNS = (
+    *captions.CELL,
+    *captions.CERTIFICATE,
+    *("figure", "multiplier", "samples", "gain", "bound_convex"),
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,8 @@ def _draw_panel(axes: Axes, table: Columns, panel: Panel) -> None:
         line.set_label(f"${panel.symbol} = {value:g}$")
     style.whole_numbers(axes, table["depth"], "depth $L$")
     if panel.bounded:
-        style.key(axes, KEY)
+        fitted = len(distinct(table, "depth")) >= FEWEST_FOR_FIT
+        style.key(axes, KEY if fitted else KEY[:-1])
     style.label_curves(axes, lines)
 
 

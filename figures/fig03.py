@@ -10,6 +10,11 @@ from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, sele
 from figures.table import TableError
 
 EXPERIMENT = "depth_sweep"
+COLUMNS = (
+    *captions.CELL,
+    *captions.CERTIFICATE,
+    *("figure", "samples", "gain", "bound_convex", "bound_maximum"),
+)
 MEASURED = style.Look(style.COLOURS[0], "o")
 CONVEX = style.Look(style.COLOURS[1], "s", style.DASHED)
 MAXIMUM = style.Look(style.COLOURS[2], "^", style.DASH_DOT)
@@ -21,7 +26,7 @@ def draw(table: Columns) -> Figure:
     with style.paper_style():
         figure = style.new_figure(style.COLUMN_WIDTH, 2.3)
         axes = figure.subplots()
-        axes.set_yscale("log")
+        style.logarithmic(axes)
         convex = over_seeds(shown, "depth", "bound_convex")
         maximum = over_seeds(shown, "depth", "bound_maximum")
         lines = [

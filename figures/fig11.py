@@ -16,6 +16,7 @@ PANELS = {  # column of the table -> quantity, row by row
     "right_smallest2": rf"$\sigma_{{\min}}^2({BEFORE})$",
     "left_smallest2": rf"$\sigma_{{\min}}^2({AFTER})$",
 }
+COLUMNS = (*captions.CELL, "layer", *PANELS)
 
 
 def draw(table: Columns) -> Figure:

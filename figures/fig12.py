@@ -14,6 +14,7 @@ PANELS = {  # what is multiplied -> title
     ("left_kappa2", "right_kappa2"): rf"without $\gamma_\ell$: ${TERM}$",
     ("weight", "left_kappa2", "right_kappa2"): rf"with $\gamma_\ell$: $\gamma_\ell\,{TERM}$",
 }
+COLUMNS = (*captions.CELL, "layer", "weight", "left_kappa2", "right_kappa2")
 
 
 def draw(table: Columns) -> Figure:

@@ -11,7 +11,7 @@ def curves(axes: Axes, table: Columns, *factors: str) -> None:
 
     The deepest network is drawn first: where curves coincide, each one's end stays in sight.
     """
-    axes.set_yscale("log")
+    style.logarithmic(axes)
     depths = distinct(table, "depth")
     family = list(zip(depths, style.ordered_looks(len(depths)), strict=True))
     for depth, look in reversed(family):

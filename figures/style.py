@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 from numpy.typing import ArrayLike
 
 from figures.series import Series
@@ -32,7 +32,7 @@ KAPPA = r"condition number $\kappa(\widehat{\mathbf{G}}_O)$"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#5F5F5F"
-CHARACTERS_PER_INCH = 21  # of running text at the footer's size
+CHARACTERS_PER_INCH = 23  # of running text at the footer's size
 Dashes = str | tuple[int, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 1.6))
 DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
@@ -235,6 +235,12 @@ def spread(heights: Sequence[float], spacing: float) -> list[float]:
     moved = np.empty(len(heights))
     moved[order] = level + np.arange(len(heights)) * spacing
     return moved.tolist()
+
+
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic y axis; over less than a decade and a half it also writes 2, 5, 20, 50."""
+    axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
 
 
 def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:

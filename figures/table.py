@@ -5,7 +5,7 @@ Figures read the files themselves, so that drawing needs neither JAX nor the lib
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,28 @@ class TableError(ValueError):
     """A saved table that is missing, or is not what a figure needs."""
 
 
-def read(path: Path) -> Columns:
+def read(path: Path, needed: Iterable[str] = ()) -> Columns:
     """The columns of a comma-separated file with a header, each of the narrowest type that fits."""
     with path.open(newline="", encoding="utf-8") as file:
         header, *lines = list(csv.reader(file)) or [[]]
     if not lines:
         msg = f"{path} has no rows; run its experiment to the end"
         raise TableError(msg)
+    missing = sorted(set(needed) - set(header))
+    if missing:
+        msg = f"{path} has no column {', '.join(missing)}; another version wrote it, run it again"
+        raise TableError(msg)
     columns = zip(*lines, strict=True)
     return {name: typed(column) for name, column in zip(header, columns, strict=True)}
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """How a table came about: config, data, precision, versions, device."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """How a table came about; captions need at least its `precision`."""
+    provenance = json.loads(path.read_text(encoding="utf-8"))
+    if "precision" not in provenance:
+        msg = f"{path} does not say in which precision the table was computed; run it again"
+        raise TableError(msg)
+    return provenance
 
 
 def typed(cells: Sequence[str]) -> NDArray:

@@ -1,1 +1,36 @@
-"""Certified condition numbers."""
+"""Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
+
+from gnjax import data
+from gnjax.closed_form import linear_gauss_newton
+from gnjax.conditioning import ConditionNumber, condition_number
+from gnjax.operators import (
+    Dense,
+    Factored,
+    KroneckerFactors,
+    Operator,
+    SumOfKroneckers,
+    dense,
+    factored,
+    sum_of_kroneckers,
+)
+from gnjax.precision import enable_x64, x64
+from gnjax.spectrum import Spectrum, eigenvalues
+
+__all__ = [
+    "ConditionNumber",
+    "Dense",
+    "Factored",
+    "KroneckerFactors",
+    "Operator",
+    "Spectrum",
+    "SumOfKroneckers",
+    "condition_number",
+    "data",
+    "dense",
+    "eigenvalues",
+    "enable_x64",
+    "factored",
+    "linear_gauss_newton",
+    "sum_of_kroneckers",
+    "x64",
+]

@@ -34,8 +34,8 @@ from gnjax.staircase import adapt
 
 _BLOCK = 4
 _LOCATE_STEPS = 40
-_CERTIFY_STEPS = 80
-_WIDENINGS = (1.0, 4.0, 16.0, 64.0)
+_CERTIFY_STEPS = 200
+_WIDENINGS = (1.0, 8.0, 64.0)
 _LARGEST_SHARE = 0.1
 _DEPENDENT = 1e-10
 
@@ -199,7 +199,7 @@ class _Pencil:
 
     reduced: Reduced
     vectors: tuple[jax.Array, ...]  # Q
-    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - shift)^{-1/2}
+    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - shift)^{-1/2}, (1, 1, columns)
     shift: float
     sign: float
     noise: float
@@ -261,7 +261,7 @@ def _pencil(
     return _Pencil(
         reduced,
         tuple(c.vectors for c in compressed),
-        tuple(jnp.asarray(1 / np.sqrt(gap)) for gap in gaps),
+        tuple(jnp.asarray(1 / np.sqrt(gap))[None, None, :] for gap in gaps),
         shift,
         sign,
         noise=16 * float(jnp.finfo(reduced.operator.dtype).eps) * max(1.0, widest),

@@ -1,0 +1,373 @@
+"""Certified condition numbers: the interval contains the truth, and ``resolved`` is right."""
+
+from itertools import pairwise
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gnjax
+from gnjax import conditioning, krylov, structured
+from tests import exact
+
+_METHODS = ("auto", "krylov", "inverse", "factored", "dense")
+
+
+def _weights(rng, widths, condition=None):
+    """Random weights; with prescribed singular values from 1 to 1 / condition where given."""
+    weights = []
+    for columns, rows in pairwise(widths):
+        w = rng.standard_normal((rows, columns))
+        if condition is not None and min(w.shape) > 1:
+            u, s, v = np.linalg.svd(w, full_matrices=False)
+            w = (u * np.geomspace(1, 1 / condition, len(s))) @ v
+        weights.append(w)
+    return weights
+
+
+def _covariance(rng, inputs, rank):
+    if rank is None:
+        return None
+    x = rng.standard_normal((rank, inputs))
+    sigma = x.T @ x / rank
+    return (sigma + sigma.T) / 2
+
+
+def _rank(widths, rank):
+    """The staircase count from the widths alone, for factors in general position."""
+    left = [min(widths[layer:]) for layer in range(1, len(widths))]
+    first = widths[0] if rank is None else rank
+    right = [min([first, *widths[1:layer]]) for layer in range(1, len(widths))]
+    return int(np.dot(np.diff([0, *left]), right))
+
+
+_networks = st.fixed_dictionaries(
+    {
+        "depth": st.integers(1, 12),
+        "hidden": st.lists(st.integers(1, 8), min_size=11, max_size=11),
+        "inputs": st.integers(1, 5),
+        "outputs": st.integers(1, 3),
+        "deficit": st.sampled_from([None, 0, 1, 3]),
+        "skip": st.sampled_from([0.0, 0.5, 1.0, -0.7]),
+        "seed": st.integers(0, 2**32 - 1),
+    }
+)
+
+
+def _build(network, condition):
+    rng = np.random.default_rng(network["seed"])
+    hidden = network["hidden"][: network["depth"] - 1]
+    widths = (network["inputs"], *hidden, network["outputs"])
+    deficit = network["deficit"]
+    rank = None if deficit is None else max(1, network["inputs"] - deficit)
+    weights = _weights(rng, widths, condition)
+    return weights, _covariance(rng, network["inputs"], rank), _rank(widths, rank)
+
+
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(
+    network=_networks,
+    log_condition=st.floats(0, 14),
+    method=st.sampled_from(_METHODS),
+)
+def test_interval_contains_the_exact_value(network, log_condition, method):
+    """100 linear and residual networks with weights conditioned up to 1e14, in 50 digits a layer.
+
+    A resolved answer is within its interval, an unresolved one is a lower bound; neither may be
+    wrong about the rank.
+    """
+    weights, covariance, rank = _build(network, 10**log_condition)
+    op = gnjax.linear_gauss_newton(weights, covariance, network["skip"])
+    k = gnjax.condition_number(op, method=method)
+    truth = exact.linear_eigenvalues(weights, covariance, network["skip"])
+    assert k.rank == rank
+    kappa = truth[0] / truth[rank - 1]
+    rounding = 1e-14  # of the printed interval itself
+    assert k.interval[0] * (1 - rounding) <= kappa
+    if k.resolved:
+        assert kappa <= k.interval[1] * (1 + rounding)
+        assert k.interval[0] <= k.value <= k.interval[1]
+        assert float(truth[rank - 1]) > 0
+    else:
+        assert k.value <= kappa * (1 + rounding)
+        assert truth[rank - 1] <= 4 * k.floor
+
+
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(
+    network=_networks.map(lambda n: {**n, "outputs": n["outputs"] * 2, "inputs": n["inputs"] * 3}),
+    method=st.sampled_from(_METHODS),
+)
+def test_interval_contains_the_value_from_the_exact_factor(network, method):
+    """100 networks in general position against the singular values of [S_1 (x) T_1, .., ]."""
+    weights, covariance, rank = _build(network, None)
+    skip = network["skip"]
+    sigma = _factor_singular_values(weights, covariance, skip)
+    if sigma[rank - 1] < 1e-10 * sigma[0]:
+        return  # rounding of this oracle would show; the other test covers these
+    k = gnjax.condition_number(gnjax.linear_gauss_newton(weights, covariance, skip), method=method)
+    kappa = (sigma[0] / sigma[rank - 1]) ** 2
+    oracle = 1e-4 * (1e-10 * sigma[0] / sigma[rank - 1]) + 1e-12
+    assert k.rank == rank
+    assert k.interval[0] * (1 - oracle) <= kappa
+    assert kappa <= k.interval[1] * (1 + oracle)
+    if method in ("auto", "factored"):
+        assert k.resolved
+    if k.resolved and kappa < 1e6:
+        assert abs(k.value / kappa - 1) < 1e-3
+
+
+def _factor_singular_values(weights, covariance, skip):
+    layers = [w + skip * np.eye(*w.shape) for w in weights]
+    outputs, inputs = weights[-1].shape[0], weights[0].shape[1]
+    right = np.eye(inputs)
+    if covariance is not None:
+        values, vectors = np.linalg.eigh(covariance)
+        kept = values > 1e-13 * values[-1]
+        right = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+    blocks = []
+    for layer in range(len(layers)):
+        left = np.eye(outputs)
+        for w in layers[:layer:-1]:
+            left = left @ w
+        blocks.append(np.kron(left, right))
+        right = right @ layers[layer].T
+    return np.linalg.svd(np.concatenate(blocks, axis=1), compute_uv=False)
+
+
+def _positive(eigenvalues, seed=0):
+    size = len(eigenvalues)
+    q = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+    return (q * np.sqrt(eigenvalues)) @ q.T
+
+
+@pytest.mark.parametrize("method", ["auto", "krylov", "inverse", "dense"])
+@pytest.mark.parametrize("least", [6e-5, 1.44e-10])
+def test_rank_deficient_matrix_has_its_pseudo_condition_number(method, least):
+    """Rank 60 of 136, kappa 2.4e4 and 1e10; the Krylov space runs far past the rank."""
+    eigenvalues = np.zeros(136)
+    eigenvalues[:60] = np.geomspace(least, 1.44, 60)
+    root = _positive(eigenvalues)
+    k = gnjax.condition_number(root @ root, method=method)
+    assert (k.rank, k.rank_source, k.resolved) == (60, "gap", True)
+    assert k.interval[0] <= 1.44 / least <= k.interval[1]
+    assert abs(k.value * least / 1.44 - 1) < 1e-4
+
+
+def test_eigenvalues_that_reach_into_the_floor_are_not_resolved():
+    """Without a gap the count above the floor is not a rank, and no value is reported as one."""
+    root = _positive(np.geomspace(1, 1e-30, 80))
+    k = gnjax.condition_number(root @ root, method="dense")
+    assert not k.resolved
+    assert k.rank_source == "floor"
+    assert k.interval[1] == np.inf
+    assert k.value <= 1e30
+
+
+def test_a_factor_resolves_what_its_gram_matrix_cannot():
+    u, v = (np.linalg.qr(np.random.default_rng(s).standard_normal((20, 20)))[0] for s in (0, 1))
+    factor = (u * np.geomspace(1, 1e-12, 20)) @ v
+    k = gnjax.condition_number(gnjax.factored(factor))
+    assert k.resolved
+    assert k.interval[0] <= 1e24 <= k.interval[1]
+    assert not gnjax.condition_number(factor @ factor.T).resolved
+
+
+def test_assumed_rank_is_the_callers():
+    op = gnjax.dense(np.diag([8.0, 4.0, 2.0, 1.0]))
+    for rank, kappa in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)):
+        k = gnjax.condition_number(op, rank=rank)
+        assert (k.rank, k.rank_source) == (rank, "given")
+        np.testing.assert_allclose(k.value, kappa, rtol=1e-12)
+
+
+def test_zero_matrix_has_no_condition_number():
+    for op in (
+        gnjax.dense(np.zeros((3, 3))),
+        gnjax.linear_gauss_newton([np.zeros((4, 5)), np.zeros((3, 4)), np.zeros((2, 3))]),
+        gnjax.linear_gauss_newton([np.ones((3, 4))], np.zeros((4, 4))),
+    ):
+        for method in ("auto", "krylov", "dense"):
+            k = gnjax.condition_number(op, method=method)
+            assert np.isnan(k.value)
+            assert np.isnan(k.log10)
+            assert not k.resolved
+
+
+@pytest.mark.parametrize(
+    ("widths", "rank"),
+    [((100, 150, 150, 10), None), ((100, 60, 90, 10), 80), ((12, 90, 90, 80), 9)],
+)
+def test_structured_krylov_gives_the_dense_answer(widths, rank):
+    rng = np.random.default_rng(3)
+    op = gnjax.linear_gauss_newton(_weights(rng, widths), _covariance(rng, widths[0], rank))
+    dense = gnjax.condition_number(op, method="dense")
+    for certify in ("ritz", "inertia"):
+        k = gnjax.condition_number(op, method="krylov", certify=certify)
+        assert k.method == "krylov"
+        assert k.rank == dense.rank == _rank(widths, rank)
+        assert abs(k.value / dense.value - 1) < 2e-5
+        assert k.interval[0] <= dense.value <= k.interval[1]
+        assert k.interval[1] / k.interval[0] < 1 + 1.1e-3
+        assert k.confidence == 1 if certify == "inertia" else k.confidence >= 0.999
+
+
+def test_certificate_fails_no_more_often_than_it_says():
+    """Over 60 random starts no interval misses; at 0.999 each, one miss has a chance of 6%."""
+    rng = np.random.default_rng(5)
+    op = gnjax.linear_gauss_newton(_weights(rng, (40, 60, 60, 5)))
+    truth = gnjax.condition_number(op, method="dense").value
+    for seed in range(60):
+        k = gnjax.condition_number(op, method="krylov", seed=seed)
+        assert k.interval[0] <= truth * (1 + 1e-12)
+        assert truth <= k.interval[1]
+
+
+def test_a_bound_in_the_wrong_place_is_not_certified():
+    """Break the answer on purpose: claimed bounds inside the spectrum have no Cholesky factor."""
+    op = gnjax.dense(np.diag([8.0, 4.0, 2.0, 1.0]))
+    wrong = conditioning._Ends(
+        conditioning._Enclosure(8.0, 8.0, 8.0),
+        conditioning._Enclosure(2.0, 2.0, 2.0),
+        rank=4,
+        rank_source="full",
+        floor=0.0,
+        method="krylov",
+        certificate="ritz",
+    )
+    mended = conditioning._inertia(op, wrong, 1e-3)
+    np.testing.assert_allclose(mended.smallest.value, 1.0)
+    assert mended.method == "dense"
+
+
+def test_a_start_that_misses_an_eigenvector_is_found_out():
+    """Lanczos on C from rows orthogonal to the lowest eigenvector sees nothing there; the chance
+    that it reports for the true eigenvalue stays above what a certificate accepts."""
+    matrix = np.diag(np.concatenate([[0.1], np.linspace(1, 10, 60)]))
+    start = krylov.random_rows(60, 2, 0)
+    blind = np.hstack([np.full((2, 1), 1e-9), start])
+    run = krylov.lanczos(lambda rows: rows @ matrix, blind, max_steps=8, noise=1e-14)
+    assert krylov.missed_probability(run, 0.1)[0] > 1e-18
+
+
+def test_reduced_operator_has_the_rank_as_size():
+    rng = np.random.default_rng(1)
+    widths = (12, 9, 3, 7, 5)
+    op = gnjax.linear_gauss_newton(_weights(rng, widths), _covariance(rng, 12, 8))
+    reduced = structured.reduce(op)
+    full = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    packed = np.linalg.eigvalsh(structured.packed_matrix(reduced))[::-1]
+    assert reduced.size == _rank(widths, 8) == len(packed)
+    np.testing.assert_allclose(packed, full[: len(packed)], atol=1e-12 * full[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rank": 0}, "rank=0"),
+        ({"rank": 5}, "rank=5"),
+        ({"rtol": 0.0}, "rtol"),
+        ({"method": "magic"}, "closed_form, krylov"),
+        ({"certify": "faith"}, "inertia"),
+        ({"method": "factored"}, "gnjax.factored"),
+        ({"method": "closed_form"}, "depth 1 and 2"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        gnjax.condition_number(np.eye(4), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([],), "non-empty"),
+        (([np.ones((3, 2)), np.ones((2, 4))],), "W2 has 4 columns but W1 has 3 rows"),
+        (([np.ones(3)],), "shape"),
+        (([np.full((2, 2), np.nan)],), "NaN"),
+        (([np.ones((2, 2), complex)],), "real"),
+        (([np.ones((2, 2))], np.ones((3, 3))), "2 inputs"),
+        (([np.ones((2, 2))], np.array([[1.0, 0.5], [0.0, 1.0]])), "symmetric"),
+        (([np.ones((2, 2))], np.diag([1.0, -1.0])), "semidefinite"),
+        (([np.ones((2, 2))], None, np.inf), "skip"),
+        (([np.ones((2, 2))], None, "a"), "skip"),
+    ],
+)
+def test_bad_networks_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        gnjax.linear_gauss_newton(*arguments)
+
+
+def test_krylov_refuses_a_rank_that_is_not_the_range():
+    op = gnjax.linear_gauss_newton([np.ones((3, 4)), np.ones((2, 3))])
+    with pytest.raises(ValueError, match="assumed rank"):
+        gnjax.condition_number(op, method="krylov", rank=2)
+
+
+def test_single_precision_is_reported():
+    """Without 64 bits the answer stands on float32 and says so once, with a floor to match."""
+    script = (
+        "import warnings; warnings.simplefilter('error'); import numpy as np, gnjax\n"
+        "try:\n    gnjax.dense(np.eye(3))\n"
+        "except UserWarning as w:\n    assert 'float32' in str(w)\n"
+        "else:\n    raise AssertionError\n"
+        "k = gnjax.condition_number(np.diag([1.0, 1e-9]))\n"
+        "assert not k.resolved and k.floor > 1e-8, k\n"
+    )
+    _run_python(script)
+
+
+def _run_python(script):
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_text_says_what_is_known():
+    text = str(gnjax.condition_number(np.diag([1.0, 0.5])))
+    assert "kappa = 2 in [" in text
+    assert "rank 2 of 2, full" in text
+    root = _positive(np.geomspace(1, 1e-30, 80))
+    assert "NOT RESOLVED" in str(gnjax.condition_number(root @ root))
+
+
+def test_eigenvalues_of_both_ends_agree_with_all_of_them():
+    rng = np.random.default_rng(2)
+    op = gnjax.linear_gauss_newton(_weights(rng, (30, 40, 40, 4)))
+    whole = gnjax.eigenvalues(op)
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    assert (np.abs(whole.values - dense) <= whole.errors + 1e-12 * dense[0]).all()
+    assert len(whole) == op.shape[0]
+    for which, kept in (("largest", slice(0, 5)), ("smallest", slice(-5, None))):
+        few = gnjax.eigenvalues(op, k=5, which=which)
+        np.testing.assert_allclose(few.values, dense[kept], rtol=1e-10)
+
+
+def test_a_few_eigenvalues_of_a_large_operator_come_with_residuals():
+    rng = np.random.default_rng(2)
+    op = gnjax.linear_gauss_newton(_weights(rng, (400, 500, 500, 8)))
+    few = gnjax.eigenvalues(op, k=6, which="largest")
+    assert few.method == "krylov"
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1][:6]
+    assert (np.abs(few.values - dense) <= few.errors + 1e-9).all()
+    assert (few.errors < 1e-6 * dense[0]).all()
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"which": "some"}, {"which": "largest"}, {"k": 3}, {"k": 9, "which": "smallest"}]
+)
+def test_bad_requests_for_eigenvalues_are_refused(arguments):
+    with pytest.raises(ValueError, match=r"which|k="):
+        gnjax.eigenvalues(gnjax.dense(np.eye(4)), **arguments)
+
+
+def test_jax_arrays_and_host_arrays_give_the_same_answer():
+    rng = np.random.default_rng(0)
+    weights = _weights(rng, (5, 8, 3))
+    host = gnjax.condition_number(gnjax.linear_gauss_newton(weights)).value
+    device = [jax.numpy.asarray(w) for w in weights]
+    assert gnjax.condition_number(gnjax.linear_gauss_newton(device)).value == host

@@ -1,0 +1,396 @@
+"""Figures show what their table says: means, bands, bounds, and lower bounds as lower bounds."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from figures import __main__ as cli
+from figures import captions, fig02, fig03, fig04, fig11, fig12, style
+from figures.series import Columns, kappa_over_seeds, over_seeds, select
+from figures.table import TableError, read, typed
+
+SEEDS = (0, 1, 2)
+DEPTHS = range(2, 8)
+
+
+def as_columns(rows: Iterable[dict]) -> Columns:
+    rows = list(rows)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def depth_row(figure: str, depth: int, width: int, multiplier: float, seed: int) -> dict:
+    """One cell with numbers like those of a real sweep: quadratic in depth, better when wide."""
+    kappa = (3 + 900 * depth**2 / width) * (1 + 0.05 * seed)
+    applies = width > 784
+    return {
+        "figure": figure, "depth": depth, "width": width, "multiplier": multiplier, "seed": seed,
+        "inputs": 784, "outputs": 10, "samples": 5000, "data": "fashion_mnist_5000, whitened",
+        "gain": 2.0, "kappa": kappa, "kappa_low": 0.9995 * kappa, "kappa_high": 1.0005 * kappa,
+        "confidence": 1.0 - 1e-6 * seed, "resolved": True,
+        "bound_convex": 1.4 * kappa if applies else np.nan,
+        "bound_maximum": 10.0**depth * kappa if applies else np.nan,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def depth_table() -> Columns:
+    cells = [("2a", L, m, np.nan) for L in DEPTHS for m in (1000, 2000)]
+    cells += [("2b-left", L, c * L, c) for L in DEPTHS for c in (100, 200)]
+    cells += [("2b-right", L, c * L, c) for L in DEPTHS for c in (300, 1000)]
+    cells += [("3", L, 1000, np.nan) for L in DEPTHS]
+    return as_columns(depth_row(*cell, seed) for cell in cells for seed in SEEDS)
+
+
+@pytest.fixture
+def layer_table() -> Columns:
+    return as_columns(
+        {
+            "depth": depth, "layer": layer, "width": 300, "seed": seed, "inputs": 196,
+            "outputs": 10, "data": "mnist, 14 x 14, whitened",
+            "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed),
+            "left_smallest2": 0.9 ** (depth - layer) * (1 + 0.1 * seed),
+            "right_kappa2": 10.0 ** (layer - 1) * (1 + 0.1 * seed),
+            "right_smallest2": 0.2 ** (layer - 1) * (1 + 0.1 * seed),
+            "weight": 0.1 ** (layer - 1) / (1 + seed),
+        }
+        for depth in (2, 4, 6)
+        for layer in range(1, depth + 1)
+        for seed in SEEDS
+    )  # fmt: skip
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = [drawn for drawn in axes.lines if drawn.get_label() == label]
+    return found
+
+
+def band_edges(axes: Axes, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, lower and upper edge of the index-th band of the panel."""
+    vertices = axes.collections[index].get_paths()[0].vertices
+    x = np.unique(vertices[:, 0])
+    edges = [vertices[vertices[:, 0] == place, 1] for place in x]
+    return x, np.array([min(e) for e in edges]), np.array([max(e) for e in edges])
+
+
+def mean_and_deviation(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
+    """A slow reference: rows (x, mean, sample deviation)."""
+    places = sorted(set(table[x].tolist()))
+    groups = [[v for v, at in zip(values, table[x], strict=True) if at == p] for p in places]
+    return np.array(
+        [
+            (p, sum(g) / len(g), np.sqrt(sum((v - sum(g) / len(g)) ** 2 for v in g) / (len(g) - 1)))
+            for p, g in zip(places, groups, strict=True)
+        ]
+    ).T
+
+
+def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> None:
+    x, mean, deviation = expected
+    np.testing.assert_array_equal(line(axes, label).get_xdata(), x)
+    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-14)
+    edges = band_edges(axes, band)
+    np.testing.assert_array_equal(edges[0], x)
+    np.testing.assert_allclose(edges[1], mean - deviation, rtol=1e-12)
+    np.testing.assert_allclose(edges[2], mean + deviation, rtol=1e-12)
+
+
+def test_figure_2_draws_the_kappas_of_each_panel(depth_table: Columns) -> None:
+    panels = fig02.draw(depth_table).axes
+    for axes, name, by, symbol in zip(
+        panels,
+        ("2a", "2b-left", "2b-right"),
+        ("width", "multiplier", "multiplier"),
+        "mcc",
+        strict=True,
+    ):
+        rows = select(depth_table, figure=name)
+        for index, value in enumerate(np.unique(rows[by])):
+            curve = select(rows, **{by: value})
+            expected = mean_and_deviation(curve, "depth", curve["kappa"])
+            assert_curve(axes, f"${symbol} = {value:g}$", index, expected)
+
+
+def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: Columns) -> None:
+    axes = fig02.draw(depth_table).axes[0]
+    for width in (1000, 2000):
+        rows = select(depth_table, figure="2a", width=width)
+        colour = line(axes, f"$m = {width}$").get_color()
+        (bound,) = [
+            drawn for drawn in axes.lines if drawn.is_dashed() and drawn.get_color() == colour
+        ]
+        expected = mean_and_deviation(rows, "depth", rows["bound_convex"])
+        np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-14)
+
+
+def test_a_bound_that_does_not_apply_is_absent(depth_table: Columns) -> None:
+    narrow = dict(depth_table)
+    narrow["bound_convex"] = np.where(depth_table["depth"] > 4, np.nan, depth_table["bound_convex"])
+    axes = fig02.draw(narrow).axes[0]
+    bounds = [drawn for drawn in axes.lines if drawn.is_dashed()]
+    assert [bound.get_xdata().tolist() for bound in bounds] == [[2, 3, 4], [2, 3, 4]]
+
+
+def test_figure_3_draws_kappa_and_both_bounds(depth_table: Columns) -> None:
+    (axes,) = fig03.draw(depth_table).axes
+    rows = select(depth_table, figure="3")
+    assert axes.get_yscale() == "log"
+    labels = ("measured", "convex\nbound", "maximum\nbound")
+    for index, (label, column) in enumerate(
+        zip(labels, ("kappa", "bound_convex", "bound_maximum"), strict=True)
+    ):
+        assert_curve(axes, label, index, mean_and_deviation(rows, "depth", rows[column]))
+
+
+def test_figure_3_refuses_to_average_over_widths(depth_table: Columns) -> None:
+    mixed = dict(depth_table) | {"width": depth_table["width"] + depth_table["seed"]}
+    with pytest.raises(TableError, match="one width"):
+        fig03.draw(mixed)
+
+
+def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> None:
+    panels = fig11.draw(layer_table).axes
+    columns = ("right_kappa2", "left_kappa2", "right_smallest2", "left_smallest2")
+    for axes, column in zip(panels, columns, strict=True):
+        assert axes.get_yscale() == "log"
+        for depth in (2, 4, 6):
+            rows = select(layer_table, depth=depth)
+            expected = mean_and_deviation(rows, "layer", rows[column])
+            band = [6, 4, 2].index(depth)  # the deepest is drawn first
+            assert_curve(axes, f"$L = {depth}$", band, expected)
+
+
+def test_figure_12_weights_the_terms_on_the_right_only(layer_table: Columns) -> None:
+    left, right = fig12.draw(layer_table).axes
+    rows = select(layer_table, depth=6)
+    term = rows["left_kappa2"] * rows["right_kappa2"]
+    assert_curve(left, "$L = 6$", 0, mean_and_deviation(rows, "layer", term))
+    x, mean, _ = mean_and_deviation(rows, "layer", rows["weight"] * term)
+    np.testing.assert_allclose(line(right, "$L = 6$").get_xydata().T, [x, mean], rtol=1e-14)
+
+
+def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Columns) -> None:
+    unresolved = dict(depth_table)
+    cell = {"figure": "3", "depth": 5, "seed": 0}
+    hidden = np.all([depth_table[name] == value for name, value in cell.items()], axis=0)
+    unresolved["resolved"] = ~hidden
+    (axes,) = fig03.draw(unresolved).axes
+    measured = line(axes, "measured")
+    assert np.isnan(measured.get_ydata()[measured.get_xdata() == 5]).all()
+    (opened,) = [drawn for drawn in axes.lines if drawn.get_markerfacecolor() == "white"]
+    at = select(unresolved, figure="3", depth=5)
+    floor = np.where(at["resolved"], at["kappa"], at["kappa_low"]).mean()
+    np.testing.assert_allclose(opened.get_xydata(), [[5, floor]], rtol=1e-14)
+    arrows = [text for text in axes.texts if text.get_text() == ""]
+    assert [arrow.xy for arrow in arrows] == [(5, pytest.approx(floor))]
+    assert arrows[0].xyann[1] > 0  # upwards, in points
+    assert "(1 of 18 cells are unresolved)" in fig03.caption(unresolved, {"precision": "float64"})
+
+
+def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: Columns) -> None:
+    for axes in fig02.draw(depth_table).axes:
+        assert all(drawn.get_markerfacecolor() != "white" for drawn in axes.lines)
+
+
+def test_a_band_on_a_logarithmic_axis_stays_positive() -> None:
+    table = {"x": np.array([1, 1, 1]), "y": np.array([1.0, 1.0, 100.0])}
+    axes = style.new_figure(2, 2).subplots()
+    style.logarithmic(axes)
+    style.band(axes, over_seeds(table, "x", "y"), style.looks(1)[0])
+    assert band_edges(axes, 0)[1].tolist() == [1.0]
+
+
+def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: Columns) -> None:
+    rows = select(depth_table, figure="2a", width=1000, seed=0)
+    x, y = fig02.quadratic(kappa_over_seeds(rows, "depth"))
+    np.testing.assert_allclose(y, 3 + 0.9 * x**2, rtol=1e-10)
+    assert fig02.quadratic(kappa_over_seeds(select(rows, depth=[2, 3, 4]), "depth")) is None
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+def test_the_schematic_computes_the_residual_network(depth: int) -> None:
+    """Evaluating the drawn graph gives (W_L + beta I) ... (W_1 + beta I) x."""
+    rng = np.random.default_rng(depth)
+    sizes = dict(zip("dmk", (4, 6, 3), strict=True))
+    graph = fig04.edges(fig04.widths(depth))
+    states = {0: rng.standard_normal(sizes["d"])}
+    product = np.eye(sizes["d"])
+    for edge in graph:
+        rows, columns = (sizes[name] for name in edge.shape.split(r" \times "))
+        if not edge.skip:
+            weight = rng.standard_normal((rows, columns))
+            product = (weight + 0.5 * np.eye(rows, columns)) @ product
+        factor = 0.5 * np.eye(rows, columns) if edge.skip else weight
+        states[edge.target] = states.get(edge.target, 0) + factor @ states[edge.source]
+    np.testing.assert_allclose(states[depth], product @ states[0], rtol=1e-12)
+
+
+def test_the_schematic_labels_every_weight_and_skip() -> None:
+    (axes,) = fig04.draw(3).axes
+    texts = [text.get_text() for text in axes.texts]
+    assert [rf"$\mathbf{{W}}^{{{layer}}}$" in texts for layer in (1, 2, 3)] == [True] * 3
+    assert texts.count(r"$\beta\,\mathbf{I}$") == 3
+    assert [texts.count(rf"${shape}$") for shape in (r"m \times d", r"k \times m")] == [1, 1]
+    with pytest.raises(ValueError, match="depth = 0"):
+        fig04.draw(0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.3))
+def test_labels_are_moved_apart_in_order_around_their_mean(heights: list, gap: float) -> None:
+    moved = np.array(style.spread(heights, gap))
+    order = np.argsort(heights, kind="stable")
+    assert np.all(np.diff(moved[order]) >= gap - 1e-12)
+    assert moved.mean() == pytest.approx(np.mean(heights), abs=1e-12)
+    if np.all(np.diff(np.sort(heights)) >= gap):
+        np.testing.assert_allclose(moved, heights, atol=1e-12)
+
+
+@pytest.mark.parametrize("draw", [fig02.draw, fig03.draw])
+def test_no_text_leaves_the_figure_or_touches_another(depth_table: Columns, draw: Callable) -> None:
+    figure = draw(depth_table)
+    figure.draw_without_rendering()
+    page = figure.bbox
+    for axes in figure.axes:
+        boxes = [text.get_window_extent() for text in axes.texts]
+        boxes += [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_drawing_leaves_matplotlib_as_it_was(depth_table: Columns, tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    style.save(fig03.draw(depth_table), tmp_path / "figure.png")
+    assert dict(mpl.rcParams) == before
+
+
+def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> None:
+    caption = fig02.caption(depth_table, {"precision": "float64"})
+    for part in ("Fashion-MNIST (5,000-image subset), whitened", "n = 5,000", "d = 784", "k = 10"):
+        assert part in caption
+    assert "Mean over 3 initialisations" in caption
+    assert "float64" in caption
+    assert "relative interval of 0.001 or less with probability at least 1 - 2e-06" in caption
+    assert captions.seeds(select(depth_table, seed=0)) == "One initialisation."
+
+
+# Tables and the command line -------------------------------------------------------------------
+
+
+def save(table: Columns, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+    (folder / "provenance.json").write_text(json.dumps({"precision": "float64"}))
+
+
+def test_a_table_survives_the_file(depth_table: Columns, tmp_path: Path) -> None:
+    save(depth_table, tmp_path / "smoke")
+    again = read(tmp_path / "smoke" / "table.csv")
+    assert list(again) == list(depth_table)
+    for name, column in depth_table.items():
+        assert again[name].dtype.kind == column.dtype.kind
+        np.testing.assert_array_equal(again[name], column)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1", "2"], np.array([1, 2])),
+        (["1", "", "inf"], np.array([1.0, np.nan, np.inf])),
+        (["True", "False"], np.array([True, False])),
+        (["2a", "3"], np.array(["2a", "3"])),
+    ],
+)
+def test_cells_get_the_narrowest_type(cells: list[str], expected: np.ndarray) -> None:
+    assert typed(cells).dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(typed(cells), expected)
+
+
+def test_all_writes_pictures_and_captions(
+    depth_table: Columns, layer_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    save(depth_table, tmp_path / "depth_sweep" / "smoke")
+    save(layer_table, tmp_path / "layer_sweep" / "smoke")
+    assert cli.main(["all", "--profile=smoke", f"--results={tmp_path}"]) == 0
+    printed = [Path(name) for name in capsys.readouterr().out.split()]
+    folder = tmp_path / "figures" / "smoke"
+    assert sorted(printed) == sorted(folder.iterdir())  # and so no partial file stays behind
+    assert {path.suffix for path in printed} == {".png", ".pdf", ".txt"}
+    assert len(printed) == 3 * len(cli.NAMES)
+    before = {path: path.read_bytes() for path in printed}
+    assert cli.main(["fig03", "--profile=smoke", f"--results={tmp_path}"]) == 0
+    assert {path: path.read_bytes() for path in printed} == before  # the same table, the same bytes
+
+
+def test_a_missing_table_names_the_command_that_makes_it(
+    depth_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    save(depth_table, tmp_path / "depth_sweep" / "smoke")
+    assert cli.main(["fig02", "--profile=paper", f"--results={tmp_path}"]) == 2
+    message = capsys.readouterr().err
+    assert "python -m experiments.depth_sweep --config=configs/depth_sweep.py:paper" in message
+    assert "smoke" in message
+
+
+def test_an_outdated_table_names_the_column_it_lacks(
+    depth_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    outdated = {name: column for name, column in depth_table.items() if name != "confidence"}
+    save(outdated, tmp_path / "depth_sweep" / "smoke")
+    assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 2
+    assert "no column confidence" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", cli.FROM_TABLES.values())
+def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
+    module: cli.TableFigure, depth_table: Columns, layer_table: Columns
+) -> None:
+    table = depth_table if module.EXPERIMENT == "depth_sweep" else layer_table
+    declared = {name: table[name] for name in module.COLUMNS}
+    assert module.draw(declared).axes
+    assert module.caption(declared, {"precision": "float64"})
+
+
+def test_an_unknown_figure_is_answered_with_the_nearest(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["fig2"])
+    assert stopped.value.code == 2
+    assert "did you mean 'fig02'" in capsys.readouterr().err
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "figure.txt"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with style.replacing(path) as partial:
+            partial.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert [found.read_text() for found in tmp_path.iterdir()] == ["old"]
+
+
+def test_drawing_needs_neither_jax_nor_the_library() -> None:
+    check = "import sys, figures.__main__; print({'jax', 'flax', 'gnjax'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "set()"

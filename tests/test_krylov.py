@@ -1,0 +1,102 @@
+"""Block Lanczos: its defining identities, breakdown, and the chance of what it can miss."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnjax import krylov
+
+
+def _matrix(eigenvalues, seed=0):
+    size = len(eigenvalues)
+    q = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+    return (q * eigenvalues) @ q.T
+
+
+def _run(matrix, *, block=1, steps=20, noise=1e-13, seed=0):
+    start = krylov.random_rows(len(matrix), block, seed)
+    return krylov.lanczos(lambda rows: rows @ matrix, start, max_steps=steps, noise=noise)
+
+
+@given(
+    size=st.integers(2, 60),
+    block=st.integers(1, 6),
+    steps=st.integers(1, 70),
+    spread=st.floats(0, 12),
+    seed=st.integers(0, 1000),
+)
+def test_basis_is_orthonormal_and_projection_is_the_compression(size, block, steps, spread, seed):
+    matrix = _matrix(np.geomspace(1, 10**-spread, size), seed)
+    run = _run(matrix, block=block, steps=steps, seed=seed)
+    identity = np.eye(len(run.basis))
+    np.testing.assert_allclose(run.basis @ run.basis.T, identity, atol=1e-12)
+    np.testing.assert_allclose(run.basis @ matrix @ run.basis.T, run.projection, atol=1e-12)
+
+
+@given(size=st.integers(3, 40), block=st.integers(1, 4), seed=st.integers(0, 1000))
+def test_residuals_are_the_distance_to_an_eigenpair(size, block, seed):
+    eigenvalues = np.linspace(1, 5, size)
+    matrix = _matrix(eigenvalues, seed)
+    run = _run(matrix, block=block, steps=max(1, size // (2 * block)), seed=seed)
+    values, residuals, vectors = krylov.ritz(run)
+    ritz_vectors = vectors.T @ run.basis
+    true = np.linalg.norm(ritz_vectors @ matrix - values[:, None] * ritz_vectors, axis=1)
+    np.testing.assert_allclose(residuals, true, atol=1e-11)
+    nearest = np.abs(values[:, None] - eigenvalues).min(axis=1)
+    assert (nearest <= residuals + 1e-11).all()
+
+
+@pytest.mark.parametrize("block", [1, 2, 4])
+@pytest.mark.parametrize("steps", [100, 300])
+def test_running_past_the_rank_is_harmless(block, steps):
+    eigenvalues = np.zeros(136)
+    eigenvalues[:60] = np.geomspace(6e-5, 1.44, 60)
+    run = _run(_matrix(eigenvalues), block=block, steps=steps)
+    values, residuals, _ = krylov.ritz(run)
+    assert run.complete
+    nonzero = np.abs(values) > 1e-12
+    np.testing.assert_allclose(values[nonzero], eigenvalues[:60], rtol=1e-10)
+    assert (residuals <= 1e-12).all()
+
+
+def test_multiplicities_are_found_after_breakdown():
+    eigenvalues = np.concatenate([np.repeat([1.0, 2.0, 3.0], 20), np.zeros(40)])
+    run = _run(_matrix(eigenvalues), block=4, steps=50)
+    values = np.linalg.eigvalsh(run.projection)
+    assert run.complete
+    np.testing.assert_allclose(values[values > 1e-12], np.sort(eigenvalues[:60]), rtol=1e-12)
+
+
+def test_zero_operator_is_complete_at_once():
+    run = _run(np.zeros((30, 30)), block=2)
+    assert run.complete
+    assert len(run.basis) <= 6
+
+
+@pytest.mark.parametrize("block", [1, 2, 4])
+def test_missed_eigenvalues_are_as_rare_as_claimed(block):
+    """Over random starts the bound fails at most as often as asked: 10% of 400 plus 4 sigma."""
+    eigenvalues = np.concatenate([[0.5], np.linspace(1, 100, 120)])
+    matrix = _matrix(eigenvalues)
+    probability, trials = 0.1, 400
+    misses = 0
+    for seed in range(trials):
+        run = _run(matrix, block=block, steps=24 // block, seed=seed)
+        bottom = np.linalg.eigvalsh(run.projection)[0]
+        misses += krylov.beyond(run, bottom, -200.0, probability) > eigenvalues[0]
+    assert misses / trials <= probability + 4 * (probability * 0.9 / trials) ** 0.5
+
+
+def test_missed_probability_falls_outwards_and_with_steps():
+    matrix = _matrix(np.linspace(1, 100, 200))
+    short, long = _run(matrix, steps=10), _run(matrix, steps=40)
+    points = np.linspace(krylov.ritz(short)[0][0], -100, 20)[1:]
+    chances = krylov.missed_probability(short, points)
+    assert (np.diff(chances) <= 0).all()
+    assert (krylov.missed_probability(long, points) <= chances).all()
+
+
+def test_unreachable_certainty_is_infinite():
+    run = _run(_matrix(np.linspace(1, 100, 200)), steps=3)
+    assert krylov.beyond(run, 50.0, -1e-3, 1e-9) == -np.inf

@@ -1,0 +1,80 @@
+"""Operators: mv, as_matrix and shape say the same thing, and bad matrices are refused."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gnjax
+
+
+def _positive(rng, size):
+    root = rng.standard_normal((size, size))
+    return root @ root.T
+
+
+def _operators(seed):
+    rng = np.random.default_rng(seed)
+    lefts = [_positive(rng, 3) for _ in range(4)]
+    rights = [_positive(rng, 5) for _ in range(4)]
+    widths = (5, 7, 2, 6, 3)
+    weights = [rng.standard_normal(pair[::-1]) for pair in pairwise(widths)]
+    return {
+        "dense": gnjax.dense(_positive(rng, 6)),
+        "factored": gnjax.factored(rng.standard_normal((6, 9))),
+        "sum_of_kroneckers": gnjax.sum_of_kroneckers(lefts, rights),
+        "linear": gnjax.linear_gauss_newton(weights, _positive(rng, 5), skip=0.5),
+    }
+
+
+@pytest.mark.parametrize("name", ["dense", "factored", "sum_of_kroneckers", "linear"])
+@given(seed=st.integers(0, 2**32 - 1), block=st.integers(1, 5))
+def test_products_are_those_of_the_matrix(name, seed, block):
+    op = _operators(seed)[name]
+    matrix = np.asarray(op.as_matrix())
+    v = np.random.default_rng(seed).standard_normal((op.shape[0], block))
+    tolerance = 1e-12 * np.linalg.norm(matrix)
+    np.testing.assert_allclose(op.mv(jnp.asarray(v)), matrix @ v, atol=tolerance * block)
+    np.testing.assert_allclose(op.mv(jnp.asarray(v[:, 0])), matrix @ v[:, 0], atol=tolerance)
+    assert matrix.shape == op.shape
+    assert isinstance(op, gnjax.Operator)
+    assert op.dtype == jnp.float64
+
+
+@pytest.mark.parametrize("name", ["dense", "factored", "sum_of_kroneckers", "linear"])
+def test_operators_are_pytrees(name):
+    op = _operators(0)[name]
+    v = jnp.ones(op.shape[0])
+    np.testing.assert_allclose(jax.jit(lambda o, x: o.mv(x))(op, v), op.mv(v), rtol=1e-13)
+
+
+def test_sum_of_kroneckers_is_the_sum_of_krons():
+    rng = np.random.default_rng(1)
+    lefts = [_positive(rng, 2) for _ in range(3)]
+    rights = [_positive(rng, 4) for _ in range(3)]
+    expected = sum(np.kron(a, b) for a, b in zip(lefts, rights, strict=True))
+    np.testing.assert_allclose(
+        gnjax.sum_of_kroneckers(lefts, rights).as_matrix(), expected, rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gnjax.dense(np.ones((2, 3))), "square"),
+        (lambda: gnjax.dense(np.zeros((0, 0))), "square"),
+        (lambda: gnjax.dense([[1.0, np.nan], [np.nan, 1.0]]), "NaN"),
+        (lambda: gnjax.dense([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
+        (lambda: gnjax.factored(np.ones(3)), "matrix"),
+        (lambda: gnjax.factored(np.full((2, 2), np.inf)), "Inf"),
+        (lambda: gnjax.sum_of_kroneckers([np.eye(2)], []), "one right for each left"),
+        (lambda: gnjax.sum_of_kroneckers([np.eye(2), np.eye(3)], [np.eye(4)] * 2), "one size"),
+    ],
+)
+def test_bad_matrices_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
