@@ -1,6 +1,6 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from gnjax import data
+from gnjax import bounds, data, initializers, models
 from gnjax.closed_form import linear_gauss_newton
 from gnjax.conditioning import ConditionNumber, condition_number
 from gnjax.operators import (
@@ -24,13 +24,16 @@ __all__ = [
     "Operator",
     "Spectrum",
     "SumOfKroneckers",
+    "bounds",
     "condition_number",
     "data",
     "dense",
     "eigenvalues",
     "enable_x64",
     "factored",
+    "initializers",
     "linear_gauss_newton",
+    "models",
     "sum_of_kroneckers",
     "x64",
 ]

@@ -39,6 +39,13 @@ def linear_gauss_newton(
       covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
       skip: beta.
     """
+    return from_factors(linear_factors(weights, covariance, skip))
+
+
+def linear_factors(
+    weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
+) -> KroneckerFactors:
+    """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and generic ranks."""
     layers = _with_skip(check_weights(weights), check_finite_number("skip", skip))
     inputs = layers[0][0].shape[1]
     root, root_error, root_rank = _square_root(covariance, inputs, layers[0][0].dtype)
@@ -46,7 +53,7 @@ def linear_gauss_newton(
     lefts, left_errors = _left_products(layers, norms)
     rights, right_errors = _right_products(layers, norms, root, root_error)
     outputs = layers[-1][0].shape[0]
-    factors = KroneckerFactors(
+    return KroneckerFactors(
         lefts,
         rights,
         left_errors,
@@ -55,7 +62,6 @@ def linear_gauss_newton(
         right_ranks=tuple(min([root_rank, *ranks[:layer]]) for layer in range(len(ranks))),
         whitened=root is None,
     )
-    return from_factors(factors)
 
 
 def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:

@@ -22,7 +22,7 @@ def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
     if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) == 0:
         msg = f"weights must be a non-empty list [W1, .., WL], got {_describe(weights)}"
         raise ValueError(msg)
-    layers = [_matrix(f"W{layer}", w) for layer, w in enumerate(weights, start=1)]
+    layers = [check_matrix(f"W{layer}", w) for layer, w in enumerate(weights, start=1)]
     for layer, (before, after) in enumerate(pairwise(layers), start=1):
         if after.shape[1] != before.shape[0]:
             msg = (
@@ -35,7 +35,7 @@ def check_weights(weights: Sequence[ArrayLike]) -> list[jax.Array]:
 
 def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
     """Sigma as a symmetric positive semidefinite (d, d) array of the working precision."""
-    sigma = _matrix("covariance", covariance)
+    sigma = check_matrix("covariance", covariance)
     if sigma.shape != (inputs, inputs):
         msg = (
             f"covariance has shape {sigma.shape}, but W1 takes {inputs} inputs: "
@@ -72,7 +72,8 @@ def check_finite_number(name: str, value: float) -> float:
     return float(value)
 
 
-def _matrix(name: str, value: ArrayLike) -> jax.Array:
+def check_matrix(name: str, value: ArrayLike) -> jax.Array:
+    """A non-empty matrix of finite real numbers, in the working precision."""
     try:
         host = np.asarray(value)
     except ValueError as error:

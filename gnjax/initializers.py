@@ -1,0 +1,117 @@
+"""Initial weights of networks, W of shape (out, in), so that fan_in is the number of columns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax.nn import initializers as jax_initializers
+from jax.typing import ArrayLike
+
+from gnjax.precision import real_dtype
+
+Shape = tuple[int, int]
+
+
+def kaiming_normal(
+    key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
+) -> jax.Array:
+    """N(0, gain / fan_in). ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes."""
+    return _scaled(gain, "fan_in", "normal")(key, shape, dtype or real_dtype())
+
+
+def kaiming_uniform(
+    key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
+) -> jax.Array:
+    """Uniform with mean 0 and variance gain / fan_in."""
+    return _scaled(gain, "fan_in", "uniform")(key, shape, dtype or real_dtype())
+
+
+def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
+    """N(0, 2 / (fan_in + fan_out))."""
+    return _scaled(1.0, "fan_avg", "normal")(key, shape, dtype or real_dtype())
+
+
+def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
+    """Uniform with mean 0 and variance 2 / (fan_in + fan_out)."""
+    return _scaled(1.0, "fan_avg", "uniform")(key, shape, dtype or real_dtype())
+
+
+def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
+    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what PyTorch's linear layer starts from."""
+    return _scaled(1 / 3, "fan_in", "uniform")(key, shape, dtype or real_dtype())
+
+
+def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
+    """Orthonormal rows or columns, whichever are fewer, uniformly distributed."""
+    return jax_initializers.orthogonal()(key, shape, dtype or real_dtype())
+
+
+def balanced(
+    key: jax.Array,
+    widths: Sequence[int],
+    singular_values: ArrayLike,
+    dtype: jnp.dtype | None = None,
+) -> list[jax.Array]:
+    """W_l = U_l diag(s) U_{l-1}^T with U_l (d_l, r) orthonormal, so W_{l+1}^T W_{l+1} = W_l W_l^T."""
+    dtype = dtype or real_dtype()
+    s = jnp.asarray(singular_values, dtype)
+    rank = s.shape[0] if s.ndim == 1 else 0
+    if not 1 <= rank <= min(widths):
+        msg = (
+            f"balanced weights of widths {tuple(widths)} need a list of 1 to {min(widths)} "
+            f"singular values, got shape {s.shape}"
+        )
+        raise ValueError(msg)
+    keys = [jax.random.fold_in(key, layer) for layer in range(len(widths))]
+    bases = [orthogonal(k, (w, rank), dtype) for k, w in zip(keys, widths, strict=True)]
+    return [(after * s[None, :]) @ before.T for before, after in pairwise(bases)]
+
+
+_LAYERS: dict[str, Callable[..., jax.Array]] = {
+    "kaiming_normal": kaiming_normal,
+    "kaiming_uniform": kaiming_uniform,
+    "xavier_normal": xavier_normal,
+    "xavier_uniform": xavier_uniform,
+    "pytorch_default": pytorch_default,
+    "orthogonal": orthogonal,
+}
+
+
+def names() -> tuple[str, ...]:
+    """What ``chain`` knows."""
+    return (*_LAYERS, "balanced")
+
+
+def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -> list[jax.Array]:
+    """Weights W_1 .. W_L for widths (d, m, .., m, k).
+
+    Layer l draws from ``fold_in(key, l)``, so that networks of one seed and width share their
+    first layers whatever their depth.
+    """
+    if len(widths) < 2 or min(widths) < 1:
+        msg = f"widths must be (inputs, .., outputs), all at least 1, got {tuple(widths)}"
+        raise ValueError(msg)
+    if name == "balanced":
+        return balanced(key, widths, **options)  # type: ignore[arg-type]
+    if name not in _LAYERS:
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"initialiser {name!r} is not one of {', '.join(names())}{hint}"
+        raise ValueError(msg)
+    shapes = [(after, before) for before, after in pairwise(widths)]
+    return [
+        _LAYERS[name](jax.random.fold_in(key, layer), shape, **options)
+        for layer, shape in enumerate(shapes, start=1)
+    ]
+
+
+def _scaled(
+    scale: float, mode: Literal["fan_in", "fan_avg"], law: Literal["normal", "uniform"]
+) -> Callable[..., jax.Array]:
+    """jax.nn's variance scaling, told that our matrices have inputs as columns."""
+    return jax_initializers.variance_scaling(scale, mode, law, in_axis=-1, out_axis=-2)

@@ -1,0 +1,5 @@
+"""Flax NNX models."""
+
+from gnjax.models.linear import LinearNet
+
+__all__ = ["LinearNet"]

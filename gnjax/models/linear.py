@@ -1,0 +1,68 @@
+"""Linear and residual networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from gnjax import initializers
+from gnjax.validation import check_finite_number
+
+
+class LinearNet(nnx.Module):
+    """f(x) = (W_L + beta I) .. (W_1 + beta I) x, with I rectangular where a layer changes width.
+
+    Inputs are rows: (n, d) to (n, k). ``skip`` is beta; 0 is the plain linear network.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        depth: int,
+        width: int | Sequence[int],
+        skip: float = 0.0,
+        initializer: str = "kaiming_normal",
+        key: jax.Array,
+        **options: object,
+    ) -> None:
+        """``width`` of every hidden layer, or one for each of the depth - 1; ``options`` go to
+        :func:`gnjax.initializers.chain`."""
+        self.widths = layer_widths(inputs, outputs, depth, width)
+        self.skip = check_finite_number("skip", skip)
+        drawn = initializers.chain(key, self.widths, initializer, **options)
+        self.depth = depth
+        for layer, weight in enumerate(drawn, start=1):
+            setattr(self, f"w{layer}", nnx.Param(weight))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 2 or x.shape[1] != self.widths[0]:
+            msg = f"inputs must have shape (n, {self.widths[0]}), got {x.shape}"
+            raise ValueError(msg)
+        for weight in weights(self):
+            identity = jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
+            x = jnp.matmul(x, (weight + self.skip * identity).T, precision="highest")
+        return x
+
+
+def weights(model: LinearNet) -> list[jax.Array]:
+    """W_1 .. W_L, without the skip."""
+    return [getattr(model, f"w{layer}")[...] for layer in range(1, model.depth + 1)]
+
+
+def layer_widths(
+    inputs: int, outputs: int, depth: int, width: int | Sequence[int]
+) -> tuple[int, ...]:
+    """(d, m_1, .., m_{L-1}, k)."""
+    hidden = (width,) * (depth - 1) if isinstance(width, int) else tuple(width)
+    if depth < 1 or len(hidden) != depth - 1:
+        msg = f"depth {depth} has {max(depth - 1, 0)} hidden layers, but {len(hidden)} widths came"
+        raise ValueError(msg)
+    if min((inputs, *hidden, outputs)) < 1:
+        msg = f"every width must be at least 1, got {(inputs, *hidden, outputs)}"
+        raise ValueError(msg)
+    return (inputs, *hidden, outputs)
