@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from matplotlib.figure import Figure
 
-from figures import fig02, fig03, fig04, fig11, fig12, style, table
+from experiments import table
+from figures import fig02, fig03, fig04, fig11, fig12, style
 from figures.series import Columns
 
 

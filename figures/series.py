@@ -1,13 +1,12 @@
 """From rows of a table to the curves of a figure: select rows, then average over the seeds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Columns = Mapping[str, NDArray]  # a saved table: equally long columns by name
+from experiments.table import Columns
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.closed_form import linear_factors
-from gnjax.operators import KroneckerFactors
+from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error
 from gnjax.validation import check_covariance, check_finite_number, check_matrix
 
@@ -60,6 +60,18 @@ def linear(
     singular: on its range, Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma.
     """
     factors = linear_factors(weights, None, skip)
+    return _from_factors(factors, _covariance_condition(covariance, factors.rights[0].shape[0]))
+
+
+def of_operator(op: SumOfKroneckers) -> LinearBound:
+    """``linear`` for the operator of a network on whitened data, from the products it holds."""
+    if op.factors is None or not op.factors.whitened:
+        msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
+        raise ValueError(msg)
+    return _from_factors(op.factors, 1.0)
+
+
+def _from_factors(factors: KroneckerFactors, covariance_condition: float) -> LinearBound:
     sides = [_extremes(f, e) for f, e in _sides(factors)]
     depth = len(factors.lefts)
     left_largest, left_smallest, left_errors = np.array(sides[:depth]).T
@@ -67,7 +79,6 @@ def linear(
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = ((left_largest / left_smallest) * (right_largest / right_smallest)) ** 2
     logs = 2 * (_log(left_smallest) + _log(right_smallest))
-    condition = _covariance_condition(covariance, factors.rights[0].shape[0])
     reason = _why_silent(left_smallest, left_errors, right_smallest, right_errors)
     peak = logs.max()
     shares = np.exp(logs - peak) if np.isfinite(peak) else np.zeros(depth)
@@ -76,14 +87,14 @@ def linear(
     if not reason:
         top = ((left_largest + left_errors) * (right_largest + right_errors)) ** 2
         bottom = ((left_smallest - left_errors) * (right_smallest - right_errors)) ** 2
-        convex = float(condition * top.sum() / bottom.sum())
-        maximum = max(convex, float(condition * (top / bottom).max()))
+        convex = float(covariance_condition * top.sum() / bottom.sum())
+        maximum = max(convex, float(covariance_condition * (top / bottom).max()))
     return LinearBound(
         convex,
         maximum,
         terms,
         gamma,
-        condition,
+        covariance_condition,
         left_largest,
         left_smallest,
         right_largest,

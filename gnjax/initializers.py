@@ -57,7 +57,7 @@ def balanced(
     singular_values: ArrayLike,
     dtype: jnp.dtype | None = None,
 ) -> list[jax.Array]:
-    """W_l = U_l diag(s) U_{l-1}^T with U_l (d_l, r) orthonormal, so W_{l+1}^T W_{l+1} = W_l W_l^T."""
+    """W_l = U_l diag(s) U_{l-1}^T with orthonormal U_l (d_l, r): W_{l+1}^T W_{l+1} = W_l W_l^T."""
     dtype = dtype or real_dtype()
     s = jnp.asarray(singular_values, dtype)
     rank = s.shape[0] if s.ndim == 1 else 0

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from experiments.table import TableError, read, typed
 from figures import __main__ as cli
 from figures import captions, fig02, fig03, fig04, fig11, fig12, style
 from figures.series import Columns, kappa_over_seeds, over_seeds, select
-from figures.table import TableError, read, typed
 
 SEEDS = (0, 1, 2)
 DEPTHS = range(2, 8)

@@ -1,18 +1,18 @@
 """Read what an experiment saved: its table as typed columns, and its provenance.
 
-Figures read the files themselves, so that drawing needs neither JAX nor the library.
+Claims and figures both read the files through here; it imports neither JAX nor the library.
 """
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from figures.series import Columns
+Columns = Mapping[str, NDArray]  # a saved table: equally long columns by name
 
 
 class TableError(ValueError):

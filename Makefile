@@ -1,0 +1,64 @@
+# Every target sets itself up: nothing is needed but Python 3.11 or later, make and the network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+FLOOR := .venv-floor
+EXPERIMENTS := depth_sweep layer_sweep
+PROFILE ?= laptop
+# One thread for host BLAS: XLA has its own pool, and two pools on the same cores fight.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce smoke gallery test test-slow test-floor lint types bench clean
+
+help:  ## say what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY)  ## make .venv with pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"gnjax needs Python 3.11 or later, {sys.executable} is {v.major}.{v.minor}; say make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+reproduce: $(READY)  ## run, draw and check every experiment (PROFILE=laptop)
+	@for name in $(EXPERIMENTS); do \
+		$(BIN)/python -m experiments.$$name --config=configs/$$name.py:$(PROFILE) || exit 1; \
+	done
+	$(BIN)/python -m figures all --profile=$(PROFILE)
+
+smoke: $(READY)  ## the same in seconds, at toy sizes
+	@$(MAKE) --no-print-directory reproduce PROFILE=smoke
+
+gallery: reproduce  ## redraw figures/gallery from the laptop profile
+	$(BIN)/python -m figures all --profile=laptop --out=figures/gallery
+
+test: $(READY)  ## the tests, in a few minutes
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(READY)  ## the tests that take longer
+	$(BIN)/python -m pytest -n 2 -m slow
+
+test-floor: $(FLOOR)/.ready  ## the tests on the oldest supported versions (Colab's)
+	$(FLOOR)/bin/python -m pytest -n 2 -m "not slow"
+
+$(FLOOR)/.ready: pyproject.toml constraints-floor.txt
+	$(PYTHON) -m venv $(FLOOR)
+	$(FLOOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-floor.txt -e '.[dev]'
+	@touch $@
+
+lint: $(READY)  ## ruff
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY)  ## mypy
+	$(BIN)/mypy
+
+bench: $(READY)  ## the speed table, as ratios from one run
+	$(BIN)/python -m benchmarks.linear_kappa
+
+clean:  ## remove environments and results
+	rm -rf $(VENV) $(FLOOR) results .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,1 @@
+"""One runnable module a sweep."""

@@ -1,0 +1,142 @@
+"""The edge of an experiment: a config file and overrides on one side, a frozen dataclass inside."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_type_hints
+
+from ml_collections import ConfigDict
+
+Config = TypeVar("Config")
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used, and what to do about it."""
+
+
+def load(argument: str) -> tuple[ConfigDict, str]:
+    """``configs/name.py:profile`` to the config and the profile."""
+    path, _, profile = argument.rpartition(":")
+    if not path or not profile:
+        msg = f"--config={argument} must be FILE:PROFILE, as in configs/depth_sweep.py:laptop"
+        raise ConfigError(msg)
+    try:
+        return _module(Path(path)).get_config(profile), profile
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _module(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.py")], n=1)
+        hint = f"; did you mean {path.with_name(near[0])}.py?" if near else ""
+        msg = f"there is no config file {path}{hint}"
+        raise ConfigError(msg)
+    spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        msg = f"{path} is not a Python file"
+        raise ConfigError(msg)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        msg = f"{path} does not define get_config(profile)"
+        raise ConfigError(msg)
+    return module
+
+
+def unknown_profile(profile: str, known: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(profile, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"there is no profile {profile!r}: choose {', '.join(known)}{hint}")
+
+
+def override(config: ConfigDict, overrides: Sequence[str]) -> ConfigDict:
+    """Apply ``field.field=value`` texts; a new value must have the type of the old one."""
+    changed = config.copy_and_resolve_references()
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        if not equals:
+            msg = f"--config.{text} needs a value, as in --config.{text}=VALUE"
+            raise ConfigError(msg)
+        parent, name = _find(changed, path)
+        parent[name] = _value(parent[name], value, path)
+    return changed
+
+
+def _find(config: ConfigDict, path: str) -> tuple[ConfigDict, str]:
+    """The innermost config and field that a dotted path names, or the nearest name there is."""
+    parent: Any = config
+    *folders, last = path.split(".")
+    for name in folders:
+        parent = parent[name] if isinstance(parent, ConfigDict) and name in parent else None
+        if not isinstance(parent, ConfigDict):
+            break
+    if isinstance(parent, ConfigDict) and last in parent:
+        if isinstance(parent[last], ConfigDict):
+            fields = ", ".join(f"{path}.{field}" for field in parent[last])
+            msg = f"config.{path} is a group; set one of {fields}"
+            raise ConfigError(msg)
+        return parent, last
+    known = _paths(config)
+    by_last = {known_path.split(".")[-1]: known_path for known_path in known}
+    near = difflib.get_close_matches(path, known, n=1)
+    near = near or [by_last[n] for n in difflib.get_close_matches(last, by_last, n=1)]
+    hint = f"did you mean config.{near[0]}?" if near else f"fields are {', '.join(known)}"
+    msg = f"there is no field config.{path}; {hint}"
+    raise ConfigError(msg)
+
+
+def _paths(config: ConfigDict, prefix: str = "") -> list[str]:
+    paths: list[str] = []
+    for name, value in config.items():
+        inner = isinstance(value, ConfigDict)
+        paths += _paths(value, f"{prefix}{name}.") if inner else [prefix + name]
+    return paths
+
+
+def _value(old: Any, text: str, path: str) -> Any:
+    """The text as a value of the type of ``old``."""
+    if isinstance(old, str):
+        return text
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    if isinstance(old, float) and type(value) is int:
+        return float(value)
+    if isinstance(old, tuple):
+        value = tuple(value) if isinstance(value, tuple | list) else (value,)
+        kind = type(old[0]) if old else object
+        value = tuple(float(v) if kind is float and type(v) is int else v for v in value)
+        if value and all(type(v) is kind for v in value):
+            return value
+        msg = f"config.{path} takes a list of {kind.__name__} such as {list(old)}, got {text!r}"
+        raise ConfigError(msg)
+    if type(value) is type(old):
+        return value
+    msg = f"config.{path} takes {type(old).__name__} such as {old!r}, got {text!r}"
+    raise ConfigError(msg)
+
+
+def freeze(kind: type[Config], config: ConfigDict) -> Config:
+    """A ConfigDict as the frozen dataclass of the same fields, groups included."""
+    hints = get_type_hints(kind)
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if names != set(config):
+        odd = ", ".join(sorted(names ^ set(config)))
+        msg = f"the config and {kind.__name__} differ in {odd}"
+        raise ConfigError(msg)
+    values = {
+        name: freeze(hints[name], value) if isinstance(value, ConfigDict) else value
+        for name, value in config.items()
+    }
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,37 @@
+"""What an experiment is: cells, a measurement of one cell, and rows made of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Cell = Any
+"""A frozen dataclass of plain values that identifies one computation completely."""
+
+Measurement = Mapping[str, Any]
+"""What measuring a cell gives: names to numbers, texts, booleans, None, or lists of them."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One sweep.
+
+    Attributes:
+      name: also the folder of its results.
+      cells: the distinct cells of a config.
+      measure: one cell to its measurement; all the computing happens here.
+      rows: a config and the measurements of its cells to rows, one dataclass each.
+      cost: the work in a cell, in any unit; used to foretell the time.
+      progress: the number worth watching in a measurement, as text.
+      code: the files whose text decides the numbers, besides the library's.
+    """
+
+    name: str
+    cells: Callable[[Any], Sequence[Cell]]
+    measure: Callable[[Cell], Measurement]
+    rows: Callable[[Any, Mapping[Cell, Measurement]], Sequence[Any]]
+    cost: Callable[[Cell], float]
+    progress: Callable[[Measurement], str]
+    code: tuple[Path, ...]

@@ -1,0 +1,120 @@
+"""How far a sweep is: a bar on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from gnjax.sweep.grid import Cell, Experiment
+from gnjax.sweep.launch import Failure, Plan, Watcher, time_left
+from gnjax.sweep.store import Finished
+
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+class Clock:
+    """The time left, from the cost of what is finished; this run's own cells once there are any."""
+
+    def __init__(self, experiment: Experiment, chosen: Plan) -> None:
+        self._experiment = experiment
+        self._before = chosen.stored
+        self._done: dict[Cell, Finished] = {}
+        self._left = dict.fromkeys(chosen.left)
+
+    def ended(self, cell: Cell, result: Finished | None) -> None:
+        self._left.pop(cell, None)
+        if result is not None:
+            self._done[cell] = result
+
+    def left(self) -> str:
+        seconds = time_left(self._experiment, self._done or self._before, list(self._left))
+        return "time left unknown" if seconds is None else f"{duration(seconds)} left"
+
+
+class Bar:
+    """A live bar with the running number and the time left."""
+
+    def __init__(self, experiment: Experiment, progress: Progress, task: TaskID, clock: Clock):
+        self._experiment, self._progress, self._task = experiment, progress, task
+        self._clock, self._failures = clock, 0
+
+    def finished(self, cell: Cell, result: Finished) -> None:
+        self._clock.ended(cell, result)
+        self._advance(f"{describe(cell)}: {self._experiment.progress(result.measurement)}")
+
+    def failed(self, failure: Failure) -> None:
+        self._failures += 1
+        self._clock.ended(failure.cell, None)
+        message = f"[red]failed[/] {escape(describe(failure.cell))}: {escape(failure.summary)}"
+        self._progress.console.print(message)
+        self._advance("")
+
+    def _advance(self, text: str) -> None:
+        left = self._clock.left() + (f", {self._failures} failed" if self._failures else "")
+        self._progress.update(self._task, advance=1, now=escape(text), left=left)
+
+
+class Lines:
+    """A line every few seconds, and one for every failure."""
+
+    def __init__(self, experiment: Experiment, console: Console, total: int, clock: Clock) -> None:
+        self._experiment, self._console, self._clock = experiment, console, clock
+        self._total, self._ended, self._spoke = total, 0, time.monotonic()
+
+    def finished(self, cell: Cell, result: Finished) -> None:
+        self._ended += 1
+        self._clock.ended(cell, result)
+        if time.monotonic() - self._spoke < _SECONDS_BETWEEN_LINES and self._ended < self._total:
+            return
+        self._spoke = time.monotonic()
+        number = self._experiment.progress(result.measurement)
+        self._say(f"{self._ended}/{self._total} {describe(cell)}: {number}, {self._clock.left()}")
+
+    def failed(self, failure: Failure) -> None:
+        self._ended += 1
+        self._clock.ended(failure.cell, None)
+        self._say(f"failed {describe(failure.cell)}: {failure.summary}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def watch(experiment: Experiment, chosen: Plan, console: Console) -> Iterator[Watcher]:
+    clock, total = Clock(experiment, chosen), len(chosen.left)
+    if not console.is_terminal:
+        yield Lines(experiment, console, total, clock)
+        return
+    columns = (
+        TextColumn(experiment.name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(experiment.name, total=total, now="", left=clock.left())
+        yield Bar(experiment, progress, task, clock)
+
+
+def describe(cell: Cell) -> str:
+    """The fields that a reader tells cells apart by."""
+    shown = ("figure", "depth", "width", "skip", "seed")
+    names = [field.name for field in fields(cell) if field.name in shown]
+    return " ".join(f"{name}={getattr(cell, name)}" for name in names) or str(cell)
+
+
+def duration(seconds: float) -> str:
+    """42 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
