@@ -1,0 +1,255 @@
+"""The command line of experiments, their configs, rows and claims."""
+
+import dataclasses
+import json
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import gnjax
+from experiments import cli, config, depth_sweep, layer_sweep
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments.table import read
+
+_SWEEPS = ("depth_sweep", "layer_sweep")
+_TINY = [
+    "--config=configs/depth_sweep.py:smoke",
+    "--config.fixed_width.depths=[2, 3]",
+    "--config.fixed_width.widths=(70,)",
+    "--config.fixed_width.seeds=1",
+    "--config.slow_growth.depths=2",
+    "--config.slow_growth.seeds=1",
+    "--config.slow_reference.depths=2",
+    "--config.slow_reference.seeds=1",
+    "--config.fast_growth.depths=2",
+    "--config.fast_growth.seeds=1",
+    "--config.many_seeds.depths=2",
+    "--config.many_seeds.seeds=1",
+]
+
+
+def _main(arguments, tmp_path):
+    return depth_sweep.main([*arguments, f"--results={tmp_path}"])
+
+
+@pytest.mark.parametrize("name", _SWEEPS)
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_is_a_config_with_cells(name, profile):
+    module = import_module(f"experiments.{name}")
+    edge, found = config.load(f"configs/{name}.py:{profile}")
+    frozen = config.freeze(module.Config, edge)
+    cells = module.cells(frozen)
+    assert found == profile
+    assert len(set(cells)) == len(cells) > 0
+    assert all(module.cost(cell) > 0 for cell in cells)
+
+
+def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
+    assert _main(_TINY, tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "5 cells, 0 stored" in out
+    assert "kappa <= convex bound" in out
+    folder = next((tmp_path / "depth_sweep").glob("smoke-*"))
+    table = read(folder / "table.csv")
+    provenance = json.loads((folder / "provenance.json").read_text())
+    assert set(table["figure"]) == {"2a", "2b-left", "2b-fixed", "2b-right", "3"}
+    assert "bundled" in provenance["data"][0]
+    assert provenance["precision"] == "float64"
+    assert {"jax", "numpy", "gnjax"} <= set(provenance["versions"])
+    before = (folder / "table.csv").read_bytes()
+    assert _main(_TINY, tmp_path) == 0
+    assert "5 cells, 5 stored" in capsys.readouterr().out
+    assert (folder / "table.csv").read_bytes() == before
+
+
+def test_a_row_is_what_the_engine_says(tmp_path):
+    edge, _ = config.load("configs/depth_sweep.py:smoke")
+    cell = depth_sweep.cells(config.freeze(depth_sweep.Config, edge))[0]
+    measured = depth_sweep.measure(cell)
+    import jax
+
+    widths = (measured["inputs"], *[cell.width] * (cell.depth - 1), cell.outputs)
+    weights = gnjax.initializers.chain(jax.random.key(cell.seed), widths, "kaiming_normal")
+    dense = np.linalg.eigvalsh(np.asarray(gnjax.linear_gauss_newton(weights).as_matrix()))
+    np.testing.assert_allclose(measured["kappa"], dense[-1] / dense[0], rtol=1e-3)
+    assert measured["kappa_low"] <= dense[-1] / dense[0] * (1 + 1e-9)
+    assert dense[-1] / dense[0] <= measured["kappa_high"]
+
+
+def test_whitened_data_is_gaussian_data_of_the_same_rank_to_a_linear_network():
+    """The covariance of whitened images is the identity, so only the rank is left of them."""
+    white = depth_sweep.whitened("fashion_mnist_5000", 500, 0, 8)
+    assert white.deviation < 1e-10
+    dataset = gnjax.data.load("fashion_mnist_5000", samples=500, seed=0)
+    images = gnjax.data.whiten(gnjax.data.downsample(dataset.inputs, dataset.shape, (8, 8)))
+    weights = gnjax.initializers.chain(
+        depth_sweep.jax.random.key(0), (images.rank, 80, 80, 10), "kaiming_normal"
+    )
+    noise = gnjax.data.whiten(np.random.default_rng(0).standard_normal((500, images.rank)))
+    kappas = [
+        gnjax.condition_number(
+            gnjax.linear_gauss_newton(weights, gnjax.data.covariance(x)), method="dense"
+        ).value
+        for x in (images.inputs, noise.inputs)
+    ]
+    np.testing.assert_allclose(kappas[0], kappas[1], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config=configs/depth_sweep.py:smoke", "--config.outptus=3"], "config.outputs"),
+        (
+            ["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.seed=3"],
+            "many_seeds.seeds",
+        ),
+        (["--config=configs/depth_sweep.py:smoke", "--config.outputs=ten"], "takes int"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds=3"], "is a group"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.depths=(2.5,)"], "list of"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.depths=()"], "list of int"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.outputs"], "needs a value"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.seeds=0"], "at least 1"),
+        (["--config=configs/depth_sweep.py:smok"], "did you mean 'smoke'"),
+        (["--config=configs/depth_swep.py:smoke"], "depth_sweep.py"),
+        (["--config=configs/depth_sweep.py"], "FILE:PROFILE"),
+        (["--confg=configs/depth_sweep.py:smoke"], "did you mean --config"),
+        (["--dryrun"], "did you mean --dry_run"),
+    ],
+)
+def test_mistakes_are_answered_without_a_traceback(arguments, words, tmp_path, capsys):
+    assert _main(arguments, tmp_path) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert error.count("\n") <= 4
+
+
+def test_unreachable_data_is_an_error_that_names_the_alternatives(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GNJAX_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr(
+        "gnjax.data.load",
+        lambda *_, **__: (_ for _ in ()).throw(gnjax.data.DataUnavailableError("use fashion_...")),
+    )
+    depth_sweep.whitened.cache_clear()
+    assert _main(["--config=configs/depth_sweep.py:paper"], tmp_path) == 2
+    assert "use fashion_" in capsys.readouterr().err
+
+
+def test_unwritable_results_are_said_plainly(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert _main(["--config=configs/depth_sweep.py:smoke"], tmp_path / "file") == 2
+    assert "choose another" in capsys.readouterr().err
+
+
+def test_dry_run_computes_nothing(tmp_path, capsys):
+    assert _main([*_TINY, "--dry_run"], tmp_path) == 0
+    assert "5 to compute" in capsys.readouterr().out
+    assert not list(tmp_path.glob("cells/*/*.json"))
+
+
+def test_a_failing_cell_gives_status_one_and_a_log(tmp_path, capsys, monkeypatch):
+    def measure(cell):
+        if cell.depth == 3:
+            msg = "no"
+            raise RuntimeError(msg)
+        return depth_sweep.measure(cell)
+
+    experiment = dataclasses.replace(depth_sweep.EXPERIMENT, measure=measure)
+    program = dataclasses.replace(depth_sweep.PROGRAM, experiment=experiment)
+    assert cli.main(program, [*_TINY, f"--results={tmp_path}"]) == 1
+    assert "1 cells failed" in capsys.readouterr().out
+    log = next((tmp_path / "depth_sweep").glob("*/failures.log"))
+    assert "RuntimeError: no" in log.read_text()
+
+
+def _depth_table(kappa, convex=None, maximum=None, figure="2a", widths=(1000, 2000)):
+    """Rows at depths 2..7 with kappa(L, m) and bounds as multiples of it."""
+    points = [(depth, width) for depth in range(2, 8) for width in widths]
+    values = np.array([kappa(depth, width) for depth, width in points])
+    convex = values * 1.2 if convex is None else values * convex
+    return {
+        "figure": np.full(len(points), figure),
+        "depth": np.array([depth for depth, _ in points]),
+        "width": np.array([width for _, width in points]),
+        "multiplier": np.array([width for _, width in points], float),
+        "kappa": values,
+        "kappa_low": values,
+        "bound_applicable": np.ones(len(points), bool),
+        "bound_convex": convex,
+        "bound_maximum": convex * (2 if maximum is None else maximum),
+    }
+
+
+def _verdict(module, statement, table):
+    claim = next(c for c in module.CLAIMS if c.statement.startswith(statement))
+    return claim.check(table)
+
+
+def test_claims_of_figure_2a_can_hold_and_fail():
+    quadratic = _depth_table(lambda depth, width: (1 + depth**2) * 1000 / width)
+    exponential = _depth_table(lambda depth, width: 2.0**depth * width)
+    assert _verdict(depth_sweep, "quadratic", quadratic).status == HOLDS
+    assert _verdict(depth_sweep, "quadratic", exponential).status == FAILS
+    assert _verdict(depth_sweep, "wider", quadratic).status == HOLDS
+    assert _verdict(depth_sweep, "wider", exponential).status == FAILS
+    assert _verdict(depth_sweep, "kappa <= convex bound", quadratic).status == HOLDS
+    low = _depth_table(lambda depth, width: depth, convex=0.99)
+    assert _verdict(depth_sweep, "kappa <= convex bound", low).status == FAILS
+    loose = _depth_table(lambda depth, width: depth, convex=2.5)
+    found = _verdict(depth_sweep, "convex bound / kappa", loose)
+    assert (found.status, found.number) == (FAILS, pytest.approx(2.5))
+
+
+def test_claims_of_figure_2b_can_hold_and_fail():
+    fixed = _depth_table(lambda depth, width: depth**2.0, figure="2b-fixed", widths=(300,))
+    for power, status in ((1.0, HOLDS), (3.0, FAILS)):
+        slow = _depth_table(lambda depth, width, p=power: depth**p, figure="2b-left", widths=(9,))
+        both = {name: np.concatenate([fixed[name], slow[name]]) for name in fixed}
+        assert _verdict(depth_sweep, "m = c L, small", both).status == status
+    for slope, status in ((-0.1, HOLDS), (0.1, FAILS)):
+        right = _depth_table(
+            lambda depth, width, s=slope: 5 + s * depth, figure="2b-right", widths=(9,)
+        )
+        assert _verdict(depth_sweep, "m = c L, large", right).status == status
+
+
+def test_claims_of_figure_3_can_hold_and_fail():
+    growing = _depth_table(lambda d, w: d, figure="3", widths=(9,))
+    growing["bound_maximum"] = growing["kappa"] * growing["depth"]
+    assert _verdict(depth_sweep, "maximum / kappa", growing).status == HOLDS
+    growing["bound_maximum"] = growing["kappa"] * 3
+    assert _verdict(depth_sweep, "maximum / kappa", growing).status == FAILS
+    growing["bound_maximum"] = growing["bound_convex"] / 2
+    assert _verdict(depth_sweep, "kappa <= convex <= maximum", growing).status == FAILS
+
+
+def _layer_table(kappa):
+    layers = np.arange(1, 9)
+    term = kappa(layers)
+    return {
+        "depth": np.full(8, 8),
+        "layer": layers,
+        "seed": np.zeros(8, int),
+        "right_kappa2": term,
+        "right_smallest2": 1 / term,
+        "left_kappa2": 1 / term,
+        "left_smallest2": term,
+        "term": term,
+        "weight": (1 / term) / (1 / term).sum(),
+    }
+
+
+def test_claims_of_figures_11_and_12_can_hold_and_fail():
+    balanced = _layer_table(lambda layer: np.exp(0.7 * layer))
+    assert [claim.check(balanced).status for claim in layer_sweep.CLAIMS] == [HOLDS] * 5
+    flat = _layer_table(lambda layer: 1 + 0.01 * (-1.0) ** layer)
+    assert [claim.check(flat).status for claim in layer_sweep.CLAIMS] == [FAILS] * 5
+
+
+@pytest.mark.parametrize("module", [depth_sweep, layer_sweep])
+def test_claims_on_too_little_are_not_testable(module):
+    table = _depth_table(lambda depth, width: depth, figure="none")
+    one = {name: column[:1] for name, column in {**table, **_layer_table(np.exp)}.items()}
+    for claim in module.CLAIMS:
+        assert claim.check(one).status in (NOT_TESTABLE, FAILS)
