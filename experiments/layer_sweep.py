@@ -175,6 +175,10 @@ def _exponential(column: str, growing: bool) -> Callable[[Columns], Verdict]:
             f"R^2 {fit:.4f}, factor {np.exp(slope):.3f} a layer at L={layers[-1]} "
             f"(without both ends R^2 {inside:.4f})"
         )
+        gain = float(deepest["gain"][0])
+        if column.endswith("smallest2") and gain != 1:
+            factor = np.exp(slope) * gain ** (-1 if column.startswith("right") else 1)
+            text += f"; factor {factor:.3f} with the gain {gain:g} of every layer divided out"
         return verdict(fit >= 0.95 and (slope > 0) == growing, fit, text)
 
     return check

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from threadpoolctl import threadpool_limits
 
 from gnjax.krylov import Run, lanczos, missed_probability, random_rows
 from gnjax.krylov import ritz as ritz_values
@@ -291,13 +292,16 @@ def _solve(
         images.append(np.asarray(inner))
         return np.asarray(image)
 
-    run = lanczos(
-        apply,
-        start,
-        max_steps=max_steps,
-        noise=pencil.noise,
-        enough=lambda run: enough(run, images),
-    )
+    # The host's small products and XLA's large ones alternate; a second pool of spinning threads
+    # on the same cores only slows XLA down.
+    with threadpool_limits(1, user_api="blas"):
+        run = lanczos(
+            apply,
+            start,
+            max_steps=max_steps,
+            noise=pencil.noise,
+            enough=lambda run: enough(run, images),
+        )
     return run, images
 
 

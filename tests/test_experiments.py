@@ -231,6 +231,7 @@ def _layer_table(kappa):
         "depth": np.full(8, 8),
         "layer": layers,
         "seed": np.zeros(8, int),
+        "gain": np.ones(8),
         "right_kappa2": term,
         "right_smallest2": 1 / term,
         "left_kappa2": 1 / term,
