@@ -10,15 +10,9 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
+from gnjax.formation import probed_errors, worst_errors
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
-from gnjax.rounding import (
-    gamma,
-    product_error,
-    singular_values,
-    spectral_error,
-    spectral_norm_bound,
-    unit_roundoff,
-)
+from gnjax.rounding import gamma, singular_values, spectral_error
 from gnjax.staircase import numerical_rank
 from gnjax.validation import check_covariance, check_finite_number, check_weights
 
@@ -46,18 +40,20 @@ def linear_factors(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> KroneckerFactors:
     """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and generic ranks."""
-    layers = _with_skip(check_weights(weights), check_finite_number("skip", skip))
-    inputs = layers[0][0].shape[1]
-    root, root_error, root_rank = _square_root(covariance, inputs, layers[0][0].dtype)
-    norms, ranks = zip(*(_norm_and_rank(w) for w, _ in layers), strict=True)
-    lefts, left_errors = _left_products(layers, norms)
-    rights, right_errors = _right_products(layers, norms, root, root_error)
-    outputs = layers[-1][0].shape[0]
+    given, skip = check_weights(weights), check_finite_number("skip", skip)
+    layers = [_with_skip(w, skip) for w in given]
+    inputs, outputs = layers[0].shape[1], layers[-1].shape[0]
+    root, root_error, root_rank = _square_root(covariance, inputs, layers[0].dtype)
+    lefts, rights = _left_products(layers), _right_products(layers, root)
+    ranks = [_rank(w) for w in layers]
+    if max(min(w.shape) for w in layers) > _SVD_UP_TO:
+        errors = probed_errors(given, skip, root, root_error, lefts, rights)
+    else:
+        errors = worst_errors(layers, skip, root, root_error, lefts, rights)
     return KroneckerFactors(
         lefts,
         rights,
-        left_errors,
-        right_errors,
+        *errors,
         left_ranks=tuple(min([outputs, *ranks[layer:]]) for layer in range(1, len(ranks) + 1)),
         right_ranks=tuple(min([root_rank, *ranks[:layer]]) for layer in range(len(ranks))),
         whitened=root is None,
@@ -77,28 +73,24 @@ def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
     return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), error, factors)
 
 
-def _norm_and_rank(weight: jax.Array) -> tuple[jax.Array, int]:
-    """A bound on ||W||_2 and the rank; the rank of a large weight is taken to be its shorter side.
+def _rank(weight: jax.Array) -> int:
+    """The rank of one matrix of the chain; of a large one, its shorter side.
 
     A large weight of lower rank is found out later: its smallest eigenvalue then falls below the
     floor and the answer is unresolved, never wrong.
     """
     shorter = min(weight.shape)
     if shorter > _SVD_UP_TO:
-        return spectral_norm_bound(weight), shorter
+        return shorter
     values = singular_values(np.asarray(weight))
-    size = max(weight.shape)
-    norm = values[0] * (1 + spectral_error(size, weight.dtype))
-    rank = numerical_rank(values, size, float(jnp.finfo(weight.dtype).eps))
-    return jnp.asarray(norm, weight.dtype), rank
+    return numerical_rank(values, max(weight.shape), float(jnp.finfo(weight.dtype).eps))
 
 
-def _with_skip(weights: list[jax.Array], skip: float) -> list[tuple[jax.Array, jax.Array]]:
-    """(W_l + beta I, a bound on its rounding) with I of shape (a_l, a_{l-1})."""
+def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
+    """W_l + beta I with I of shape (a_l, a_{l-1})."""
     if skip == 0.0:
-        return [(w, jnp.zeros((), w.dtype)) for w in weights]
-    shifted = [w + skip * jnp.eye(w.shape[0], w.shape[1], dtype=w.dtype) for w in weights]
-    return [(w, unit_roundoff(w.dtype) * jnp.linalg.norm(jnp.diagonal(w))) for w in shifted]
+        return weight
+    return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
 
 
 def _square_root(
@@ -124,40 +116,22 @@ def _square_root(
     return jnp.asarray((vectors * roots) @ vectors.T, dtype), float(error), int(kept.sum())
 
 
-def _left_products(
-    layers: list[tuple[jax.Array, jax.Array]], norms: Sequence[jax.Array]
-) -> tuple[tuple[jax.Array, ...], jax.Array]:
+def _left_products(layers: list[jax.Array]) -> tuple[jax.Array, ...]:
     """S_l = W^{L:l+1} for l = 1 .. L, S_L = I."""
-    last = layers[-1][0]
-    product, error = jnp.eye(last.shape[0], dtype=last.dtype), jnp.zeros((), last.dtype)
-    products, errors = [product], [error]
-    for depth, ((w, w_error), norm) in enumerate(zip(layers[:0:-1], norms[:0:-1], strict=True)):
-        terms = w.shape[0] if depth else 0
-        error = product_error(product, error, w, norm, w_error, terms)
-        product = _times(product, w) if depth else w
-        products.append(product)
-        errors.append(error)
-    return tuple(products[::-1]), jnp.stack(errors[::-1])
+    last = layers[-1]
+    products = [jnp.eye(last.shape[0], dtype=last.dtype)]
+    for depth, w in enumerate(layers[:0:-1]):
+        products.append(_times(products[-1], w) if depth else w)
+    return tuple(products[::-1])
 
 
-def _right_products(
-    layers: list[tuple[jax.Array, jax.Array]],
-    norms: Sequence[jax.Array],
-    root: jax.Array | None,
-    root_error: float,
-) -> tuple[tuple[jax.Array, ...], jax.Array]:
+def _right_products(layers: list[jax.Array], root: jax.Array | None) -> tuple[jax.Array, ...]:
     """T_l = Sigma^{1/2} W^{1:l-1} for l = 1 .. L, T_1 = Sigma^{1/2}."""
-    first = layers[0][0]
-    product = jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root
-    error = jnp.asarray(root_error, first.dtype)
-    products, errors = [product], [error]
-    for depth, ((w, w_error), norm) in enumerate(zip(layers[:-1], norms[:-1], strict=True)):
-        exact = depth == 0 and root is None
-        error = product_error(product, error, w, norm, w_error, 0 if exact else w.shape[1])
-        product = w.T if exact else _times(product, w.T)
-        products.append(product)
-        errors.append(error)
-    return tuple(products), jnp.stack(errors)
+    first = layers[0]
+    products = [jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root]
+    for depth, w in enumerate(layers[:-1]):
+        products.append(_times(products[-1], w.T) if depth or root is not None else w.T)
+    return tuple(products)
 
 
 @jax.jit

@@ -15,7 +15,7 @@ _STAGES = [
     {"gnjax.rounding", "gnjax.initializers"},
     {"gnjax.models"},
     {"gnjax.operators"},
-    {"gnjax.staircase"},
+    {"gnjax.staircase", "gnjax.formation"},
     {"gnjax.closed_form"},
     {"gnjax.krylov"},
     {"gnjax.spectrum"},
