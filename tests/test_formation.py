@@ -29,12 +29,12 @@ def _true_errors(weights, skip, root, lefts, rights):
     t = t if root is None else np.asarray(root, np.longdouble)
     right = []
     for w, computed in zip([*exact[:-1], None], rights, strict=True):
-        right.append(np.linalg.norm((computed - t).astype(float), 2))
+        right.append(np.linalg.norm((np.asarray(computed) - t).astype(float), 2))
         t = t if w is None else t @ w.T
     s = np.eye(exact[-1].shape[0], dtype=np.longdouble)
     left = []
     for w, computed in zip([*exact[:0:-1], None], lefts[::-1], strict=True):
-        left.append(np.linalg.norm((computed - s).astype(float), 2))
+        left.append(np.linalg.norm((np.asarray(computed) - s).astype(float), 2))
         s = s if w is None else s @ w
     return left[::-1], right
 
