@@ -95,14 +95,14 @@ def lanczos(
         image = apply(basis[now])
         products += width
         alpha = image @ basis[now].T
-        image = _outside(image, basis[max(0, filled - 2 * block) : filled])
-        image = _outside(image, known)
+        image = outside(image, basis[max(0, filled - 2 * block) : filled])
+        image = outside(image, known)
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, _ROUNDING * np.finfo(float).eps * scale)
         fresh, coupling = _directions(image, level)
         if len(fresh) and np.abs(coupling).max(axis=1).min() < _SHORT * scale:
-            fresh = _orthonormal(_outside(_outside(fresh, known), known))
+            fresh = _orthonormal(outside(outside(fresh, known), known))
         null = restarted and not coupling.any() and np.abs(alpha).max() <= level
         complete = null or filled == size
         if not broken:
@@ -136,7 +136,7 @@ def lanczos(
         filled, width = filled + wanted, wanted
 
 
-def _outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """rows less their projection on the basis."""
     return rows - (rows @ basis.T) @ basis
 
@@ -162,7 +162,7 @@ def _padded(
     """``rows`` and random directions orthogonal to them and to the basis."""
     fill = rng.standard_normal((wanted - len(rows), known.shape[1]))
     for _ in range(2):
-        fill = _orthonormal(_outside(_outside(fill, known), rows))
+        fill = _orthonormal(outside(outside(fill, known), rows))
     return np.vstack([rows, fill])
 
 

@@ -130,14 +130,15 @@ class SumOfKroneckers:
         return self.rights.dtype
 
     def mv(self, v: jax.Array) -> jax.Array:
-        """One (k b, L d) by (L d, d) product for a block of b columns: O(L k d^2) a column."""
+        """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) a column."""
         depth, k, _ = self.lefts.shape
         d = self.rights.shape[-1]
-        columns = v.reshape(k * d, -1).T.reshape(-1, k, d)  # (b, k, d)
-        mixed = jnp.einsum("lij,bjd->bild", self.lefts, columns, precision="highest")
+        columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)
         stacked = self.rights.reshape(depth * d, d)
-        product = jnp.matmul(mixed.reshape(-1, depth * d), stacked, precision="highest")
-        return product.reshape(-1, k * d).T.reshape(v.shape)
+        images = jnp.matmul(stacked, columns.reshape(d, -1), precision="highest")
+        images = images.reshape(depth, d, k, -1)
+        mixed = jnp.einsum("lij,ldjb->idb", self.lefts, images, precision="highest")
+        return mixed.reshape(v.shape)
 
     def as_matrix(self) -> jax.Array:
         matrix = jnp.einsum("lij,lpq->ipjq", self.lefts, self.rights, precision="highest")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_limits
 
-from gnjax.krylov import Run, lanczos, missed_probability, random_rows
+from gnjax.krylov import Run, lanczos, missed_probability, outside, random_rows
 from gnjax.krylov import ritz as ritz_values
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import gamma, spectral_error
@@ -39,6 +40,13 @@ _CERTIFY_STEPS = 200
 _WIDENINGS = (1.0, 8.0, 64.0)
 _LARGEST_SHARE = 0.1
 _DEPENDENT = 1e-10
+_SETTLED = 0.05  # of rtol, between two checks
+_CHECK_EVERY = 2
+_DEFLATED = 4
+_PAYS = 0.05  # residual^2 over the extreme values of the deflated block
+_EXTRA_CHECKS = 2
+
+_Rows = TypeVar("_Rows", jax.Array, np.ndarray)
 
 Groups = tuple[tuple[int, int], ...]
 """(rows, columns) of the runs of equal length in a staircase, top to bottom."""
@@ -122,7 +130,7 @@ def product_error(op: SumOfKroneckers) -> float:
     """A bound on the rounding of one product with a unit vector."""
     depth, k, _ = op.lefts.shape
     norms = jnp.linalg.norm(op.lefts, axis=(1, 2)) * jnp.linalg.norm(op.rights, axis=(1, 2))
-    return float(gamma(k + depth * op.rights.shape[-1], op.dtype) * norms.sum())
+    return float(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms.sum())
 
 
 def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tuple[End, End]:
@@ -150,40 +158,101 @@ def _end(
     ``sign`` is +1 for the smallest eigenvalue and -1 for the largest: sign * eigenvalue is what is
     minimised.
     """
-    ritz, products = _locate(reduced, compressed, sign, rtol)
+    located = _locate(reduced, compressed, sign, rtol)
+    ritz, products = located.ritz, located.run.products + _BLOCK
     for widening in _WIDENINGS:
         for _ in range(2):
             shift = _admissible(ritz - sign * rtol * widening * abs(ritz), compressed, sign)
             pencil = _pencil(reduced, compressed, shift, sign)
-            start = random_rows(reduced.size, _BLOCK, seed)
-            run, images = _solve(pencil, start, _CERTIFY_STEPS, partial(_decided, missed=missed))
-            products += run.products
+            known = _deflation(pencil, located)
+            start = outside(random_rows(reduced.size, _BLOCK, seed), known.rows)
+            start = np.linalg.qr(start.T)[0].T
+            enough = partial(_decided, floor=known.floor, missed=missed)
+            run, images = _solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
+            products += run.products + len(known.rows)
             ritz = sign * min(sign * ritz, sign * _rayleigh_ritz(pencil, run, images))
-            if _positive(run):
-                chance = 0.0 if run.complete else float(missed_probability(run, 0.0)[0])
+            if _exceeds(run, known.floor):
+                chance = 0.0 if run.complete else float(missed_probability(run, known.floor)[0])
                 if chance <= missed:
                     return End(ritz, shift, chance, products)
                 break
     return End(ritz, 0.0 if sign > 0 else np.inf, 0.0, products)
 
 
+@dataclass(frozen=True)
+class _Located:
+    """A Ritz value near the end, and the space that it was found in."""
+
+    ritz: float
+    pencil: _Pencil
+    run: Run
+    images: np.ndarray
+
+
 def _locate(
     reduced: Reduced, compressed: tuple[_Compression, ...], sign: float, rtol: float
-) -> tuple[float, int]:
-    """A Ritz value within a fraction of rtol, and the number of products it took."""
+) -> _Located:
+    """A Ritz value within a fraction of rtol, and, vectors to deflate if few steps more do."""
     start = _start(reduced, compressed, sign)
     images = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(start)))
     history = [sign * float(np.linalg.eigvalsh(sign * _symmetric(start @ images.T))[0])]
     shift = _admissible(history[0] - sign * rtol * abs(history[0]), compressed, sign)
     pencil = _pencil(reduced, compressed, shift, sign)
 
-    def settled(run: Run, images: list[np.ndarray]) -> bool:
-        history.append(_rayleigh_ritz(pencil, run, images))
-        return abs(history[-1] - history[-2]) <= 0.05 * rtol * abs(history[-1])
+    checks = 0
 
-    rows = np.linalg.qr(np.asarray(_preimage(pencil, jnp.asarray(start))).T)[0].T
-    run, _ = _solve(pencil, rows, _LOCATE_STEPS, settled)
-    return history[-1], run.products + len(start)
+    def settled(run: Run, images: list[np.ndarray]) -> bool:
+        nonlocal checks
+        history.append(_rayleigh_ritz(pencil, run, images))
+        if abs(history[-1] - history[-2]) > _SETTLED * rtol * abs(history[-1]):
+            return False
+        checks += 1
+        here = _Located(history[-1], pencil, run, np.concatenate(images))
+        beyond = _admissible(here.ritz - sign * rtol * abs(here.ritz), compressed, sign)
+        target = _pencil(reduced, compressed, beyond, sign)
+        return checks > _EXTRA_CHECKS or len(_deflation(target, here).rows) > 0
+
+    rows = np.linalg.qr(_preimage(pencil, start).T)[0].T
+    run, found = _solve(pencil, rows, _LOCATE_STEPS, settled)
+    return _Located(history[-1], pencil, run, np.concatenate(found))
+
+
+@dataclass(frozen=True)
+class _Deflation:
+    """Orthonormal rows X near the end of C, and what the rest of C must exceed.
+
+    With T = X C X^T positive definite and R = C X^T - X^T T, C is positive definite when C on the
+    complement of X exceeds |R|^2 / lambda_min(T): its Schur complement T - R^T C'^{-1} R then is.
+    Without the few eigenvectors at the very end, the rest lies further away and needs far fewer
+    steps to be excluded.
+    """
+
+    rows: np.ndarray
+    floor: float
+
+
+def _deflation(pencil: _Pencil, located: _Located) -> _Deflation:
+    """As many of the located Ritz vectors of the pencil as are accurate enough to pay."""
+    moved = pencil.sign * (located.pencil.shift - pencil.shift)
+    gram = located.images @ located.images.T
+    stiffness = _symmetric(located.run.projection + moved * gram)
+    mass = _symmetric(np.eye(len(gram)) + moved * gram)
+    none = _Deflation(np.empty((0, pencil.reduced.size)), 0.0)
+    try:
+        _, vectors = scipy.linalg.eigh(stiffness, mass, subset_by_index=[0, _DEFLATED - 1])
+    except (np.linalg.LinAlgError, ValueError):
+        return none
+    rows = np.linalg.qr(_preimage(pencil, vectors.T @ located.images).T)[0].T
+    image = np.asarray(_apply(pencil, rows)[0])
+    compressed = _symmetric(rows @ image.T)
+    for count in range(len(rows), 0, -1):
+        kept = slice(0, count)
+        values = np.linalg.eigvalsh(compressed[kept, kept])
+        residual = image[kept] - compressed[kept, kept] @ rows[kept]
+        squared = float(np.linalg.eigvalsh(residual @ residual.T)[-1])
+        if values[0] > 0 and squared <= _PAYS * values[0] * values[-1]:
+            return _Deflation(rows[kept], squared / float(values[0]))
+    return none
 
 
 @dataclass(frozen=True)
@@ -274,23 +343,23 @@ def _solve(
     start: np.ndarray,
     max_steps: int,
     enough: Callable[[Run, list[np.ndarray]], bool],
+    deflated: np.ndarray | None = None,
 ) -> tuple[Run, list[np.ndarray]]:
-    """Lanczos on C, and the rows P^{-1/2} V that span the space for G."""
-    operator, groups = pencil.reduced.operator, pencil.reduced.groups
+    """Lanczos on C, and the rows R V that span the space for G.
+
+    Orthonormal ``deflated`` rows X are taken out: C acts as the identity on their span.
+    """
     images: list[np.ndarray] = []
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        image, inner = _congruence(
-            operator,
-            groups,
-            pencil.vectors,
-            pencil.scales,
-            pencil.shift,
-            pencil.sign,
-            jnp.asarray(rows),
-        )
+        if deflated is None:
+            image, inner = _apply(pencil, rows)
+            images.append(np.asarray(inner))
+            return np.asarray(image)
+        known = rows @ deflated.T
+        image, inner = _apply(pencil, rows - known @ deflated)
         images.append(np.asarray(inner))
-        return np.asarray(image)
+        return outside(np.asarray(image), deflated) + known @ deflated
 
     # The host's small products and XLA's large ones alternate; a second pool of spinning threads
     # on the same cores only slows XLA down.
@@ -301,27 +370,43 @@ def _solve(
             max_steps=max_steps,
             noise=pencil.noise,
             enough=lambda run: enough(run, images),
+            check_every=_CHECK_EVERY,
         )
     return run, images
 
 
-def _decided(run: Run, images: list[np.ndarray], *, missed: float) -> bool:
-    """C is positive definite to the probability asked, or surely is not."""
+def _apply(pencil: _Pencil, rows: np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """C on rows, and R on rows."""
+    return _congruence(
+        pencil.reduced.operator,
+        pencil.reduced.groups,
+        pencil.vectors,
+        pencil.scales,
+        pencil.shift,
+        pencil.sign,
+        jnp.asarray(rows),
+    )
+
+
+def _decided(run: Run, images: list[np.ndarray], *, floor: float, missed: float) -> bool:
+    """C exceeds the floor to the probability asked, or surely is not positive."""
     del images
-    if not _positive(run):
+    if not _exceeds(run, floor):
         values, residuals, _ = ritz_values(run)
-        return bool(residuals[0] <= 0.1 * abs(values[0]))
-    return bool(missed_probability(run, 0.0)[0] <= missed)
+        return bool(values[0] < 0 and residuals[0] <= 0.1 * abs(values[0]))
+    return bool(missed_probability(run, floor)[0] <= missed)
 
 
-def _positive(run: Run) -> bool:
-    return bool(np.linalg.eigvalsh(run.projection)[0] > 0)
+def _exceeds(run: Run, floor: float) -> bool:
+    return bool(np.linalg.eigvalsh(run.projection)[0] > floor)
 
 
-def _preimage(pencil: _Pencil, rows: jax.Array) -> jax.Array:
+def _preimage(pencil: _Pencil, rows: np.ndarray) -> np.ndarray:
     """R^{-1} on rows."""
     parts = zip(_parts(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
-    return _packed(_times(part, q) / s for part, q, s in parts)
+    return np.concatenate(
+        [((p @ np.asarray(q)) / np.asarray(s)).reshape(len(rows), -1) for p, q, s in parts], axis=1
+    )
 
 
 def _rayleigh_ritz(pencil: _Pencil, run: Run, images: list[np.ndarray]) -> float:
@@ -388,8 +473,9 @@ def _packed(parts: Iterable[jax.Array]) -> jax.Array:
     return jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
-def _parts(groups: Groups, rows: jax.Array) -> list[jax.Array]:
-    parts, offset = [], 0
+def _parts(groups: Groups, rows: _Rows) -> list[_Rows]:
+    parts: list[_Rows] = []
+    offset = 0
     for count, columns in groups:
         part = rows[:, offset : offset + count * columns]
         parts.append(part.reshape(-1, count, columns))

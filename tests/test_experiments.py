@@ -54,7 +54,7 @@ def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
     table = read(folder / "table.csv")
     provenance = json.loads((folder / "provenance.json").read_text())
     assert set(table["figure"]) == {"2a", "2b-left", "2b-fixed", "2b-right", "3"}
-    assert "bundled" in provenance["data"][0]
+    assert "Fashion-MNIST" in provenance["data"][0]
     assert provenance["precision"] == "float64"
     assert {"jax", "numpy", "gnjax"} <= set(provenance["versions"])
     before = (folder / "table.csv").read_bytes()
