@@ -138,11 +138,14 @@ def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tupl
 
     The smallest takes most of ``rtol``, because the largest is far easier to separate.
     """
-    compressed = _compressions(reduced)
-    return (
-        _end(reduced, compressed, -1.0, _LARGEST_SHARE * rtol, missed, seed),
-        _end(reduced, compressed, 1.0, (1 - 2 * _LARGEST_SHARE) * rtol, missed, seed),
-    )
+    # The host's small products and XLA's large ones alternate; a second pool of spinning threads
+    # on the same cores only slows XLA down.
+    with threadpool_limits(1, user_api="blas"):
+        compressed = _compressions(reduced)
+        return (
+            _end(reduced, compressed, -1.0, _LARGEST_SHARE * rtol, missed, seed),
+            _end(reduced, compressed, 1.0, (1 - 2 * _LARGEST_SHARE) * rtol, missed, seed),
+        )
 
 
 def _end(
@@ -361,17 +364,14 @@ def _solve(
         images.append(np.asarray(inner))
         return outside(np.asarray(image), deflated) + known @ deflated
 
-    # The host's small products and XLA's large ones alternate; a second pool of spinning threads
-    # on the same cores only slows XLA down.
-    with threadpool_limits(1, user_api="blas"):
-        run = lanczos(
-            apply,
-            start,
-            max_steps=max_steps,
-            noise=pencil.noise,
-            enough=lambda run: enough(run, images),
-            check_every=_CHECK_EVERY,
-        )
+    run = lanczos(
+        apply,
+        start,
+        max_steps=max_steps,
+        noise=pencil.noise,
+        enough=lambda run: enough(run, images),
+        check_every=_CHECK_EVERY,
+    )
     return run, images
 
 
