@@ -58,7 +58,7 @@ types: $(READY)  ## mypy
 	$(BIN)/mypy
 
 bench: $(READY)  ## the speed table, as ratios from one run
-	$(BIN)/python -m benchmarks.linear_kappa
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa
 
 clean:  ## remove environments and results
 	rm -rf $(VENV) $(FLOOR) results .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -60,7 +60,7 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
-        "fixed_width": _panel((2, 4, 6, 8, 10), 2, widths=(1000, 1500, 2000)),
+        "fixed_width": _panel((2, 4, 6, 8, 10), 3, widths=(1000, 1500, 2000)),
         "slow_growth": _panel((2, 4, 6, 8, 10), 3, side=14, multipliers=(100, 150, 200)),
         "slow_reference": _panel((2, 4, 6, 8, 10), 3, side=14, widths=(300,)),
         "fast_growth": _panel((2, 3, 4, 6, 8), 3, side=8, multipliers=(100, 200, 300)),
