@@ -16,7 +16,7 @@ inverse-free preconditioned method of Golub and Ye (2002). The top end is the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -41,7 +41,7 @@ _WIDENINGS = (1.0, 8.0, 64.0)
 _LARGEST_SHARE = 0.1
 _DEPENDENT = 1e-10
 _SETTLED = 0.05  # of rtol, between two checks
-_CHECK_EVERY = 2
+_CHECK_EVERY = 2  # of the steps that locate, whose check costs a product
 _DEFLATED = 4
 _PAYS = 0.05  # residual^2 over the extreme values of the deflated block
 _EXTRA_CHECKS = 2
@@ -167,7 +167,7 @@ def _end(
         for _ in range(2):
             shift = _admissible(ritz - sign * rtol * widening * abs(ritz), compressed, sign)
             pencil = _pencil(reduced, compressed, shift, sign)
-            known = _deflation(pencil, located)
+            known = located.deflation(pencil)
             start = outside(random_rows(reduced.size, _BLOCK, seed), known.rows)
             start = np.linalg.qr(start.T)[0].T
             enough = partial(_decided, floor=known.floor, missed=missed)
@@ -184,12 +184,19 @@ def _end(
 
 @dataclass(frozen=True)
 class _Located:
-    """A Ritz value near the end, and the space that it was found in."""
+    """A Ritz value near the end, the space that it was found in, and what to deflate beside it."""
 
     ritz: float
     pencil: _Pencil
     run: Run
     images: np.ndarray
+    beside: float = np.nan  # the shift that ``known`` is for
+    known: _Deflation | None = None
+
+    def deflation(self, pencil: _Pencil) -> _Deflation:
+        if self.known is not None and pencil.shift == self.beside:
+            return self.known
+        return _deflation(pencil, self)
 
 
 def _locate(
@@ -197,27 +204,27 @@ def _locate(
 ) -> _Located:
     """A Ritz value within a fraction of rtol, and, vectors to deflate if few steps more do."""
     start = _start(reduced, compressed, sign)
-    images = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(start)))
-    history = [sign * float(np.linalg.eigvalsh(sign * _symmetric(start @ images.T))[0])]
+    image = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(start)))
+    history = [sign * float(np.linalg.eigvalsh(sign * _symmetric(start @ image.T))[0])]
     shift = _admissible(history[0] - sign * rtol * abs(history[0]), compressed, sign)
     pencil = _pencil(reduced, compressed, shift, sign)
-
-    checks = 0
+    found: list[_Located] = []
 
     def settled(run: Run, images: list[np.ndarray]) -> bool:
-        nonlocal checks
         history.append(_rayleigh_ritz(pencil, run, images))
         if abs(history[-1] - history[-2]) > _SETTLED * rtol * abs(history[-1]):
             return False
-        checks += 1
         here = _Located(history[-1], pencil, run, np.concatenate(images))
-        beyond = _admissible(here.ritz - sign * rtol * abs(here.ritz), compressed, sign)
-        target = _pencil(reduced, compressed, beyond, sign)
-        return checks > _EXTRA_CHECKS or len(_deflation(target, here).rows) > 0
+        beside = _admissible(here.ritz - sign * rtol * abs(here.ritz), compressed, sign)
+        known = _deflation(_pencil(reduced, compressed, beside, sign), here)
+        found.append(replace(here, beside=beside, known=known))
+        return len(found) > _EXTRA_CHECKS or len(known.rows) > 0
 
     rows = np.linalg.qr(_preimage(pencil, start).T)[0].T
-    run, found = _solve(pencil, rows, _LOCATE_STEPS, settled)
-    return _Located(history[-1], pencil, run, np.concatenate(found))
+    run, images = _solve(pencil, rows, _LOCATE_STEPS, settled)
+    if found and found[-1].run.products == run.products:
+        return found[-1]
+    return _Located(_rayleigh_ritz(pencil, run, images), pencil, run, np.concatenate(images))
 
 
 @dataclass(frozen=True)
@@ -355,7 +362,7 @@ def _solve(
     images: list[np.ndarray] = []
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        if deflated is None:
+        if deflated is None or not len(deflated):
             image, inner = _apply(pencil, rows)
             images.append(np.asarray(inner))
             return np.asarray(image)
@@ -370,7 +377,7 @@ def _solve(
         max_steps=max_steps,
         noise=pencil.noise,
         enough=lambda run: enough(run, images),
-        check_every=_CHECK_EVERY,
+        check_every=_CHECK_EVERY if deflated is None else 1,
     )
     return run, images
 
