@@ -168,7 +168,7 @@ def _padded(
 
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ritz values in ascending order, residual norms ||A x - theta x||, and coefficients."""
-    values, vectors = scipy.linalg.eigh(run.projection)
+    values, vectors = np.linalg.eigh(run.projection)
     width = run.remainder.shape[1]
     residuals = np.linalg.norm(run.remainder @ vectors[-width:], axis=0)
     return values, residuals, vectors

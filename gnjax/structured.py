@@ -162,10 +162,10 @@ def _end(
     minimised.
     """
     located = _locate(reduced, compressed, sign, rtol)
-    ritz, products = located.ritz, located.run.products + _BLOCK
+    best, products = located.ritz, located.run.products + _BLOCK + 1
     for widening in _WIDENINGS:
         for _ in range(2):
-            shift = _admissible(ritz - sign * rtol * widening * abs(ritz), compressed, sign)
+            shift = _beside(best.value, rtol * widening, compressed, sign)
             pencil = _pencil(reduced, compressed, shift, sign)
             known = located.deflation(pencil)
             start = outside(random_rows(reduced.size, _BLOCK, seed), known.rows)
@@ -173,20 +173,40 @@ def _end(
             enough = partial(_decided, floor=known.floor, missed=missed)
             run, images = _solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
             products += run.products + len(known.rows)
-            ritz = sign * min(sign * ritz, sign * _rayleigh_ritz(pencil, run, images))
+            found = _rayleigh_ritz(pencil, run, images, known.rows)
+            best = min(best, found, key=lambda ritz: sign * ritz.value)
             if _exceeds(run, known.floor):
                 chance = 0.0 if run.complete else float(missed_probability(run, known.floor)[0])
                 if chance <= missed:
-                    return End(ritz, shift, chance, products)
+                    return End(_quotient(reduced, best), shift, chance, products)
                 break
-    return End(ritz, 0.0 if sign > 0 else np.inf, 0.0, products)
+    return End(_quotient(reduced, best), 0.0 if sign > 0 else np.inf, 0.0, products)
+
+
+@dataclass(frozen=True)
+class _Ritz:
+    """An extreme Ritz value of G and its unit vector."""
+
+    value: float
+    row: np.ndarray
+
+
+def _quotient(reduced: Reduced, ritz: _Ritz) -> float:
+    """x^T G x by a product of its own, so that it carries the rounding of one product alone."""
+    image = _product(reduced.operator, reduced.groups, jnp.asarray(ritz.row[None]))
+    return float(np.asarray(image)[0] @ ritz.row)
+
+
+def _beside(value: float, rtol: float, compressed: tuple[_Compression, ...], sign: float) -> float:
+    """The shift that lies rtol outside of a value."""
+    return _admissible(value - sign * rtol * abs(value), compressed, sign)
 
 
 @dataclass(frozen=True)
 class _Located:
     """A Ritz value near the end, the space that it was found in, and what to deflate beside it."""
 
-    ritz: float
+    ritz: _Ritz
     pencil: _Pencil
     run: Run
     images: np.ndarray
@@ -206,16 +226,17 @@ def _locate(
     start = _start(reduced, compressed, sign)
     image = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(start)))
     history = [sign * float(np.linalg.eigvalsh(sign * _symmetric(start @ image.T))[0])]
-    shift = _admissible(history[0] - sign * rtol * abs(history[0]), compressed, sign)
+    shift = _beside(history[0], rtol, compressed, sign)
     pencil = _pencil(reduced, compressed, shift, sign)
     found: list[_Located] = []
 
     def settled(run: Run, images: list[np.ndarray]) -> bool:
-        history.append(_rayleigh_ritz(pencil, run, images))
+        ritz = _rayleigh_ritz(pencil, run, images)
+        history.append(ritz.value)
         if abs(history[-1] - history[-2]) > _SETTLED * rtol * abs(history[-1]):
             return False
-        here = _Located(history[-1], pencil, run, np.concatenate(images))
-        beside = _admissible(here.ritz - sign * rtol * abs(here.ritz), compressed, sign)
+        here = _Located(ritz, pencil, run, np.concatenate(images))
+        beside = _beside(ritz.value, rtol, compressed, sign)
         known = _deflation(_pencil(reduced, compressed, beside, sign), here)
         found.append(replace(here, beside=beside, known=known))
         return len(found) > _EXTRA_CHECKS or len(known.rows) > 0
@@ -416,20 +437,28 @@ def _preimage(pencil: _Pencil, rows: np.ndarray) -> np.ndarray:
     )
 
 
-def _rayleigh_ritz(pencil: _Pencil, run: Run, images: list[np.ndarray]) -> float:
+def _rayleigh_ritz(
+    pencil: _Pencil, run: Run, images: list[np.ndarray], deflated: np.ndarray | None = None
+) -> _Ritz:
     """The extreme Ritz value of G on span Z, Z = R V, where Z^T (G - s) Z = sign T.
 
-    Directions in which Z is dependent to working precision are left out, which keeps the value
-    on the inside.
+    What T holds of deflated rows is not of G and taken off. Directions in which Z is dependent to
+    working precision are left out, which keeps the value on the inside.
     """
-    rows = np.concatenate(images)
+    rows, projection = np.concatenate(images), run.projection
+    if deflated is not None:
+        known = run.basis @ deflated.T
+        projection = projection - known @ known.T
     lengths = np.linalg.norm(rows, axis=1)
-    gram = (rows @ rows.T) / np.outer(lengths, lengths)
-    weights, vectors = scipy.linalg.eigh(gram)
+    present = lengths > _DEPENDENT * lengths.max()
+    lengths, rows = lengths[present], rows[present]
+    projection = projection[np.ix_(present, present)] / np.outer(lengths, lengths)
+    weights, vectors = np.linalg.eigh((rows @ rows.T) / np.outer(lengths, lengths))
     kept = weights > _DEPENDENT * weights[-1]
     basis = vectors[:, kept] / np.sqrt(weights[kept])
-    projected = basis.T @ (run.projection / np.outer(lengths, lengths)) @ basis
-    return pencil.shift + pencil.sign * float(np.linalg.eigvalsh(_symmetric(projected))[0])
+    values, vectors = np.linalg.eigh(_symmetric(basis.T @ projection @ basis))
+    row = (basis @ vectors[:, 0] / lengths) @ rows
+    return _Ritz(pencil.shift + pencil.sign * float(values[0]), row / np.linalg.norm(row))
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
