@@ -3,6 +3,18 @@
 from gnjax import bounds, data, initializers, models
 from gnjax.closed_form import linear_gauss_newton
 from gnjax.conditioning import ConditionNumber, condition_number
+from gnjax.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.curvature import (
+    NetworkGram,
+    NetworkHessian,
+    functional_hessian,
+    gauss_newton,
+    hessian,
+    ntk,
+)
+from gnjax.density import Estimate, SpectralDensity, spectral_density
+from gnjax.functional import functional
+from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators import (
     Dense,
     Factored,
@@ -14,16 +26,24 @@ from gnjax.operators import (
     sum_of_kroneckers,
 )
 from gnjax.precision import enable_x64, x64
+from gnjax.ranks import RankSensitivity, rank_sensitivity
 from gnjax.spectrum import Spectrum, eigenvalues
+from gnjax.traces import Trace, trace
 
 __all__ = [
     "ConditionNumber",
     "Dense",
+    "Estimate",
     "Factored",
     "KroneckerFactors",
+    "NetworkGram",
+    "NetworkHessian",
     "Operator",
+    "RankSensitivity",
+    "SpectralDensity",
     "Spectrum",
     "SumOfKroneckers",
+    "Trace",
     "bounds",
     "condition_number",
     "data",
@@ -31,9 +51,20 @@ __all__ = [
     "eigenvalues",
     "enable_x64",
     "factored",
+    "functional",
+    "functional_hessian",
+    "gauss_newton",
+    "hessian",
     "initializers",
+    "leaky_relu_gauss_newton",
+    "linear_cnn_gauss_newton",
     "linear_gauss_newton",
     "models",
+    "ntk",
+    "rank_sensitivity",
+    "spectral_density",
     "sum_of_kroneckers",
+    "toeplitz",
+    "trace",
     "x64",
 ]

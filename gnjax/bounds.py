@@ -13,6 +13,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.closed_form import linear_factors
+from gnjax.leaky_relu import leaky_layer
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error
 from gnjax.validation import check_covariance, check_finite_number, check_matrix
@@ -165,6 +166,76 @@ def _covariance_condition(covariance: ArrayLike | None, inputs: int) -> float:
         return math.nan
     error = spectral_error(inputs, sigma.dtype) * values[-1]
     return float((kept[-1] + error) / (kept[0] - error))
+
+
+@dataclass(frozen=True)
+class LeakyReluBound:
+    """Lemma 4: kappa(G) <= value = largest / smallest for G of Eq 10.
+
+    Attributes:
+      value: Eq 11; None where the lemma is silent.
+      estimate: the paper's second bound, through Eqs 25 and 26, which kappa can exceed; None where
+        its denominator is 0.
+      largest, smallest: what Eq 11 puts above lambda_max(G) and below lambda_min(G).
+      applicable: whether ``smallest`` is positive, proved against rounding.
+      reason: why not, or "".
+    """
+
+    value: float | None
+    estimate: float | None
+    largest: float
+    smallest: float
+    applicable: bool
+    reason: str
+
+
+def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyReluBound:
+    """Eq 11, for F(x) = W sigma(V x) with V (m, d), W (k, m), X (d, n), one column a sample.
+
+    (s_max^2(X) s_max^2(W) + lambda_max(Gamma))
+    / (slope^2 s_min^2(X) s_min^2(W) + lambda_min(Gamma)), Gamma = sigma(V X)^T sigma(V X), with
+    s_min(X) on the side of the samples and s_min(W) on that of the outputs: 0 where n > d or
+    k > m. Each singular value is moved outwards by its rounding error.
+
+    ``estimate`` has X^T V^T V X in place of Gamma above, and slope^2 times it below. Eqs 25 and 26
+    would need one Lambda for all units: with slope 1/2, X = I and V = [[-2, 1/2], [1, -1]], Gamma
+    is singular and V is not; with slope 0, X = I and V = [[1, 1], [1, -1]], lambda_max(Gamma) =
+    2.618 exceeds lambda_max(V^T V) = 2.
+    """
+    layer = leaky_layer(V, W, X, slope)
+    data, outer = _extremes(layer.inputs.T, 0.0), _extremes(layer.outer, 0.0)
+    hidden = _extremes(layer.hidden.T, layer.hidden_error)
+    largest = _above(data) * _above(outer) + _above(hidden)
+    smallest = layer.slope**2 * _below(data) * _below(outer) + _below(hidden)
+    reason = ""
+    if smallest == 0:
+        (units, samples), outputs = layer.hidden.shape, layer.outer.shape[0]
+        reason = (
+            "Lemma 4 bounds lambda_min from below by 0: Gamma is singular, exactly or to working "
+            f"precision (n={samples}, m={units}), and slope^2 s_min^2(X) s_min^2(W) is 0 "
+            f"(slope={layer.slope}, d={layer.inputs.shape[0]}, k={outputs})"
+        )
+    value = None if reason else float(largest / smallest)
+    estimate = _second(layer.slope, data, outer, _extremes(layer.before.T, 0.0))
+    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason)
+
+
+def _second(slope: float, *parts: tuple[float, float, float]) -> float | None:
+    """Eqs 25, 26 from the extremes of X, W and V X; a value below its error counts as 0."""
+    data, outer, linear = (largest**2 for largest, _, _ in parts)
+    least = [smallest**2 if smallest > error else 0.0 for _, smallest, error in parts]
+    below = slope**2 * (least[0] * least[1] + least[2])
+    return (data * outer + linear) / below if below > 0 else None
+
+
+def _above(extremes: tuple[float, float, float]) -> float:
+    """The square of the largest singular value, moved up by its error."""
+    return (extremes[0] + extremes[2]) ** 2
+
+
+def _below(extremes: tuple[float, float, float]) -> float:
+    """The square of the smallest singular value, moved down by its error but not below 0."""
+    return max(extremes[1] - extremes[2], 0.0) ** 2
 
 
 @dataclass(frozen=True)

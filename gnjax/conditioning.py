@@ -11,6 +11,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum, structured
+from gnjax.curvature import NetworkGram
 from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
 from gnjax.rounding import spectral_error
 from gnjax.staircase import analytic_rank
@@ -19,6 +20,7 @@ _METHODS = ("auto", "closed_form", "krylov", "inverse", "factored", "dense")
 _CERTIFICATES = ("ritz", "inertia")
 _MISSED = 1e-3
 _CLEAR_GAP = 1e3
+_INDEFINITE = 100.0  # errors below zero
 _SMALL = 600
 _FACTORED_UP_TO = 4000
 _DENSE_UP_TO = 1500
@@ -178,9 +180,18 @@ def _automatic(op: Operator, rank: int | None, rtol: float, seed: int) -> _Ends 
         return _ends(op, rank, rtol, "factored", seed)
     if isinstance(op, Factored) and spectrum.fits_factored(op):
         return _ends(op, rank, rtol, "factored", seed)
+    if isinstance(op, NetworkGram):
+        return _ends(op, rank, rtol, _for_network(op), seed)
     if size <= _DENSE_UP_TO:
         return _ends(op, rank, rtol, "dense", seed)
     return _ends(op, rank, rtol, "inverse" if isinstance(op, Dense) else "krylov", seed)
+
+
+def _for_network(op: NetworkGram) -> str:
+    """Singular values of the Jacobian while they are cheap; the matrix while it fits."""
+    if min(op.factor_shape) <= _FACTORED_UP_TO and spectrum.fits_factored(op):
+        return "factored"
+    return "inverse" if op.shape[0] <= spectrum.LARGEST_MATRIX else "krylov"
 
 
 def _known_rank(op: Operator, rank: int | None) -> tuple[int | None, str]:
@@ -193,6 +204,7 @@ def _known_rank(op: Operator, rank: int | None) -> tuple[int | None, str]:
 
 def _from_spectrum(op: Operator, whole: spectrum.Spectrum, rank: int | None) -> _Ends | None:
     """Both ends of a whole spectrum; the rank counts what exceeds its error, unless known."""
+    _check_semidefinite(whole.values[-1], whole.values[0], whole.errors[-1])
     if whole.values[0] <= whole.errors[0]:
         return None
     known, source = _known_rank(op, rank)
@@ -211,6 +223,16 @@ def _from_spectrum(op: Operator, whole: spectrum.Spectrum, rank: int | None) -> 
         enclosures[1] = replace(enclosures[1], low=0.0)
     floor = float(whole.errors[-1])
     return _Ends(enclosures[0], enclosures[1], known, source, floor, whole.method)
+
+
+def _check_semidefinite(least: float, largest: float, error: float) -> None:
+    if least < -_INDEFINITE * error:
+        msg = (
+            f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "
+            f"{largest:.3g}, and kappa is defined for Gauss-Newton matrices and kernels; "
+            "gnjax.eigenvalues gives the spectrum of a Hessian"
+        )
+        raise ValueError(msg)
 
 
 def _source(whole: spectrum.Spectrum, counted: int) -> str:
@@ -269,6 +291,7 @@ def _lanczos(op: Operator, known: int | None, source: str, rtol: float, seed: in
         seed=seed,
     )
     values, residuals, _ = krylov.ritz(run)
+    _check_semidefinite(values[0], values[-1], error)
     if run.complete:
         whole = spectrum.Spectrum(
             np.pad(values[::-1], (0, size - len(values))),

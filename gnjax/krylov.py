@@ -30,6 +30,7 @@ import scipy.linalg
 import scipy.special
 
 _ROUNDING = 8.0  # in eps ||A||: the least that rounding makes of zero
+_STREAM = 104729
 _SHORT = 1e-3  # of ||A||: directions found this short are orthogonalised once more
 
 Apply = Callable[[np.ndarray], np.ndarray]
@@ -58,8 +59,12 @@ class Run:
 
 
 def random_rows(size: int, block: int, seed: int) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space."""
-    gaussian = np.random.default_rng(seed).standard_normal((size, min(block, size)))
+    """Orthonormal rows (b, n) that span a uniformly random space.
+
+    Not from ``default_rng(seed)``, which the caller's weights and data may have come from: a start
+    that is a row of the data is not random.
+    """
+    gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, size)))
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
 
 

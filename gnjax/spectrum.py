@@ -10,12 +10,14 @@ import numpy as np
 import scipy.linalg
 
 from gnjax import krylov
+from gnjax.curvature import NetworkGram, NetworkHessian
+from gnjax.network import rounding as network_rounding
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error, unit_roundoff
 
 _WHICH = ("all", "largest", "smallest")
 _DENSE_UP_TO = 3000
-_LARGEST_MATRIX = 20_000  # 3.2 GB in float64
+LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 _LARGEST_FACTOR_BYTES = 4e9
 BASIS_BYTES = 2e9
 _BLOCK = 4
@@ -33,16 +35,22 @@ class Spectrum:
         return len(self.values)
 
 
-def eigenvalues(op: Operator, *, k: int | None = None, which: str = "all") -> Spectrum:
+def eigenvalues(
+    op: Operator, *, k: int | None = None, which: str = "all", rtol: float = 1e-10
+) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
 
     All of them come from the singular values of a factor where one is known and small enough, else
     from the dense matrix. A few of a large operator come from block Lanczos, with the residual
-    norm as error: an eigenvalue lies that close to each value.
+    norm as error: an eigenvalue lies that close to each value; they are at most rtol times the
+    operator's norm.
     """
     size = op.shape[0]
     if which not in _WHICH:
         msg = f"which={which!r} is not one of {', '.join(_WHICH)}"
+        raise ValueError(msg)
+    if not 0 < rtol < 1:
+        msg = f"rtol={rtol} is not between 0 and 1; 1e-10 is the default"
         raise ValueError(msg)
     if which == "all" and k is not None:
         msg = f"k={k} needs which='largest' or which='smallest'"
@@ -51,7 +59,7 @@ def eigenvalues(op: Operator, *, k: int | None = None, which: str = "all") -> Sp
         msg = f"which={which!r} needs k between 1 and {size}, got k={k}"
         raise ValueError(msg)
     if k is not None and size > _DENSE_UP_TO:
-        return _few(op, k, which)
+        return _few(op, k, which, rtol)
     whole = factored_spectrum(op) if has_factor(op) and fits_factored(op) else dense_spectrum(op)
     if k is None:
         return whole
@@ -79,12 +87,20 @@ def formation_error(op: Operator) -> float:
         return (2 * norm + float(op.error)) * float(op.error) + rounding
     if isinstance(op, Dense | SumOfKroneckers):
         return float(op.error)
+    if isinstance(op, NetworkGram):
+        moved = _network_error(op)
+        return (2 * operator_norm(op) ** 0.5 + moved) * moved
     return 0.0
+
+
+def _network_error(op: NetworkGram) -> float:
+    """A bound on ||stored factor - exact||, measured by adjoint products."""
+    return float(network_rounding(op.net)) * op.scale**0.5
 
 
 def host_matrix(op: Operator) -> np.ndarray:
     """The matrix in host memory, in float64, refused where it would not fit."""
-    if op.shape[0] > _LARGEST_MATRIX:
+    if op.shape[0] > LARGEST_MATRIX:
         msg = (
             f"a dense {op.shape[0]} x {op.shape[0]} matrix needs "
             f"{8e-9 * op.shape[0] ** 2:.0f} GB; use method='krylov'"
@@ -94,7 +110,10 @@ def host_matrix(op: Operator) -> np.ndarray:
 
 
 def has_factor(op: Operator) -> bool:
-    return isinstance(op, Factored) or (isinstance(op, SumOfKroneckers) and op.factors is not None)
+    """Whether F with F F^T = G can be formed."""
+    if isinstance(op, SumOfKroneckers):
+        return op.factors is not None
+    return isinstance(op, Factored | NetworkGram)
 
 
 def fits_factored(op: Operator) -> bool:
@@ -183,6 +202,8 @@ def _squares(sigma: np.ndarray, error: float) -> Spectrum:
 def _columns(op: Operator) -> int:
     if isinstance(op, Factored):
         return op.factor.shape[1]
+    if isinstance(op, NetworkGram):
+        return op.factor_shape[1]
     assert isinstance(op, SumOfKroneckers)
     assert op.factors is not None
     sides = zip(op.factors.lefts, op.factors.rights, strict=True)
@@ -193,6 +214,8 @@ def _factor(op: Operator) -> tuple[np.ndarray, float]:
     """J, and a bound on ||stored - J||_2."""
     if isinstance(op, Factored):
         return np.asarray(op.factor), float(op.error)
+    if isinstance(op, NetworkGram):
+        return op.factor(), _network_error(op)
     assert isinstance(op, SumOfKroneckers)
     assert op.factors is not None
     return kronecker_factor(op.factors)
@@ -232,13 +255,13 @@ def _compaction_error(factor: jnp.ndarray, norm: float) -> float:
     return 0.0 if columns <= rows else spectral_error(columns, factor.dtype) * norm
 
 
-def _few(op: Operator, k: int, which: str) -> Spectrum:
+def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
     """k Ritz values from one end, when the residuals of all of them are small."""
     size = op.shape[0]
     steps = max(2, int(min(size, BASIS_BYTES / (8 * size)) // _BLOCK))
     sign = -1.0 if which == "largest" else 1.0
     scale = operator_norm(op)
-    tolerance = 1e-10 * scale
+    tolerance = rtol * scale
 
     def enough(run: krylov.Run) -> bool:
         values, residuals, _ = krylov.ritz(run)
@@ -261,9 +284,17 @@ def _few(op: Operator, k: int, which: str) -> Spectrum:
 
 def host_product(op: Operator) -> krylov.Apply:
     """The operator on rows of host memory; compiled where the operator is a pytree."""
-    compiled = isinstance(op, Dense | Factored | SumOfKroneckers)
+    compiled = isinstance(op, Dense | Factored | SumOfKroneckers | NetworkGram | NetworkHessian)
     product = _compiled_product if compiled else _product
-    return lambda rows: np.asarray(product(op, jnp.asarray(rows, op.dtype)), np.float64)
+
+    def apply(rows: np.ndarray) -> np.ndarray:
+        images = np.asarray(product(op, jnp.asarray(rows, op.dtype)), np.float64)
+        if not np.isfinite(images).all():
+            msg = "the operator returns NaN or Inf; remove them from its weights and data"
+            raise ValueError(msg)
+        return images
+
+    return apply
 
 
 def _product(op: Operator, rows: jax.Array) -> jax.Array:

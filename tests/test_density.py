@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.density import SpectralDensity, spectral_density
-from gnjax.trace import probe_stream
+from gnjax.traces import probe_stream
 
 
 def _matrix(eigenvalues, seed=0):
@@ -72,6 +72,7 @@ def test_running_past_the_rank_is_harmless(steps):
     eigenvalues = np.zeros(136)
     eigenvalues[:60] = np.geomspace(6e-5, 1.44, 60)
     density = spectral_density(gnjax.dense(_matrix(eigenvalues)), probes=20, steps=steps)
+    np.testing.assert_allclose(density.weights.sum(axis=1), 1.0, rtol=1e-13)
     assert density.nodes.min() >= -1e-13
     assert density.nodes.max() <= 1.44 * (1 + 1e-12)
     for q in (1, 2, 3):

@@ -45,8 +45,10 @@ def _normalise(z, norm, layer):
     return scaled * np.asarray(layer.scale[...]) + np.asarray(layer.bias[...])
 
 
-@pytest.mark.parametrize("norm", [None, "batch", "layer"])
-@pytest.mark.parametrize("activation", list(_PHI))
+@pytest.mark.parametrize(
+    ("activation", "norm"),
+    [*((name, None) for name in _PHI), ("linear", "batch"), ("tanh", "batch"), ("relu", "layer")],
+)
 def test_mlp_is_its_formula(activation, norm):
     model = MLP((5, 7, 6, 3), activation=activation, slope=0.2, norm=norm, key=jax.random.key(0))
     _shift(model)
@@ -60,8 +62,7 @@ def test_mlp_is_its_formula(activation, norm):
     np.testing.assert_allclose(model(jnp.asarray(x)), expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", [None, "batch", "layer"])
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("stride", "norm"), [(1, None), (2, "batch"), (2, "layer")])
 def test_cnn_is_its_formula(stride, norm):
     model = CNN(
         (7, 6, 2), 3, filters=(4, 5), stride=stride, padding=1, norm=norm, key=jax.random.key(0)
@@ -158,7 +159,7 @@ def test_parameters_are_named_and_typed():
     assert plain(jnp.ones((1, 4), jnp.float32)).dtype == jnp.float32
 
 
-def test_models_of_one_seed_are_equal_and_jit_once():
+def test_models_of_one_seed_are_equal():
     first, second = (MLP((4, 6, 2), activation="gelu", key=jax.random.key(3)) for _ in range(2))
     assert nnx.graphdef(first) == nnx.graphdef(second)
     for a, b in zip(weights(first), weights(second), strict=True):

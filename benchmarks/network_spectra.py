@@ -1,0 +1,356 @@
+"""NTKs, Gauss-Newton products and Hessian eigenvalues, against the tools used for them today.
+
+    python -m benchmarks.rivals.install
+    python -m benchmarks.network_spectra [--only=ntk,ggn,ggn_block,hessian,dense] [--small]
+
+Every tool computes on the same arrays, warm, on the same cores, one after the other; gnjax here and
+each rival in an environment of its own. Times are medians. Errors are against float64: a formula
+for the NTK, a separate product for Gauss-Newton, the formed matrix for the Hessian. Gauss-Newton in
+float32 has errors of 1e-4 wherever rounding takes a ReLU across its kink, in every tool. A ratio
+above 1 means that gnjax was faster. Run it on an idle machine: torch suffers most from other load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+import threadpoolctl
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+from benchmarks import cases
+from benchmarks.rivals import harness, install, jax_models
+from benchmarks.rivals.harness import Arrays, Case
+
+_RTOL = 1e-3  # of the condition number
+_CONTRACTED = 100  # samples whose whole Jacobian is formed: 3 GB
+_CHUNK = 50  # samples at a time in the float64 Gauss-Newton product
+_PATIENCE = 1800.0  # seconds for one rival
+
+
+@dataclass(frozen=True)
+class Setting:
+    samples: int
+    threads: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tool on one case; without seconds it did not run, and the note says why."""
+
+    tool: str
+    seconds: float | None
+    error: float | None
+    note: str = ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", default=",".join(_CASES), help="cases, separated by commas")
+    parser.add_argument("--small", action="store_true", help="50 samples, to see that it works")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    unknown = [name for name in chosen if name not in _CASES]
+    if unknown:
+        parser.error(f"no case is named {', '.join(unknown)}; they are {', '.join(_CASES)}")
+    warnings.filterwarnings("ignore", "JAX is in 32-bit mode")  # asked for by two of the cases
+    harness.limit_cores(options.threads)
+    setting = Setting(50 if options.small else 1000, options.threads, options.repeats)
+    load = os.getloadavg()[0]
+    print(f"{setting.samples} samples, {setting.threads} threads, load {load:.1f} at the start")
+    with threadpoolctl.threadpool_limits(options.threads):
+        for name in chosen:
+            title, rows = _CASES[name]
+            _report(title, rows(setting))
+
+
+def _ntk(setting: Setting) -> list[Row]:
+    case = cases.ntk(setting.samples)
+    truth = relu_ntk(case)
+
+    def error(arrays: Arrays) -> float:
+        return float(np.abs(arrays["matrix"] - truth).max() / np.abs(truth).max())
+
+    with gnjax.x64():
+        model, x = (jax_models.relu_mlp, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
+        seconds, matrix = harness.timed(
+            lambda: gnjax.ntk(model, x).as_matrix().block_until_ready(), setting.repeats
+        )
+        ours = Row("gnjax", median(seconds), error({"matrix": np.asarray(matrix)}))
+        whole = _contraction(case, setting)
+    return [ours, whole, _rival("neural-tangents", case, setting, error)]
+
+
+def relu_ntk(case: Case) -> np.ndarray:
+    """J J^T of W2 relu(W1 x) by hand, with h the hidden layer and s its slopes:
+
+    delta_ab h_i . h_j + (x_i . x_j) sum_m W2[a, m] W2[b, m] s_i[m] s_j[m].
+    """
+    first, second = case.weights["layer1_dense"], case.weights["layer2_dense"]
+    k = len(second)
+    hidden = case.x @ first.T
+    slopes = (hidden > 0).astype(float)
+    hidden *= slopes
+    backward = (slopes[:, None, :] * second).reshape(-1, second.shape[1])  # (n k, m)
+    inner = backward @ backward.T
+    inner *= np.kron(case.x @ case.x.T, np.ones((k, k)))
+    gram = hidden @ hidden.T
+    for output in range(k):
+        inner[output::k, output::k] += gram
+    return inner
+
+
+def _contraction(case: Case, setting: Setting) -> Row:
+    """J J^T from the whole Jacobian, as far as it fits; beyond that its cost grows as n^2."""
+    contracted = min(_CONTRACTED, setting.samples)
+    weights, x = jax_models.to_jax(case.weights), jnp.asarray(case.x[:contracted])
+
+    def one(weights: jax_models.Weights, x: jax.Array) -> jax.Array:
+        return jax_models.relu_mlp(weights, x[None])[0]
+
+    @jax.jit
+    def contract(weights: jax_models.Weights, x: jax.Array) -> jax.Array:
+        jacobian = jax.vmap(jax.jacrev(one), in_axes=(None, 0))(weights, x)
+        rows = len(x) * cases.CLASSES
+        factors = [part.reshape(rows, -1) for part in jax.tree.leaves(jacobian)]
+        return sum(factor @ factor.T for factor in factors)
+
+    seconds, matrix = harness.timed(
+        lambda: contract(weights, x).block_until_ready(), setting.repeats
+    )
+    truth = relu_ntk(cases.first(case, contracted))
+    error = float(np.abs(matrix - truth).max() / np.abs(truth).max())
+    scale = (setting.samples / contracted) ** 2
+    note = f"n^2 times {contracted} samples" if scale > 1 else ""
+    return Row("full Jacobian, contracted", median(seconds) * scale, error, note)
+
+
+def _ggn(setting: Setting, columns: int) -> list[Row]:
+    case = cases.ggn(setting.samples, columns)
+    truth = _exact_ggn_product(case)
+
+    def error(arrays: Arrays) -> float:
+        return float(np.linalg.norm(arrays["product"][:, 0] - truth) / np.linalg.norm(truth))
+
+    order, statistics = jax_models.order(case.weights), jax_models.to_jax(case.statistics)
+    v = jnp.asarray(case.vectors[order].squeeze() if columns == 1 else case.vectors[order])
+
+    def apply(weights: jax_models.Weights, x: jax.Array) -> jax.Array:
+        return jax_models.resnet20(weights, statistics, x)
+
+    model, x = (apply, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
+    op = gnjax.gauss_newton(model, x, loss="cross_entropy", side="parameters")
+    multiply = jax.jit(lambda op, v: op.mv(v))
+    seconds, image = harness.timed(lambda: multiply(op, v).block_until_ready(), setting.repeats)
+    in_case = np.empty_like(case.vectors)
+    in_case[order] = np.asarray(image).reshape(-1, columns)
+    ours = Row("gnjax", median(seconds), error({"product": in_case}))
+    rivals = ("curvlinops", "kfac-jax")
+    return [ours, *(_rival(name, case, setting, error) for name in rivals)]
+
+
+def _exact_ggn_product(case: Case) -> np.ndarray:
+    """The first column of 1/n sum_i J_i^T (diag p - p p^T) J_i V, in float64."""
+    exact = cases.as_type(case, np.float64)
+    order = jax_models.order(case.weights)
+    with gnjax.x64():
+        weights, statistics = jax_models.to_jax(exact.weights), jax_models.to_jax(exact.statistics)
+        v = ravel_pytree(weights)[1](jnp.asarray(exact.vectors[order, 0]))
+
+        @jax.jit
+        def product(x: jax.Array) -> jax.Array:
+            def network(weights: jax_models.Weights) -> jax.Array:
+                return jax_models.resnet20(weights, statistics, x)
+
+            outputs, pushed = jax.jvp(network, (weights,), (v,))
+            p = jax.nn.softmax(outputs)
+            weighted = p * (pushed - (p * pushed).sum(1, keepdims=True))
+            return ravel_pytree(jax.vjp(network, weights)[1](weighted)[0])[0]
+
+        n = len(exact.x)
+        chunks = [jnp.asarray(exact.x[i : i + _CHUNK]) for i in range(0, n, _CHUNK)]
+        total = np.asarray(sum(product(chunk) for chunk in chunks)) / n
+    in_case = np.empty_like(total)
+    in_case[order] = total
+    return in_case
+
+
+def _hessian(setting: Setting) -> list[Row]:
+    case = cases.hessian(setting.samples)
+    with gnjax.x64():
+        matrix = _dense_hessian(case)
+        size = len(matrix)
+        ends = [size - harness.EIGENVALUES, size - 1]
+        truth = scipy.linalg.eigh(matrix, eigvals_only=True, subset_by_index=ends)[::-1]
+
+        def error(values: np.ndarray) -> float:
+            return float(np.abs(values - truth).max() / truth[0])
+
+        model, x = (jax_models.tanh_mlp, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
+        op = gnjax.hessian(model, x, case.y, loss="cross_entropy")
+        seconds, found = harness.timed(
+            lambda: gnjax.eigenvalues(
+                op, k=harness.EIGENVALUES, which="largest", rtol=harness.TOLERANCE
+            ),
+            setting.repeats,
+        )
+    proved = f"error bound {max(found.errors) / truth[0]:.0e}, {found.method}"
+    rows = [Row("gnjax", median(seconds), error(np.asarray(found.values)), proved)]
+    for name in ("curvlinops", "matfree", "hessian-eigenthings"):
+        residual = _Residual(matrix, truth[0])
+        row = _rival(name, case, setting, lambda arrays: error(arrays["values"]), residual)
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Residual:
+    """The largest |H v - lambda v| of the pairs a tool returned, relative to lambda_max."""
+
+    matrix: np.ndarray
+    largest: float
+
+    def __call__(self, arrays: Arrays) -> str:
+        values, vectors = arrays["values"], arrays["vectors"]
+        residuals = np.linalg.norm(self.matrix @ vectors - vectors * values, axis=0)
+        return f"residual {residuals.max() / self.largest:.0e}"
+
+
+def _dense_hessian(case: Case) -> np.ndarray:
+    """The Hessian column by column, in the order of the case's flat vector."""
+    flat, unravel = ravel_pytree(jax_models.to_jax(case.weights))
+    x, y = jnp.asarray(case.x), jnp.asarray(case.y)
+
+    def risk(flat: jax.Array) -> jax.Array:
+        return jax_models.cross_entropy(jax_models.tanh_mlp(unravel(flat), x), y)
+
+    def column(v: jax.Array) -> jax.Array:
+        return jax.jvp(jax.grad(risk), (flat,), (v,))[1]
+
+    columns = jax.jit(lambda identity: jax.lax.map(column, identity, batch_size=128))
+    order = jax_models.order(case.weights)
+    matrix = np.empty((flat.size, flat.size))
+    matrix[np.ix_(order, order)] = columns(jnp.eye(flat.size))
+    return (matrix + matrix.T) / 2
+
+
+def _dense(setting: Setting) -> list[Row]:
+    matrix = relu_ntk(cases.ntk(setting.samples))
+    with gnjax.x64():
+        op = gnjax.dense(matrix)
+        seconds, kappa = harness.timed(
+            lambda: gnjax.condition_number(op, rtol=_RTOL), setting.repeats
+        )
+    rival, values = harness.once(lambda: scipy.linalg.eigvalsh(matrix, check_finite=False))
+    truth = values[-1] / values[0]
+    return [
+        Row("gnjax", median(seconds), abs(kappa.value / truth - 1), str(kappa)),
+        Row("scipy eigvalsh", rival, 0.0, "taken as exact"),
+    ]
+
+
+def _rival(
+    name: str,
+    case: Case,
+    setting: Setting,
+    error: Callable[[Arrays], float],
+    describe: Callable[[Arrays], str] = lambda arrays: "",
+) -> Row:
+    """Run a rival in its environment, on the case and cores that gnjax had."""
+    reason = install.missing(name)
+    if reason is not None:
+        return Row(name, None, None, reason)
+    with tempfile.TemporaryDirectory() as folder:
+        stored, out = Path(folder, "case.npz"), Path(folder, "out.json")
+        case.save(stored)
+        module = f"benchmarks.rivals.{name.replace('-', '_')}"
+        command = [str(install.interpreter(name)), "-m", module, str(stored), str(out)]
+        command += [f"--threads={setting.threads}", f"--repeats={setting.repeats}"]
+        failure = _run(command, setting.threads)
+        if failure is not None:
+            return Row(name, None, None, failure)
+        report = json.loads(out.read_text())
+        with np.load(out.with_suffix(".npz")) as arrays:
+            held = dict(arrays)
+    return Row(_signed(report), report["seconds"], error(held), _notes(report, describe(held)))
+
+
+def _run(command: list[str], threads: int) -> str | None:
+    """None, or why the command failed, in one line."""
+    limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    root = Path(__file__).parents[1]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **limits},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        return f"stopped after {_PATIENCE:.0f} s"
+    if done.returncode == 0:
+        return None
+    return f"failed: {(done.stderr.splitlines() or [f'exit {done.returncode}'])[-1]}"
+
+
+def _signed(report: dict[str, Any]) -> str:
+    """A tool's name and version, as its distribution has them."""
+    distribution, version = next(iter(report["versions"].items()))
+    return f"{distribution} {version}"
+
+
+def _notes(report: dict[str, Any], description: str) -> str:
+    products = report["products"]
+    parts = [
+        description,
+        f"{products} products" if products is not None else "",
+        report["note"],
+        f"peak {report['peak_gb']:.1f} GB",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _report(title: str, rows: list[Row]) -> None:
+    """A block of the table; the first row is gnjax's."""
+    print(f"\n{title}\n  {'tool':32}{'seconds':>10}{'ratio':>8}{'error':>10}  note")
+    ours = rows[0].seconds
+    for row in rows:
+        if row.seconds is None or ours is None:
+            print(f"  {row.tool:32}{'-':>10}{'-':>8}{'-':>10}  {row.note}")
+        else:
+            ratio = row.seconds / ours
+            print(f"  {row.tool:32}{row.seconds:10.4f}{ratio:8.2f}{row.error:10.1e}  {row.note}")
+    sys.stdout.flush()
+
+
+_CASES: dict[str, tuple[str, Callable[[Setting], list[Row]]]] = {
+    "ntk": ("NTK of 784-500-10, ReLU, float64, formed (k n x k n)", _ntk),
+    "ggn": ("Gauss-Newton times a vector, ResNet20, cross-entropy, float32", lambda s: _ggn(s, 1)),
+    "ggn_block": ("Gauss-Newton times 10 vectors, same network", lambda s: _ggn(s, 10)),
+    "hessian": ("10 largest Hessian eigenvalues, 64-100-10, tanh, float64", _hessian),
+    "dense": ("kappa to 1e-3 of the NTK above, given as a matrix", _dense),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Convolutions as matrices (Appendix B), and the Gauss-Newton matrix of the linear CNN.
+
+A convolution here is what deep learning calls one: a cross-correlation, kernels not flipped.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+
+from gnjax.closed_form import linear_factors
+from gnjax.models.cnn import output_length
+from gnjax.operators import Dense, Factored
+from gnjax.rounding import gamma, spectral_error
+from gnjax.validation import check_matrix
+
+_FACTOR_WORK = 1e10  # rows * columns * min(rows, columns): seconds for the singular values of J
+_LARGEST_MATRIX = 20_000  # 3.2 GB in float64
+
+
+def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0) -> jax.Array:
+    """The matrix T of a 1-D convolution: T x is its output, channel after channel (Appendix B).
+
+    T_(i,p),(j,q) = w_ij[q - p stride + padding] where that is an index of the kernel, else 0.
+
+    Args:
+      kernels: (filters, kernel) for one input channel, or (filters, channels, kernel).
+      length: of every input channel.
+      stride: the distance between outputs.
+      padding: the number of zeros on each side of the input.
+
+    Returns:
+      (filters * length_out, channels * length), see :func:`gnjax.models.cnn.output_length`.
+    """
+    fibres = _check_kernels(kernels)  # (filters, channels, kernel)
+    filters, channels, size = fibres.shape
+    positions = output_length(length, size, stride, padding)
+    taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
+    blocks = jnp.where(
+        jnp.asarray((taps >= 0) & (taps < size))[None, None],
+        fibres[:, :, np.clip(taps, 0, size - 1)],
+        0,
+    )  # (filters, channels, positions, length)
+    return blocks.transpose(0, 2, 1, 3).reshape(filters * positions, channels * length)
+
+
+def linear_cnn_gauss_newton(
+    kernels: ArrayLike,
+    head: ArrayLike,
+    length: int,
+    covariance: ArrayLike | None = None,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+) -> Dense | Factored:
+    """J J^T, k d x k d, of the two-layer linear CNN F(x) = H T(w) x of Figure 8.
+
+    J is the Jacobian of C(theta) Sigma^{1/2}, row by row, for the linear map C = H T(w) and
+    theta = (w, H). G has the non-zero eigenvalues of (1/n) sum_i J_i^T J_i, and of the data it
+    holds Sigma only. The block of H is that of a linear network with first layer T(w); the block
+    of w adds up the columns that share a weight:
+
+    G = I_k (x) (Sigma^{1/2} T^T T Sigma^{1/2}) + sum_(f,t) u_ft u_ft^T,
+    u_ft = vec(H_f S_t Sigma^{1/2}), with S_t = dT / dw_ft, which picks the inputs under tap t.
+
+    Small problems come back as ``Factored``, with J reduced to at most k d + filters * kernel
+    columns; others as the matrix, formed without J.
+
+    Args:
+      kernels: w, (filters, kernel).
+      head: H, (k, filters * length_out), filter after filter.
+      length: d.
+      covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
+      stride: of the convolution.
+      padding: zeros on each side of the input.
+    """
+    taps = check_matrix("kernels", kernels)
+    outer = _check_head(head, taps, length, stride, padding)
+    factors = linear_factors([toeplitz(taps, length, stride, padding), outer], covariance)
+    root, inner = factors.rights
+    inner, inner_error = _compact(inner, float(factors.right_errors[1]))
+    shared = _shared_weights(outer, root, taps.shape, stride, padding)
+    shared_error = _shared_error(outer, root, taps.shape[1], float(factors.right_errors[0]))
+    rows = outer.shape[0] * length
+    columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
+    if rows * columns * min(rows, columns) <= _FACTOR_WORK:
+        block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
+        joined = jnp.concatenate([block, shared], axis=1)
+        return Factored(joined, jnp.asarray(inner_error + shared_error, inner.dtype))
+    if rows > _LARGEST_MATRIX:
+        msg = (
+            f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
+            f"{8e-9 * rows**2:.0f} GB; downsample the inputs to at most "
+            f"{_LARGEST_MATRIX // outer.shape[0]}"
+        )
+        raise ValueError(msg)
+    return Dense(*_form(inner, shared, inner_error, shared_error, outer.shape[0]))
+
+
+def _check_kernels(kernels: ArrayLike) -> jax.Array:
+    """(filters, channels, kernel), one channel where a matrix comes."""
+    host = np.asarray(kernels)
+    if host.ndim not in (2, 3) or 0 in host.shape:
+        msg = (
+            "kernels must have shape (filters, kernel) or (filters, channels, kernel), got "
+            f"{host.shape}"
+        )
+        raise ValueError(msg)
+    flat = check_matrix("kernels", host.reshape(host.shape[0], -1))
+    return flat.reshape(host.shape[0], -1, host.shape[-1])
+
+
+def _check_head(
+    head: ArrayLike, kernels: jax.Array, length: int, stride: int, padding: int
+) -> jax.Array:
+    outer = check_matrix("head", head)
+    filters, size = kernels.shape
+    positions = output_length(length, size, stride, padding)
+    if outer.shape[1] != filters * positions:
+        msg = (
+            f"head has {outer.shape[1]} columns, but {filters} filters with {positions} outputs "
+            f"each need {filters * positions}"
+        )
+        raise ValueError(msg)
+    return outer
+
+
+def _compact(inner: jax.Array, error: float) -> tuple[jax.Array, float]:
+    """A factor with no more columns than rows and the same product with its transpose."""
+    rows, columns = inner.shape
+    if columns <= rows:
+        return inner, error
+    host = np.asarray(inner)
+    triangle = scipy.linalg.qr(host.T, mode="r", check_finite=False)[0][:rows].T
+    moved = spectral_error(columns, inner.dtype) * float(np.linalg.norm(host))
+    return jnp.asarray(triangle), error + moved
+
+
+@partial(jax.jit, static_argnames=("shape", "stride", "padding"))
+def _shared_weights(
+    head: jax.Array, root: jax.Array, shape: tuple[int, ...], stride: int, padding: int
+) -> jax.Array:
+    """The columns vec(H_f S_t Sigma^{1/2}), (k d, filters * kernel)."""
+    filters, size = shape
+    outputs, length = head.shape[0], root.shape[0]
+    blocks = head.reshape(outputs, filters, -1)  # (k, filters, positions)
+    reach = stride * (blocks.shape[2] - 1) + 1
+    padded = jnp.pad(root, ((padding, padding), (0, 0)))
+    columns = [
+        jnp.einsum("cfp,pq->cqf", blocks, padded[t : t + reach : stride], precision="highest")
+        for t in range(size)
+    ]
+    return jnp.stack(columns, axis=-1).reshape(outputs * length, filters * size)
+
+
+def _shared_error(head: jax.Array, root: jax.Array, size: int, root_error: float) -> float:
+    """Each tap moves by at most ||H||_F (e + gamma ||Sigma^{1/2}||_F); there are ``size`` taps."""
+    norm, spread = float(jnp.linalg.norm(head)), float(jnp.linalg.norm(root))
+    rounding = gamma(head.shape[1], head.dtype) * spread
+    return size**0.5 * norm * (root_error + rounding)
+
+
+@partial(jax.jit, static_argnames="outputs")
+def _form(
+    inner: jax.Array, shared: jax.Array, inner_error: float, shared_error: float, outputs: int
+) -> tuple[jax.Array, jax.Array]:
+    """I_k (x) inner inner^T + shared shared^T, and a bound on its rounding."""
+    length = inner.shape[0]
+    gram = jnp.matmul(inner, inner.T, precision="highest")
+    matrix = jnp.matmul(shared, shared.T, precision="highest")
+    matrix = matrix.reshape(outputs, length, outputs, length)
+    matrix += jnp.eye(outputs, dtype=gram.dtype)[:, None, :, None] * gram[None, :, None, :]
+    error = _gram_error(inner, inner_error) + _gram_error(shared, shared_error)
+    return matrix.reshape(outputs * length, -1), error
+
+
+def _gram_error(factor: jax.Array, moved: float) -> jax.Array:
+    """||fl(F F^T) - exact|| where F is ``moved`` from exact; one term more for the sum."""
+    norm = jnp.linalg.norm(factor)
+    return (2 * norm + moved) * moved + gamma(factor.shape[1] + 1, factor.dtype) * norm**2

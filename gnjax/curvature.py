@@ -1,0 +1,219 @@
+"""Gauss-Newton matrices, the NTK and Hessians of any network, as operators.
+
+With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the loss at sample i,
+
+    G = 1/n sum_i J_i^T B_i J_i        (p, p), Eq 1; the non-zero eigenvalues are also those of
+    1/n R^T J J^T R, B = R R^T         (n k, n k), and of the NTK J J^T / n for the squared error,
+    H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax import gram
+from gnjax.losses import Loss, check_targets, sample_loss
+from gnjax.network import (
+    Network,
+    Only,
+    backward_products,
+    forward_products,
+    gather,
+    gauss_newton_products,
+    network,
+    over_batches,
+    spread,
+)
+
+_SIDES = ("auto", "parameters", "outputs")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NetworkGram:
+    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n k, n k))."""
+
+    net: Network
+    side: str = field(metadata={"static": True})
+    scale: float = field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.factor_shape[0], self.factor_shape[0]
+
+    @property
+    def factor_shape(self) -> tuple[int, int]:
+        """Of the factor F with F F^T the operator: J^T or J."""
+        sides = self.net.parameters, self.net.samples * self.net.k
+        return sides if self.side == "parameters" else sides[::-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.net.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        if self.side == "parameters":
+            return self.scale * gauss_newton_products(self.net, v)
+        return self.scale * forward_products(self.net, backward_products(self.net, v))
+
+    def as_matrix(self) -> jax.Array:
+        """The matrix, by the structure of the layers on the output side."""
+        form = gram.parameter_gram if self.side == "parameters" else gram.output_gram
+        matrix = form(self.net)
+        return jnp.asarray(matrix if self.scale == 1 else self.scale * matrix)
+
+    def factor(self) -> np.ndarray:
+        """F with F F^T the operator, in host memory."""
+        jacobian = gram.jacobian(self.net) * self.scale**0.5
+        return jacobian.T if self.side == "parameters" else jacobian
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NetworkHessian:
+    """The Hessian (p, p) of 1/n sum_i loss(F(x_i), y_i), or of its part H_F alone (Eq 17)."""
+
+    net: Network
+    y: jax.Array
+    loss: Loss = field(metadata={"static": True})
+    functional: bool = field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.net.parameters, self.net.parameters
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.net.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        """Forward over reverse, one linearisation of the gradient for all columns."""
+
+        def body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
+            gradient = jax.grad(partial(self._objective, x, y))
+            _, forward = jax.linearize(gradient, list(self.net.leaves))
+            product = lambda w: gather(self.net, forward(spread(self.net, w)))  # noqa: E731
+            return (product(v) if v.ndim == 1 else jax.vmap(product, 1, 1)(v)), None
+
+        return over_batches(self.net, body, self.y)[0] / self.net.samples
+
+    def _objective(self, x: jax.Array, y: jax.Array, leaves: list[jax.Array]) -> jax.Array:
+        """The loss summed over samples, linearised in the outputs for H_F."""
+        loss = jax.vmap(sample_loss(self.loss))
+        f = self.net.outputs(leaves, x)
+        if not self.functional:
+            return loss(f, y).sum()
+        slopes = jax.grad(lambda outputs: loss(outputs, y).sum())(f)
+        return jnp.vdot(jax.lax.stop_gradient(slopes), f)
+
+    def as_matrix(self) -> jax.Array:
+        """Columns by products, some at a time, and the symmetric part of them."""
+        matrix = _hessian_columns(self)
+        return (matrix + matrix.T) / 2
+
+
+@jax.jit
+def _hessian_columns(op: NetworkHessian) -> jax.Array:
+    size = op.shape[0]
+    return jax.lax.map(op.mv, jnp.eye(size, dtype=op.dtype), batch_size=min(size, 64))
+
+
+def gauss_newton(
+    model: Any,
+    x: ArrayLike,
+    *,
+    loss: Loss = "mse",
+    side: str = "auto",
+    batch_size: int | None = None,
+    y: ArrayLike | None = None,
+    mask: Any = None,
+    only: Only | None = None,
+) -> NetworkGram:
+    """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
+
+    Args:
+      model: see :func:`gnjax.functional`.
+      x: inputs (n, ...).
+      loss: "mse" (B = I), "cross_entropy" (B = diag(p) - p p^T), or a convex ``loss(f, y)`` of one
+        sample (``loss(f)`` where no y is given).
+      side: "parameters" (p, p), "outputs" (n k, n k), or "auto", the smaller. Both have the same
+        non-zero eigenvalues.
+      batch_size: samples at once; chosen to bound memory where not given.
+      mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
+        parameters of G.
+      only: a pattern like "layers/0/*", or a function of the path, that chooses parameters.
+    """
+    net = network(model, x, loss=loss, y=y, batch_size=batch_size, mask=mask, only=only)
+    return NetworkGram(net, _side(net, side), 1.0 / net.samples)
+
+
+def ntk(
+    model: Any,
+    x: ArrayLike,
+    *,
+    batch_size: int | None = None,
+    mask: Any = None,
+    only: Only | None = None,
+) -> NetworkGram:
+    """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first."""
+    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
+    return NetworkGram(net, "outputs", 1.0)
+
+
+def hessian(
+    model: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: Loss = "mse",
+    batch_size: int | None = None,
+    mask: Any = None,
+    only: Only | None = None,
+) -> NetworkHessian:
+    """The Hessian of the mean loss; symmetric, and in general not positive semidefinite."""
+    return _hessian(model, x, y, loss, False, batch_size, mask, only)
+
+
+def functional_hessian(
+    model: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: Loss = "mse",
+    batch_size: int | None = None,
+    mask: Any = None,
+    only: Only | None = None,
+) -> NetworkHessian:
+    """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
+    return _hessian(model, x, y, loss, True, batch_size, mask, only)
+
+
+def _hessian(
+    model: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    loss: Loss,
+    functional: bool,
+    batch_size: int | None,
+    mask: Any,
+    only: Only | None,
+) -> NetworkHessian:
+    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
+    outputs = net.outputs(net.leaves, net.x)
+    return NetworkHessian(net, check_targets(loss, y, outputs), loss, functional)
+
+
+def _side(net: Network, side: str) -> str:
+    if side not in _SIDES:
+        msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
+        raise ValueError(msg)
+    if side != "auto":
+        return side
+    return "parameters" if net.parameters < net.samples * net.k else "outputs"

@@ -1,0 +1,167 @@
+"""Any model as a pair (apply, params) with apply(params, x) -> (n, k)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.errors
+import flax.linen
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.typing import ArrayLike
+
+from gnjax.precision import real_dtype
+
+Params = Any
+Apply = Callable[[Params, jax.Array], jax.Array]
+
+_FORMS = (
+    "a Flax NNX module, a Linen (module, variables) pair, or (apply, params) with "
+    "apply(params, x) -> (n, k)"
+)
+_COUPLED = 1e-5
+
+
+def functional(model: Any) -> tuple[Apply, Params]:
+    """(apply, params) of a Flax NNX module, a Linen (module, variables) pair, or such a pair.
+
+    What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
+    model as it was.
+    """
+    if isinstance(model, nnx.Module):
+        return _nnx(model)
+    if not (isinstance(model, tuple) and len(model) == 2):
+        msg = f"a model is {_FORMS}; got {type(model).__name__}"
+        raise ValueError(msg)
+    first, second = model
+    if isinstance(first, flax.linen.Module):
+        return _linen(first, second)
+    if not callable(first) or isinstance(first, nnx.Module):
+        msg = f"a model is {_FORMS}; got a pair that starts with {type(first).__name__}"
+        raise ValueError(msg)
+    return first, second
+
+
+def _nnx(model: nnx.Module) -> tuple[Apply, Params]:
+    graph, params, *others = nnx.split(model, nnx.Param, ...)
+
+    def apply(params: Params, x: jax.Array) -> jax.Array:
+        return nnx.merge(graph, params, *_like(params, others), copy=True)(x)
+
+    return apply, params
+
+
+def _linen(module: flax.linen.Module, variables: Any) -> tuple[Apply, Params]:
+    if not hasattr(variables, "keys") or "params" not in variables:
+        msg = (
+            "a Linen model is (module, variables) with variables['params'], as module.init "
+            f"returns it; got {type(variables).__name__}"
+        )
+        raise ValueError(msg)
+    rest = {name: value for name, value in variables.items() if name != "params"}
+
+    def apply(params: Params, x: jax.Array) -> jax.Array:
+        return module.apply({"params": params, **_like(params, rest)}, x)  # type: ignore[return-value]
+
+    return apply, variables["params"]
+
+
+def _like(params: Params, rest: Any) -> Any:
+    """What is held fixed, in the precision of the parameters."""
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+
+    def cast(leaf: Any) -> Any:
+        floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if floating else leaf
+
+    return jax.tree.map(cast, rest)
+
+
+def checked(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
+    """apply, parameters and inputs in the working precision, and the outputs (n, k)."""
+    apply, params = functional(model)
+    inputs = _inputs(x)
+    params = jax.tree.map(_parameter, params)
+    leaves = jax.tree.leaves(params)
+    if not leaves:
+        msg = "the model has no parameters, so there is nothing to differentiate by"
+        raise ValueError(msg)
+    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
+        msg = "a parameter of the model is NaN or Inf; a spectrum needs finite parameters"
+        raise ValueError(msg)
+    return apply, params, inputs, _outputs(apply, params, inputs)
+
+
+def _inputs(x: ArrayLike) -> jax.Array:
+    given = x if isinstance(x, jax.Array) else np.asarray(x)
+    if jnp.issubdtype(given.dtype, jnp.integer):
+        inputs = jnp.asarray(given)  # tokens stay integers: an embedding looks them up
+    elif jnp.issubdtype(given.dtype, jnp.floating):
+        inputs = jnp.asarray(given, real_dtype())
+    else:
+        msg = f"x must hold real numbers, got dtype {given.dtype}"
+        raise ValueError(msg)
+    if inputs.ndim == 0 or 0 in inputs.shape:
+        msg = f"x must be a batch (n, ...) of at least one sample, got shape {inputs.shape}"
+        raise ValueError(msg)
+    if not bool(jnp.isfinite(inputs).all()):
+        msg = "x contains NaN or Inf; remove or impute those samples"
+        raise ValueError(msg)
+    return inputs
+
+
+def _parameter(leaf: ArrayLike) -> jax.Array:
+    array = jnp.asarray(leaf)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        msg = (
+            f"a parameter has dtype {array.dtype}; real floating point parameters are needed "
+            "(keep integer tables out of the parameters)"
+        )
+        raise ValueError(msg)
+    return array.astype(real_dtype())
+
+
+def _outputs(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
+    """F(x), checked to be (n, k) and finite."""
+    try:
+        outputs = jax.jit(apply)(params, x)
+    except flax.errors.ModifyScopeVariableError as error:
+        msg = (
+            "the Linen module wants to update its batch statistics: call it in evaluation mode, "
+            "or pass (apply, params) with an apply that discards the updates"
+        )
+        raise ValueError(msg) from error
+    except (TypeError, flax.errors.ScopeParamShapeError) as error:
+        msg = f"the model does not take an x of shape {x.shape}: {error}"
+        raise ValueError(msg) from error
+    shape = getattr(outputs, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != len(x) or shape[1] == 0:
+        what = f"shape {shape}" if shape is not None else type(outputs).__name__
+        msg = (
+            f"the model must map x of shape {x.shape} to outputs ({len(x)}, k), got {what}; "
+            "flatten or pool what it returns"
+        )
+        raise ValueError(msg)
+    if not jnp.issubdtype(outputs.dtype, jnp.floating):
+        msg = f"the model must return real numbers, got dtype {outputs.dtype}"
+        raise ValueError(msg)
+    if not bool(jnp.isfinite(outputs).all()):
+        msg = "the model's outputs contain NaN or Inf at these parameters and inputs"
+        raise ValueError(msg)
+    return outputs
+
+
+def couples_samples(apply: Apply, params: Params, x: jax.Array, outputs: jax.Array) -> bool:
+    """Whether one sample's output depends on the others, as under BatchNorm's batch statistics.
+
+    Found by evaluating two samples alone.
+    """
+    if len(x) == 1:
+        return False
+    ends = np.array([0, len(x) - 1])
+    alone = jnp.concatenate([jax.jit(apply)(params, x[i : i + 1]) for i in ends])
+    scale = float(jnp.abs(outputs).max())
+    return not float(jnp.abs(alone - outputs[ends]).max()) <= _COUPLED * scale

@@ -1,0 +1,235 @@
+"""J, J J^T and J^T J of a network as matrices, layer by layer, in bounded memory.
+
+For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
+Jacobian is formed. A convolution, a layer on several positions, and a layer with masked entries
+have their Jacobian sum_t delta_t a_t^T formed for some samples at a time; any other parameter has
+it from automatic differentiation. Blocks above the diagonal are computed, the others mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax import layers
+from gnjax.network import Network, backward_products
+
+_CACHE_BYTES = 1.5e9
+_BLOCK = 256  # samples a side of a block
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One chosen parameter: its layer (None: by differentiation), and how it enters a Gram."""
+
+    place: int  # among the chosen leaves
+    layer: int | None  # among the traced layers
+    structured: bool  # (a_i . a_j) (delta_i . delta_j)
+    width: int  # numbers a sample and output
+
+
+Pieces = tuple[list[tuple[jax.Array, jax.Array]], jax.Array]
+"""(a (n, q_in), delta (n, k, q_out)) of structured layers, and rows (n, k, p) of the rest."""
+
+
+def jacobian(net: Network) -> np.ndarray:
+    """J (n k, p), columns in the order of the parameter vector."""
+    if net.coupled:
+        return np.asarray(_coupled_jacobian(net))
+    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
+    rows = [np.asarray(_ordered_rows(net, items, piece)) for piece in _batches(net, net.batch)]
+    return np.concatenate(rows).reshape(net.samples * net.k, net.parameters)
+
+
+def parameter_gram(net: Network) -> np.ndarray:
+    """J^T J (p, p), summed over batches of samples."""
+    if net.coupled:
+        whole = jacobian(net)
+        return whole.T @ whole
+    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
+    total = jnp.zeros((net.parameters, net.parameters), net.dtype)
+    for piece in _batches(net, net.batch):
+        total = _accumulate(total, _ordered_rows(net, items, piece))
+    return np.asarray(total)
+
+
+def output_gram(net: Network) -> np.ndarray:
+    """J J^T (n k, n k), samples first."""
+    n, k = net.samples, net.k
+    if net.coupled:
+        whole = jacobian(net)
+        return whole @ whole.T
+    gram = np.zeros((n, k, n, k), net.dtype)
+    for group in _groups(net, _items(net)):
+        _add_group(net, group, gram)
+    flat = gram.reshape(n * k, n * k)
+    _mirror(flat, k * min(_BLOCK, n))
+    return flat
+
+
+def _add_group(net: Network, group: tuple[_Item, ...], gram: np.ndarray) -> None:
+    """Add the group's blocks on and above the diagonal; what fits in memory is computed once."""
+    n = net.samples
+    edges = [(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+    held: dict[int, Pieces] = {}
+    fits = n * net.k * sum(item.width for item in group) * net.dtype.itemsize <= _CACHE_BYTES
+
+    def pieces(index: int) -> Pieces:
+        if index in held:
+            return held[index]
+        found = _pieces_of(net, group, *edges[index])
+        if fits:
+            held[index] = found
+        return found
+
+    for i, (top, bottom) in enumerate(edges):
+        left = pieces(i)
+        for j, (start, stop) in enumerate(edges[i:], start=i):
+            right = left if i == j else pieces(j)
+            gram[top:bottom, :, start:stop] += np.asarray(_block(left, right))
+
+
+def _mirror(matrix: np.ndarray, size: int) -> None:
+    """Copy the blocks above the diagonal below it."""
+    for start in range(0, len(matrix), size):
+        stop = start + size
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].T
+
+
+@jax.jit
+def _block(left: Pieces, right: Pieces) -> jax.Array:
+    """The Gram block (i, k, j, k) of two sets of samples."""
+    n, k = left[1].shape[:2]
+    m = right[1].shape[0]
+    flat = partial(jnp.reshape, order="C")
+    total = jnp.matmul(
+        flat(left[1], (n * k, -1)), flat(right[1], (m * k, -1)).T, precision="highest"
+    ).reshape(n, k, m, k)
+    for (a, delta), (b, epsilon) in zip(left[0], right[0], strict=True):
+        inputs = jnp.matmul(a, b.T, precision="highest")
+        outputs = jnp.matmul(
+            flat(delta, (n * k, -1)), flat(epsilon, (m * k, -1)).T, precision="highest"
+        )
+        total = total + outputs.reshape(n, k, m, k) * inputs[:, None, :, None]
+    return total
+
+
+@partial(jax.jit, donate_argnums=0)
+def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
+    flat = rows.reshape(-1, rows.shape[-1])
+    return total + jnp.matmul(flat.T, flat, precision="highest")
+
+
+def _items(net: Network) -> tuple[_Item, ...]:
+    """How every chosen parameter is treated."""
+    traced = layers.trace(net.one, net.leaves, net.x[0])
+    of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
+    items = []
+    for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
+        index = of_leaf.get(leaf)
+        if index is None:
+            items.append(_Item(place, None, False, net.counts[place]))
+            continue
+        layer = traced.layers[index]
+        if kept is None and layer.positions == 1:
+            items.append(_Item(place, index, True, layer.outputs + layer.inputs // net.k + 1))
+        else:
+            items.append(_Item(place, index, False, net.counts[place]))
+    return tuple(items)
+
+
+def _groups(net: Network, items: tuple[_Item, ...]) -> Iterator[tuple[_Item, ...]]:
+    """Runs of parameters whose pieces for all samples fit in memory together, if each does."""
+    limit = _CACHE_BYTES / (net.samples * net.k * net.dtype.itemsize)
+    group: list[_Item] = []
+    for item in items:
+        if group and sum(i.width for i in group) + item.width > limit:
+            yield tuple(group)
+            group = []
+        group.append(item)
+    yield tuple(group)
+
+
+def _batches(net: Network, size: int) -> Iterator[tuple[jax.Array, jax.Array | None]]:
+    """Inputs and output weights, some samples at a time."""
+    for start in range(0, net.samples, size):
+        part = slice(start, start + size)
+        yield net.x[part], None if net.factors is None else net.factors[part]
+
+
+def _pieces_of(net: Network, group: tuple[_Item, ...], start: int, stop: int) -> Pieces:
+    parts = []
+    for first in range(start, stop, net.batch):
+        part = slice(first, min(first + net.batch, stop))
+        factors = None if net.factors is None else net.factors[part]
+        parts.append(_pieces(net, group, net.x[part], factors))
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
+
+
+@partial(jax.jit, static_argnames=("group",))
+def _pieces(
+    net: Network, group: tuple[_Item, ...], x: jax.Array, factors: jax.Array | None
+) -> Pieces:
+    """The pieces of some samples, weighted by R^T."""
+    traced = layers.trace(net.one, net.leaves, net.x[0])
+    found = [traced.layers[item.layer] for item in group if item.layer is not None]
+    others = [net.chosen[item.place] for item in group if item.layer is None]
+
+    def sample(xi: jax.Array, factor: jax.Array | None) -> Pieces:
+        pairs, gradients = layers.rows(traced, found, others, net.leaves, xi)
+        weigh = (lambda rows: rows) if factor is None else (lambda rows: _mixed(factor, rows))
+        near, far = iter(pairs), iter(gradients)
+        structured, rows = [], [jnp.zeros((net.k, 0), net.dtype)]
+        for item in group:
+            kept = net.kept[item.place]
+            if item.layer is None:
+                gradient = next(far)
+                rows.append(weigh(gradient if kept is None else gradient[:, kept]))
+                continue
+            a, delta = next(near)
+            delta = weigh(delta)
+            if item.structured:
+                structured.append((a[0], delta[:, 0]))
+            else:
+                rows.append(_explicit(net, traced, item, a, delta))
+        return structured, jnp.concatenate(rows, axis=1)
+
+    return jax.vmap(sample)(x, factors)
+
+
+def _mixed(factor: jax.Array, rows: jax.Array) -> jax.Array:
+    """R^T on the output axis."""
+    return jnp.tensordot(factor.T, rows, axes=1)
+
+
+def _explicit(
+    net: Network, traced: layers.Traced, item: _Item, a: jax.Array, delta: jax.Array
+) -> jax.Array:
+    """sum_t delta_t a_t^T (k, p) of one layer, entries in the order of the parameter vector."""
+    assert item.layer is not None
+    layer = traced.layers[item.layer]
+    product = jnp.einsum("ti,kto->kio", a, delta, precision="highest").reshape(net.k, -1)
+    shape = net.leaves[layer.leaf].shape
+    positions = np.arange(int(np.prod(shape))).reshape(shape)
+    order = jnp.argsort(layers.ordered(layer, traced, jnp.asarray(positions)).reshape(-1))
+    kept = net.kept[item.place]
+    return product[:, order if kept is None else order[kept]]
+
+
+def _ordered_rows(
+    net: Network, items: tuple[_Item, ...], piece: tuple[jax.Array, jax.Array | None]
+) -> jax.Array:
+    return _pieces(net, items, *piece)[1]
+
+
+@jax.jit
+def _coupled_jacobian(net: Network) -> jax.Array:
+    """J of the whole batch as one function, some outputs at a time."""
+    size = net.samples * net.k
+    identity = jnp.eye(size, dtype=net.dtype)
+    return jax.lax.map(partial(backward_products, net), identity, batch_size=min(size, 64))

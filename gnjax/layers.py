@@ -1,0 +1,225 @@
+"""Dense and convolution layers, found in the jaxpr of a network rather than in its class.
+
+A parameter that enters a network once, as one side of a matrix product or as the kernel of a
+convolution, acts on every position t of a sample as z_t = W a_t (for a convolution a_t is a patch).
+With delta_t = d f / d z_t the Jacobian with respect to W is sum_t delta_t a_t^T, so that the inputs
+a and the sensitivities delta say everything about it, and no Jacobian is needed. Whatever else a
+network does with a parameter is left to automatic differentiation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+_CALLS = ("pjit", "jit", "closed_call", "core_call")
+_RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Where one parameter enters, and how to bring its entries to the order (q_in, q_out)."""
+
+    leaf: int
+    equation: int
+    relabels: tuple[Any, ...]
+    kind: str  # "dot_general" or "conv_general_dilated"
+    side: int  # of the parameter among the operands
+    inputs: int  # q_in
+    outputs: int  # q_out
+    positions: int  # t
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The function of one sample as a flat list of equations, and its layers."""
+
+    jaxpr: Any
+    consts: tuple[jax.Array, ...]
+    leaves: int
+    layers: tuple[Layer, ...]
+
+
+def trace(
+    function: Callable[[Sequence[jax.Array], jax.Array], jax.Array],
+    leaves: Sequence[jax.Array],
+    sample: jax.Array,
+) -> Traced:
+    """Find the layers of ``function(leaves, sample) -> (k,)``."""
+    closed = jax.make_jaxpr(lambda leaves, x: function(leaves, x))(list(leaves), sample)
+    flat = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args))(
+        *leaves, sample
+    )
+    uses: Counter[Any] = Counter(
+        v for eqn in flat.jaxpr.eqns for v in eqn.invars if not isinstance(v, core.Literal)
+    )
+    uses.update(v for v in flat.jaxpr.outvars if not isinstance(v, core.Literal))
+    chains: dict[Any, tuple[int, tuple[Any, ...]]] = {
+        var: (leaf, ()) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])
+    }
+    layers = []
+    for index, eqn in enumerate(flat.jaxpr.eqns):
+        sides = [
+            side
+            for side, v in enumerate(eqn.invars)
+            if not isinstance(v, core.Literal) and v in chains and uses[v] == 1
+        ]
+        if len(sides) != 1:
+            continue
+        side = sides[0]
+        leaf, relabels = chains[eqn.invars[side]]
+        if eqn.primitive.name in _RELABELS and len(eqn.invars) == 1:
+            chains[eqn.outvars[0]] = (leaf, (*relabels, eqn))
+        else:
+            layer = _layer(eqn, index, leaf, relabels, side)
+            layers += [] if layer is None else [layer]
+    return Traced(flat.jaxpr, tuple(flat.consts), len(leaves), tuple(layers))
+
+
+def _layer(eqn: Any, index: int, leaf: int, relabels: tuple[Any, ...], side: int) -> Layer | None:
+    """The layer of an equation that a parameter enters, None where its structure is another."""
+    shape = eqn.invars[side].aval.shape
+    outputs_size = eqn.outvars[0].aval.size
+    if eqn.primitive.name == "dot_general":
+        contracted, batched = eqn.params["dimension_numbers"]
+        if batched[side]:
+            return None
+        inputs = int(np.prod([shape[axis] for axis in contracted[side]], initial=1))
+    elif eqn.primitive.name == "conv_general_dilated" and side == 1:
+        if eqn.params["feature_group_count"] != 1 or eqn.params["batch_group_count"] != 1:
+            return None
+        features = shape[eqn.params["dimension_numbers"].rhs_spec[0]]
+        inputs = int(np.prod(shape)) // features
+    else:
+        return None
+    outputs = int(np.prod(shape)) // inputs
+    name = eqn.primitive.name
+    return Layer(leaf, index, relabels, name, side, inputs, outputs, outputs_size // outputs)
+
+
+def _evaluate(
+    jaxpr: Any,
+    consts: Sequence[jax.Array],
+    args: Sequence[jax.Array],
+    taps: dict[int, jax.Array] | None = None,
+    seen: dict[int, jax.Array] | None = None,
+) -> list[jax.Array]:
+    """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    results: list[Any]
+    values.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(v: Any) -> Any:
+        return v.val if isinstance(v, core.Literal) else values[v]
+
+    for index, eqn in enumerate(jaxpr.eqns):
+        operands = [read(v) for v in eqn.invars]
+        if eqn.primitive.name in _CALLS:
+            inner = eqn.params["jaxpr"]
+            results = _evaluate(inner.jaxpr, inner.consts, operands)
+        else:
+            bound = _bind(eqn, operands)
+            results = bound if eqn.primitive.multiple_results else [bound]
+        if taps is not None and index in taps:
+            results = [results[0] + taps[index].reshape(results[0].shape)]
+        if seen is not None and taps is not None and index in taps:
+            seen[index] = operands
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    """Apply an equation's primitive; up to jax 0.9 functions among its parameters come apart."""
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = bound if isinstance(bound, tuple) else ([], bound)
+    return eqn.primitive.bind(*functions, *operands, **params)
+
+
+def rows(
+    traced: Traced,
+    layers: Sequence[Layer],
+    others: Sequence[int],
+    leaves: Sequence[jax.Array],
+    sample: jax.Array,
+) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
+    """(a (t, q_in), delta (k, t, q_out)) of each layer, and d f / d leaf (k, p) of the others."""
+    equations = {layer.equation: traced.jaxpr.eqns[layer.equation] for layer in layers}
+    zeros = {
+        index: jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype)
+        for index, eqn in equations.items()
+    }
+
+    def outputs(
+        taps: dict[int, jax.Array], chosen: list[jax.Array]
+    ) -> tuple[jax.Array, dict[int, Any]]:
+        every = list(leaves)
+        for leaf, value in zip(others, chosen, strict=True):
+            every[leaf] = value
+        seen: dict[int, Any] = {}
+        result = _evaluate(traced.jaxpr, traced.consts, [*every, sample], taps, seen)
+        return result[0], seen
+
+    chosen = [leaves[leaf] for leaf in others]
+    f, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
+    sensitivities, gradients = jax.vmap(pullback)(jnp.eye(len(f), dtype=f.dtype))
+    pairs = []
+    for layer in layers:
+        eqn = equations[layer.equation]
+        a = _positions(layer, eqn, seen[layer.equation][1 - layer.side])
+        pairs.append((a, _features_last(layer, eqn, sensitivities[layer.equation])))
+    return pairs, [g.reshape(len(f), -1) for g in gradients]
+
+
+def _positions(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
+    """The layer's input as (t, q_in)."""
+    if layer.kind == "dot_general":
+        contracted = eqn.params["dimension_numbers"][0][1 - layer.side]
+        free = [axis for axis in range(operand.ndim) if axis not in contracted]
+        return operand.transpose(*free, *contracted).reshape(-1, layer.inputs)
+    numbers = eqn.params["dimension_numbers"]
+    kernel = eqn.invars[1].aval.shape
+    patches = jax.lax.conv_general_dilated_patches(
+        operand,
+        [kernel[axis] for axis in numbers.rhs_spec[2:]],
+        eqn.params["window_strides"],
+        eqn.params["padding"],
+        eqn.params["lhs_dilation"],
+        eqn.params["rhs_dilation"],
+        dimension_numbers=numbers,
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    batch, feature, *spatial = numbers.out_spec
+    return patches.transpose(batch, *spatial, feature).reshape(-1, layer.inputs)
+
+
+def _features_last(layer: Layer, eqn: Any, delta: jax.Array) -> jax.Array:
+    """Sensitivities (k, ..) as (k, t, q_out), positions in the order of :func:`_positions`."""
+    if layer.kind == "dot_general":
+        if layer.side == 1:
+            return delta.reshape(len(delta), layer.positions, layer.outputs)
+        return jnp.swapaxes(delta.reshape(len(delta), layer.outputs, layer.positions), 1, 2)
+    batch, feature, *spatial = (axis + 1 for axis in eqn.params["dimension_numbers"].out_spec)
+    return delta.transpose(0, batch, *spatial, feature).reshape(
+        len(delta), layer.positions, layer.outputs
+    )
+
+
+def ordered(layer: Layer, traced: Traced, entries: jax.Array) -> jax.Array:
+    """An array of the parameter's shape (a mask, say) in the order (q_in, q_out)."""
+    for relabel in layer.relabels:
+        if relabel.primitive.name != "convert_element_type":
+            entries = _bind(relabel, [entries])
+    eqn = traced.jaxpr.eqns[layer.equation]
+    if layer.kind == "dot_general":
+        contracted = eqn.params["dimension_numbers"][0][layer.side]
+        free = [axis for axis in range(entries.ndim) if axis not in contracted]
+        return entries.transpose(*contracted, *free).reshape(layer.inputs, layer.outputs)
+    out, into, *spatial = eqn.params["dimension_numbers"].rhs_spec
+    return entries.transpose(into, *spatial, out).reshape(layer.inputs, layer.outputs)

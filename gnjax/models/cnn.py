@@ -1,0 +1,162 @@
+"""Convolutional networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+
+from gnjax import initializers
+from gnjax.models.mlp import ACTIVATIONS, check_activation, dense, normalisation, normalised
+
+
+class LinearCNN(nnx.Module):
+    """F(x) = H (w * x), the two-layer linear CNN of paper A's Figure 8 and Appendix B.
+
+    Inputs are rows, images flattened: (n, d) to (n, k). The convolution is 1-D over the d entries
+    and not flipped; its outputs, filter after filter, go through the dense head H. No bias.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        outputs: int,
+        *,
+        filters: int,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        initializer: str = "kaiming_normal",
+        key: jax.Array,
+        **options: object,
+    ) -> None:
+        """``kernels`` is (filters, kernel) and ``head`` (k, filters * length_out), both drawn as
+        such matrices by :func:`gnjax.initializers.chain`, to which ``options`` go."""
+        positions = output_length(length, kernel, stride, padding)
+        self.length, self.stride, self.padding = length, stride, padding
+        shapes = ((kernel, filters), (filters * positions, outputs))
+        kernels, head = (
+            initializers.chain(jax.random.fold_in(key, layer), shape, initializer, **options)[0]
+            for layer, shape in enumerate(shapes, start=1)
+        )
+        self.kernels, self.head = nnx.Param(kernels), nnx.Param(head)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 2 or x.shape[1] != self.length:
+            msg = f"inputs must have shape (n, {self.length}), got {x.shape}"
+            raise ValueError(msg)
+        hidden = lax.conv_general_dilated(
+            x[:, None, :],
+            self.kernels[...][:, None, :],
+            window_strides=(self.stride,),
+            padding=[(self.padding, self.padding)],
+            precision="highest",
+        )  # (n, filters, length_out)
+        hidden = hidden.reshape(x.shape[0], -1)
+        return jnp.matmul(hidden, self.head[...].T, precision="highest")
+
+
+class CNN(nnx.Module):
+    """2-D convolutions, each with normalisation and activation, and a dense head on all of it.
+
+    Images are (n, height, width, channels), outputs (n, k).
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        outputs: int,
+        *,
+        filters: Sequence[int],
+        kernel: int = 3,
+        stride: int = 1,
+        padding: int = 0,
+        activation: str = "relu",
+        slope: float = 0.01,
+        bias: bool = True,
+        norm: str | None = None,
+        initializer: str = "kaiming_normal",
+        key: jax.Array,
+        **options: object,
+    ) -> None:
+        """One convolution for each of ``filters``, all with the same square kernel.
+
+        Args:
+          shape: (height, width, channels) of an image.
+          outputs: k.
+          filters: of every convolution.
+          kernel, stride, padding: of every convolution; ``padding`` zeros on each side.
+          activation, slope, bias, norm: as in :class:`gnjax.models.mlp.MLP`; "batch" shares the
+            statistics over positions, "layer" normalises the channels of one position.
+          initializer: a kernel is drawn as the matrix (filters, channels * kernel^2).
+          key: draws the weights.
+        """
+        self.shape, self.depth = tuple(shape), len(filters)
+        self.activation, self.slope = check_activation(activation, slope)
+        rngs = nnx.Rngs(key)
+        height, width, channels = shape
+        for layer, features in enumerate(filters, start=1):
+            fan = (channels * kernel * kernel, features)
+            drawn = jax.random.fold_in(key, layer)
+            weight = initializers.chain(drawn, fan, initializer, **options)[0]
+            weight = weight.reshape(features, channels, kernel, kernel)
+            convolution = _convolution(weight, stride, padding, bias=bias, rngs=rngs)
+            setattr(self, f"conv{layer}", convolution)
+            between = normalisation(norm, features, weight.dtype, rngs=rngs)
+            setattr(self, f"norm{layer}", between)
+            height, width = (
+                output_length(side, kernel, stride, padding) for side in (height, width)
+            )
+            channels = features
+        fan = (height * width * channels, outputs)
+        drawn = jax.random.fold_in(key, self.depth + 1)
+        head = initializers.chain(drawn, fan, initializer, **options)[0]
+        self.head = dense(head, bias=bias, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 4 or x.shape[1:] != self.shape:
+            msg = f"images must have shape (n, {', '.join(map(str, self.shape))}), got {x.shape}"
+            raise ValueError(msg)
+        for layer in range(1, self.depth + 1):
+            x = normalised(getattr(self, f"norm{layer}"), getattr(self, f"conv{layer}")(x))
+            x = ACTIVATIONS[self.activation](x, self.slope)
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -> int:
+    """(length + 2 padding - kernel) // stride + 1, the number of outputs of each filter."""
+    if length < 1 or kernel < 1 or stride < 1 or padding < 0:
+        msg = (
+            "length, kernel and stride must be at least 1 and padding at least 0, got "
+            f"length={length}, kernel={kernel}, stride={stride}, padding={padding}"
+        )
+        raise ValueError(msg)
+    if kernel > length + 2 * padding:
+        msg = (
+            f"a kernel of {kernel} does not fit into {length} inputs with padding {padding}; "
+            "take a shorter kernel or more padding"
+        )
+        raise ValueError(msg)
+    return (length + 2 * padding - kernel) // stride + 1
+
+
+def _convolution(
+    weight: jax.Array, stride: int, padding: int, *, bias: bool, rngs: nnx.Rngs
+) -> nnx.Conv:
+    """The 2-D convolution with weight (filters, channels, kernel, kernel)."""
+    layer = nnx.Conv(
+        weight.shape[1],
+        weight.shape[0],
+        weight.shape[2:],
+        strides=stride,
+        padding=padding,
+        use_bias=bias,
+        param_dtype=weight.dtype,
+        precision="highest",
+        rngs=rngs,
+    )
+    layer.kernel = nnx.Param(weight.transpose(2, 3, 1, 0))
+    return layer

@@ -1,0 +1,149 @@
+"""Fully connected networks, with and without normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from gnjax import initializers
+from gnjax.validation import check_finite_number
+
+NORMS = (None, "batch", "layer")
+
+# Of the values before the activation and of the slope, which only "leaky_relu" reads. At exactly 0
+# jax differentiates relu to 0 and leaky_relu to 1; gelu is the exact one, as in PyTorch.
+ACTIVATIONS: dict[str, Callable[[jax.Array, float], jax.Array]] = {
+    "relu": lambda x, slope: jax.nn.relu(x),
+    "leaky_relu": jax.nn.leaky_relu,
+    "tanh": lambda x, slope: jnp.tanh(x),
+    "gelu": lambda x, slope: jax.nn.gelu(x, approximate=False),
+    "linear": lambda x, slope: x,
+}
+
+
+class MLP(nnx.Module):
+    """f(x) = W_L phi(N(W_{L-1} .. phi(N(W_1 x + b_1)) ..)) + b_L on rows: (n, d) to (n, k).
+
+    phi is the activation and N the normalisation of every hidden layer. With ``norm="batch"``,
+    ``model.train()`` takes the statistics of the batch, so that f is a function of the whole
+    batch, and ``model.eval()`` the stored ones; see :func:`freeze_statistics`.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        activation: str = "relu",
+        slope: float = 0.01,
+        bias: bool = True,
+        norm: str | None = None,
+        initializer: str = "kaiming_normal",
+        key: jax.Array,
+        **options: object,
+    ) -> None:
+        """A network of widths (d, m_1, .., m_{L-1}, k).
+
+        Args:
+          widths: inputs, hidden layers, outputs.
+          activation: one of ``ACTIVATIONS``.
+          slope: of "leaky_relu" for negative arguments.
+          bias: whether every layer has one; it starts at 0.
+          norm: None, "batch" or "layer", before the activation of hidden layers.
+          initializer: of the weights; ``options`` go to :func:`gnjax.initializers.chain`.
+          key: draws the weights.
+        """
+        self.activation, self.slope = check_activation(activation, slope)
+        drawn = initializers.chain(key, widths, initializer, **options)
+        self.widths = tuple(widths)
+        rngs = nnx.Rngs(key)
+        for layer, weight in enumerate(drawn, start=1):
+            setattr(self, f"dense{layer}", dense(weight, bias=bias, rngs=rngs))
+            if layer < len(drawn):
+                between = normalisation(norm, weight.shape[0], weight.dtype, rngs=rngs)
+                setattr(self, f"norm{layer}", between)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 2 or x.shape[1] != self.widths[0]:
+            msg = f"inputs must have shape (n, {self.widths[0]}), got {x.shape}"
+            raise ValueError(msg)
+        depth = len(self.widths) - 1
+        for layer in range(1, depth):
+            x = normalised(getattr(self, f"norm{layer}"), getattr(self, f"dense{layer}")(x))
+            x = ACTIVATIONS[self.activation](x, self.slope)
+        return getattr(self, f"dense{depth}")(x)
+
+
+def weights(model: MLP) -> list[jax.Array]:
+    """W_1 .. W_L, W_l of shape (a_l, a_{l-1}) as in the closed forms."""
+    return [getattr(model, f"dense{layer}").kernel[...].T for layer in range(1, len(model.widths))]
+
+
+def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
+    """A copy in evaluation mode whose BatchNorm statistics are exactly those of the batch x.
+
+    On x it returns what the model returns in training mode, but as a function of each example.
+    """
+    frozen = nnx.clone(model)
+    norms = [module for _, module in nnx.iter_graph(frozen) if isinstance(module, nnx.BatchNorm)]
+    if not norms:
+        msg = f"{type(model).__name__} has no BatchNorm, so there are no statistics to freeze"
+        raise ValueError(msg)
+    frozen.eval()
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum, norm.use_running_average = 0.0, False
+    frozen(x)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum, norm.use_running_average = momentum, True
+    return frozen
+
+
+def check_activation(name: str, slope: float) -> tuple[str, float]:
+    """A name out of ``ACTIVATIONS`` and a slope in [0, 1]."""
+    if name not in ACTIVATIONS:
+        msg = f"activation={name!r} is not one of {', '.join(ACTIVATIONS)}"
+        raise ValueError(msg)
+    slope = check_finite_number("slope", slope)
+    if not 0 <= slope <= 1:
+        msg = f"slope={slope} is not between 0 (ReLU) and 1 (linear)"
+        raise ValueError(msg)
+    return name, slope
+
+
+def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
+    """The layer x -> W x (+ b with b = 0)."""
+    layer = nnx.Linear(
+        weight.shape[1],
+        weight.shape[0],
+        use_bias=bias,
+        param_dtype=weight.dtype,
+        precision="highest",
+        rngs=rngs,
+    )
+    layer.kernel = nnx.Param(weight.T)
+    return layer
+
+
+def normalisation(
+    norm: str | None, features: int, dtype: jnp.dtype, *, rngs: nnx.Rngs
+) -> nnx.BatchNorm | nnx.LayerNorm | None:
+    """With the variance of centred values, because E[x^2] - E[x]^2 cancels."""
+    if norm not in NORMS:
+        msg = f"norm={norm!r} is not one of {', '.join(map(repr, NORMS))}"
+        raise ValueError(msg)
+    if norm is None:
+        return None
+    if norm == "layer":
+        return nnx.LayerNorm(features, param_dtype=dtype, use_fast_variance=False, rngs=rngs)
+    layer = nnx.BatchNorm(features, param_dtype=dtype, use_fast_variance=False, rngs=rngs)
+    # Flax keeps running statistics in float32 whatever param_dtype is.
+    layer.mean = nnx.BatchStat(jnp.zeros(features, dtype))
+    layer.var = nnx.BatchStat(jnp.ones(features, dtype))
+    return layer
+
+
+def normalised(layer: nnx.BatchNorm | nnx.LayerNorm | None, x: jax.Array) -> jax.Array:
+    return x if layer is None else layer(x)

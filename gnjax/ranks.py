@@ -1,0 +1,123 @@
+"""How much the pseudo-condition number depends on the rank that one assumes (Figure 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.spectrum import Spectrum
+
+_NEGATIVE = 1e-5  # of the largest eigenvalue: more than rounding in 32 bits
+_AROUND = 3
+
+
+@dataclass(frozen=True)
+class RankSensitivity:
+    """kappa_r = lambda_1 / lambda_r for every assumed rank r = 1 .. n; entry r - 1 belongs to r.
+
+    Attributes:
+      values, errors: the eigenvalues, from the largest down, and the bounds on their errors.
+      kappa: kappa_r where lambda_r is resolved, which means above its error; elsewhere a lower
+        bound of it, equal to ``low`` (nan where lambda_1 itself is not resolved).
+      low, high: enclose kappa_r; ``high`` is infinite where lambda_r is not resolved.
+      gaps: lambda_r / lambda_{r+1} for r = 1 .. n - 1; a lower bound where lambda_{r+1} is not
+        resolved, with its error in its place.
+      floor_rank: the number of resolved eigenvalues.
+      largest_gap: the resolved rank r < n with the largest of the gaps (the first of equals); 0
+        where nothing is resolved, 1 for a single eigenvalue.
+    """
+
+    values: np.ndarray
+    errors: np.ndarray
+    kappa: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    gaps: np.ndarray
+    floor_rank: int
+    largest_gap: int
+
+    @property
+    def ranks(self) -> np.ndarray:
+        return np.arange(1, len(self.values) + 1)
+
+    def __str__(self) -> str:
+        """A table of the ranks around the largest gap, with the first and the last resolved one."""
+        size = len(self.values)
+        near = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
+        shown = sorted({1, max(self.floor_rank, 1), size, *near} & set(self.ranks.tolist()))
+        header = f"{'rank':>7} {'eigenvalue':>11} {'gap':>9} {'kappa':>11}  interval"
+        return "\n".join([header, *(self._line(rank) for rank in shown)])
+
+    def _line(self, rank: int) -> str:
+        at = rank - 1
+        gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
+        marks = ((self.largest_gap, "largest gap"), (self.floor_rank, "last above the floor"))
+        notes = ", ".join(text for marked, text in marks if marked == rank)
+        return (
+            f"{rank:7d} {self.values[at]:11.4g} {gap} {self.kappa[at]:11.4g}  "
+            f"[{self.low[at]:.4g}, {self.high[at]:.4g}]  {notes}"
+        ).rstrip()
+
+
+def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
+    """kappa, its interval and the relative gap at every rank of a semidefinite spectrum."""
+    values, errors = np.asarray(spectrum.values, float), np.asarray(spectrum.errors, float)
+    _check_spectrum(values, errors)
+    resolved = values > errors
+    low, high = _intervals(values, errors, resolved)
+    kappa = low.copy()
+    np.divide(values[0], values, out=kappa, where=resolved & resolved[0])
+    gaps = _gaps(values, errors)
+    candidates = np.where(resolved[:-1], gaps, 0.0)
+    return RankSensitivity(
+        values=values,
+        errors=errors,
+        kappa=kappa,
+        low=low,
+        high=high,
+        gaps=gaps,
+        floor_rank=int(resolved.sum()),
+        largest_gap=int(candidates.argmax()) + 1 if candidates.any() else int(resolved[0]),
+    )
+
+
+def _intervals(
+    values: np.ndarray, errors: np.ndarray, resolved: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(lambda_1 -+ e_1) / (lambda_r +- e_r), at least 1; kappa_1 is 1 whatever the errors."""
+    if not resolved[0]:
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    reach = values + errors
+    low, high = np.full((2, len(values)), np.inf)
+    np.divide(values[0] - errors[0], reach, out=low, where=reach > 0)
+    low = np.maximum(low, 1.0)
+    np.divide(values[0] + errors[0], values - errors, out=high, where=resolved)
+    low[0] = high[0] = 1.0
+    return low, high
+
+
+def _gaps(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """lambda_r / max(lambda_{r+1}, its error), at least 1 as the values descend."""
+    above, below = values[:-1], np.maximum(np.abs(values[1:]), errors[1:])
+    gaps = np.where(above > 0, np.inf, 1.0)
+    np.divide(above, below, out=gaps, where=below > 0)
+    return np.maximum(gaps, 1.0)
+
+
+def _check_spectrum(values: np.ndarray, errors: np.ndarray) -> None:
+    if values.ndim != 1 or values.size == 0 or values.shape != errors.shape:
+        msg = f"a spectrum has one error for each value, got {values.shape} and {errors.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(values).all() and np.isfinite(errors).all() and (errors >= 0).all()):
+        msg = "values must be finite, and errors finite and not negative"
+        raise ValueError(msg)
+    if (np.diff(values) > 0).any():
+        msg = "values must descend; pass the result of gnjax.eigenvalues"
+        raise ValueError(msg)
+    if (values < -errors - _NEGATIVE * abs(values[0])).any():
+        msg = (
+            f"the eigenvalue {values[-1]:.3g} is negative, and a condition number needs a positive "
+            "semidefinite matrix: pass the spectrum of a Gauss-Newton matrix or an NTK"
+        )
+        raise ValueError(msg)
