@@ -13,6 +13,7 @@ from gnjax.curvature import (
     ntk,
 )
 from gnjax.density import Estimate, SpectralDensity, spectral_density
+from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.functional import functional
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators import (
@@ -33,6 +34,7 @@ from gnjax.traces import Trace, trace
 __all__ = [
     "ConditionNumber",
     "Dense",
+    "Diagnosis",
     "Estimate",
     "Factored",
     "KroneckerFactors",
@@ -48,6 +50,7 @@ __all__ = [
     "condition_number",
     "data",
     "dense",
+    "diagnose",
     "eigenvalues",
     "enable_x64",
     "factored",

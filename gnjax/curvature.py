@@ -24,14 +24,18 @@ from gnjax.network import (
     Network,
     Only,
     backward_products,
+    batched,
+    columns,
     forward_products,
     gather,
     gauss_newton_products,
     network,
-    over_batches,
+    pieces,
     spread,
+    sum_of,
 )
 
+_COLUMNS = 64
 _SIDES = ("auto", "parameters", "outputs")
 
 
@@ -94,17 +98,14 @@ class NetworkHessian:
         return self.net.dtype
 
     def mv(self, v: jax.Array) -> jax.Array:
-        """Forward over reverse, one linearisation of the gradient for all columns."""
+        """Forward over reverse."""
+        parts = (
+            columns(self.net, partial(_hessian_batch, self, x, y), v)
+            for x, y in pieces(self.net, self.y)
+        )
+        return sum_of(parts) / self.net.samples
 
-        def body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
-            gradient = jax.grad(partial(self._objective, x, y))
-            _, forward = jax.linearize(gradient, list(self.net.leaves))
-            product = lambda w: gather(self.net, forward(spread(self.net, w)))  # noqa: E731
-            return (product(v) if v.ndim == 1 else jax.vmap(product, 1, 1)(v)), None
-
-        return over_batches(self.net, body, self.y)[0] / self.net.samples
-
-    def _objective(self, x: jax.Array, y: jax.Array, leaves: list[jax.Array]) -> jax.Array:
+    def objective(self, x: jax.Array, y: jax.Array, leaves: list[jax.Array]) -> jax.Array:
         """The loss summed over samples, linearised in the outputs for H_F."""
         loss = jax.vmap(sample_loss(self.loss))
         f = self.net.outputs(leaves, x)
@@ -115,14 +116,23 @@ class NetworkHessian:
 
     def as_matrix(self) -> jax.Array:
         """Columns by products, some at a time, and the symmetric part of them."""
-        matrix = _hessian_columns(self)
+        size = self.shape[0]
+        unit = jnp.eye(size, dtype=self.dtype)
+        matrix = jnp.concatenate(
+            [self.mv(unit[:, i : i + _COLUMNS]) for i in range(0, size, _COLUMNS)], axis=1
+        )
         return (matrix + matrix.T) / 2
 
 
 @jax.jit
-def _hessian_columns(op: NetworkHessian) -> jax.Array:
-    size = op.shape[0]
-    return jax.lax.map(op.mv, jnp.eye(size, dtype=op.dtype), batch_size=min(size, 64))
+def _hessian_batch(op: NetworkHessian, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+    net = op.net
+    gradient = jax.grad(partial(op.objective, x, y))
+
+    def product(w: jax.Array) -> jax.Array:
+        return gather(net, jax.jvp(gradient, (list(net.leaves),), (spread(net, w),))[1])
+
+    return batched(product, v)
 
 
 def gauss_newton(

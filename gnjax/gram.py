@@ -9,7 +9,7 @@ it from automatic differentiation. Blocks above the diagonal are computed, the o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -18,8 +18,10 @@ import numpy as np
 
 from gnjax import layers
 from gnjax.network import Network, backward_products
+from gnjax.network import pieces as network_pieces
 
 _CACHE_BYTES = 1.5e9
+_ROWS = 64
 _BLOCK = 256  # samples a side of a block
 
 
@@ -40,9 +42,9 @@ Pieces = tuple[list[tuple[jax.Array, jax.Array]], jax.Array]
 def jacobian(net: Network) -> np.ndarray:
     """J (n k, p), columns in the order of the parameter vector."""
     if net.coupled:
-        return np.asarray(_coupled_jacobian(net))
+        return _coupled_jacobian(net)
     items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
-    rows = [np.asarray(_ordered_rows(net, items, piece)) for piece in _batches(net, net.batch)]
+    rows = [np.asarray(_ordered_rows(net, items, piece)) for piece in _batches(net)]
     return np.concatenate(rows).reshape(net.samples * net.k, net.parameters)
 
 
@@ -53,7 +55,7 @@ def parameter_gram(net: Network) -> np.ndarray:
         return whole.T @ whole
     items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
     total = jnp.zeros((net.parameters, net.parameters), net.dtype)
-    for piece in _batches(net, net.batch):
+    for piece in _batches(net):
         total = _accumulate(total, _ordered_rows(net, items, piece))
     return np.asarray(total)
 
@@ -155,17 +157,19 @@ def _groups(net: Network, items: tuple[_Item, ...]) -> Iterator[tuple[_Item, ...
     yield tuple(group)
 
 
-def _batches(net: Network, size: int) -> Iterator[tuple[jax.Array, jax.Array | None]]:
-    """Inputs and output weights, some samples at a time."""
-    for start in range(0, net.samples, size):
-        part = slice(start, start + size)
-        yield net.x[part], None if net.factors is None else net.factors[part]
+def _batches(net: Network) -> Iterator[tuple[jax.Array, jax.Array | None]]:
+    """Inputs and output weights, as many samples at a time as k backward passes allow."""
+    return network_pieces(replace(net, batch=_fewer(net)), net.factors)
+
+
+def _fewer(net: Network) -> int:
+    return max(1, net.batch // net.k)
 
 
 def _pieces_of(net: Network, group: tuple[_Item, ...], start: int, stop: int) -> Pieces:
     parts = []
-    for first in range(start, stop, net.batch):
-        part = slice(first, min(first + net.batch, stop))
+    for first in range(start, stop, _fewer(net)):
+        part = slice(first, min(first + _fewer(net), stop))
         factors = None if net.factors is None else net.factors[part]
         parts.append(_pieces(net, group, net.x[part], factors))
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
@@ -227,9 +231,9 @@ def _ordered_rows(
     return _pieces(net, items, *piece)[1]
 
 
-@jax.jit
-def _coupled_jacobian(net: Network) -> jax.Array:
+def _coupled_jacobian(net: Network) -> np.ndarray:
     """J of the whole batch as one function, some outputs at a time."""
     size = net.samples * net.k
-    identity = jnp.eye(size, dtype=net.dtype)
-    return jax.lax.map(partial(backward_products, net), identity, batch_size=min(size, 64))
+    unit = jnp.eye(size, dtype=net.dtype)
+    blocks = [backward_products(net, unit[:, i : i + _ROWS]).T for i in range(0, size, _ROWS)]
+    return np.concatenate([np.asarray(block) for block in blocks])

@@ -113,7 +113,6 @@ def _evaluate(
 ) -> list[jax.Array]:
     """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    results: list[Any]
     values.update(zip(jaxpr.invars, args, strict=True))
 
     def read(v: Any) -> Any:
@@ -121,18 +120,21 @@ def _evaluate(
 
     for index, eqn in enumerate(jaxpr.eqns):
         operands = [read(v) for v in eqn.invars]
-        if eqn.primitive.name in _CALLS:
-            inner = eqn.params["jaxpr"]
-            results = _evaluate(inner.jaxpr, inner.consts, operands)
-        else:
-            bound = _bind(eqn, operands)
-            results = bound if eqn.primitive.multiple_results else [bound]
+        results = _results(eqn, operands)
         if taps is not None and index in taps:
             results = [results[0] + taps[index].reshape(results[0].shape)]
         if seen is not None and taps is not None and index in taps:
             seen[index] = operands
         values.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _results(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    if eqn.primitive.name in _CALLS:
+        inner = eqn.params["jaxpr"]
+        return _evaluate(inner.jaxpr, inner.consts, operands)
+    bound = _bind(eqn, operands)
+    return bound if eqn.primitive.multiple_results else [bound]
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:

@@ -7,9 +7,9 @@ the parameters, samples first, weighted by R^T where a loss has the output Hessi
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -24,8 +24,7 @@ from gnjax.precision import real_dtype
 
 Only = str | Callable[[str], bool]
 
-_WORKING_BYTES = 5e8
-_LARGEST_BATCH = 256
+_WORKING_BYTES = 3e8  # written by one evaluation of a batch
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -45,6 +44,7 @@ class Network:
     counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
     k: int = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
+    convolves: bool = field(metadata={"static": True})
     batch: int = field(metadata={"static": True})
 
     @property
@@ -98,12 +98,15 @@ def network(
         counts,
         outputs.shape[1],
         coupled,
+        False,
         len(inputs),
     )
-    return made if coupled and batch_size is None else _batched(made, batch_size)
+    work, convolves = _work(made)
+    made = replace(made, convolves=convolves)
+    return made if coupled and batch_size is None else _batched(made, batch_size, work)
 
 
-def _batched(net: Network, batch_size: int | None) -> Network:
+def _batched(net: Network, batch_size: int | None, work: float) -> Network:
     if net.coupled:
         msg = (
             f"batch_size={batch_size} splits the samples, but this model's outputs depend on the "
@@ -112,20 +115,23 @@ def _batched(net: Network, batch_size: int | None) -> Network:
         )
         raise ValueError(msg)
     if batch_size is None:
-        free = _WORKING_BYTES / (_sample_bytes(net) * (net.k + 2))
-        return replace(net, batch=int(np.clip(free, 1, min(_LARGEST_BATCH, net.samples))))
+        largest = int(np.clip(_WORKING_BYTES / work, 1, net.samples))
+        return replace(net, batch=-(-net.samples // -(-net.samples // largest)))
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         msg = f"batch_size={batch_size!r} is not a positive integer"
         raise ValueError(msg)
     return replace(net, batch=min(batch_size, net.samples))
 
 
-def _sample_bytes(net: Network) -> int:
-    """What one evaluation of one sample writes."""
-    traced = layers.trace(net.one, net.leaves, net.x[0])
-    return 1 + sum(
+def _work(net: Network) -> tuple[float, bool]:
+    """What one evaluation writes, in bytes a sample, and whether it convolves."""
+    samples = net.samples if net.coupled else 1
+    traced = layers.trace(net.outputs, net.leaves, net.x[:samples])
+    written = sum(
         v.aval.size * v.aval.dtype.itemsize for eqn in traced.jaxpr.eqns for v in eqn.outvars
     )
+    names = {eqn.primitive.name for eqn in traced.jaxpr.eqns}
+    return max(written / samples, 1.0), "conv_general_dilated" in names
 
 
 def _choose(
@@ -200,45 +206,15 @@ def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def over_batches(
-    net: Network, body: Callable[[jax.Array, Any], tuple[Any, Any]], rest: Any = None
-) -> tuple[Any, Any]:
-    """Sum the first and concatenate the second of ``body(x_b, rest_b)`` over batches of samples.
+def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:
+    """Inputs and whatever else runs over samples, one batch at a time.
 
-    ``rest`` is a pytree of arrays whose leading axis runs over samples.
+    The loop is Python's: inside a loop of its own XLA runs convolutions on one CPU thread, ten
+    times slower.
     """
-    n, size = net.samples, net.batch
-    if size >= n:
-        return body(net.x, rest)
-    whole = n // size * size
-    head = jax.tree.map(lambda a: a[:whole].reshape(-1, size, *a.shape[1:]), (net.x, rest))
-    parts = jax.eval_shape(lambda h: body(*jax.tree.map(lambda a: a[0], h))[0], head)
-    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), parts)
-
-    def step(total: Any, piece: Any) -> tuple[Any, Any]:
-        summand, mapped = body(*piece)
-        return jax.tree.map(jnp.add, total, summand), mapped
-
-    total, mapped = jax.lax.scan(step, zero, head)
-    mapped = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), mapped)
-    if whole == n:
-        return total, mapped
-    last, tail = body(*jax.tree.map(lambda a: a[whole:], (net.x, rest)))
-    join = partial(jax.tree.map, lambda a, b: jnp.concatenate([a, b]))
-    return jax.tree.map(jnp.add, total, last), join(mapped, tail)
-
-
-def _linear(net: Network, x: jax.Array) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """v -> J_b v (n_b, k) and its transpose, from one linearisation."""
-    f = lambda leaves: net.outputs(leaves, x)  # noqa: E731
-    _, forward = jax.linearize(f, list(net.leaves))
-    backward = jax.linear_transpose(forward, list(net.leaves))
-    return lambda v: forward(spread(net, v)), lambda u: gather(net, backward(u)[0])
-
-
-def _columns(f: Callable[[jax.Array], jax.Array], v: jax.Array) -> jax.Array:
-    """f on a vector, or on each column of a block."""
-    return f(v) if v.ndim == 1 else jax.vmap(f, in_axes=1, out_axes=-1)(v)
+    for start in range(0, net.samples, net.batch):
+        part = slice(start, start + net.batch)
+        yield tuple(None if a is None else a[part] for a in (net.x, *rest))
 
 
 def _weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Array:
@@ -248,31 +224,84 @@ def _weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.A
     return jnp.einsum("nij,nj->ni" if not transpose else "nji,nj->ni", factors, u)
 
 
+def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
+    """J_b v, (n_b, k)."""
+    f = partial(net.outputs, x=x)
+    return _weigh(factors, jax.jvp(f, (list(net.leaves),), (spread(net, v),))[1], transpose=True)
+
+
+def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Array) -> jax.Array:
+    """J_b^T u, (p,), for u (n_b, k)."""
+    _, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
+    return gather(net, pullback(_weigh(factors, u, transpose=False))[0])
+
+
+def columns(
+    net: Network, product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1
+) -> jax.Array:
+    """A compiled product on v with ``dims`` axes, or on each column along one axis more.
+
+    Columns go together where that turns matrix-vector into matrix products, but one by one
+    through convolutions, which XLA would make slow grouped ones of.
+    """
+    if v.ndim > dims and net.convolves:
+        return jnp.stack([product(v[..., i]) for i in range(v.shape[-1])], axis=-1)
+    return product(v)
+
+
+def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:
+    return product(v) if v.ndim == dims else jax.vmap(product, in_axes=-1, out_axes=-1)(v)
+
+
+@jax.jit
+def _forward_batch(net: Network, x: jax.Array, factors: Any, v: jax.Array) -> jax.Array:
+    rows = batched(partial(_forward, net, x, factors), v)
+    return rows.reshape(-1, *v.shape[1:])
+
+
+@jax.jit
+def _backward_batch(net: Network, x: jax.Array, factors: Any, u: jax.Array) -> jax.Array:
+    return batched(partial(_backward, net, x, factors), u, 2)
+
+
+@jax.jit
+def _gauss_newton_batch(net: Network, x: jax.Array, factors: Any, v: jax.Array) -> jax.Array:
+    def product(w: jax.Array) -> jax.Array:
+        return _backward(net, x, factors, _forward(net, x, factors, w))
+
+    return batched(product, v)
+
+
 def forward_products(net: Network, v: jax.Array) -> jax.Array:
     """J v for v (p,) or (p, b)."""
-
-    def body(x: jax.Array, factors: Any) -> tuple[None, jax.Array]:
-        forward, _ = _linear(net, x)
-        return None, _columns(lambda w: _weigh(factors, forward(w), transpose=True), v)
-
-    _, rows = over_batches(net, body, net.factors)
-    return rows.reshape(net.samples * net.k, *v.shape[1:])
+    rows = [
+        columns(net, partial(_forward_batch, net, x, r), v) for x, r in pieces(net, net.factors)
+    ]
+    return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
 
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
     """J^T u for u (n k,) or (n k, b)."""
-
-    def body(x: jax.Array, rest: Any) -> tuple[jax.Array, None]:
-        factors, part = rest  # part (n_b, k) or (n_b, k, b)
-        _, backward = _linear(net, x)
-        pull = lambda w: backward(_weigh(factors, w, transpose=False))  # noqa: E731
-        return (pull(part) if u.ndim == 1 else jax.vmap(pull, in_axes=2, out_axes=1)(part)), None
-
     parts = u.reshape(net.samples, net.k, *u.shape[1:])
-    return over_batches(net, body, (net.factors, parts))[0]
+    return sum_of(
+        columns(net, partial(_backward_batch, net, x, r), w, 2)
+        for x, r, w in pieces(net, net.factors, parts)
+    )
 
 
-@jax.jit
+def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
+    """J^T J v for v (p,) or (p, b)."""
+    return sum_of(
+        columns(net, partial(_gauss_newton_batch, net, x, r), v)
+        for x, r in pieces(net, net.factors)
+    )
+
+
+def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
+    """Their sum, one held at a time."""
+    return reduce(jnp.add, parts)
+
+
 def rounding(net: Network) -> jax.Array:
     """||J_forward - J_backward||_F, estimated from above: what rounding makes of the Jacobian.
 
@@ -285,18 +314,3 @@ def rounding(net: Network) -> jax.Array:
     r = jax.random.normal(keys[1], (net.samples * net.k, _PROBES), net.dtype)
     gaps = r.T @ forward_products(net, v) - backward_products(net, r).T @ v
     return _SAFETY * jnp.sqrt(jnp.square(gaps).mean())
-
-
-def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
-    """J^T J v, forward and backward through one linearisation of each batch."""
-
-    def body(x: jax.Array, factors: Any) -> tuple[jax.Array, None]:
-        forward, backward = _linear(net, x)
-
-        def product(w: jax.Array) -> jax.Array:
-            weighed = _weigh(factors, forward(w), transpose=True)
-            return backward(_weigh(factors, weighed, transpose=False))
-
-        return _columns(product, v), None
-
-    return over_batches(net, body, net.factors)[0]

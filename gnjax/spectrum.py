@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from gnjax import krylov
-from gnjax.curvature import NetworkGram, NetworkHessian
+from gnjax.curvature import NetworkGram
 from gnjax.network import rounding as network_rounding
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error, unit_roundoff
@@ -284,7 +284,7 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
 
 def host_product(op: Operator) -> krylov.Apply:
     """The operator on rows of host memory; compiled where the operator is a pytree."""
-    compiled = isinstance(op, Dense | Factored | SumOfKroneckers | NetworkGram | NetworkHessian)
+    compiled = isinstance(op, Dense | Factored | SumOfKroneckers)  # networks compile batches
     product = _compiled_product if compiled else _product
 
     def apply(rows: np.ndarray) -> np.ndarray:

@@ -1,0 +1,76 @@
+"""A diagnosis as one picture: the spectrum over its floor, and the layers' shares of both ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gnjax.diagnose import Diagnosis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = (".png", ".pdf", ".svg")
+_TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
+_LAYER_INCHES = 0.28
+
+
+def check_format(path: Path) -> None:
+    if path.suffix not in FORMATS:
+        msg = f"{path.name} does not end in {', '.join(FORMATS)}, the formats of the picture"
+        raise ValueError(msg)
+
+
+def draw(found: Diagnosis, path: Path) -> None:
+    """Write the picture in the format of the suffix, without touching matplotlib's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    check_format(path)
+    height = max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers))
+    figure = Figure(figsize=(8.0, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    spectrum, shares = figure.subplots(1, 2)
+    _spectrum(spectrum, found)
+    _shares(shares, found)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _spectrum(axes: Axes, found: Diagnosis) -> None:
+    """Eigenvalues over their index; only both ends of a matrix too large to be decomposed."""
+    condition = found.condition
+    axes.set_yscale("log")
+    if found.eigenvalues is None:
+        index, values = np.array([1, condition.rank]), [condition.lambda_max, condition.lambda_min]
+        axes.plot(index, values, "o", color=_TOP)
+    else:
+        above = found.eigenvalues[found.eigenvalues > 0]
+        axes.plot(np.arange(1, len(above) + 1), above, ".", ms=3, color=_TOP)
+        axes.plot([condition.rank], [condition.lambda_min], "*", ms=11, color=_BOTTOM)
+    if condition.floor > 0:
+        axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
+        axes.annotate(
+            "floor", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
+            va="bottom", color=_GREY,
+        )  # fmt: skip
+    relation = "=" if condition.resolved else "\N{GREATER-THAN OR EQUAL TO}"
+    axes.set_title(f"kappa {relation} {condition.value:.4g}, rank {condition.rank}", loc="left")
+    axes.set_xlabel("index")
+    axes.set_ylabel("eigenvalue of G")
+
+
+def _shares(axes: Axes, found: Diagnosis) -> None:
+    """Two bars a layer, the first layer on top."""
+    places = np.arange(len(found.layers))
+    axes.barh(places - 0.2, [s.top for s in found.layers], 0.38, color=_TOP, label="lambda_max")
+    bottoms = [layer.bottom for layer in found.layers if layer.bottom is not None]
+    if len(bottoms) == len(places):
+        axes.barh(places + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
+    axes.set_yticks(places, [layer.name for layer in found.layers])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_title("share of each layer", loc="left")
+    axes.legend(frameon=False)

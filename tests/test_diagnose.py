@@ -1,0 +1,350 @@
+"""Diagnoses, every number against the one that numpy gives for the dense Jacobian."""
+
+import dataclasses
+import importlib
+import math
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.__main__ import main
+from gnjax.data import standardise, whiten
+from gnjax.diagnose import diagnose
+from gnjax.diagnose_picture import draw
+from gnjax.models import MLP, LinearNet
+from gnjax.models.linear import weights
+from gnjax.remedies import HELPS, HURTS, SAME, UNKNOWN, Suggestion
+
+_N, _WIDTHS = 12, (4, 6, 6, 3)
+
+
+def _inputs(seed=0, n=_N, d=4):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)) * np.geomspace(5, 0.2, d)
+
+
+def _mlp(**options):
+    return MLP(_WIDTHS, activation="tanh", key=jax.random.key(1), **options)
+
+
+@pytest.fixture(scope="module")
+def targets():
+    return np.random.default_rng(3).standard_normal((_N, 3))
+
+
+@pytest.fixture(scope="module")
+def found(targets):
+    return diagnose(_mlp(), _inputs(), targets)
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    """J_l / sqrt(n) of every layer, by automatic differentiation alone."""
+    apply, params = gnjax.functional(_mlp())
+    leaves, tree = jax.tree.flatten(params)
+    outputs = lambda every: apply(jax.tree.unflatten(tree, every), jnp.asarray(_inputs()))  # noqa: E731
+    flat = [np.asarray(j).reshape(_N * 3, -1) for j in jax.jacrev(outputs)(leaves)]
+    assert [j.shape[1] for j in flat] == [6, 24, 6, 36, 3, 18]  # biases come before kernels
+    return [np.hstack(flat[i : i + 2]) / math.sqrt(_N) for i in (0, 2, 4)]
+
+
+def _suggestion(found, start):
+    return next(s for s in found.suggestions if s.name.startswith(start))
+
+
+def _left_out(found, start):
+    return next(s.reason for s in found.left_out if s.name.startswith(start))
+
+
+def _kappa(model, x):
+    return gnjax.condition_number(gnjax.gauss_newton(model, x)).value
+
+
+def test_kappa_is_that_of_the_gauss_newton_matrix(found):
+    assert found.condition == gnjax.condition_number(gnjax.gauss_newton(_mlp(), _inputs()))
+    assert (found.parameters, found.samples, found.outputs) == (93, _N, 3)
+    np.testing.assert_allclose(
+        found.eigenvalues[[0, found.condition.rank - 1]],
+        [found.condition.lambda_max, found.condition.lambda_min],
+        rtol=1e-8,
+    )
+
+
+def test_shares_are_the_layers_terms_of_both_ends(found, blocks):
+    values, vectors = np.linalg.eigh(sum(j @ j.T for j in blocks))
+    assert values[0] > 1e-9 * values[-1]
+    for layer, j in zip(found.layers, blocks, strict=True):
+        top, bottom = (np.sum((j.T @ vectors[:, i]) ** 2) / values[i] for i in (-1, 0))
+        np.testing.assert_allclose([layer.top, layer.bottom], [top, bottom], atol=1e-7)
+    assert sum(layer.top for layer in found.layers) == pytest.approx(1, abs=1e-12)
+    assert sum(layer.bottom for layer in found.layers) == pytest.approx(1, abs=1e-12)
+    assert [layer.name for layer in found.layers] == ["dense1", "dense2", "dense3"]
+
+
+def test_blocks_have_the_kappa_of_the_layer_alone(found, blocks):
+    for layer, j in zip(found.layers, blocks, strict=True):
+        sigma = np.linalg.svd(j, compute_uv=False)
+        sigma = sigma[sigma > 1e-12 * sigma[0]]
+        assert layer.block.rank == len(sigma)
+        assert layer.block.value == pytest.approx((sigma[0] / sigma[-1]) ** 2, rel=1e-6)
+
+
+def test_sensitivity_is_the_derivative_of_log_kappa(found, blocks):
+    step = 1e-4
+
+    def log_kappa(scaled, factor):
+        gram = sum((factor if i == scaled else 1) * j @ j.T for i, j in enumerate(blocks))
+        return math.log(np.linalg.cond(gram))
+
+    for i, layer in enumerate(found.layers):
+        slope = (log_kappa(i, 1 + step) - log_kappa(i, 1 - step)) / (2 * step)
+        assert layer.sensitivity == pytest.approx(slope, abs=1e-4)
+    assert found.culprit == max(found.layers, key=lambda layer: layer.sensitivity)
+
+
+@pytest.mark.parametrize(("factor", "converges"), [(0.99, True), (1.01, False)])
+def test_gradient_descent_turns_at_the_largest_stable_rate(found, factor, converges):
+    op = gnjax.gauss_newton(_mlp(), _inputs(), side="parameters")
+    gram = np.asarray(op.as_matrix())
+    start = np.random.default_rng(0).standard_normal(len(gram))
+    step = np.eye(len(gram)) - factor * found.learning_rate * gram
+    loss = lambda v: v @ gram @ v  # noqa: E731
+    end = np.linalg.matrix_power(step, 1000) @ start
+    assert (loss(end) < loss(start)) == converges
+
+
+def test_the_best_rate_multiplies_both_ends_by_the_predicted_rate(found):
+    ends = np.array([found.condition.lambda_max, found.condition.lambda_min])
+    np.testing.assert_allclose(np.abs(1 - found.best_learning_rate * ends), found.rate, rtol=1e-9)
+    assert found.rate**found.steps_per_decade == pytest.approx(0.1, rel=1e-6)
+
+
+def test_sharpness_is_the_hessians_largest_eigenvalue(found, targets):
+    apply, params = gnjax.functional(_mlp())
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    x = jnp.asarray(_inputs())
+    loss = lambda v: jnp.square(apply(unravel(v), x) - targets).sum() / (2 * _N)  # noqa: E731
+    largest = np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1]
+    assert found.sharpness == pytest.approx(largest, rel=1e-8)
+    assert found.hessian_learning_rate == pytest.approx(2 / largest, rel=1e-8)
+
+
+def test_inputs_are_changed_as_said(found):
+    white = _suggestion(found, "whitened")
+    assert white.after.value == pytest.approx(
+        _kappa(_mlp(), whiten(_inputs(), method="zca").inputs), rel=1e-6
+    )
+    assert white.before == found.condition
+    standard = _suggestion(found, "standardised")
+    assert standard.after.value == pytest.approx(_kappa(_mlp(), standardise(_inputs())), rel=1e-6)
+
+
+def test_batch_norm_is_that_of_the_library(found):
+    expected = _kappa(_mlp(norm="batch"), _inputs())
+    assert _suggestion(found, "BatchNorm").after.value == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_skip_goes_around_square_kernels(found):
+    model = _mlp()
+    model.dense2.kernel[...] += jnp.eye(6)
+    skip = _suggestion(found, "skip connections")
+    assert skip.after.value == pytest.approx(_kappa(model, _inputs()), rel=1e-6)
+
+
+def test_a_rate_of_its_own_scales_the_layers_term(found, blocks):
+    own = _suggestion(found, f"learning rate of {found.culprit.name}")
+    index = found.layers.index(found.culprit)
+    kappas = [
+        np.linalg.cond(sum((s if i == index else 1) * j @ j.T for i, j in enumerate(blocks)))
+        for s in (1 / 4, 1 / 16)
+    ]
+    assert own.after.value == pytest.approx(min(kappas), rel=1e-5)
+
+
+def test_linear_chains_take_every_skip_and_another_width():
+    """Whitened inputs and m just above d = k, where kappa falls steeply with the width (Eq 22)."""
+    x = whiten(np.random.default_rng(0).standard_normal((15, 5))).inputs
+    model = LinearNet(5, 5, depth=2, width=6, key=jax.random.key(0))
+    found = diagnose(model, x)
+    kappas = [
+        gnjax.condition_number(gnjax.linear_gauss_newton(weights(model), skip=beta)).value
+        for beta in (0.5, 0.5**0.5, 1.0)
+    ]
+    assert _suggestion(found, "skip").after.value == pytest.approx(min(kappas), rel=1e-6)
+    wider = _suggestion(found, "twice the width")
+    assert wider.verdict == HELPS
+    assert "Eq 22 bounds kappa by" in wider.reason
+    assert wider.before.value != found.condition.value  # of fresh weights too
+    assert "no hidden nnx.Linear" in _left_out(found, "BatchNorm")
+
+
+def test_what_cannot_be_measured_is_left_out_with_a_reason():
+    model = LinearNet(4, 4, depth=2, width=4, skip=1.0, key=jax.random.key(0))
+    found = diagnose(model, _inputs(n=3))
+    assert "no chain of matrices" in _left_out(found, "skip")
+    assert "chain of matrices" in _left_out(found, "twice the width")
+    assert "give more samples than dimensions" in _left_out(found, "whitened")
+
+
+def _certain(low, high, resolved=True):
+    known = gnjax.condition_number(np.diag([4.0, 1.0]))
+    return dataclasses.replace(known, value=low, interval=(low, high), resolved=resolved)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ((100, 101), (10, 11), HELPS),
+        ((10, 11), (100, 101), HURTS),
+        ((100, 101), (99, 100), SAME),
+        ((100, math.inf, False), (10, 11), HELPS),
+        ((100, math.inf, False), (200, 201), UNKNOWN),
+        ((100, 101), (10, math.inf, False), UNKNOWN),
+    ],
+)
+def test_verdicts_follow_the_intervals(before, after, verdict):
+    assert Suggestion("", _certain(*before), _certain(*after), "").verdict == verdict
+
+
+def test_multiple_eigenvalues_count_with_all_their_eigenvectors():
+    """f = A x + B x on k outputs: every eigenvalue k times, and both terms equal."""
+    params = {"a": jnp.ones((4, 3)), "b": jnp.ones((4, 3))}
+    found = diagnose((lambda p, x: x @ p["a"] + x @ p["b"], params), _inputs())
+    for layer in found.layers:
+        np.testing.assert_allclose([layer.top, layer.bottom], 0.5, rtol=1e-9)
+    assert found.culprit is None
+    assert "no layer stands out" in str(found)
+
+
+def test_an_unresolved_kappa_is_reported_as_a_lower_bound():
+    scales = jnp.logspace(0, -20, 41)[None]
+    found = diagnose((lambda p, x: x * scales * p[None], jnp.ones(41)), np.ones((1, 1)))
+    assert not found.condition.resolved
+    assert "kappa >= " in str(found)
+    assert "NOT RESOLVED" in str(found)
+    assert "at least" in str(found)
+
+
+def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.import_module("gnjax.diagnose"), "_DENSE_UP_TO", 10)
+    large = diagnose(_mlp(), _inputs())
+    np.testing.assert_allclose(
+        [layer.top for layer in large.layers], [layer.top for layer in found.layers], rtol=1e-5
+    )
+    assert large.eigenvalues is None
+    assert large.culprit is None
+    assert "not available" in str(large)
+    assert "at most 10" in _left_out(large, "all remedies")
+    draw(large, tmp_path / "large.png")
+    assert (tmp_path / "large.png").stat().st_size > 1000
+
+
+def test_the_report_fits_a_terminal(found):
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"kappa = {found.condition.value:.6g}" in text
+    assert f"2 / lambda_max(G) = {found.learning_rate:.4g}" in text
+    for suggestion in found.suggestions:
+        assert (suggestion.verdict == HELPS) != (
+            f"({suggestion.verdict}): {suggestion.name[:9]}" in text
+        )
+
+
+def test_dead_models_have_nothing_to_diagnose():
+    with pytest.raises(ValueError, match="no output depends on any parameter"):
+        diagnose((lambda p, x: x * 0 * p["w"], {"w": jnp.ones(())}), np.ones((3, 2)))
+
+
+_MODULE = """
+import jax.numpy as jnp
+import numpy as np
+
+X = np.random.default_rng(0).standard_normal((6, 3))
+LINEAR = (lambda p, x: x @ p["w"], {"w": np.ones((3, 2))})
+NUMBER = 7
+
+
+def alone():
+    return LINEAR
+
+
+def with_inputs():
+    return LINEAR, X
+
+
+def with_targets():
+    return LINEAR, X, np.zeros((6, 2))
+
+
+def images():
+    return lambda p, x: x.transpose(0, 3, 1, 2).mean((1, 2)) @ p, np.ones((8, 10))
+
+
+def misfit():
+    return LINEAR, X[:, :2]
+
+
+def needy(width):
+    return LINEAR
+
+
+def wrong():
+    return 7
+"""
+
+
+@pytest.fixture
+def user_module(tmp_path, monkeypatch):
+    """A module of the user's in the working directory."""
+    (tmp_path / "users_own.py").write_text(_MODULE)
+    (tmp_path / "broken_own.py").write_text("def factory(:\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "users_own"
+    sys.modules.pop("users_own", None)
+
+
+def test_shell_diagnoses_and_draws(user_module, tmp_path, capsys):
+    out = tmp_path / "pictures" / "mine.svg"
+    assert main(["diagnose", f"{user_module}:with_targets", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "lambda_max(H)" in printed
+    assert f"picture: {out}" in printed
+    assert b"<svg" in out.read_bytes()
+
+
+def test_shell_shapes_data_as_the_model_takes_it(user_module, capsys):
+    arguments = ["--data", "digits", "--samples", "9"]
+    assert main(["diagnose", f"{user_module}:images", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "9 samples, 10 outputs" in printed
+    assert "lambda_max(H)" in printed  # ten outputs, ten classes: the labels are the targets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["users_own"], "write it as package.module:factory"),
+        (["no_such_module:f"], "no_such_module cannot be imported"),
+        (["broken_own:factory"], "broken_own cannot be imported"),
+        (["users_own:missing"], "has no function missing"),
+        (["users_own:NUMBER"], "has no function NUMBER"),
+        (["users_own:needy"], "it needs width"),
+        (["users_own:wrong"], "not int"),
+        (["users_own:alone"], "name a data set with --data"),
+        (["users_own:alone", "--data", "digits"], "takes no form of digits"),
+        (["users_own:with_inputs", "--data", "digits"], "inputs of its own"),
+        (["users_own:with_inputs", "--out", "picture.xyz"], "does not end in .png"),
+        (["users_own:misfit"], "does not take an x of shape (6, 2)"),
+    ],
+)
+def test_shell_names_a_mistake_in_one_line(user_module, capsys, arguments, said):
+    assert main(["diagnose", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
