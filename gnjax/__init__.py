@@ -16,6 +16,7 @@ from gnjax.density import Estimate, SpectralDensity, spectral_density
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.functional import functional
 from gnjax.leaky_relu import leaky_relu_gauss_newton
+from gnjax.linear_map import linear_map_gram
 from gnjax.operators import (
     Dense,
     Factored,
@@ -62,6 +63,7 @@ __all__ = [
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",
+    "linear_map_gram",
     "models",
     "ntk",
     "rank_sensitivity",

@@ -74,13 +74,15 @@ def lanczos(
     *,
     max_steps: int,
     noise: float,
+    relative_noise: float = _ROUNDING * np.finfo(float).eps,
     enough: Callable[[Run], bool] = lambda run: False,
     check_every: int = 4,
     seed: int = 0,
 ) -> Run:
     """Extend the Krylov space of ``start`` until ``enough``, until nothing is left, or max_steps.
 
-    ``noise`` is what rounding makes of zero in a product: a new direction shorter than that is
+    ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is what rounding
+    makes of zero in a product: a new direction shorter than that is
     replaced by a random one outside the basis, so that running past the numerical rank looks for
     what a start may have missed instead of amplifying rounding. When the operator maps a whole
     block of such directions to zero, the complement is its null space and the run is complete.
@@ -104,7 +106,7 @@ def lanczos(
         image = outside(image, known)
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
-        level = max(noise, _ROUNDING * np.finfo(float).eps * scale)
+        level = max(noise, relative_noise * scale)
         fresh, coupling = _directions(image, level)
         if len(fresh) and np.abs(coupling).max(axis=1).min() < _SHORT * scale:
             fresh = _orthonormal(outside(outside(fresh, known), known))

@@ -109,7 +109,7 @@ def _evaluate(
     consts: Sequence[jax.Array],
     args: Sequence[jax.Array],
     taps: dict[int, jax.Array] | None = None,
-    seen: dict[int, jax.Array] | None = None,
+    seen: dict[int, list[Any]] | None = None,
 ) -> list[jax.Array]:
     """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))

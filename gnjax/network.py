@@ -212,6 +212,9 @@ def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:
     The loop is Python's: inside a loop of its own XLA runs convolutions on one CPU thread, ten
     times slower.
     """
+    if net.batch >= net.samples:
+        yield (net.x, *rest)
+        return
     for start in range(0, net.samples, net.batch):
         part = slice(start, start + net.batch)
         yield tuple(None if a is None else a[part] for a in (net.x, *rest))

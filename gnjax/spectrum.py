@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 _LARGEST_FACTOR_BYTES = 4e9
 BASIS_BYTES = 2e9
 _BLOCK = 4
+_FEW_BLOCK = 2
 
 
 @dataclass(frozen=True)
@@ -258,25 +260,26 @@ def _compaction_error(factor: jnp.ndarray, norm: float) -> float:
 def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
     """k Ritz values from one end, when the residuals of all of them are small."""
     size = op.shape[0]
-    steps = max(2, int(min(size, BASIS_BYTES / (8 * size)) // _BLOCK))
+    steps = max(2, int(min(size, BASIS_BYTES / (8 * size)) // _FEW_BLOCK))
     sign = -1.0 if which == "largest" else 1.0
-    scale = operator_norm(op)
-    tolerance = rtol * scale
 
     def enough(run: krylov.Run) -> bool:
         values, residuals, _ = krylov.ritz(run)
         ends = np.argsort(sign * values)[:k]
+        tolerance = rtol * np.abs(values).max()
         return len(ends) == k and bool((residuals[ends] <= tolerance).all())
 
     run = krylov.lanczos(
         host_product(op),
-        krylov.random_rows(size, _BLOCK, 0),
+        krylov.random_rows(size, _FEW_BLOCK, 0),
         max_steps=steps,
-        noise=spectral_error(size, op.dtype) * scale,
+        noise=0.0,
+        relative_noise=spectral_error(size, op.dtype),
         enough=enough,
-        check_every=8,
+        check_every=4,
     )
     values, residuals, _ = krylov.ritz(run)
+    scale = float(np.abs(values).max())
     ends = np.argsort(sign * values)[:k]
     order = ends[np.argsort(-values[ends])]
     return Spectrum(values[order], residuals[order] + dense_error(op, scale), "krylov")
@@ -285,10 +288,10 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
 def host_product(op: Operator) -> krylov.Apply:
     """The operator on rows of host memory; compiled where the operator is a pytree."""
     compiled = isinstance(op, Dense | Factored | SumOfKroneckers)  # networks compile batches
-    product = _compiled_product if compiled else _product
+    multiply = partial(_compiled_product, op) if compiled else op.mv
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        images = np.asarray(product(op, jnp.asarray(rows, op.dtype)), np.float64)
+        images = np.asarray(multiply(jnp.asarray(rows.T, op.dtype)), np.float64).T
         if not np.isfinite(images).all():
             msg = "the operator returns NaN or Inf; remove them from its weights and data"
             raise ValueError(msg)
@@ -297,11 +300,9 @@ def host_product(op: Operator) -> krylov.Apply:
     return apply
 
 
-def _product(op: Operator, rows: jax.Array) -> jax.Array:
-    return op.mv(rows.T).T
-
-
-_compiled_product = jax.jit(_product)
+@jax.jit
+def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
+    return op.mv(block)
 
 
 def operator_norm(op: Operator) -> float:

@@ -65,6 +65,10 @@ def _cnn():
     return model, _x(4, 6, 5, 2)
 
 
+def _residual():
+    return LinearNet(4, 2, depth=3, width=4, skip=0.5, key=jax.random.key(4)), _x(5, 4)
+
+
 def _linen():
     module, x = TiedLinen(), _x(5, 3)
     return (module, module.init(jax.random.key(0), x)), x

@@ -20,7 +20,7 @@ _STAGES = [
     {"gnjax.network"},
     {"gnjax.gram"},
     {"gnjax.closed_form", "gnjax.curvature"},
-    {"gnjax.leaky_relu", "gnjax.convolution"},
+    {"gnjax.leaky_relu", "gnjax.convolution", "gnjax.linear_map"},
     {"gnjax.krylov"},
     {"gnjax.spectrum"},
     {"gnjax.structured", "gnjax.traces", "gnjax.ranks"},
