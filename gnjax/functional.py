@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import flax.errors
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.precision import real_dtype
@@ -29,7 +31,8 @@ def functional(model: Any) -> tuple[Apply, Params]:
     """(apply, params) of a Flax NNX module, a Linen (module, variables) pair, or such a pair.
 
     What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
-    model as it was.
+    model as it was. It is a pytree of those numbers and compares by the model's structure, so that
+    what is compiled for one set of weights serves the next.
     """
     if isinstance(model, nnx.Module):
         return _nnx(model)
@@ -39,19 +42,25 @@ def functional(model: Any) -> tuple[Apply, Params]:
     first, second = model
     if isinstance(first, flax.linen.Module):
         return _linen(first, second)
+    if isinstance(first, Partial):
+        return first, second
     if not callable(first) or isinstance(first, nnx.Module):
         msg = f"a model is {_FORMS}; got a pair that starts with {type(first).__name__}"
         raise ValueError(msg)
-    return first, second
+    return Partial(first), second
 
 
 def _nnx(model: nnx.Module) -> tuple[Apply, Params]:
     graph, params, *others = nnx.split(model, nnx.Param, ...)
+    return Partial(_NnxCall(graph), others), params
 
-    def apply(params: Params, x: jax.Array) -> jax.Array:
-        return nnx.merge(graph, params, *_like(params, others), copy=True)(x)
 
-    return apply, params
+@dataclass(frozen=True)
+class _NnxCall:
+    graph: Any
+
+    def __call__(self, others: Any, params: Params, x: jax.Array) -> jax.Array:
+        return nnx.merge(self.graph, params, *_like(params, others), copy=True)(x)
 
 
 def _linen(module: flax.linen.Module, variables: Any) -> tuple[Apply, Params]:
@@ -62,11 +71,15 @@ def _linen(module: flax.linen.Module, variables: Any) -> tuple[Apply, Params]:
         )
         raise ValueError(msg)
     rest = {name: value for name, value in variables.items() if name != "params"}
+    return Partial(_LinenCall(module), rest), variables["params"]
 
-    def apply(params: Params, x: jax.Array) -> jax.Array:
-        return module.apply({"params": params, **_like(params, rest)}, x)  # type: ignore[return-value]
 
-    return apply, variables["params"]
+@dataclass(frozen=True)
+class _LinenCall:
+    module: flax.linen.Module
+
+    def __call__(self, rest: Any, params: Params, x: jax.Array) -> jax.Array:
+        return self.module.apply({"params": params, **_like(params, rest)}, x)  # type: ignore[return-value]
 
 
 def _like(params: Params, rest: Any) -> Any:
@@ -124,10 +137,15 @@ def _parameter(leaf: ArrayLike) -> jax.Array:
     return array.astype(real_dtype())
 
 
+@jax.jit
+def evaluate(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
+    return apply(params, x)
+
+
 def _outputs(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
     """F(x), checked to be (n, k) and finite."""
     try:
-        outputs = jax.jit(apply)(params, x)
+        outputs = evaluate(apply, params, x)
     except flax.errors.ModifyScopeVariableError as error:
         msg = (
             "the Linen module wants to update its batch statistics: call it in evaluation mode, "
@@ -162,6 +180,6 @@ def couples_samples(apply: Apply, params: Params, x: jax.Array, outputs: jax.Arr
     if len(x) == 1:
         return False
     ends = np.array([0, len(x) - 1])
-    alone = jnp.concatenate([jax.jit(apply)(params, x[i : i + 1]) for i in ends])
+    alone = jnp.concatenate([evaluate(apply, params, x[i : i + 1]) for i in ends])
     scale = float(jnp.abs(outputs).max())
     return not float(jnp.abs(alone - outputs[ends]).max()) <= _COUPLED * scale

@@ -12,16 +12,18 @@ network, or BatchNorm with fixed statistics, with the parameters that they reall
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.curvature import NetworkGram
-from gnjax.functional import Apply, Params, checked
+from gnjax.functional import Apply, Params, checked, evaluate
 from gnjax.network import Only, network
 
 _PAIRS = 4
@@ -38,16 +40,21 @@ def linear_map_gram(
     """
     apply, params, inputs, _ = checked(model, x)
     _check_affine(apply, params, inputs)
-    shape = inputs.shape[1:]
     rows = _rows(np.asarray(inputs).reshape(len(inputs), -1))
-
-    def mapped(params: Params, packed: jax.Array) -> jax.Array:
-        """F(s) + (t - 1) F(0) on rows (s, t)."""
-        s = packed[:, :-1].reshape(-1, *shape)
-        return apply(params, s) + (packed[:, -1:] - 1) * apply(params, jnp.zeros_like(s))
-
+    mapped = Partial(_Mapped(inputs.shape[1:]), apply)
     net = network((mapped, params), rows, mask=mask, only=only)
     return NetworkGram(net, "outputs", 1.0)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """F(s) + (t - 1) F(0) on rows (s, t)."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, apply: Apply, params: Params, packed: jax.Array) -> jax.Array:
+        s = packed[:, :-1].reshape(-1, *self.shape)
+        return apply(params, s) + (packed[:, -1:] - 1) * apply(params, jnp.zeros_like(s))
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
@@ -61,7 +68,7 @@ def _check_affine(apply: Apply, params: Params, x: jax.Array) -> None:
     """F(u + v) + F(0) = F(u) + F(v) at random points of the size of the data."""
     scale = jnp.sqrt(jnp.square(x).mean()) + jnp.finfo(x.dtype).tiny
     u, v = scale * jax.random.normal(jax.random.key(0), (2, _PAIRS, *x.shape[1:]), x.dtype)
-    f = [apply(params, z) for z in (u + v, jnp.zeros_like(u), u, v)]
+    f = [evaluate(apply, params, z) for z in (u + v, jnp.zeros_like(u), u, v)]
     gap = float(jnp.abs(f[0] + f[1] - f[2] - f[3]).max())
     size = max(float(jnp.abs(part).max()) for part in f)
     bent = _BENT if x.dtype == jnp.float64 else _SINGLE_BENT

@@ -38,7 +38,7 @@ class Network:
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
     x: jax.Array
     factors: jax.Array | None  # R (n, k, k)
-    apply: Apply = field(metadata={"static": True})
+    apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
     chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
