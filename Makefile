@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test test-slow test-floor lint types bench clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types bench clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ gallery: reproduce  ## redraw figures/gallery from the laptop profile
 test: $(READY)  ## the tests, in a few minutes
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+explore: $(READY)  ## the property tests on new random examples
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "not slow" -k "interval or random or property"
+
 test-slow: $(READY)  ## the tests that take longer
 	$(BIN)/python -m pytest -n 2 -m slow
 
@@ -57,8 +60,10 @@ lint: $(READY)  ## ruff
 types: $(READY)  ## mypy
 	$(BIN)/mypy
 
-bench: $(READY)  ## the speed table, as ratios from one run
+bench: $(READY)  ## the speed tables, as ratios from one run (sets the rivals up: 4 GB)
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa
+	$(BIN)/python -m benchmarks.rivals.install
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra
 
 clean:  ## remove environments and results
-	rm -rf $(VENV) $(FLOOR) results .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) .venv-rivals results .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -53,7 +53,7 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
     if condition.floor > 0:
         axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
         axes.annotate(
-            "floor", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
+            "floor ", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
             va="bottom", color=_GREY,
         )  # fmt: skip
     relation = "=" if condition.resolved else "\N{GREATER-THAN OR EQUAL TO}"

@@ -162,7 +162,8 @@ def _end(
     minimised.
     """
     located = _locate(reduced, compressed, sign, rtol)
-    best, products = located.ritz, located.run.products + _BLOCK + 1
+    best, products = located.ritz, located.run.products + _BLOCK
+    candidates = [located.first, best.row]
     for widening in _WIDENINGS:
         for _ in range(2):
             shift = _beside(best.value, rtol * widening, compressed, sign)
@@ -174,13 +175,15 @@ def _end(
             run, images = _solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
             products += run.products + len(known.rows)
             found = _rayleigh_ritz(pencil, run, images, known.rows)
+            candidates.append(found.row)
             best = min(best, found, key=lambda ritz: sign * ritz.value)
             if _exceeds(run, known.floor):
                 chance = 0.0 if run.complete else float(missed_probability(run, known.floor)[0])
                 if chance <= missed:
-                    return End(_quotient(reduced, best), shift, chance, products)
+                    return End(_quotient(reduced, candidates, sign), shift, chance, products)
                 break
-    return End(_quotient(reduced, best), 0.0 if sign > 0 else np.inf, 0.0, products)
+    unbounded = 0.0 if sign > 0 else np.inf
+    return End(_quotient(reduced, candidates, sign), unbounded, 0.0, products)
 
 
 @dataclass(frozen=True)
@@ -191,10 +194,14 @@ class _Ritz:
     row: np.ndarray
 
 
-def _quotient(reduced: Reduced, ritz: _Ritz) -> float:
-    """x^T G x by a product of its own, so that it carries the rounding of one product alone."""
-    image = _product(reduced.operator, reduced.groups, jnp.asarray(ritz.row[None]))
-    return float(np.asarray(image)[0] @ ritz.row)
+def _quotient(reduced: Reduced, candidates: list[np.ndarray], sign: float) -> float:
+    """The best x^T G x by products of their own, which carry the rounding of one product alone.
+
+    A Ritz value from a pencil that is nearly singular can be far off; its vector then loses here.
+    """
+    rows = np.stack(candidates)
+    images = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(rows)))
+    return sign * float((sign * (images * rows).sum(axis=1)).min())
 
 
 def _beside(value: float, rtol: float, compressed: tuple[_Compression, ...], sign: float) -> float:
@@ -206,6 +213,7 @@ def _beside(value: float, rtol: float, compressed: tuple[_Compression, ...], sig
 class _Located:
     """A Ritz value near the end, the space that it was found in, and what to deflate beside it."""
 
+    first: np.ndarray  # the best unit vector of the start
     ritz: _Ritz
     pencil: _Pencil
     run: Run
@@ -225,7 +233,8 @@ def _locate(
     """A Ritz value within a fraction of rtol, and, vectors to deflate if few steps more do."""
     start = _start(reduced, compressed, sign)
     image = np.asarray(_product(reduced.operator, reduced.groups, jnp.asarray(start)))
-    history = [sign * float(np.linalg.eigvalsh(sign * _symmetric(start @ image.T))[0])]
+    values, vectors = np.linalg.eigh(sign * _symmetric(start @ image.T))
+    history, first = [sign * float(values[0])], vectors[:, 0] @ start
     shift = _beside(history[0], rtol, compressed, sign)
     pencil = _pencil(reduced, compressed, shift, sign)
     found: list[_Located] = []
@@ -235,7 +244,7 @@ def _locate(
         history.append(ritz.value)
         if abs(history[-1] - history[-2]) > _SETTLED * rtol * abs(history[-1]):
             return False
-        here = _Located(ritz, pencil, run, np.concatenate(images))
+        here = _Located(first, ritz, pencil, run, np.concatenate(images))
         beside = _beside(ritz.value, rtol, compressed, sign)
         known = _deflation(_pencil(reduced, compressed, beside, sign), here)
         found.append(replace(here, beside=beside, known=known))
@@ -245,7 +254,7 @@ def _locate(
     run, images = _solve(pencil, rows, _LOCATE_STEPS, settled)
     if found and found[-1].run.products == run.products:
         return found[-1]
-    return _Located(_rayleigh_ritz(pencil, run, images), pencil, run, np.concatenate(images))
+    return _Located(first, _rayleigh_ritz(pencil, run, images), pencil, run, np.concatenate(images))
 
 
 @dataclass(frozen=True)
