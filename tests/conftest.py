@@ -12,8 +12,8 @@ from gnjax.precision import enable_x64
 enable_x64()
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Compilation makes single examples slow without anything being wrong. Examples are the same in every
-# run, so that a failure is the change's; HYPOTHESIS_PROFILE=explore looks for new ones.
+# Compilation makes single examples slow without anything being wrong. Every run has the same
+# examples, so that a failure is the change's; HYPOTHESIS_PROFILE=explore looks for new ones.
 hypothesis.settings.register_profile("gnjax", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gnjax"))
