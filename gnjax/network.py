@@ -224,7 +224,8 @@ def _weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.A
     """R u or R^T u, sample by sample."""
     if factors is None:
         return u
-    return jnp.einsum("nij,nj->ni" if not transpose else "nji,nj->ni", factors, u)
+    axes = "nji,nj->ni" if transpose else "nij,nj->ni"
+    return jnp.einsum(axes, factors, u, precision="highest")
 
 
 def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
