@@ -8,7 +8,7 @@ it from automatic differentiation. Blocks above the diagonal are computed, the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -67,7 +67,7 @@ def output_gram(net: Network) -> np.ndarray:
         whole = jacobian(net)
         return whole @ whole.T
     gram = np.zeros((n, k, n, k), net.dtype)
-    for group in _groups(net, _items(net)):
+    for group in _groups(net, sorted(_items(net), key=lambda item: item.width)):
         _add_group(net, group, gram)
     flat = gram.reshape(n * k, n * k)
     _mirror(flat, k * min(_BLOCK, n))
@@ -145,7 +145,7 @@ def _items(net: Network) -> tuple[_Item, ...]:
     return tuple(items)
 
 
-def _groups(net: Network, items: tuple[_Item, ...]) -> Iterator[tuple[_Item, ...]]:
+def _groups(net: Network, items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
     """Runs of parameters whose pieces for all samples fit in memory together, if each does."""
     limit = _CACHE_BYTES / (net.samples * net.k * net.dtype.itemsize)
     group: list[_Item] = []
