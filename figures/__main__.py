@@ -4,39 +4,15 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-from matplotlib.figure import Figure
+from typing import Any
 
 from experiments import table
-from figures import fig02, fig03, fig04, fig11, fig12, style
+from figures import catalogue, style
+from figures.catalogue import TableFigure
 from figures.series import Columns
 
-
-class TableFigure(Protocol):
-    """A module whose figure is a function of the table of one experiment."""
-
-    @property
-    def EXPERIMENT(self) -> str: ...
-
-    @property
-    def COLUMNS(self) -> tuple[str, ...]: ...
-
-    def draw(self, table: Columns) -> Figure: ...
-
-    def caption(self, table: Columns, provenance: Mapping[str, Any]) -> str: ...
-
-
-FROM_TABLES: dict[str, TableFigure] = {
-    "fig02": fig02,
-    "fig03": fig03,
-    "fig11": fig11,
-    "fig12": fig12,
-}
-SCHEMATICS = {"fig04": fig04}
-NAMES = sorted([*FROM_TABLES, *SCHEMATICS])
 FORMATS = (".png", ".pdf")
 
 
@@ -58,12 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
     """Write one figure in every format with its caption beside it, and yield each path."""
-    if name in SCHEMATICS:
-        figure, caption = SCHEMATICS[name].draw(), SCHEMATICS[name].caption()
-    else:
-        module = FROM_TABLES[name]
+    module = catalogue.load(name)
+    if isinstance(module, TableFigure):
         columns, provenance = _saved(module, profile, results)
         figure, caption = module.draw(columns), module.caption(columns, provenance)
+    else:
+        figure, caption = module.draw(), module.caption()
     for suffix in FORMATS:
         path = out / f"{name}{suffix}"
         style.save(figure, path)
@@ -95,17 +71,19 @@ def _saved(module: TableFigure, profile: str, results: Path) -> tuple[Columns, d
 
 def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
     """The figures asked for, `all` standing for every one; a wrong name ends the program."""
+    known = catalogue.names()
     for name in names:
-        if name not in (*NAMES, "all"):
+        if name not in (*known, "all"):
             padded = re.sub(r"\d+", lambda digits: digits.group().zfill(2), name)  # fig2 -> fig02
-            near = difflib.get_close_matches(padded, NAMES, n=1, cutoff=0.0)[0]
-            parser.error(f"no figure {name!r}; did you mean {near!r}? {', '.join(NAMES)} or all")
-    return NAMES if "all" in names else list(names)
+            near = difflib.get_close_matches(padded, known, n=1, cutoff=0.0)[0]
+            parser.error(f"no figure {name!r}; did you mean {near!r}? {', '.join(known)} or all")
+    return known if "all" in names else list(names)
 
 
 def _parser() -> argparse.ArgumentParser:
+    known = catalogue.names()
     parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
-    parser.add_argument("names", nargs="+", metavar="figure", help=f"{', '.join(NAMES)} or all")
+    parser.add_argument("names", nargs="+", metavar="figure", help=f"{', '.join(known)} or all")
     parser.add_argument("--profile", default="laptop", help="whose tables to draw (%(default)s)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where tables are")
     parser.add_argument("--out", type=Path, help="where to write (RESULTS/figures/PROFILE)")

@@ -4,7 +4,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,21 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from experiments.table import TableError, read, typed
 from figures import __main__ as cli
-from figures import captions, fig02, fig03, fig04, fig11, fig12, style
+from figures import captions, catalogue, fig02, fig03, fig04, fig11, fig12, style
 from figures.series import Columns, kappa_over_seeds, over_seeds, select
+from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_deviation
 
 SEEDS = (0, 1, 2)
 DEPTHS = range(2, 8)
-
-
-def as_columns(rows: Iterable[dict]) -> Columns:
-    rows = list(rows)
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def depth_row(figure: str, depth: int, width: int, multiplier: float, seed: int) -> dict:
@@ -68,41 +62,6 @@ def layer_table() -> Columns:
         for layer in range(1, depth + 1)
         for seed in SEEDS
     )  # fmt: skip
-
-
-def line(axes: Axes, label: str) -> Line2D:
-    (found,) = [drawn for drawn in axes.lines if drawn.get_label() == label]
-    return found
-
-
-def band_edges(axes: Axes, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x, lower and upper edge of the index-th band of the panel."""
-    vertices = axes.collections[index].get_paths()[0].vertices
-    x = np.unique(vertices[:, 0])
-    edges = [vertices[vertices[:, 0] == place, 1] for place in x]
-    return x, np.array([min(e) for e in edges]), np.array([max(e) for e in edges])
-
-
-def mean_and_deviation(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
-    """A slow reference: rows (x, mean, sample deviation)."""
-    places = sorted(set(table[x].tolist()))
-    groups = [[v for v, at in zip(values, table[x], strict=True) if at == p] for p in places]
-    return np.array(
-        [
-            (p, sum(g) / len(g), np.sqrt(sum((v - sum(g) / len(g)) ** 2 for v in g) / (len(g) - 1)))
-            for p, g in zip(places, groups, strict=True)
-        ]
-    ).T
-
-
-def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> None:
-    x, mean, deviation = expected
-    np.testing.assert_array_equal(line(axes, label).get_xdata(), x)
-    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-14)
-    edges = band_edges(axes, band)
-    np.testing.assert_array_equal(edges[0], x)
-    np.testing.assert_allclose(edges[1], mean - deviation, rtol=1e-12)
-    np.testing.assert_allclose(edges[2], mean + deviation, rtol=1e-12)
 
 
 def test_figure_2_draws_the_kappas_of_each_panel(depth_table: Columns) -> None:
@@ -318,17 +277,21 @@ def test_cells_get_the_narrowest_type(cells: list[str], expected: np.ndarray) ->
     np.testing.assert_array_equal(typed(cells), expected)
 
 
-def test_all_writes_pictures_and_captions(
+OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
+
+
+def test_figures_write_pictures_and_captions(
     depth_table: Columns, layer_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
     save(layer_table, tmp_path / "layer_sweep" / "smoke")
-    assert cli.main(["all", "--profile=smoke", f"--results={tmp_path}"]) == 0
+    names = [*OF_THESE_TABLES, "fig04"]  # which needs no table
+    assert cli.main([*names, "--profile=smoke", f"--results={tmp_path}"]) == 0
     printed = [Path(name) for name in capsys.readouterr().out.split()]
     folder = tmp_path / "figures" / "smoke"
     assert sorted(printed) == sorted(folder.iterdir())  # and so no partial file stays behind
     assert {path.suffix for path in printed} == {".png", ".pdf", ".txt"}
-    assert len(printed) == 3 * len(cli.NAMES)
+    assert len(printed) == 3 * len(names)
     before = {path: path.read_bytes() for path in printed}
     assert cli.main(["fig03", "--profile=smoke", f"--results={tmp_path}"]) == 0
     assert {path: path.read_bytes() for path in printed} == before  # the same table, the same bytes
@@ -353,14 +316,25 @@ def test_an_outdated_table_names_the_column_it_lacks(
     assert "no column confidence" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", cli.FROM_TABLES.values())
+@pytest.mark.parametrize("name", OF_THESE_TABLES)
 def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
-    module: cli.TableFigure, depth_table: Columns, layer_table: Columns
+    name: str, depth_table: Columns, layer_table: Columns
 ) -> None:
+    module = catalogue.from_tables()[name]
     table = depth_table if module.EXPERIMENT == "depth_sweep" else layer_table
     declared = {name: table[name] for name in module.COLUMNS}
     assert module.draw(declared).axes
     assert module.caption(declared, {"precision": "float64"})
+
+
+def test_every_figure_is_found_and_is_one(capsys: pytest.CaptureFixture) -> None:
+    names = catalogue.names()
+    assert names.index("fig02") < names.index("fig12")
+    assert set(catalogue.from_tables()) == set(names) - {"fig04"}
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in names)
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys: pytest.CaptureFixture) -> None:

@@ -1,0 +1,53 @@
+"""The figures there are: every module of this package named like one, fig02 or b1."""
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+from matplotlib.figure import Figure
+
+from figures.series import Columns
+
+_NAMED = re.compile(r"(?:fig|b)\d+")
+
+
+@runtime_checkable
+class TableFigure(Protocol):
+    """A module whose figure is a function of the table of one experiment."""
+
+    @property
+    def EXPERIMENT(self) -> str: ...
+
+    @property
+    def COLUMNS(self) -> tuple[str, ...]: ...
+
+    def draw(self, table: Columns) -> Figure: ...
+
+    def caption(self, table: Columns, provenance: Mapping[str, Any]) -> str: ...
+
+
+class Schematic(Protocol):
+    """A module whose figure needs no table."""
+
+    def draw(self) -> Figure: ...
+
+    def caption(self) -> str: ...
+
+
+def names() -> list[str]:
+    """Paper A's figures in order, then paper B's."""
+    found = {path.stem for path in Path(__file__).parent.glob("*.py")}
+    return sorted(filter(_NAMED.fullmatch, found), key=lambda name: (name[0] == "b", name))
+
+
+def load(name: str) -> TableFigure | Schematic:
+    """The module of one figure."""
+    return cast(TableFigure | Schematic, import_module(f"figures.{name}"))
+
+
+def from_tables() -> dict[str, TableFigure]:
+    """The figures that need a table, by name."""
+    modules = {name: load(name) for name in names()}
+    return {name: found for name, found in modules.items() if isinstance(found, TableFigure)}

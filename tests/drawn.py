@@ -1,0 +1,49 @@
+"""What tests of figures share: tables from rows, and what was drawn beside slow references."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from figures.series import Columns
+
+
+def as_columns(rows: Iterable[dict]) -> Columns:
+    rows = list(rows)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def line(axes: Axes, label: str) -> Line2D:
+    (found,) = [drawn for drawn in axes.lines if drawn.get_label() == label]
+    return found
+
+
+def band_edges(axes: Axes, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, lower and upper edge of the index-th band of the panel."""
+    vertices = axes.collections[index].get_paths()[0].vertices
+    x = np.unique(vertices[:, 0])
+    edges = [vertices[vertices[:, 0] == place, 1] for place in x]
+    return x, np.array([min(e) for e in edges]), np.array([max(e) for e in edges])
+
+
+def mean_and_deviation(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
+    """A slow reference: rows (x, mean, sample deviation)."""
+    places = sorted(set(table[x].tolist()))
+    groups = [[v for v, at in zip(values, table[x], strict=True) if at == p] for p in places]
+    return np.array(
+        [
+            (p, sum(g) / len(g), np.sqrt(sum((v - sum(g) / len(g)) ** 2 for v in g) / (len(g) - 1)))
+            for p, g in zip(places, groups, strict=True)
+        ]
+    ).T
+
+
+def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> None:
+    x, mean, deviation = expected
+    np.testing.assert_array_equal(line(axes, label).get_xdata(), x)
+    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-14)
+    edges = band_edges(axes, band)
+    np.testing.assert_array_equal(edges[0], x)
+    np.testing.assert_allclose(edges[1], mean - deviation, rtol=1e-12)
+    np.testing.assert_allclose(edges[2], mean + deviation, rtol=1e-12)
