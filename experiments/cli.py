@@ -7,7 +7,6 @@ import difflib
 import hashlib
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,16 +16,25 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import config as configs
+from experiments import launching
 from experiments import table as tables
 from experiments.claims import FAILS, HOLDS, Claim
 from gnjax import precision
 from gnjax.data import DataUnavailableError
 from gnjax.sweep import collect, launch, progress
 from gnjax.sweep.grid import Experiment
-from gnjax.sweep.store import StoreError, open_store, write_atomically
+from gnjax.sweep.store import Store, StoreError, open_store, write_atomically
+from gnjax.sweep.work import Failure, Launcher, LauncherError, here
 
-_OPTIONS = ("--config", "--results", "--dry_run", "--help")
-_COLORS = {HOLDS: "green", FAILS: "red"}
+MISTAKES = (
+    configs.ConfigError,
+    StoreError,
+    LauncherError,
+    DataUnavailableError,
+    tables.TableError,
+)
+COLORS = {HOLDS: "green", FAILS: "red"}
+_OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,39 @@ class Program:
     sources: Callable[[Any], Sequence[str]]
 
 
+@dataclass(frozen=True)
+class Job:
+    """A config to run, the folder for its table, and who computes its cells."""
+
+    program: Program
+    config: Any
+    profile: str
+    results: Path
+    folder: Path
+    shard: tuple[int, int] = (1, 1)
+    launcher: Launcher = here
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a job came to; ``collected`` says whether its table was written."""
+
+    failures: Sequence[Failure]
+    collected: bool
+    seconds: float  # spent on the cells of the table, whenever that was
+
+
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     """0 when every cell finished, 1 when one failed, 2 for a mistake of the user's."""
     console = Console()
     try:
-        return _run(program, sys.argv[1:] if arguments is None else arguments, console)
-    except (configs.ConfigError, StoreError, DataUnavailableError, tables.TableError) as error:
+        job = _job(program, sys.argv[1:] if arguments is None else arguments)
+        done = run(job, console)
+        if done.collected:
+            _report(console, program.claims, job.folder, done.seconds)
+        return 1 if done.failures else 0
+    except MISTAKES as error:
         print(f"{program.experiment.name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -52,28 +87,67 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(program: Program, arguments: Sequence[str], console: Console) -> int:
-    experiment = program.experiment
-    options, overrides = _parsed(experiment.name, arguments)
-    edge, profile = configs.load(options.config)
-    config = configs.freeze(program.config, configs.override(edge, overrides))
+def run(job: Job, console: Console) -> Done:
+    """Compute what is left of a job, and collect its table once every cell was tried."""
     precision.enable_x64()
-    store = open_store(options.results / "cells" / experiment.name, experiment.code, "float64")
-    sources = program.sources(config)
-    chosen = launch.plan(experiment, config, store)
-    _announce(console, experiment.name, profile, chosen)
-    if options.dry_run:
-        return 0
-    folder = options.results / experiment.name / _folder(profile, config, overrides)
-    began = time.perf_counter()
+    experiment = job.program.experiment
+    cells = job.results / "cells" / experiment.name
+    store = open_store(cells, experiment.code, "float64")
+    sources = job.program.sources(job.config)
+    chosen = launch.plan(experiment, job.config, store, job.shard)
+    _announce(console, job, chosen)
+    if job.dry_run:
+        return Done((), collected=False, seconds=0.0)
     with progress.watch(experiment, chosen, console) as watcher:
-        outcome = launch.run(experiment, chosen, store, watcher)
-    _report_failures(console, folder, outcome.failures)
-    if not outcome.finished:
-        return 1
-    _collect(program, config, outcome, folder, sources)
-    _report(console, program.claims, folder, time.perf_counter() - began)
-    return 1 if outcome.failures else 0
+        outcome = launch.run(experiment, chosen, store, watcher, job.launcher)
+    _report_failures(console, job.folder, outcome.failures)
+    if job.shard != (1, 1):
+        outcome = _with_other_shards(job, store, outcome, console)
+    seconds = sum(result.seconds for result in outcome.finished.values())
+    if outcome.finished:
+        measured = {cell: result.measurement for cell, result in outcome.finished.items()}
+        collect.write_table(job.folder / "table.csv", experiment.rows(job.config, measured))
+        path = job.folder / "provenance.json"
+        collect.write_provenance(path, job.config, sources, "float64", seconds)
+    return Done(outcome.failures, bool(outcome.finished), seconds)
+
+
+def _with_other_shards(
+    job: Job, store: Store, outcome: launch.Outcome, console: Console
+) -> launch.Outcome:
+    """All cells if this shard was the last to end; none, for no table, while others are out."""
+    whole = launch.plan(job.program.experiment, job.config, store)
+    stored, total = len(whole.stored), len(whole.stored) + len(whole.left)
+    if not whole.left:
+        return launch.Outcome(whole.stored, outcome.failures)
+    _say(
+        console,
+        f"shard {job.shard[0]}/{job.shard[1]} ended, {stored} of {total} cells are stored; the "
+        "table is written by the shard that ends last, or by a run without --shard",
+    )
+    return launch.Outcome({}, outcome.failures)
+
+
+def load(program: Program, argument: str, overrides: Sequence[str] = ()) -> tuple[Any, str]:
+    """The frozen config that FILE:PROFILE and overrides stand for, and the profile."""
+    edge, profile = configs.load(argument)
+    return configs.freeze(program.config, configs.override(edge, overrides)), profile
+
+
+def _job(program: Program, arguments: Sequence[str]) -> Job:
+    name = program.experiment.name
+    options, overrides = _parsed(name, arguments)
+    config, profile = load(program, options.config, overrides)
+    return Job(
+        program,
+        config,
+        profile,
+        options.results,
+        options.results / name / _folder(profile, config, overrides),
+        options.shard,
+        launching.launcher(options),
+        options.dry_run,
+    )
 
 
 def _parsed(name: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -81,8 +155,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, li
     parser = argparse.ArgumentParser(prog=f"python -m experiments.{name}", allow_abbrev=False)
     default = f"configs/{name}.py:laptop"
     parser.add_argument("--config", default=default, help="FILE:PROFILE (%(default)s)")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="(%(default)s)")
-    parser.add_argument("--dry_run", action="store_true", help="say what would be done")
+    launching.add_options(parser)
     parser.epilog = "--config.FIELD=VALUE sets a field of the config."
     options, rest = parser.parse_known_args(arguments)
     overrides = [text.removeprefix("--config.") for text in rest if text.startswith("--config.")]
@@ -103,21 +176,23 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _announce(console: Console, name: str, profile: str, chosen: launch.Plan) -> None:
+def _announce(console: Console, job: Job, chosen: launch.Plan) -> None:
     total = len(chosen.stored) + len(chosen.left)
     estimate = (
         "time unknown until a cell is measured"
         if chosen.seconds is None
         else f"about {progress.duration(chosen.seconds)}"
     )
-    text = f"{name} {profile}: {total} cells, {len(chosen.stored)} stored"
+    name = f"{job.program.experiment.name} {job.profile}"
+    name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"
+    text = f"{name}: {total} cells, {len(chosen.stored)} stored"
     text += f", {len(chosen.left)} to compute ({estimate})" if chosen.left else ""
     if chosen.corrupt:
         text += f"; {chosen.corrupt} damaged files were set aside and are computed again"
     _say(console, text)
 
 
-def _report_failures(console: Console, folder: Path, failures: Sequence[launch.Failure]) -> None:
+def _report_failures(console: Console, folder: Path, failures: Sequence[Failure]) -> None:
     if not failures:
         return
     log = folder / "failures.log"
@@ -126,27 +201,13 @@ def _report_failures(console: Console, folder: Path, failures: Sequence[launch.F
     _say(console, f"{len(failures)} cells failed; tracebacks in {log}; the same command retries")
 
 
-def _collect(
-    program: Program,
-    config: Any,
-    outcome: launch.Outcome,
-    folder: Path,
-    sources: Sequence[str],
-) -> None:
-    measured = {cell: result.measurement for cell, result in outcome.finished.items()}
-    rows = program.experiment.rows(config, measured)
-    collect.write_table(folder / "table.csv", rows)
-    seconds = sum(result.seconds for result in outcome.finished.values())
-    collect.write_provenance(folder / "provenance.json", config, sources, "float64", seconds)
-
-
 def _report(console: Console, claims: Sequence[Claim], folder: Path, seconds: float) -> None:
     """The verdict on every claim, read from the table that was saved."""
     saved = tables.read(folder / "table.csv")
     shown = Table("figure", "claim", "verdict", "number")
     for claim in claims:
         found = claim.check(saved)
-        color = _COLORS.get(found.status, "yellow")
+        color = COLORS.get(found.status, "yellow")
         shown.add_row(claim.figure, claim.statement, f"[{color}]{found.status}[/]", found.text)
     console.print(shown)
     _say(console, f"{folder / 'table.csv'} ({progress.duration(seconds)})")

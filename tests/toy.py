@@ -1,11 +1,18 @@
-"""A sweep of cheap cells, also a program: python -m tests.toy RESULTS SECONDS_A_CELL CELLS."""
+"""A sweep of cheap cells, also a program: python -m tests.toy RESULTS SECONDS CELLS [JOBS].
 
+SECONDS are for each cell, JOBS the processes.
+"""
+
+import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from gnjax.sweep import collect, launch
+import jax.numpy as jnp
+
+from gnjax.sweep import collect, launch, pool, work
 from gnjax.sweep.grid import Experiment
 from gnjax.sweep.store import open_store
 
@@ -36,6 +43,24 @@ def measure(cell):
     return {"kappa": cell.depth**2 / 7, "texts": ["a"], "nothing": None}
 
 
+def logged(cell, log=None):
+    """``measure``, and a line in a file of what was computed."""
+    measurement = measure(cell)
+    with open(log, "a") as file:
+        file.write(f"{cell.depth}\n")
+    return measurement
+
+
+def die_at_five(cell):
+    if cell.depth == 5:
+        os._exit(9)
+    return measure(cell)
+
+
+def surroundings(cell):
+    return {"dtype": str(jnp.ones(1).dtype), "threads": os.environ["NPROC"]}
+
+
 EXPERIMENT = Experiment(
     "toy",
     lambda config: tuple(Cell(depth, config.seconds) for depth in range(1, config.cells + 1)),
@@ -55,15 +80,22 @@ class Silent:
         pass
 
 
-def run(results, config):
+def run(results, config, launcher=work.here, experiment=EXPERIMENT):
     """The folder's table after running whatever is left."""
-    store = open_store(Path(results) / "cells", EXPERIMENT.code, "float64")
-    chosen = launch.plan(EXPERIMENT, config, store)
-    outcome = launch.run(EXPERIMENT, chosen, store, Silent())
-    done = {cell: outcome.finished[cell].measurement for cell in EXPERIMENT.cells(config)}
-    collect.write_table(Path(results) / "table.csv", EXPERIMENT.rows(config, done))
+    store = open_store(Path(results) / "cells", experiment.code, "float64")
+    chosen = launch.plan(experiment, config, store)
+    outcome = launch.run(experiment, chosen, store, Silent(), launcher)
+    done = {cell: outcome.finished[cell].measurement for cell in experiment.cells(config)}
+    collect.write_table(Path(results) / "table.csv", experiment.rows(config, done))
     return chosen
 
 
+def main(results, seconds, cells, jobs="1"):
+    log = str(Path(results) / "cells" / "computed.log")
+    experiment = replace(EXPERIMENT, measure=partial(logged, log=log))
+    launcher = work.here if jobs == "1" else pool.in_processes(int(jobs))
+    run(results, Config(int(cells), float(seconds)), launcher, experiment)
+
+
 if __name__ == "__main__":
-    run(sys.argv[1], Config(int(sys.argv[3]), float(sys.argv[2])))
+    main(*sys.argv[1:])

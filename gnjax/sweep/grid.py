@@ -26,12 +26,15 @@ class Experiment:
       cost: the work in a cell, in any unit; used to foretell the time.
       progress: the number worth watching in a measurement, as text.
       code: the files whose text decides the numbers, besides the library's.
+      resumes: whether ``measure`` takes a :class:`gnjax.sweep.checkpoint.Checkpoint` beside the
+        cell and goes on from it, where a killed run had come to.
     """
 
     name: str
     cells: Callable[[Any], Sequence[Cell]]
-    measure: Callable[[Cell], Measurement]
+    measure: Callable[..., Measurement]
     rows: Callable[[Any, Mapping[Cell, Measurement]], Sequence[Any]]
     cost: Callable[[Cell], float]
     progress: Callable[[Measurement], str]
     code: tuple[Path, ...]
+    resumes: bool = False

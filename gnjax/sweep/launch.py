@@ -1,9 +1,8 @@
-"""Measure the cells of a config that are not stored yet, one after the other."""
+"""Measure the cells of a config that are not stored yet."""
 
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,15 +10,9 @@ from typing import Any, Protocol
 from gnjax.sweep import store as stores
 from gnjax.sweep.grid import Cell, Experiment
 from gnjax.sweep.store import Finished, Store
+from gnjax.sweep.work import Failure, Launcher, Task, here
 
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell that raised, with the whole traceback."""
-
-    cell: Cell
-    summary: str
-    traceback: str
+_PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 
 
 @dataclass(frozen=True)
@@ -48,11 +41,17 @@ class Watcher(Protocol):
     def failed(self, failure: Failure) -> None: ...
 
 
-def plan(experiment: Experiment, config: Any, store: Store) -> Plan:
-    """Look every cell up; the time left is judged by the cost of the stored ones."""
+def plan(
+    experiment: Experiment, config: Any, store: Store, shard: tuple[int, int] = (1, 1)
+) -> Plan:
+    """Look every cell up; the time left is judged by the cost of the stored ones.
+
+    Of shard (i, n) every n-th cell, from the i-th on, is its own.
+    """
+    index, count = shard
     stored: dict[Cell, Finished] = {}
     left: list[Cell] = []
-    for cell in experiment.cells(config):
+    for cell in experiment.cells(config)[index - 1 :: count]:
         finished = stores.load(store, cell)
         if finished is None:
             left.append(cell)
@@ -73,20 +72,33 @@ def time_left(
     return spent / cost * sum(experiment.cost(cell) for cell in left)
 
 
-def run(experiment: Experiment, chosen: Plan, store: Store, watcher: Watcher) -> Outcome:
-    """Measure what is left; a cell that fails is reported and does not sink the others."""
+def run(
+    experiment: Experiment,
+    chosen: Plan,
+    store: Store,
+    watcher: Watcher,
+    launcher: Launcher = here,
+) -> Outcome:
+    """Measure what is left; a cell that fails is reported and does not sink the others.
+
+    Cells that another process is computing are waited for, and taken over should it die.
+    """
+    task = Task(experiment.measure, experiment.resumes, store)
     finished = dict(chosen.stored)
     failures: list[Failure] = []
-    for cell in chosen.left:
-        began = time.perf_counter()
-        try:
-            measurement = experiment.measure(cell)
-        except Exception as error:  # noqa: BLE001  (whatever a cell raises is that cell's failure)
-            summary = f"{type(error).__name__}: {error}"
-            failures.append(Failure(cell, summary, traceback.format_exc()))
-            watcher.failed(failures[-1])
-            continue
-        result = stores.save(store, cell, Finished(measurement, time.perf_counter() - began))
-        finished[cell] = result
-        watcher.finished(cell, result)
+    left: Sequence[Cell] = chosen.left
+    while left:
+        elsewhere: list[Cell] = []
+        for cell, ended in launcher(task, left):
+            if ended is None:
+                elsewhere.append(cell)
+            elif isinstance(ended, Failure):
+                failures.append(ended)
+                watcher.failed(ended)
+            else:
+                finished[cell] = ended
+                watcher.finished(cell, ended)
+        if len(elsewhere) == len(left):
+            time.sleep(_PATIENCE)
+        left = elsewhere
     return Outcome(finished, failures)

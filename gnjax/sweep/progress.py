@@ -12,28 +12,30 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from gnjax.sweep.grid import Cell, Experiment
-from gnjax.sweep.launch import Failure, Plan, Watcher, time_left
+from gnjax.sweep.launch import Plan, Watcher
 from gnjax.sweep.store import Finished
+from gnjax.sweep.work import Failure
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Clock:
-    """The time left, from the cost of what is finished; this run's own cells once there are any."""
+    """The time left: by this run's pace once it has one, before that by the stored cells."""
 
     def __init__(self, experiment: Experiment, chosen: Plan) -> None:
-        self._experiment = experiment
-        self._before = chosen.stored
-        self._done: dict[Cell, Finished] = {}
+        self._experiment, self._began = experiment, time.monotonic()
+        self._foretold, self._worked = chosen.seconds, 0.0
         self._left = dict.fromkeys(chosen.left)
 
     def ended(self, cell: Cell, result: Finished | None) -> None:
         self._left.pop(cell, None)
-        if result is not None:
-            self._done[cell] = result
+        self._worked += 0.0 if result is None else self._experiment.cost(cell)
 
     def left(self) -> str:
-        seconds = time_left(self._experiment, self._done or self._before, list(self._left))
+        seconds = self._foretold
+        if self._worked:
+            pace = (time.monotonic() - self._began) / self._worked
+            seconds = pace * sum(self._experiment.cost(cell) for cell in self._left)
         return "time left unknown" if seconds is None else f"{duration(seconds)} left"
 
 

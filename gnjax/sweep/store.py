@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 from gnjax.sweep.grid import Cell, Measurement
 
 _NOT_NUMBERS = ("sweep", "__main__.py")  # parts of the library that cannot change a number
+_ABANDONED = 3600.0  # seconds after which a half-written file belongs to no living process
 
 
 class StoreError(RuntimeError):
@@ -43,7 +47,8 @@ def open_store(folder: Path, code: Iterable[Path], precision: str) -> Store:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for partial in folder.glob("*.partial"):
-            partial.unlink(missing_ok=True)
+            if time.time() - partial.stat().st_mtime > _ABANDONED:
+                partial.unlink(missing_ok=True)
     except OSError as error:
         msg = f"cannot write results to {folder}: {error.strerror}; choose another with --results"
         raise StoreError(msg) from error
@@ -102,6 +107,34 @@ def save(store: Store, cell: Cell, finished: Finished) -> Finished:
     return _finished(text)
 
 
+def checkpoint_path(store: Store, cell: Cell) -> Path:
+    """Where an unfinished cell may keep its state."""
+    return store.folder / f"{key(store, cell)}.checkpoint"
+
+
+@contextmanager
+def claim(store: Store, cell: Cell) -> Iterator[bool]:
+    """Whether this process is the one to compute the cell, while the context lasts.
+
+    The claim is a lock on a file, which the system takes back from a process however it dies.
+    """
+    path = store.folder / f"{key(store, cell)}.lock"
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """All of the text or none of it, even when the machine stops in between."""
     try:
@@ -117,11 +150,14 @@ def write_atomically(path: Path, text: str) -> None:
             Path(partial).unlink(missing_ok=True)
             raise
     except OSError as error:
-        msg = (
-            f"cannot write {path}: {error.strerror}; finished cells are kept, so free space or "
-            "choose another folder with --results and run the same command again"
-        )
-        raise StoreError(msg) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {path}: {error.strerror}; finished cells are kept, so free space or "
+        "choose another folder with --results and run the same command again"
+    )
 
 
 def _path(store: Store, cell: Cell) -> Path:

@@ -1,0 +1,54 @@
+"""Where the cells of a sweep are computed: options that every experiment's command line shares."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from gnjax.sweep.pool import in_processes
+from gnjax.sweep.work import Launcher, here
+
+OPTIONS = ("--results", "--dry_run", "--jobs", "--shard", "--launcher", "--address", "--gpus")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--results", type=Path, default=Path("results"), help="the folder to keep them in")
+    add("--dry_run", action="store_true", help="say what would be done")
+    add("--jobs", type=_jobs, default=1, help="processes on this machine (%(default)s)")
+    add(
+        "--shard",
+        type=_shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="only every N-th cell from the I-th on, I from 1 to N: one of N tasks of an array",
+    )
+    add("--launcher", choices=("local", "ray"), default="local", help="ray: cells as Ray tasks")
+    add("--address", help="of the Ray cluster to join; without it Ray starts one here")
+    add("--gpus", type=float, default=0.0, help="of a GPU that a Ray task takes (%(default)g)")
+
+
+def launcher(options: argparse.Namespace) -> Launcher:
+    """The launcher that the options name; Ray is imported only where it is asked for."""
+    if options.launcher == "ray":
+        from gnjax.sweep.cluster import on_ray
+
+        return on_ray(options.address, gpus=options.gpus)
+    return here if options.jobs == 1 else in_processes(options.jobs)
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a number of processes, 1 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= index <= count:
+        msg = f"{text!r} is not I/N with I from 1 to N, as in 1/4 .. 4/4"
+        raise argparse.ArgumentTypeError(msg)
+    return index, count

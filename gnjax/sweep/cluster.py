@@ -1,0 +1,118 @@
+"""Cells as tasks of a Ray cluster, or of Ray on this machine."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from gnjax.sweep import store as stores
+from gnjax.sweep.checkpoint import Checkpoint
+from gnjax.sweep.grid import Cell
+from gnjax.sweep.store import Finished
+from gnjax.sweep.work import Ended, Failure, Launcher, LauncherError, Task, keep, measured, settle
+
+_RETRIES = 3  # of a cell whose node or process died
+
+
+def on_ray(address: str | None = None, *, gpus: float = 0.0) -> Launcher:
+    """A launcher of one Ray task a cell, on the cluster at ``address`` or on this machine.
+
+    Each takes a core and ``gpus`` of a GPU. Measurements come back to this process, which stores
+    them, so that nodes need not share a file system. Ray repeats the tasks of a node that died.
+    """
+    if gpus < 0:
+        msg = f"gpus={gpus:g} must be 0 or more"
+        raise ValueError(msg)
+    return partial(_launch, ray=_ray(), address=address, gpus=gpus)
+
+
+def _launch(
+    task: Task, cells: Sequence[Cell], ray: ModuleType, address: str | None, gpus: float
+) -> Iterator[tuple[Cell, Ended]]:
+    with _connected(ray, address):
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)(_measured)
+        left = deque(cells)
+        flying: dict[Any, tuple[Cell, ExitStack]] = {}
+        while left or flying:
+            while left and len(flying) < _room(ray, gpus):
+                cell = left.popleft()
+                claim, known = _claimed(task, cell)
+                if claim is None:
+                    yield cell, known
+                else:
+                    flying[remote.remote(task, cell)] = (cell, claim)
+            for reference in ray.wait(list(flying))[0] if flying else ():
+                cell, claim = flying.pop(reference)
+                with claim:
+                    yield cell, keep(task.store, cell, _result(ray, reference, cell))
+
+
+def _claimed(task: Task, cell: Cell) -> tuple[ExitStack | None, Finished | None]:
+    """A claim on the cell to close once it is stored; or none, and what is stored already."""
+    with ExitStack() as stack:
+        mine = stack.enter_context(stores.claim(task.store, cell))
+        stored = stores.load(task.store, cell) if mine else None
+        return (stack.pop_all(), None) if mine and stored is None else (None, stored)
+
+
+def _measured(task: Task, cell: Cell) -> Finished | Failure:
+    settle(1, task.store.precision)
+    return measured(task, cell, Checkpoint(stores.checkpoint_path(task.store, cell)))
+
+
+def _result(ray: ModuleType, reference: Any, cell: Cell) -> Finished | Failure:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError as error:
+        summary = f"Ray gave it up after {_RETRIES} retries: {type(error).__name__}"
+        return Failure(cell, summary, f"{error}\n")
+
+
+def _room(ray: ModuleType, gpus: float) -> int:
+    """How many cells the cluster as it is now can compute at once; 1 while it has no node."""
+    resources = ray.cluster_resources()
+    room = resources.get("CPU", 0)
+    if gpus:
+        room = min(room, resources.get("GPU", 0) / gpus)
+    return max(1, int(room))
+
+
+@contextmanager
+def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
+    """Ray for as long as the context lasts, unless the caller has started it."""
+    if ray.is_initialized():
+        yield
+        return
+    options = {"include_dashboard": False} if address is None else {"address": address}
+    try:
+        ray.init(**options, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError) as error:
+        msg = (
+            f"cannot join the Ray cluster at {address}: {error}; start one with `ray start --head`"
+        )
+        raise LauncherError(msg) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """An error within seconds where nothing listens; Ray itself would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host:  # "auto" and ray://.. are Ray's own to resolve
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _ray() -> ModuleType:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        msg = "--launcher=ray needs Ray; install it with pip install 'gnjax[cluster]'"
+        raise LauncherError(msg) from error
+    return ray

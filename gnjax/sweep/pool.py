@@ -1,0 +1,86 @@
+"""Cells on several processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+
+from gnjax.sweep.grid import Cell
+from gnjax.sweep.work import Ended, Failure, Launcher, Task, attempt, settle
+
+
+def in_processes(jobs: int) -> Launcher:
+    """A launcher of ``jobs`` processes that share the cores; started afresh, never forked.
+
+    A process that dies (killed, or out of memory) takes no other cell with it: the cells in flight
+    are tried once more, each in a process of its own, and only one that dies again has failed.
+    """
+    if jobs < 1:
+        msg = f"jobs={jobs} must be at least 1"
+        raise ValueError(msg)
+    return partial(_launch, jobs=jobs, threads=max(1, _cores() // jobs))
+
+
+def _launch(
+    task: Task, cells: Sequence[Cell], jobs: int, threads: int
+) -> Iterator[tuple[Cell, Ended]]:
+    left = deque(cells)
+    while left:
+        flying: dict[Future[Ended], Cell] = {}
+        try:
+            yield from _flights(task, left, flying, jobs, threads)
+        except BrokenProcessPool:
+            for cell in flying.values():
+                yield cell, _alone(task, cell, threads)
+
+
+def _flights(
+    task: Task, left: deque[Cell], flying: dict[Future[Ended], Cell], jobs: int, threads: int
+) -> Iterator[tuple[Cell, Ended]]:
+    """Keep ``jobs`` cells in flight; ``flying`` says which, whatever happens."""
+    with _executor(task, jobs, threads) as executor:
+        while left or flying:
+            while left and len(flying) < jobs:
+                future = executor.submit(attempt, task, left[0])
+                flying[future] = left.popleft()
+            for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                ended = future.result()
+                yield flying.pop(future), ended
+
+
+def _alone(task: Task, cell: Cell, threads: int) -> Ended:
+    try:
+        with _executor(task, 1, threads) as executor:
+            return executor.submit(attempt, task, cell).result()
+    except BrokenProcessPool as error:
+        summary = "its process died twice, the second time alone; is there enough memory?"
+        return Failure(cell, summary, f"{type(error).__name__}: {error}\n")
+
+
+def _executor(task: Task, jobs: int, threads: int) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    given = (threads, task.store.precision)
+    return ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given)
+
+
+def _begin(threads: int, precision: str) -> None:
+    """A worker whose parent was killed would wait for work forever: it ends with its parent."""
+    settle(threads, precision)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

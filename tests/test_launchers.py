@@ -1,0 +1,198 @@
+"""Several processes at one sweep: nothing lost, nothing computed twice, the same table."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gnjax.sweep import launch
+from gnjax.sweep.pool import in_processes
+from gnjax.sweep.store import Finished, StoreError, claim, open_store, save
+from gnjax.sweep.work import Task, attempt
+from tests import toy
+
+CELLS = 12
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """The table of an uninterrupted run."""
+    toy.run(tmp_path / "whole", toy.Config(CELLS))
+    return (tmp_path / "whole" / "table.csv").read_bytes()
+
+
+def sweep(folder, pause, *options):
+    """A sweep in a process of its own."""
+    command = [sys.executable, "-m", "tests.toy", str(folder), str(pause), str(CELLS), *options]
+    return subprocess.Popen(command, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+
+
+def computed(folder):
+    """How often each cell was computed, by its depth."""
+    lines = (Path(folder) / "cells" / "computed.log").read_text().split()
+    return {depth: lines.count(depth) for depth in lines}
+
+
+def test_processes_give_the_table_of_one(tmp_path, whole):
+    toy.run(tmp_path / "many", toy.Config(CELLS), in_processes(2))
+    assert (tmp_path / "many" / "table.csv").read_bytes() == whole
+
+
+def test_a_failure_in_a_process_is_that_cells_alone(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
+    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), in_processes(2))
+    assert len(outcome.finished) == 13
+    assert [failure.cell.depth for failure in outcome.failures] == [13]
+    assert "thirteen layers are unlucky" in outcome.failures[0].summary
+
+
+def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
+    """A cell that kills its process each time is found out alone; the others finish."""
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    experiment = dataclasses.replace(toy.EXPERIMENT, measure=toy.die_at_five)
+    chosen = launch.plan(experiment, toy.Config(7), store)
+    outcome = launch.run(experiment, chosen, store, toy.Silent(), in_processes(2))
+    assert sorted(cell.depth for cell in outcome.finished) == [1, 2, 3, 4, 6, 7]
+    (failure,) = outcome.failures
+    assert failure.cell.depth == 5
+    assert "died twice" in failure.summary
+
+
+def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    task = Task(toy.surroundings, False, store)
+    ((_, ended),) = in_processes(1)(task, [toy.Cell(1, 0.0)])
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
+
+
+def test_shards_cover_every_cell_once(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    config = toy.Config(11)
+    shares = [launch.plan(toy.EXPERIMENT, config, store, (i, 4)).left for i in range(1, 5)]
+    assert sorted(cell.depth for share in shares for cell in share) == list(range(1, 12))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_claimed_cell_is_left_to_its_owner(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    task, cell = Task(toy.measure, False, store), toy.Cell(1, 0.0)
+    with claim(store, cell) as mine:
+        assert mine
+        assert attempt(task, cell) is None
+    assert isinstance(attempt(task, cell), Finished)
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_what_another_process_finished_is_not_computed_again(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    cell = toy.Cell(13, 0.0)  # which cannot be computed
+    save(store, cell, Finished({"kappa": 1.0}, 0.5))
+    assert attempt(Task(toy.measure, False, store), cell) == Finished({"kappa": 1.0}, 0.5)
+
+
+@pytest.mark.slow
+def test_two_sweeps_on_one_store_share_the_work(tmp_path, whole):
+    both = [sweep(tmp_path / "shared", 0.2) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert (tmp_path / "shared" / "table.csv").read_bytes() == whole
+    assert computed(tmp_path / "shared") == {str(depth): 1 for depth in range(1, CELLS + 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "parent"])
+def test_kill_9_of_a_worker_or_of_the_parent(tmp_path, whole, victim):
+    folder = tmp_path / "killed"
+    process = sweep(folder, 0.3, "2")
+    wait_for_cells(folder, 3)
+    workers = _workers(process.pid)
+    assert len(workers) == 2
+    os.kill(workers[0] if victim == "worker" else process.pid, signal.SIGKILL)
+    process.wait(60)
+    wait_until(lambda: not any(map(_alive, workers)), "workers outlive their parent")
+    if victim == "parent":
+        assert not (folder / "table.csv").exists()
+        assert sweep(folder, 0.3, "2").wait(60) == 0
+    assert (folder / "table.csv").read_bytes() == whole
+    counts = computed(folder)
+    assert len(counts) == CELLS
+    assert sum(counts.values()) <= CELLS + 2  # only what was in flight was computed again
+    assert not list((folder / "cells").glob("*.lock"))
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_loses_nothing(tmp_path, whole):
+    """On a file system of a few pages: a plain error, and with more room the sweep goes on."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a file system needs a privilege that this machine does not give")
+    try:
+        with pytest.raises(StoreError, match="free space or choose another folder"):
+            toy.run(small, toy.Config(CELLS))
+        kept = len(list((small / "cells").glob("*.json")))
+        assert 0 < kept < CELLS
+        assert not list(small.rglob("*.partial"))
+        subprocess.run(["mount", "-o", "remount,size=1m", str(small)], check=True)
+        assert len(toy.run(small, toy.Config(CELLS)).left) == CELLS - kept
+        assert (small / "table.csv").read_bytes() == whole
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_read_only_folder_is_said_plainly(tmp_path):
+    if os.geteuid() == 0:
+        mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)]
+        if subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("root writes everywhere, and nothing can be mounted here")
+    else:
+        tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match=r"cannot write results to .* choose another"):
+            open_store(tmp_path / "cells", (), "float64")
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def wait_for_cells(folder, count):
+    def enough():
+        return len(list((folder / "cells").glob("*.json"))) >= count
+
+    wait_until(enough, f"{count} cells were not finished in time")
+
+
+def wait_until(condition, complaint, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.02)
+
+
+def _workers(parent):
+    """The processes of a pool, without the tracker of resources that Python adds."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_text()
+        except OSError:
+            continue  # it ended while we looked
+        if int(fields[1]) == parent and "spawn_main" in command:
+            found.append(int(folder.name))
+    return found
+
+
+def _alive(pid):
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
