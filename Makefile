@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FLOOR := .venv-floor
-EXPERIMENTS := depth_sweep layer_sweep
 PROFILE ?= laptop
+JOBS ?= 1
 # One thread for host BLAS: XLA has its own pool, and two pools on the same cores fight.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
@@ -24,17 +24,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-reproduce: $(READY)  ## run, draw and check every experiment (PROFILE=laptop)
-	@for name in $(EXPERIMENTS); do \
-		$(BIN)/python -m experiments.$$name --config=configs/$$name.py:$(PROFILE) || exit 1; \
-	done
-	$(BIN)/python -m figures all --profile=$(PROFILE)
+reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=1)
+	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
 
-smoke: $(READY)  ## the same in seconds, at toy sizes
+smoke: $(READY)  ## the same in a minute or two, at toy sizes
 	@$(MAKE) --no-print-directory reproduce PROFILE=smoke
 
-gallery: reproduce  ## redraw figures/gallery from the laptop profile
-	$(BIN)/python -m figures all --profile=laptop --out=figures/gallery
+gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expected.json
+	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
 test: $(READY)  ## the tests, in a few minutes
 	$(BIN)/python -m pytest -n 2 -m "not slow"

@@ -90,11 +90,10 @@ def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
         return
     options = {"include_dashboard": False} if address is None else {"address": address}
     try:
+        _knock(address)
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError) as error:
-        msg = (
-            f"cannot join the Ray cluster at {address}: {error}; start one with `ray start --head`"
-        )
+    except (OSError, ValueError) as error:
+        msg = f"cannot join Ray at {address}: {error}; start a cluster with `ray start --head`"
         raise LauncherError(msg) from error
     try:
         yield

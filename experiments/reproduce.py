@@ -1,0 +1,225 @@
+"""Everything from one command: run what is missing, draw, check, report.
+
+python -m experiments.reproduce --profile=laptop --figures=2,3,b1
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments import cli, findings, launching, report
+from experiments import table as tables
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
+from experiments.findings import Section
+from figures import __main__ as drawing
+from figures import catalogue
+from gnjax.sweep import progress
+from gnjax.sweep.store import write_atomically
+
+PROFILES = ("smoke", "laptop", "paper")
+FIGURES = Path("figures")
+EXPECTED = FIGURES / "expected.json"
+
+
+@dataclass
+class Ran:
+    """What became of an experiment: cells that failed, or why it did not run at all."""
+
+    failures: int = 0
+    problem: str = ""
+    verdicts: list[tuple[Claim, Verdict]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when everything ran and was drawn; with --strict also only when no verdict changed."""
+    options = _parsed(arguments)
+    console = Console()
+    began = time.perf_counter()
+    try:
+        ran = _run_all(options, console)
+        if options.dry_run:
+            return 1 if any(found.problem for found in ran.values()) else 0
+        sections = list(_sections(options, ran))
+        _write(options, sections, time.perf_counter() - began)
+    except cli.MISTAKES as error:
+        print(f"reproduce: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; finished cells are kept, the same command goes on", file=sys.stderr)
+        return 130
+    changed = _changed(options, sections)
+    _summarise(options, console, sections, changed, time.perf_counter() - began)
+    failed = any(found.failures or found.problem for found in ran.values())
+    return 1 if failed or (options.strict and changed) else 0
+
+
+def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
+    """Every experiment that a chosen figure needs, in the order of the figures."""
+    modules = [catalogue.load(name) for name in options.figures]
+    needed = [m.EXPERIMENT for m in modules if isinstance(m, catalogue.TableFigure)]
+    names = list(dict.fromkeys(needed))
+    ran = {}
+    for index, name in enumerate(names, start=1):
+        console.rule(f"{index}/{len(names)} {name}", align="left")
+        ran[name] = _run(name, options, console)
+        if ran[name].problem:
+            console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
+    return ran
+
+
+def _run(name: str, options: argparse.Namespace, console: Console) -> Ran:
+    """One experiment; a mistake in it is told and does not stop the others."""
+    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
+    folder = options.results / name / options.profile
+    try:
+        config, profile = cli.load(program, f"configs/{name}.py:{options.profile}")
+        launcher, shard = launching.launcher(options), options.shard
+        job = cli.Job(
+            program, config, profile, options.results, folder, shard, launcher, options.dry_run
+        )
+        done = cli.run(job, console)
+        if not done.collected:
+            problem = "" if options.dry_run else f"{name} has no table yet"
+            return Ran(len(done.failures), problem)
+        saved = tables.read(folder / "table.csv")
+        provenance = tables.read_provenance(folder / "provenance.json")
+        verdicts = [(claim, claim.check(saved)) for claim in program.claims]
+        return Ran(len(done.failures), "", verdicts, provenance)
+    except cli.MISTAKES as error:
+        return Ran(problem=f"{name}: {error}")
+
+
+def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Section]:
+    """Draw every chosen figure, and bring together what is known of it."""
+    out = options.results / "figures" / options.profile
+    for name in options.figures:
+        module = catalogue.load(name)
+        found = ran[module.EXPERIMENT] if isinstance(module, catalogue.TableFigure) else Ran(0, "")
+        verdicts = [pair for pair in found.verdicts if findings.figure_of(pair[0]) == name]
+        if found.problem:
+            yield Section(name, None, "", verdicts, found.provenance, found.problem)
+            continue
+        paths = list(drawing.render(name, options.profile, options.results, out))
+        caption = paths[-1].read_text(encoding="utf-8").strip()
+        yield Section(name, paths[0], caption, verdicts, found.provenance)
+
+
+def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
+    """The report as a page and as text; with --publish also what the repository keeps."""
+    title = f"gnjax: the {options.profile} profile"
+    found = [verdict for section in sections for _, verdict in section.verdicts]
+    counts = ", ".join(
+        f"{sum(verdict.status == status for verdict in found)} {status}"
+        for status in (HOLDS, FAILS, NOT_TESTABLE)
+    )
+    summary = (
+        f"{len(sections)} figures; {len(found)} claims: {counts}. This run took"
+        f" {progress.duration(seconds)}; finished cells were not computed again."
+    )
+    folder = options.results / options.profile
+    write_atomically(folder / "report.html", report.page(sections, title, summary))
+    write_atomically(folder / "report.md", report.markdown(sections, title, summary))
+    if options.publish:
+        _publish(options.profile, sections)
+
+
+def _publish(profile: str, sections: Sequence[Section]) -> None:
+    for section in sections:
+        if section.picture is not None:
+            kept = FIGURES / "gallery" / section.picture.name
+            kept.write_bytes(section.picture.read_bytes())
+            write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
+    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(sections, profile))
+    write_atomically(EXPECTED, findings.expected_text(EXPECTED, profile, sections))
+
+
+def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
+    """Nothing where nothing was recorded for the profile."""
+    expected = findings.read_expected(EXPECTED, options.profile)
+    return findings.changed(sections, expected) if expected else []
+
+
+def _summarise(
+    options: argparse.Namespace,
+    console: Console,
+    sections: Sequence[Section],
+    changed: Sequence[str],
+    seconds: float,
+) -> None:
+    shown = Table("figure", "verdicts", "computing", "picture")
+    for section in sections:
+        spent = section.provenance.get("seconds")
+        shown.add_row(
+            section.anchor,
+            _verdicts(section),
+            "" if spent is None else progress.duration(spent),
+            section.problem or str(section.picture),
+        )
+    console.print(shown)
+    for line in changed:
+        console.print(f"changed: {line}", markup=False, highlight=False, soft_wrap=True)
+    page = options.results / options.profile / "report.html"
+    text = f"{page} ({progress.duration(seconds)})"
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _verdicts(section: Section) -> str:
+    """3 hold, 1 fails."""
+    words = {HOLDS: "hold", FAILS: "fail", NOT_TESTABLE: "not testable"}
+    statuses = [verdict.status for _, verdict in section.verdicts]
+    return ", ".join(
+        f"[{cli.COLORS.get(status, 'yellow')}]{statuses.count(status)} {word}[/]"
+        for status, word in words.items()
+        if status in statuses
+    )
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.reproduce", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--profile", choices=PROFILES, default="laptop", help="(%(default)s)")
+    parser.add_argument(
+        "--figures", type=_figures, default="all", help="as in 2,3,b1; all of them without this"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"
+    )
+    parser.add_argument(
+        "--publish", action="store_true", help="also write gallery, findings and expected verdicts"
+    )
+    launching.add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _figures(text: str) -> list[str]:
+    """2,3,b1 as the names of their modules."""
+    known = catalogue.names()
+    if text == "all":
+        return known
+    chosen = []
+    for part in text.split(","):
+        number = part.strip().lower().removeprefix("fig")
+        name = f"fig{int(number):02d}" if number.isdecimal() else number
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            msg = f"no figure {part!r}; did you mean {near}? There are {', '.join(known)}"
+            raise argparse.ArgumentTypeError(msg)
+        chosen.append(name)
+    return sorted(set(chosen), key=known.index)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

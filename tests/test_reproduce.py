@@ -1,0 +1,171 @@
+"""One command: what is missing is run, everything is drawn, and the report says what was found."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from experiments import cli, findings, report, reproduce
+from experiments.claims import Claim, not_testable, verdict
+from experiments.corrections import CORRECTIONS
+from experiments.findings import Section
+from figures import catalogue
+from gnjax.sweep.store import StoreError
+
+HELD = Claim("2b", "grows", lambda table: verdict(True, 1.5, "exponent 1.50"), "1.4")
+FAILED = Claim("2a", "a < b & c", lambda table: verdict(False, 2.0, "at most 2 | L=3"))
+UNTESTED = Claim("B1c", "increases", lambda table: not_testable("one point"))
+PROVENANCE = {
+    "data": ["digits, whitened"], "precision": "float64", "seconds": 12.0, "device": "cpu: cpu",
+    "versions": {"gnjax": "0.1.0"}, "git": {"commit": "0123456789abcdef", "clean": False},
+    "date": "2026-01-01T00:00:00+00:00",
+}  # fmt: skip
+
+
+@pytest.fixture
+def sections(tmp_path):
+    picture = tmp_path / "fig02.png"
+    picture.write_bytes(b"not really a picture")
+    pairs = [(claim, claim.check({})) for claim in (HELD, FAILED)]
+    return [
+        Section("fig02", picture, "kappa & depth", pairs, PROVENANCE),
+        Section("b1", None, "", [(UNTESTED, UNTESTED.check({}))], {}, "no <table>"),
+    ]
+
+
+class Page(HTMLParser):
+    """The ids, links, pictures and outside addresses of a page; complains of unclosed elements."""
+
+    VOID = ("meta", "img", "br", "link")
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.pictures, self.open, self.text = [], [], [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        known = dict(attributes)
+        if tag == "section":
+            self.ids.append(known["id"])
+        if tag == "a":
+            self.links.append(known["href"])
+        if tag == "img":
+            self.pictures.append(known["src"])
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_is_whole_and_needs_nothing_else(sections):
+    page = Page(report.page(sections, "title", "summary"))
+    assert page.ids == ["fig2", "b1"]
+    assert page.links == ["#fig2", "#b1"]
+    assert all(source.startswith("data:image/png;base64,") for source in page.pictures)
+    for part in ("a < b & c", "exponent 1.50", "The paper: 1.4.", "no <table>", "float64"):
+        assert part in page.text
+    assert "commit 0123456789 with changes" in page.text
+
+
+def test_the_text_says_the_same(sections):
+    text = report.markdown(sections, "title", "summary")
+    for part in ("Figure B1", "a < b & c: fails. at most 2", "exponent 1.50 The paper: 1.4."):
+        assert part in text
+
+
+def test_findings_put_what_fails_first(sections):
+    text = findings.markdown(sections, "laptop")
+    assert "Of 3 claims 1 hold, 1 fail at these settings and 1 cannot be tested" in text
+    order = [text.index(part) for part in ("at most 2 \\| L=3", "one point", "exponent 1.50")]
+    assert order == sorted(order)
+    assert all(correction.corrected.replace("|", "\\|") in text for correction in CORRECTIONS)
+
+
+def test_every_correction_names_a_test_that_exists():
+    for correction in CORRECTIONS:
+        path, _, name = correction.test.partition("::")
+        assert f"def {name}(" in Path(path).read_text(), correction.test
+
+
+def test_a_changed_verdict_is_noticed(sections, tmp_path):
+    path = tmp_path / "expected.json"
+    path.write_text(findings.expected_text(path, "laptop", sections))
+    recorded = findings.read_expected(path, "laptop")
+    assert findings.changed(sections, recorded) == []
+    assert findings.read_expected(path, "paper") == {}
+    altered = {**recorded, "2b: grows": "fails"}
+    assert findings.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
+    path.write_text(findings.expected_text(path, "paper", sections[:1]))
+    assert set(json.loads(path.read_text())) == {"laptop", "paper"}
+
+
+@pytest.mark.parametrize(
+    ("figure", "module"), [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4")]
+)
+def test_claims_find_their_figure(figure, module):
+    assert findings.figure_of(Claim(figure, "", HELD.check)) == module
+
+
+def test_every_claim_is_about_a_figure_of_its_experiment():
+    modules = catalogue.from_tables()
+    for experiment in {module.EXPERIMENT for module in modules.values()}:
+        program = __import__(f"experiments.{experiment}", fromlist=["PROGRAM"]).PROGRAM
+        for claim in program.claims:
+            owner = modules[findings.figure_of(claim)].EXPERIMENT
+            assert owner == experiment, claim.statement
+
+
+def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    command = ["--profile=smoke", "--figures=12,4", f"--results={tmp_path}"]
+    assert reproduce.main(command) == 0
+    page = Page((tmp_path / "smoke" / "report.html").read_text())
+    assert page.ids == ["fig4", "fig12"]
+    assert len(page.pictures) == 2
+    assert "report.html" in capsys.readouterr().out
+    assert reproduce.main(command) == 0
+    assert "to compute" not in capsys.readouterr().out
+
+
+def test_an_experiment_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path, monkeypatch, capsys):
+    def refuse(job, console):
+        raise StoreError("nowhere to write")
+
+    monkeypatch.setattr(cli, "run", refuse)
+    command = ["--profile=smoke", "--figures=4,12", f"--results={tmp_path}"]
+    assert reproduce.main(command) == 1
+    page = Page((tmp_path / "smoke" / "report.html").read_text())
+    assert page.ids == ["fig4", "fig12"]
+    assert "layer_sweep: nowhere to write" in page.text
+    assert "nowhere to write" in capsys.readouterr().out
+
+
+def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "expected.json"
+    path.write_text(json.dumps({"smoke": {"12: something else": {"status": "holds"}}}))
+    monkeypatch.setattr(reproduce, "EXPECTED", path)
+    command = ["--profile=smoke", "--figures=12", f"--results={tmp_path}"]
+    assert reproduce.main(command) == 0
+    assert "recorded as nothing" in capsys.readouterr().out
+    assert reproduce.main([*command, "--strict"]) == 1
+
+
+def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        reproduce.main(["--figures=2,99"])
+    assert stopped.value.code == 2
+    assert "no figure '99'; did you mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--shard=5/4"], ["--shard=0/2"], ["--jobs=0"], ["--jobs=x"]])
+def test_impossible_options_are_refused(options, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        reproduce.main(options)
+    assert stopped.value.code == 2
+    assert "error: argument" in capsys.readouterr().err
