@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import scipy.stats
 from numpy.typing import NDArray
 
 from experiments.table import Columns
@@ -24,11 +26,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper about one figure, and its test."""
+    """A statement of the paper about one figure, its test, and the paper's number if it has one."""
 
     figure: str
     statement: str
     check: Callable[[Columns], Verdict]
+    paper: str = ""
 
 
 def verdict(holds: bool, number: float, text: str) -> Verdict:
@@ -78,5 +81,75 @@ def growth_exponent(x: NDArray, y: NDArray) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
+def rank_correlation(x: NDArray, y: NDArray) -> float:
+    """Spearman's: the correlation of the ranks, ties sharing their mean rank."""
+    return float(np.corrcoef(scipy.stats.rankdata(x), scipy.stats.rankdata(y))[0, 1])
+
+
 def worst(values: Sequence[float]) -> float:
     return float(np.max(values))
+
+
+def bound_holds(**wanted: object) -> Callable[[Columns], Verdict]:
+    """kappa_low <= bound_convex <= bound_maximum in the wanted rows where the theorem applies."""
+
+    def check(table: Columns) -> Verdict:
+        bounded = where(table, **wanted, bound_applicable=True)
+        if not length(bounded):
+            return not_testable("no cell where the bound applies")
+        ratios = bounded["bound_convex"] / bounded["kappa_low"]
+        ordered = (bounded["bound_maximum"] >= bounded["bound_convex"]).all()
+        text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
+        return verdict(bool(ratios.min() >= 1 and ordered), ratios.min(), text)
+
+    return check
+
+
+def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
+    """For each seed, where ``of`` of the first rows meets that of the second; nan where never.
+
+    Interpolated between the values of ``over`` on log-log axes, where a power is a line; the first
+    place, if there are several.
+    """
+    seeds = np.intersect1d(first["seed"], second["seed"])
+    return np.array(
+        [_crossover(where(first, seed=s), where(second, seed=s), over, of) for s in seeds]
+    )
+
+
+def _crossover(first: Columns, second: Columns, over: str, of: str) -> float:
+    x, y = means(first, over, of)
+    _, other = means(second, over, of)
+    gap, x = np.log(y / other), np.log(x)
+    changes = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
+    if not changes.size:
+        return float("nan")
+    i = changes[0]
+    share = gap[i] / (gap[i] - gap[i + 1]) if gap[i] else 0.0
+    return float(np.exp(x[i] + share * (x[i + 1] - x[i])))
+
+
+def trend(rows: Columns, over: str, symbol: str, *, rises: bool) -> Verdict:
+    """Whether mean kappa rises, or falls, from every value of ``over`` to the next."""
+    if not length(rows) or not rows["resolved"].all() or len(np.unique(rows[over])) < 2:
+        return not_testable("fewer than 2 points, or a kappa that is not resolved")
+    x, kappa = means(rows, over, "kappa")
+    steps = kappa[1:] / kappa[:-1]
+    holds = steps > 1 if rises else steps < 1
+    against = [f"{a} to {b}" for (a, b), fine in zip(pairwise(x), holds, strict=True) if not fine]
+    text = f"kappa {points(symbol, x, kappa)}"
+    text += f"; not from {symbol}={', '.join(against)}" if against else ""
+    return verdict(bool(holds.all()), steps.min() if rises else steps.max(), text)
+
+
+def points(symbol: str, x: Iterable[float], y: Iterable[float]) -> str:
+    """What a curve is at each of its places, in words."""
+    return ", ".join(f"{value:.3g} at {symbol}={place}" for place, value in zip(x, y, strict=True))
+
+
+def regime(symbol: str, values: NDArray, holds: NDArray) -> str:
+    """Where a claim that fails somewhere does hold; nothing where it holds everywhere."""
+    if holds.all():
+        return ""
+    yes, no = (", ".join(str(value) for value in values[at]) for at in (holds, ~holds))
+    return f"; fails at {symbol}={no}, holds at {f'{symbol}={yes}' if yes else f'no {symbol}'}"

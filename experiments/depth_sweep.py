@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 import gnjax
@@ -20,6 +19,7 @@ from experiments import cli
 from experiments.claims import (
     Claim,
     Verdict,
+    bound_holds,
     exponential_fit,
     growth_exponent,
     length,
@@ -30,6 +30,7 @@ from experiments.claims import (
     verdict,
     where,
 )
+from experiments.linear_network import bound_fields, initial_weights, kappa_fields
 from experiments.table import Columns
 from experiments.whitened import describe, whitened
 from gnjax.sweep.grid import Experiment, Measurement
@@ -174,28 +175,13 @@ def cost(cell: Cell) -> float:
 def measure(cell: Cell) -> Measurement:
     """kappa and the bounds of Lemma 2; whitened data, so Sigma is the identity of its rank."""
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
-    widths = (white.rank, *[cell.width] * (cell.depth - 1), cell.outputs)
-    options = {"gain": cell.gain} if cell.initializer.startswith("kaiming") else {}
-    key = jax.random.key(cell.seed)
-    weights = gnjax.initializers.chain(key, widths, cell.initializer, **options)
-    op = gnjax.linear_gauss_newton(weights)
+    op = gnjax.linear_gauss_newton(initial_weights(white.rank, cell))
     kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
-    bound = gnjax.bounds.of_operator(op)
     return {
         "inputs": white.rank,
         "samples": white.samples,
-        "kappa": kappa.value,
-        "kappa_low": kappa.interval[0],
-        "kappa_high": kappa.interval[1],
-        "confidence": kappa.confidence,
-        "resolved": kappa.resolved,
-        "method": kappa.method,
-        "rank": kappa.rank,
-        "lambda_max": kappa.lambda_max,
-        "lambda_min": kappa.lambda_min,
-        "bound_convex": bound.convex,
-        "bound_maximum": bound.maximum,
-        "bound_applicable": bound.applicable,
+        **kappa_fields(kappa),
+        **bound_fields(gnjax.bounds.of_operator(op)),
     }
 
 
@@ -232,20 +218,6 @@ def _by_width(table: Columns, figure: str) -> dict[int, Columns]:
 
 def _bounded(table: Columns, figure: str) -> Columns:
     return where(table, figure=figure, bound_applicable=True)
-
-
-def _bound_holds(figure: str) -> Any:
-    def check(table: Columns) -> Verdict:
-        bounded = _bounded(table, figure)
-        if not length(bounded):
-            return not_testable("no cell where Lemma 2 applies")
-        ratios = bounded["bound_convex"] / bounded["kappa_low"]
-        ordered = (bounded["bound_maximum"] >= bounded["bound_convex"]).all()
-        least = ratios.min()
-        text = f"smallest bound / kappa {least:.4f} over {len(ratios)} cells"
-        return verdict(bool(least >= 1 and ordered), least, text)
-
-    return check
 
 
 def _bound_tight(figure: str, limit: float) -> Any:
@@ -338,13 +310,13 @@ def _maximum_loosens(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("2a", "kappa <= convex bound in every cell", _bound_holds("2a")),
+    Claim("2a", "kappa <= convex bound in every cell", bound_holds(figure="2a")),
     Claim("2a", "convex bound / kappa <= 2", _bound_tight("2a", 2.0)),
     Claim("2a", "quadratic in L at fixed m (R^2 >= 0.98), better than exponential", _quadratic),
     Claim("2a", "wider is better at every L", _wider_is_better),
     Claim("2b", "m = c L, small c: slower growth than at fixed m", _slower_growth),
     Claim("2b", "m = c L, large c: improves with depth", _improves_with_depth),
-    Claim("3", "kappa <= convex <= maximum", _bound_holds("3")),
+    Claim("3", "kappa <= convex <= maximum", bound_holds(figure="3")),
     Claim("3", "maximum / kappa grows with L", _maximum_loosens),
     Claim("3", "convex / kappa < 2", _bound_tight("3", 2.0)),
 )
@@ -356,7 +328,11 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['kappa']:.4g}",
-    (Path(__file__), Path(__file__).with_name("whitened.py")),
+    (
+        Path(__file__),
+        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).with_name("whitened.py"),
+    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

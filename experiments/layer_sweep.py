@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import numpy as np
 
 import gnjax
@@ -26,6 +25,7 @@ from experiments.claims import (
     verdict,
     where,
 )
+from experiments.linear_network import initial_weights, picked
 from experiments.table import Columns
 from experiments.whitened import describe, whitened
 from gnjax.sweep.grid import Experiment, Measurement
@@ -109,11 +109,7 @@ def cost(cell: Cell) -> float:
 def measure(cell: Cell) -> Measurement:
     """The layer spectra behind Lemma 2, by layer."""
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
-    widths = (white.rank, *[cell.width] * (cell.depth - 1), cell.outputs)
-    options = {"gain": cell.gain} if cell.initializer.startswith("kaiming") else {}
-    key = jax.random.key(cell.seed)
-    weights = gnjax.initializers.chain(key, widths, cell.initializer, **options)
-    bound = gnjax.bounds.linear(weights)
+    bound = gnjax.bounds.linear(initial_weights(white.rank, cell))
     if not bound.applicable:
         raise ValueError(bound.reason)
     return {
@@ -140,10 +136,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
             outputs=cell.outputs,
             data=f"{cell.data}, whitened",
             gain=cell.gain,
-            **{
-                name: value[layer] if isinstance(value, list) else value
-                for name, value in known[cell].items()
-            },
+            **picked(known[cell], layer),
         )
         for cell in cells(config)
         if cell in known
@@ -221,7 +214,11 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"largest term {max(measurement['term']):.4g}",
-    (Path(__file__), Path(__file__).with_name("whitened.py")),
+    (
+        Path(__file__),
+        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).with_name("whitened.py"),
+    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

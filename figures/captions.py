@@ -78,7 +78,7 @@ def certificates(table: Columns) -> str:
         width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).max()
         sentences.append(
             f"Every {'resolved ' if unknown else ''}kappa is known to a relative interval of"
-            f" {_rounded_up(width)} or less{_confidence(known)}."
+            f" {rounded_up(width)} or less{_confidence(known)}."
         )
     if unknown:
         sentences.append(
@@ -91,10 +91,10 @@ def certificates(table: Columns) -> str:
 def _confidence(table: Columns) -> str:
     """The smallest probability with which an interval holds; nothing where all are proved."""
     failure = 1.0 - table["confidence"].min()
-    return f" with probability at least 1 - {_rounded_up(failure)}" if failure > 0 else ""
+    return f" with probability at least 1 - {rounded_up(failure)}" if failure > 0 else ""
 
 
-def _rounded_up(number: float) -> str:
+def rounded_up(number: float) -> str:
     """One significant digit that is not below the number: what is claimed stays true."""
     unit = 10.0 ** math.floor(math.log10(number)) if number > 0 else 1.0
     return f"{math.ceil(number / unit - 1e-9) * unit:.1g}"

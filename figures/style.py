@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -19,7 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter, MaxNLocator
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+)
 from numpy.typing import ArrayLike
 
 from figures.series import Series
@@ -34,6 +40,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#5F5F5F"
 CHARACTERS_PER_INCH = 23  # of running text at the footer's size
 Dashes = str | tuple[int, tuple[float, ...]]
+KeyPlace = Literal["upper left", "center left"]
 DASHED: Dashes = (0, (4, 1.6))
 DASH_DOT: Dashes = (0, (5, 1.4, 1, 1.4))
 
@@ -165,16 +172,17 @@ def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
     return line
 
 
-def key(axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """What line styles mean, whatever their colour, in the corner over curves that rise."""
+def key(
+    axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]], loc: KeyPlace = "upper left"
+) -> None:
+    """What line styles mean, whatever their colour; by default in the corner over rising curves."""
     handles = [
         Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries
     ]
-    axes.legend(
-        handles=handles, loc="upper left", borderaxespad=0, labelspacing=0.2, handlelength=1.7
-    )
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.12 * (high - low))
+    axes.legend(handles=handles, loc=loc, borderaxespad=0, labelspacing=0.2, handlelength=1.7)
+    if loc == "upper left":
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.12 * (high - low))
 
 
 def label_curves(axes: Axes, lines: Sequence[Line2D], spacing: float = 0.1) -> None:
@@ -249,6 +257,18 @@ def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
     pad = max(0.25, 0.04 * (high - low))
     axes.set_xlim(low - pad, high + pad)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
+    axes.set_xlabel(label)
+
+
+def logarithmic_x(axes: Axes, values: ArrayLike, label: str) -> None:
+    """A logarithmic x axis for widths, with 1, 2 and 5 of each decade written out."""
+    low, high = float(np.min(values)), float(np.max(values))
+    pad = max(1.08, (high / low) ** 0.04)
+    axes.set_xscale("log")
+    axes.set_xlim(low / pad, high * pad)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(label)
 
 

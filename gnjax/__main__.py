@@ -1,4 +1,4 @@
-"""``python -m gnjax data``: what data there is, and fetching it; ``diagnose``: a user's model."""
+"""``python -m gnjax data``, ``diagnose`` and ``doctor``: data sets, a user's model, the machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ import flax.linen
 import pooch
 from flax import nnx
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-from gnjax import data, precision
+from gnjax import data, doctor, precision
 from gnjax.data.datasets import describe, unknown_name
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.diagnose_picture import check_format, draw
@@ -38,14 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     try:
-        parsed.run(parsed)
+        return parsed.run(parsed) or 0
     except _MistakeError as error:
         print(error, file=sys.stderr)
         return 2
     except (data.DataUnavailableError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
     _add_diagnose(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -202,6 +204,38 @@ def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
         return x, dataset.labels if outputs.shape[1] == dataset.classes else None
     msg = f"the model takes no form of {dataset.name}, the first being refused: {refusals[0]}"
     raise _MistakeError(msg)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examining = commands.add_parser(
+        "doctor", help="say whether this machine is ready, and for what"
+    )
+    examining.set_defaults(run=_doctor)
+    examining.add_argument(
+        "--results", type=Path, default=Path("results"), help="where tables will go (%(default)s)"
+    )
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    """1 where something is wrong."""
+    findings = doctor.examine(parsed.results)
+    shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    section = ""
+    for finding in findings:
+        if finding.section != section:
+            section = finding.section
+            shown.add_row(f"[bold]{section}[/]")
+        mark = "[red]x[/]" if finding.remedy else " "
+        shown.add_row(f"{mark} {escape(finding.name)}", escape(finding.text))
+    console = Console()
+    console.print(shown)
+    wrong = doctor.problems(findings)
+    for finding in wrong:
+        text = f"{finding.name}: {finding.text}. Remedy: {finding.remedy}"
+        console.print(text, style="red", markup=False, highlight=False)
+    count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}" if wrong else "no problems"
+    console.print(f"{count} found", highlight=False)
+    return 1 if wrong else 0
 
 
 class _Bar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,15 @@ from jax.typing import ArrayLike
 
 from gnjax.formation import probed_errors, worst_errors
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
-from gnjax.rounding import gamma, singular_values, spectral_error
+from gnjax.rounding import gamma, singular_values, spectral_error, unit_roundoff
 from gnjax.staircase import numerical_rank
 from gnjax.validation import check_covariance, check_finite_number, check_weights
 
 _SVD_UP_TO = 256
+_BATCH_BYTES = 2**30
+
+_Root = tuple[jax.Array | None, float, int]  # Sigma^{1/2} (None: identity), its error, its rank
+_Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
 
 
 def linear_gauss_newton(
@@ -36,27 +40,71 @@ def linear_gauss_newton(
     return from_factors(linear_factors(weights, covariance, skip))
 
 
+def linear_gauss_newtons(
+    weights: Sequence[ArrayLike], skips: Sequence[float], covariance: ArrayLike | None = None
+) -> Iterator[SumOfKroneckers]:
+    """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
+
+    The products of all betas are one batched computation. Above a gigabyte, where a single product
+    keeps the machine busy, they come one beta after the other, to hold one network at a time.
+    """
+    given = check_weights(weights)
+    betas = [check_finite_number("skip", skip) for skip in skips]
+    root = _square_root(covariance, given[0].shape[1], given[0].dtype)
+    return map(from_factors, _factors_by_skip(given, betas, root))
+
+
 def linear_factors(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> KroneckerFactors:
     """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and generic ranks."""
     given, skip = check_weights(weights), check_finite_number("skip", skip)
-    layers = [_with_skip(w, skip) for w in given]
-    inputs, outputs = layers[0].shape[1], layers[-1].shape[0]
-    root, root_error, root_rank = _square_root(covariance, inputs, layers[0].dtype)
-    lefts, rights = _left_products(layers), _right_products(layers, root)
+    root = _square_root(covariance, given[0].shape[1], given[0].dtype)
+    return _factors(given, skip, root, _products(given, skip, root[0]))
+
+
+def _factors_by_skip(
+    weights: list[jax.Array], skips: list[float], root: _Root
+) -> Iterator[KroneckerFactors]:
+    if len(skips) * _product_bytes(weights) > _BATCH_BYTES:
+        for skip in skips:
+            yield _factors(weights, skip, root, _products(weights, skip, root[0]))
+        return
+    batch = _batched_products(weights, jnp.asarray(skips, weights[0].dtype), root[0])
+    for index, skip in enumerate(skips):
+        lefts, rights = batch
+        products = tuple(s[index] for s in lefts), tuple(t[index] for t in rights)
+        yield _factors(weights, skip, root, products)
+
+
+def _product_bytes(weights: list[jax.Array]) -> int:
+    """The memory of S_1 .. S_L and T_1 .. T_L."""
+    outputs, inputs = weights[-1].shape[0], weights[0].shape[1]
+    return weights[0].dtype.itemsize * sum(
+        outputs * after + inputs * before for after, before in (w.shape for w in weights)
+    )
+
+
+def _factors(
+    weights: list[jax.Array], skip: float, root: _Root, products: _Products
+) -> KroneckerFactors:
+    """The products with the bounds on their rounding and their generic ranks."""
+    lefts, rights = products
+    matrix, root_error, root_rank = root
+    layers = [_with_skip(w, skip) for w in weights]
     ranks = [_rank(w) for w in layers]
     if max(min(w.shape) for w in layers) > _SVD_UP_TO:
-        errors = probed_errors(given, skip, root, root_error, lefts, rights)
+        errors = probed_errors(weights, skip, matrix, root_error, lefts, rights)
     else:
-        errors = worst_errors(layers, skip, root, root_error, lefts, rights)
+        errors = worst_errors(layers, skip, matrix, root_error, lefts, rights)
+    outputs = layers[-1].shape[0]
     return KroneckerFactors(
         lefts,
         rights,
         *errors,
         left_ranks=tuple(min([outputs, *ranks[layer:]]) for layer in range(1, len(ranks) + 1)),
         right_ranks=tuple(min([root_rank, *ranks[:layer]]) for layer in range(len(ranks))),
-        whitened=root is None,
+        whitened=matrix is None,
     )
 
 
@@ -88,14 +136,14 @@ def _rank(weight: jax.Array) -> int:
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
     """W_l + beta I with I of shape (a_l, a_{l-1})."""
-    if skip == 0.0:
-        return weight
+    return weight if skip == 0.0 else _shifted(weight, skip)
+
+
+def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
     return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
 
 
-def _square_root(
-    covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype
-) -> tuple[jax.Array | None, float, int]:
+def _square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> _Root:
     """Sigma^{1/2}, a bound on ||stored - exact||, and the rank of Sigma; None is the identity.
 
     Eigenvalues below d eps lambda_max are zero. On the range the root moves by at most
@@ -105,6 +153,8 @@ def _square_root(
     if covariance is None:
         return None, 0.0, inputs
     sigma = np.asarray(check_covariance(covariance, inputs))
+    if not (sigma - np.diag(np.diagonal(sigma))).any():
+        return _diagonal_root(np.diagonal(sigma), dtype)
     # MRRR, the default, was seen to be off by 40 eps in an eigenvalue that is zero.
     values, vectors = scipy.linalg.eigh(sigma, driver="evd")
     eps = float(jnp.finfo(dtype).eps)
@@ -115,6 +165,33 @@ def _square_root(
     moved = spectral_error(inputs, dtype) * values[-1]
     error = moved / roots[kept].min() + spectral_error(inputs, dtype) * roots.max()
     return jnp.asarray((vectors * roots) @ vectors.T, dtype), float(error), int(kept.sum())
+
+
+def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> _Root:
+    """Sigma^{1/2} for data in its principal axes: the eigenvalues are given, not computed."""
+    eps = float(jnp.finfo(dtype).eps)
+    kept = variances > max(8, len(variances)) * eps * variances.max()
+    roots = np.where(kept, np.sqrt(np.where(kept, variances, 0.0)), 0.0)
+    error = unit_roundoff(dtype) * float(roots.max())
+    return jnp.asarray(np.diag(roots), dtype), error, int(kept.sum())
+
+
+def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> _Products:
+    layers = [_with_skip(w, skip) for w in weights]
+    return _left_products(layers), _right_products(layers, root)
+
+
+@jax.jit
+def _batched_products(
+    weights: list[jax.Array], skips: jax.Array, root: jax.Array | None
+) -> _Products:
+    """S_l and T_l at every beta, with the betas as their leading axis."""
+
+    def at(skip: jax.Array) -> _Products:
+        layers = [_shifted(w, skip) for w in weights]
+        return _left_products(layers), _right_products(layers, root)
+
+    return jax.vmap(at)(skips)
 
 
 def _left_products(layers: list[jax.Array]) -> tuple[jax.Array, ...]:

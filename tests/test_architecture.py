@@ -30,7 +30,7 @@ _STAGES = [
     {"gnjax.diagnose"},
     {"gnjax.diagnose_picture"},
     {"gnjax"},
-    {"gnjax.sweep", "gnjax.__main__"},
+    {"gnjax.sweep", "gnjax.doctor", "gnjax.__main__"},
     {"experiments.table"},
     {"experiments.config", "experiments.claims", "experiments.launching"},
     {"configs"},

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from importlib import import_module
 
+import jax
 import numpy as np
 import pytest
 
@@ -67,8 +68,6 @@ def test_a_row_is_what_the_engine_says(tmp_path):
     edge, _ = config.load("configs/depth_sweep.py:smoke")
     cell = depth_sweep.cells(config.freeze(depth_sweep.Config, edge))[0]
     measured = depth_sweep.measure(cell)
-    import jax
-
     widths = (measured["inputs"], *[cell.width] * (cell.depth - 1), cell.outputs)
     weights = gnjax.initializers.chain(jax.random.key(cell.seed), widths, "kaiming_normal")
     dense = np.linalg.eigvalsh(np.asarray(gnjax.linear_gauss_newton(weights).as_matrix()))
@@ -84,7 +83,7 @@ def test_whitened_data_is_gaussian_data_of_the_same_rank_to_a_linear_network():
     dataset = gnjax.data.load("fashion_mnist_5000", samples=500, seed=0)
     images = gnjax.data.whiten(gnjax.data.downsample(dataset.inputs, dataset.shape, (8, 8)))
     weights = gnjax.initializers.chain(
-        depth_sweep.jax.random.key(0), (images.rank, 80, 80, 10), "kaiming_normal"
+        jax.random.key(0), (images.rank, 80, 80, 10), "kaiming_normal"
     )
     noise = gnjax.data.whiten(np.random.default_rng(0).standard_normal((500, images.rank)))
     kappas = [

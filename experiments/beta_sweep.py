@@ -1,0 +1,319 @@
+"""kappa of residual networks over depth and skip strength: figures 5, 20, 21 and 22.
+
+python -m experiments.beta_sweep --config=configs/beta_sweep.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gnjax
+from experiments import cli
+from experiments.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
+from experiments.linear_network import (
+    bound_fields,
+    initial_weights,
+    kappa_fields,
+    listed,
+    picked,
+)
+from experiments.table import Columns
+from experiments.whitened import describe, whitened
+from gnjax.closed_form import linear_gauss_newtons
+from gnjax.sweep.grid import Experiment, Measurement
+
+BETAS: Mapping[str, Callable[[int], float]] = {
+    "0": lambda depth: 0.0,
+    "1/L": lambda depth: 1 / depth,
+    "1/sqrt(L)": lambda depth: depth**-0.5,
+    "1": lambda depth: 1.0,
+    "2": lambda depth: 2.0,
+}
+LINEAR, RESIDUAL = "0", "1"
+OF_THE_PAPER = ("1/L", "1/sqrt(L)", "1")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One data set, the width of its networks, and the depths and seeds to draw.
+
+    ``side`` is the side of the downsampled image, 0 for the image as it is.
+    """
+
+    data: str
+    samples: int  # 0: all of them
+    side: int
+    width: int
+    depths: tuple[int, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if not self.depths or min(self.depths) < 1 or self.seeds < 1:
+            msg = f"a panel needs depths and seeds of at least 1, got {self}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What figures 5, 20, 21 and 22 are made of."""
+
+    data_seed: int
+    outputs: int
+    gain: float
+    initializer: str
+    rtol: float
+    pair_seeds: int  # of figure 5, left, which shares the networks of figure 20
+    grey: Panel  # 5 left and 20, whitened MNIST in the paper
+    colour: Panel  # 5 right, 21 and 22, whitened CIFAR-10 in the paper
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network at initialisation on one whitened data set, to be measured at every beta."""
+
+    data: str
+    samples: int
+    data_seed: int
+    side: int
+    outputs: int
+    gain: float
+    initializer: str
+    rtol: float
+    depth: int
+    width: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One beta of one cell in a figure."""
+
+    figure: str
+    depth: int
+    width: int
+    beta: str
+    skip: float
+    seed: int
+    inputs: int
+    outputs: int
+    samples: int
+    data: str
+    gain: float
+    kappa: float
+    kappa_low: float
+    kappa_high: float
+    confidence: float
+    resolved: bool
+    method: str
+    rank: int
+    lambda_max: float
+    lambda_min: float
+    bound_convex: float | None
+    bound_maximum: float | None
+    bound_applicable: bool
+
+
+def _panel_cells(config: Config, panel: Panel, seeds: int) -> list[Cell]:
+    return [
+        Cell(
+            panel.data,
+            panel.samples,
+            config.data_seed,
+            panel.side,
+            config.outputs,
+            config.gain,
+            config.initializer,
+            config.rtol,
+            depth,
+            panel.width,
+            seed,
+        )
+        for depth in panel.depths
+        for seed in range(seeds)
+    ]
+
+
+def _uses(config: Config) -> list[tuple[str, tuple[str, ...], list[Cell]]]:
+    """Every figure with the betas that it draws and its cells, in the order of the table."""
+    every, pair = tuple(BETAS), (LINEAR, RESIDUAL)
+    few = min(config.pair_seeds, config.grey.seeds)
+    grey = _panel_cells(config, config.grey, config.grey.seeds)
+    colour = _panel_cells(config, config.colour, config.colour.seeds)
+    return [
+        ("5-left", pair, _panel_cells(config, config.grey, few)),
+        ("5-right", pair, colour),
+        ("20", every, grey),
+        ("21", pair, colour),
+        ("22", every, colour),
+    ]
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
+    return tuple(sorted(distinct, key=cost, reverse=True))
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications in the partial products, for as many inputs as hidden units."""
+    return float(len(BETAS) * cell.depth * cell.width**3)
+
+
+def measure(cell: Cell) -> Measurement:
+    """kappa and the bounds of Eq 7 at every beta, for the same weights and whitened data."""
+    white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
+    skips = [beta(cell.depth) for beta in BETAS.values()]
+    ops = linear_gauss_newtons(initial_weights(white.rank, cell), skips)
+    found = [
+        {
+            "skip": skip,
+            **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),
+            **bound_fields(gnjax.bounds.of_operator(op)),
+        }
+        for skip, op in zip(skips, ops, strict=True)
+    ]
+    return {"inputs": white.rank, "samples": white.samples, **listed(found)}
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
+    """The table; cells are measured here unless their measurements are given."""
+    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+    return tuple(
+        Row(
+            figure=figure,
+            depth=cell.depth,
+            width=cell.width,
+            beta=beta,
+            seed=cell.seed,
+            outputs=cell.outputs,
+            data=f"{cell.data}, whitened",
+            gain=cell.gain,
+            **picked(known[cell], index),
+        )
+        for figure, betas, used in _uses(config)
+        for cell in used
+        if cell in known
+        for index, beta in enumerate(BETAS)
+        if beta in betas
+    )
+
+
+def sources(config: Config) -> list[str]:
+    """What each data set really is; loading it here fails before any cell is computed."""
+    panels = (config.grey, config.colour)
+    return [describe(p.data, p.samples, config.data_seed, p.side) for p in panels]
+
+
+def _deep(table: Columns, figure: str, beta: str) -> Columns:
+    """The rows with L > 1: for L = 1, G is I (x) Sigma whatever beta."""
+    rows_ = where(table, figure=figure, beta=beta)
+    return {name: column[rows_["depth"] > 1] for name, column in rows_.items()}
+
+
+def _improves(figure: str, better: str, worse: str) -> Callable[[Columns], Verdict]:
+    """Mean kappa is lower at one beta than at another at every L > 1."""
+
+    def check(table: Columns) -> Verdict:
+        low, high = _deep(table, figure, better), _deep(table, figure, worse)
+        if not _testable(low, high):
+            return not_testable("no network of L > 1, or one whose kappa is not resolved")
+        depths, kappa = means(low, "depth", "kappa")
+        ratios = kappa / means(high, "depth", "kappa")[1]
+        each = low["kappa"] < high["kappa"]  # the same networks in the same order
+        text = (
+            f"kappa(beta={better}) / kappa(beta={worse}) from {ratios.max():.3f} at "
+            f"L={depths[ratios.argmax()]} to {ratios.min():.3f} at L={depths[ratios.argmin()]}; "
+            f"lower in {each.sum()} of {each.size} networks"
+        )
+        return verdict(bool((ratios < 1).all()), ratios.max(), text + _regime(depths, ratios < 1))
+
+    return check
+
+
+def _lowest(figure: str) -> Callable[[Columns], Verdict]:
+    """beta = 1 has the lowest mean kappa of the paper's three at every L > 1."""
+
+    def check(table: Columns) -> Verdict:
+        curves = [_deep(table, figure, beta) for beta in OF_THE_PAPER]
+        if not _testable(*curves):
+            return not_testable("no network of L > 1, or one whose kappa is not resolved")
+        depths = np.unique(curves[0]["depth"])
+        *others, one = (means(curve, "depth", "kappa")[1] for curve in curves)
+        ratios = one / np.minimum.reduce(others)
+        text = (
+            f"largest kappa(beta=1) / lowest of the others {ratios.max():.3f} "
+            f"at L={depths[ratios.argmax()]}"
+        )
+        return verdict(bool((ratios < 1).all()), ratios.max(), text + _regime(depths, ratios < 1))
+
+    return check
+
+
+def _testable(*curves: Columns) -> bool:
+    return all(len(curve["depth"]) and curve["resolved"].all() for curve in curves)
+
+
+def _regime(depths: NDArray, holds: NDArray) -> str:
+    """Where a claim that fails does hold."""
+    if holds.all():
+        return ""
+    yes, no = (", ".join(str(depth) for depth in depths[at]) for at in (holds, ~holds))
+    return f"; fails at L={no}, holds at {f'L={yes}' if yes else 'no L'}"
+
+
+CLAIMS = (
+    Claim("5", "MNIST: residual kappa < linear kappa at every L", _improves("5-left", "1", "0")),
+    Claim("5", "MNIST: kappa <= first bound in every cell", bound_holds(figure="5-left")),
+    Claim(
+        "5", "CIFAR-10: residual kappa < linear kappa at every L", _improves("5-right", "1", "0")
+    ),
+    Claim("5", "CIFAR-10: kappa <= first bound in every cell", bound_holds(figure="5-right")),
+    Claim("20", "beta = 1 has the lowest kappa at every L > 1", _lowest("20")),
+    Claim("20", "kappa <= first bound in every cell", bound_holds(figure="20")),
+    Claim("20", "beta = 1/L improves on beta = 0 at every L > 1", _improves("20", "1/L", "0")),
+    Claim(
+        "20",
+        "beta = 1/sqrt(L) improves on beta = 0 at every L > 1",
+        _improves("20", "1/sqrt(L)", "0"),
+    ),
+    Claim("20", "beyond the paper: beta = 2 improves on beta = 1", _improves("20", "2", "1")),
+    Claim("21", "residual kappa < linear kappa at every L", _improves("21", "1", "0")),
+    Claim("22", "beta = 1 has the lowest kappa at every L > 1", _lowest("22")),
+    Claim("22", "kappa <= first bound in every cell", bound_holds(figure="22")),
+    Claim("22", "beta = 1/L improves on beta = 0 at every L > 1", _improves("22", "1/L", "0")),
+    Claim(
+        "22",
+        "beta = 1/sqrt(L) improves on beta = 0 at every L > 1",
+        _improves("22", "1/sqrt(L)", "0"),
+    ),
+    Claim("22", "beyond the paper: beta = 2 improves on beta = 1", _improves("22", "2", "1")),
+)
+
+EXPERIMENT = Experiment(
+    "beta_sweep",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
+    (
+        Path(__file__),
+        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).with_name("whitened.py"),
+    ),
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.main(PROGRAM, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""A linear network at initialisation: its weights, and what a table says of its conditioning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+
+import gnjax
+from gnjax.sweep.grid import Measurement
+
+
+class Network(Protocol):
+    """The fields of a cell that its weights are drawn from."""
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def initializer(self) -> str: ...
+
+    @property
+    def gain(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
+    """W_1 (m, d), .., W_L (k, m)."""
+    widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
+    options = {"gain": network.gain} if network.initializer.startswith("kaiming") else {}
+    key = jax.random.key(network.seed)
+    return gnjax.initializers.chain(key, widths, network.initializer, **options)
+
+
+def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
+    """A condition number with what it is certified by."""
+    return {
+        "kappa": kappa.value,
+        "kappa_low": kappa.interval[0],
+        "kappa_high": kappa.interval[1],
+        "confidence": kappa.confidence,
+        "resolved": kappa.resolved,
+        "method": kappa.method,
+        "rank": kappa.rank,
+        "lambda_max": kappa.lambda_max,
+        "lambda_min": kappa.lambda_min,
+    }
+
+
+def bound_fields(bound: gnjax.bounds.LinearBound) -> dict[str, Any]:
+    """Both bounds of Lemma 2 or Eq 7, None where they do not apply."""
+    return {
+        "bound_convex": bound.convex,
+        "bound_maximum": bound.maximum,
+        "bound_applicable": bound.applicable,
+    }
+
+
+def listed(measurements: Sequence[Measurement]) -> Measurement:
+    """Measurements of the same names as one, with lists for values."""
+    return {name: [one[name] for one in measurements] for name in measurements[0]}
+
+
+def picked(measurement: Measurement, index: int) -> Measurement:
+    """The measurement with one value in place of each list."""
+    return {
+        name: value[index] if isinstance(value, list) else value
+        for name, value in measurement.items()
+    }

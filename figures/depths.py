@@ -1,0 +1,133 @@
+"""What Figures 5, 19, 20, 21 and 22 share: kappa over the depth, with the bound on each curve."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from experiments.table import TableError
+from figures import captions, style
+from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+
+COLUMNS = (*captions.CELL, *captions.CERTIFICATE, *("samples", "gain"))
+KEY = (
+    ("measured", {"marker": "o"}),
+    ("bound", {"linestyle": style.DASHED, "linewidth": 0.9}),
+)
+BETAS = {
+    "0": r"$\beta = 0$",
+    "1/L": r"$\beta = 1/L$",
+    "1/sqrt(L)": r"$\beta = 1/\sqrt{L}$",
+    "1": r"$\beta = 1$",
+    "2": r"$\beta = 2$",
+}
+PAIR = {"0": "linear", "1": "residual"}
+LOOKS = dict(zip(BETAS, style.looks(len(BETAS)), strict=True))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The rows of one curve, how it looks and what it is called."""
+
+    table: Columns
+    look: style.Look
+    label: str
+
+
+def of_figure(table: Columns, figure: str) -> Columns:
+    """The rows of a figure or panel, of networks of one width on one data set."""
+    shown = select(table, figure=figure)
+    if len(distinct(shown, "width")) != 1 or len(distinct(shown, "data")) != 1:
+        msg = (
+            f"figure {figure} needs rows of one width on one data set, but the table has widths "
+            f"{distinct(shown, 'width')} on {distinct(shown, 'data')}"
+        )
+        raise TableError(msg)
+    return shown
+
+
+def by_beta(table: Columns, labels: Mapping[str, str]) -> list[Curve]:
+    """One curve a beta, in the order of the labels."""
+    return [
+        Curve(select(table, beta=beta), LOOKS[beta], label)
+        for beta, label in labels.items()
+        if beta in table["beta"]
+    ]
+
+
+def draw_kappa(
+    axes: Axes, curves: Sequence[Curve], key: style.KeyPlace | None = "upper left"
+) -> None:
+    """kappa with its band for every curve, and its bound where that applies.
+
+    `key` is where the key of both goes; None leaves the bounds out.
+    """
+    lines = [_kappa(axes, curve, bounded=key is not None) for curve in curves]
+    style.whole_numbers(axes, curves[0].table["depth"], "depth $L$")
+    if key is not None:
+        style.key(axes, KEY, loc=key)
+    style.label_curves(axes, lines)
+
+
+def _kappa(axes: Axes, curve: Curve, *, bounded: bool) -> Line2D:
+    line = style.band(axes, kappa_over_seeds(curve.table, "depth"), curve.look, curve.label)
+    if bounded:
+        style.bound_curve(axes, over_seeds(curve.table, "depth", "bound_convex"), curve.look)
+    return line
+
+
+def draw_betas(table: Columns) -> Figure:
+    """Kappa and bound at every beta; beside it, kappa over that of the same weights at beta = 0."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.6)
+        left, right = figure.subplots(1, 2)
+        draw_kappa(left, by_beta(table, BETAS))
+        left.set_ylabel(style.KAPPA)
+        _draw_ratios(right, by_beta(against_linear(table), BETAS))
+        style.footer(figure, captions.data_line(table))
+    return figure
+
+
+def _draw_ratios(axes: Axes, curves: Sequence[Curve]) -> None:
+    lines = [
+        style.band(axes, over_seeds(curve.table, "depth", "ratio"), curve.look, curve.label)
+        for curve in curves
+    ]
+    style.whole_numbers(axes, curves[0].table["depth"], "depth $L$")
+    axes.set_ylabel(r"$\kappa$ relative to $\beta = 0$")
+    style.label_curves(axes, lines)
+
+
+def against_linear(table: Columns) -> Columns:
+    """With a column `ratio`: resolved kappa over that of the same weights at beta = 0."""
+    known = np.where(table["resolved"], table["kappa"], np.nan)
+    networks = list(zip(table["depth"].tolist(), table["seed"].tolist(), strict=True))
+    linear = {
+        network: kappa
+        for network, beta, kappa in zip(networks, table["beta"], known, strict=True)
+        if beta == "0"
+    }
+    return {**table, "ratio": known / np.array([linear[network] for network in networks])}
+
+
+def setting(table: Columns) -> str:
+    """How wide the networks are and how they were drawn."""
+    widths = captions.listed(distinct(table, "width"))
+    return f"width m = {widths}, {captions.initialisation(table)}"
+
+
+def betas_caption(number: str, table: Columns, provenance: Mapping[str, Any]) -> str:
+    """The caption of `draw_betas`."""
+    return captions.paragraph(
+        f"Figure {number}. Condition number of the Gauss-Newton matrix of residual networks at"
+        f" initialisation ({setting(table)}) for several strengths beta of the skip connections,"
+        " 0 and 2 beyond the paper's. Left: with the first bound of Eq 7 (dashed). Right: divided"
+        " by the condition number of the same weights without skip connections.",
+        captions.seeds(table),
+        captions.certificates(table),
+        captions.data(table, provenance),
+    )

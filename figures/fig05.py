@@ -1,0 +1,46 @@
+"""Figure 5: condition number over depth of linear and of residual networks, on two data sets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from figures import captions, depths, style
+from figures.series import Columns, distinct, select
+
+EXPERIMENT = "beta_sweep"
+COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")
+PANELS = ("5-left", "5-right")
+
+
+def draw(table: Columns) -> Figure:
+    """Kappa and first bound at beta = 0 and beta = 1, one panel a data set."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.4)
+        for axes, name in zip(figure.subplots(1, 2), PANELS, strict=True):
+            shown = depths.of_figure(table, name)
+            (data,) = distinct(shown, "data")
+            axes.set_title(captions.data_title(data))
+            depths.draw_kappa(axes, depths.by_beta(shown, depths.PAIR))
+        figure.axes[0].set_ylabel(style.KAPPA)
+        style.footer(figure, captions.data_line(_shown(table)))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    shown = _shown(table)
+    left, right = (depths.setting(select(table, figure=name)) for name in PANELS)
+    return captions.paragraph(
+        "Figure 5. Condition number of the Gauss-Newton matrix at initialisation of linear"
+        " networks, and of the same weights with a skip connection of strength beta = 1 around"
+        " every layer, with the first bounds of Lemma 2 and Eq 7 (dashed).",
+        f"Left: {left}. Right: {right}.",
+        captions.seeds(shown),
+        captions.certificates(shown),
+        captions.data(shown, provenance),
+    )
+
+
+def _shown(table: Columns) -> Columns:
+    return select(table, figure=PANELS)

@@ -1,0 +1,248 @@
+"""Is this machine ready: versions, devices, 64-bit arithmetic, threads, data, memory and disk.
+
+Every finding is a line of a report; one that stands in the way of a result carries a remedy.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import jax
+
+from gnjax import data, precision
+from gnjax.data.places import cache_folder
+from gnjax.spectrum import LARGEST_MATRIX
+from gnjax.sweep.collect import git_state
+
+PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+PAPER_DATA = ("mnist", "cifar10")
+_COPIES = (
+    3  # of a dense matrix while its eigenvalues are computed: as formed, for LAPACK, workspace
+)
+_LEAST_MEMORY = 2e9  # bytes; two workers of the laptop profile
+_PAPER_MEMORY = 24e9  # the widest cells of the paper profile need 20 GB
+_PAPER_CORES = 8  # from which on hours on 2 cores are less than one
+_LEAST_DISK = 1e9
+_NVIDIA = Path("/proc/driver/nvidia/version")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; a ``remedy`` says that something is wrong and what to do about it."""
+
+    section: str
+    name: str
+    text: str
+    remedy: str = ""
+
+
+def examine(results: Path = Path()) -> tuple[Finding, ...]:
+    """Look at everything; ``results`` is the folder whose disk will take tables and figures."""
+    platforms, devices = _devices()
+    return (
+        *_versions(),
+        *devices,
+        *_arithmetic(platforms),
+        *_threads(os.environ),
+        *_data(os.environ),
+        *_room(results),
+        *_what_runs_where(platforms),
+    )
+
+
+def problems(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(finding for finding in findings if finding.remedy)
+
+
+def _versions() -> Iterator[Finding]:
+    section = "versions"
+    yield Finding(section, "python", f"{sys.version.split()[0]}, {platform.platform(terse=True)}")
+    for name in PACKAGES:
+        try:
+            yield Finding(section, name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            remedy = f"install {name}: pip install {'-e .' if name == 'gnjax' else name}"
+            yield Finding(section, name, "not installed", remedy)
+    state = git_state(Path(__file__).parent)
+    changed = "" if state.get("clean", True) else ", with changes that are not committed"
+    yield Finding(section, "git", f"{state['commit'][:10]}{changed}" if state else "no checkout")
+
+
+def _devices() -> tuple[frozenset[str], list[Finding]]:
+    """The platforms of JAX's devices, none where it cannot start, and the findings."""
+    chosen = os.environ.get("JAX_PLATFORMS", "")
+    try:
+        devices = jax.devices()
+    except RuntimeError as error:
+        remedy = f"unset JAX_PLATFORMS (it is {chosen!r}) or install what drives that device"
+        return frozenset(), [Finding("devices", "JAX", str(error).splitlines()[0], remedy)]
+    kinds = [f"{device.platform}: {device.device_kind}" for device in devices]
+    findings = [
+        Finding("devices", kind, f"{count} device{'s' if count > 1 else ''}")
+        for kind, count in Counter(kinds).items()
+    ]
+    platforms = frozenset(device.platform for device in devices)
+    if _NVIDIA.exists() and platforms == {"cpu"} and not chosen:
+        remedy = "install gnjax[cuda], or set JAX_PLATFORMS=cpu if the CPU is what you want"
+        findings.append(Finding("devices", "NVIDIA driver", "loaded, but JAX sees no GPU", remedy))
+    return platforms, findings
+
+
+def _arithmetic(platforms: frozenset[str]) -> Iterator[Finding]:
+    section = "64-bit arithmetic"
+    on = "on" if precision.x64_enabled() else "off; the commands that compute switch it on"
+    yield Finding(section, "by default", on)
+    if not platforms:
+        return
+    with precision.x64():
+        possible = precision.x64_enabled()
+    remedy = (
+        "" if possible else "unset JAX_ENABLE_X64 and check that this JAX is one gnjax supports"
+    )
+    yield Finding(section, "can be on", "yes" if possible else "no", remedy)
+    if "tpu" in platforms:
+        text = "has no float64 of its own; compute spectra on the host, with JAX_PLATFORMS=cpu"
+        yield Finding(section, "TPU", text)
+
+
+def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
+    section, cores = "threads", usable_cores()
+    yield Finding(section, "cores", str(cores))
+    for name in THREADS:
+        text = environment.get(name)
+        if text is None:
+            yield Finding(section, name, "not set: as many as cores")
+        elif not text.isdecimal() or int(text) < 1:
+            yield Finding(section, name, text, f"set {name} to a number from 1 to {cores}")
+        elif int(text) > cores:
+            remedy = f"set {name}={cores}: more threads than cores wait for each other"
+            yield Finding(section, name, text, remedy)
+        else:
+            yield Finding(section, name, text)
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _data(environment: Mapping[str, str]) -> Iterator[Finding]:
+    section = "data"
+    root = environment.get("GNJAX_DATA")
+    if root is not None:
+        here = Path(root).expanduser().is_dir()
+        remedy = "" if here else "point GNJAX_DATA at a folder that is there, or unset it"
+        yield Finding(section, "GNJAX_DATA", root if here else f"{root} is no folder", remedy)
+    cache = cache_folder("").resolve()
+    parent = _existing(cache)
+    text = str(cache) if cache == parent else f"{cache}, made when something is fetched"
+    remedy = "" if os.access(parent, os.W_OK) else f"make {parent} writable, or set XDG_CACHE_HOME"
+    yield Finding(section, "cache", text if not remedy else f"{text}, not writable", remedy)
+    for name in data.names():
+        state = data.state(name)
+        fetch = f"; python -m gnjax data fetch {name}" if state == "not here" else ""
+        yield Finding(section, name, state + fetch)
+
+
+def _existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def _room(results: Path) -> Iterator[Finding]:
+    section = "room"
+    memory, source = free_memory()
+    if memory is None:
+        yield Finding(section, "memory", source)
+    else:
+        little = memory < _LEAST_MEMORY
+        remedy = "close other programs, or run one cell at a time with --jobs=1" if little else ""
+        yield Finding(section, "memory", f"{_gigabytes(memory)} {source}", remedy)
+    for name, folder in (("results", results.resolve()), ("cache", cache_folder("").resolve())):
+        free = shutil.disk_usage(_existing(folder)).free
+        little = free < _LEAST_DISK
+        remedy = f"free {_gigabytes(_LEAST_DISK)} on the disk of {folder}" if little else ""
+        yield Finding(section, f"disk for {name}", f"{_gigabytes(free)} free", remedy)
+
+
+def free_memory() -> tuple[float | None, str]:
+    """Bytes that a new process can have, and how that is known.
+
+    Linux says what is available, and a container what it may still take; where the system says
+    only how much there is in all (macOS), it is that.
+    """
+    available = _available()
+    limits = [room for room in (available, _left_in_container()) if room is not None]
+    if limits:
+        return min(limits), "free"
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), "in all"
+    return None, "this system does not say"
+
+
+def _available() -> float | None:
+    if not _MEMINFO.is_file():
+        return None
+    fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
+    amount = fields.get("MemAvailable", "").split()  # ["123", "kB"]
+    return 1024.0 * int(amount[0]) if amount else None
+
+
+def _left_in_container() -> float | None:
+    """What the limit of this control group (version 2) leaves; None without a limit."""
+    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    if not (limit.is_file() and used.is_file()):
+        return None
+    most = limit.read_text().strip()
+    return None if most == "max" else max(float(most) - float(used.read_text()), 0.0)
+
+
+def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
+    section = "what would run where"
+    accelerators = sorted(platforms - {"cpu"})
+    products = ", ".join(accelerators).upper() or "CPU"
+    yield Finding(section, "training, products", products)
+    where = "CPU, by LAPACK" if platforms != {"tpu"} else "CPU, with JAX_PLATFORMS=cpu"
+    yield Finding(section, "dense eigenvalues", where)
+    memory, _ = free_memory()
+    if memory is not None:
+        size = largest_dense(memory)
+        text = f"up to {size:,} x {size:,}; beyond that by products with a structured operator"
+        yield Finding(section, "dense kappa", text)
+    yield Finding(section, "profile", _profile(memory, bool(accelerators)))
+
+
+def largest_dense(memory: float) -> int:
+    """The largest matrix in float64 whose eigenvalues fit: a few copies, four fifths of memory."""
+    return min(LARGEST_MATRIX, math.isqrt(int(0.8 * memory / (8 * _COPIES))))
+
+
+def _profile(memory: float | None, accelerated: bool) -> str:
+    """The largest profile that is sensible, and what the next one lacks."""
+    if memory is not None and memory < _LEAST_MEMORY:
+        return f"smoke; laptop wants {_gigabytes(_LEAST_MEMORY)} of memory"
+    lacking = [f"the data set {name}" for name in PAPER_DATA if data.state(name) == "not here"]
+    if memory is not None and memory < _PAPER_MEMORY:
+        lacking.append(f"{_gigabytes(_PAPER_MEMORY)} of memory")
+    if not accelerated and usable_cores() < _PAPER_CORES:
+        lacking.append(f"{_PAPER_CORES} cores or a GPU")
+    return f"laptop; paper wants {', '.join(lacking)}" if lacking else "paper"
+
+
+def _gigabytes(amount: float) -> str:
+    return f"{amount / 1e9:.3g} GB"

@@ -1,0 +1,312 @@
+"""Residual networks at several betas and raw data beside whitened: operators, cells and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gnjax
+from experiments import beta_sweep, config, whitening_sweep
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim
+from experiments.linear_network import initial_weights
+from experiments.whitened import whitened
+from gnjax import closed_form, data
+from gnjax.closed_form import linear_gauss_newtons
+from tests import exact, references
+
+SKIPS = (0.0, -0.4, 0.5, 2.0)
+
+
+def draw(seed: int, *widths: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = zip(widths[1:], widths[:-1], strict=True)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+# One batch of betas -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [0, 2**30], ids=["one after the other", "batched"])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    depth=st.sampled_from([1, 2, 4]),
+    width=st.sampled_from([2, 5]),
+    raw=st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
+def test_every_beta_has_the_matrix_of_equation_7(
+    limit: int, seed: int, depth: int, width: int, raw: bool
+) -> None:
+    weights = draw(seed, 4, *[width] * (depth - 1), 3)
+    rows = np.random.default_rng(seed + 1).standard_normal((9, 4))
+    covariance = rows.T @ rows / 9 if raw else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closed_form, "_BATCH_BYTES", limit)
+        ops = list(linear_gauss_newtons(weights, SKIPS, covariance))
+    assert len(ops) == len(SKIPS)
+    for skip, op in zip(SKIPS, ops, strict=True):
+        expected = references.linear_gauss_newton(weights, covariance, skip)
+        scale = np.linalg.norm(expected)
+        np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-13 * scale)
+        alone = gnjax.linear_gauss_newton(weights, covariance, skip)
+        assert op.factors.left_ranks == alone.factors.left_ranks
+        assert op.factors.right_ranks == alone.factors.right_ranks
+        assert op.factors.whitened is not raw
+        np.testing.assert_allclose(op.error, alone.error, rtol=1e-6)
+
+
+def test_products_above_the_limit_are_not_batched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("batched above the limit")
+
+    monkeypatch.setattr(closed_form, "_batched_products", refuse)
+    weights = draw(0, 4, 5, 3)
+    stored = sum(w.nbytes for w in weights) - 8 * (4 * 5 + 5 * 3)
+    stored += 8 * (3 * 5 + 3 * 3 + 4 * 4 + 4 * 5)  # S_1, S_2, T_1, T_2
+    monkeypatch.setattr(closed_form, "_BATCH_BYTES", 2 * stored - 1)
+    assert len(list(linear_gauss_newtons(weights, (0.0, 1.0)))) == 2
+    monkeypatch.setattr(closed_form, "_BATCH_BYTES", 2 * stored)
+    with pytest.raises(pytest.fail.Exception, match="batched"):
+        next(linear_gauss_newtons(weights, (0.0, 1.0)))
+
+
+def test_a_bad_beta_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match="skip"):
+        linear_gauss_newtons(draw(0, 4, 5, 3), (0.0, float("nan")))
+
+
+# Data in its principal axes -----------------------------------------------------------------------
+
+
+@given(logs=st.lists(st.floats(-12, 0), min_size=3, max_size=3))
+@settings(max_examples=10, deadline=None)
+def test_a_diagonal_covariance_loses_nothing_to_its_root(logs: list[float]) -> None:
+    """Its square root is exact to rounding, so that kappa is resolved far beyond 1 / sqrt(eps)."""
+    weights, sigma = draw(0, 3, 5, 4, 2), np.diag(10.0 ** np.array(logs))
+    kappa = gnjax.condition_number(gnjax.linear_gauss_newton(weights, sigma))
+    values = exact.linear_eigenvalues(weights, sigma, 0.0)
+    assert kappa.resolved
+    assert kappa.interval[0] <= float(max(values) / min(values)) <= kappa.interval[1]
+    assert kappa.interval[1] / kappa.interval[0] < 1 + 1e-4
+
+
+def test_a_zero_on_the_diagonal_is_a_missing_direction() -> None:
+    first, *others = draw(0, 3, 5, 2)
+    kappa = gnjax.condition_number(
+        gnjax.linear_gauss_newton([first, *others], np.diag([2.0, 0.0, 1.0]))
+    )
+    without = gnjax.linear_gauss_newton([first[:, [0, 2]], *others], np.diag([2.0, 1.0]))
+    assert kappa.rank == 2 * 2
+    np.testing.assert_allclose(kappa.value, gnjax.condition_number(without).value, rtol=1e-12)
+    nothing = gnjax.linear_gauss_newton([first, *others], np.zeros((3, 3)))
+    assert nothing.factors.right_ranks == (0, 0)
+
+
+def test_the_variances_are_the_eigenvalues_of_the_covariance() -> None:
+    white = whitened("photo_patches", 300, 0, 3)
+    dataset = data.load("photo_patches", samples=300, seed=0)
+    x = data.downsample(dataset.inputs, dataset.shape, (3, 3))
+    expected = np.linalg.eigvalsh(data.covariance(x))[::-1]
+    np.testing.assert_allclose(white.variances, expected, rtol=1e-9)
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+def smoke(module: object) -> object:
+    edge, _ = config.load(f"configs/{module.__name__.split('.')[-1]}.py:smoke")
+    return config.freeze(module.Config, edge)
+
+
+@pytest.mark.parametrize("module", [beta_sweep, whitening_sweep])
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_is_a_config_with_cells(module: object, profile: str) -> None:
+    name = module.__name__.split(".")[-1]
+    frozen = config.freeze(module.Config, config.load(f"configs/{name}.py:{profile}")[0])
+    cells = module.cells(frozen)
+    assert len(set(cells)) == len(cells) > 0
+    assert [module.cost(cell) for cell in cells] == sorted(map(module.cost, cells), reverse=True)
+
+
+def by_autodiff(weights: list, x: np.ndarray, skip: float) -> float:
+    """kappa of Eq 1 for the network (W_L + beta I) .. (W_1 + beta I) x, by its Jacobian."""
+
+    def apply(params: list, inputs: jax.Array) -> jax.Array:
+        for w in params:
+            inputs = inputs @ (w + skip * np.eye(*w.shape)).T
+        return inputs
+
+    j = references.jacobian(apply, weights, x)
+    return references.pseudo_condition(j @ j.T, rtol=1e-12)
+
+
+def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
+    cell = beta_sweep.Cell(
+        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1
+    )
+    measured = beta_sweep.measure(cell)
+    dataset = data.load("digits", samples=40, seed=0)
+    white = data.whiten(data.downsample(dataset.inputs, dataset.shape, (3, 3)))
+    weights = initial_weights(white.rank, cell)
+    skips = [0, 1 / 3, 3**-0.5, 1, 2]
+    expected = [by_autodiff(weights, white.inputs, skip) for skip in skips]
+    np.testing.assert_allclose(measured["skip"], skips)
+    np.testing.assert_allclose(measured["kappa"], expected, rtol=1e-6)
+    bounds = [gnjax.bounds.linear(weights, skip=skip).convex for skip in skips]
+    np.testing.assert_allclose(measured["bound_convex"], bounds, rtol=1e-9)
+
+
+def test_without_a_hidden_layer_beta_changes_nothing() -> None:
+    cell = beta_sweep.Cell(
+        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-3, depth=1, width=12, seed=0
+    )
+    assert beta_sweep.measure(cell)["kappa"] == [1.0] * 5
+
+
+def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
+    cell = whitening_sweep.Cell(
+        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1
+    )
+    measured = whitening_sweep.measure(cell)
+    dataset = data.load("digits", samples=40, seed=0)
+    raw = data.downsample(dataset.inputs, dataset.shape, (3, 3))
+    white = data.whiten(raw)
+    first, *others = initial_weights(white.rank, cell)
+    axes = white.transform / np.linalg.norm(white.transform, axis=0)  # V
+    expected = [
+        by_autodiff([first, *others], white.inputs, 0.0),
+        by_autodiff([first @ axes.T, *others], raw, 0.0),  # the same weights, seen from the pixels
+    ]
+    np.testing.assert_allclose(measured["kappa"], expected, rtol=1e-6)
+    values = np.linalg.eigvalsh(data.covariance(raw))
+    condition = values[-1] / values[-white.rank]
+    np.testing.assert_allclose(measured["covariance_condition"], [1, condition], rtol=1e-6)
+    low, high = measured["bound_convex"]
+    np.testing.assert_allclose(high / low, condition, rtol=1e-6)
+
+
+def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
+    frozen = smoke(beta_sweep)
+    fields = set(beta_sweep.Row.__dataclass_fields__)
+    taken = fields & set(beta_sweep.measure(beta_sweep.cells(frozen)[-1]))
+    measured = {
+        cell: {name: [f"{name} {beta}" for beta in beta_sweep.BETAS] for name in taken}
+        | {"inputs": cell.depth}
+        for cell in beta_sweep.cells(frozen)
+    }
+    rows = beta_sweep.rows(frozen, measured)
+    assert all(row.kappa == f"kappa {row.beta}" and row.inputs == row.depth for row in rows)
+    keys = [(row.figure, row.depth, row.width, row.beta, row.seed) for row in rows]
+    assert len(set(keys)) == len(keys)
+    drawn = {figure: {r.beta for r in rows if r.figure == figure} for figure in ("5-left", "20")}
+    assert drawn == {"5-left": {"0", "1"}, "20": set(beta_sweep.BETAS)}
+
+
+@pytest.mark.parametrize("field", [{"depths": ()}, {"depths": (0,)}, {"seeds": 0}])
+def test_an_empty_panel_is_refused(field: dict[str, object]) -> None:
+    grey = {"data": "digits", "samples": 0, "side": 0, "width": 9, "depths": (2,), "seeds": 1}
+    with pytest.raises(ValueError, match="at least 1"):
+        beta_sweep.Panel(**(grey | field))
+
+
+# Claims -------------------------------------------------------------------------------------------
+
+Kappa = Callable[[int, float], float]
+STRENGTH = {"0": 0.0, "1/L": 0.2, "1/sqrt(L)": 0.4, "1": 1.0, "2": 2.0}
+
+
+def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
+    """Rows of every figure at L = 1, 2, 3, two seeds."""
+    keys = [
+        (figure, depth, beta, seed)
+        for figure in ("5-left", "5-right", "20", "21", "22")
+        for depth in (1, 2, 3)
+        for beta in STRENGTH
+        for seed in (0, 1)
+    ]
+    values = np.array([1.0 if L == 1 else kappa(L, STRENGTH[b]) for _, L, b, _ in keys])
+    return {
+        "figure": np.array([key[0] for key in keys]),
+        "depth": np.array([key[1] for key in keys]),
+        "beta": np.array([key[2] for key in keys]),
+        "seed": np.array([key[3] for key in keys]),
+        "kappa": values,
+        "kappa_low": values,
+        "resolved": np.ones(len(keys), bool),
+        "bound_applicable": np.ones(len(keys), bool),
+        "bound_convex": 1.1 * values,
+        "bound_maximum": 1.2 * values,
+    }
+
+
+def statuses(claims: tuple[Claim, ...], table: Mapping[str, np.ndarray]) -> set[str]:
+    return {claim.check(table).status for claim in claims}
+
+
+def test_claims_on_beta_can_hold_and_fail() -> None:
+    helps = beta_table(lambda depth, beta: depth**2 / (1 + beta))
+    assert statuses(beta_sweep.CLAIMS, helps) == {HOLDS}
+    hurts = beta_table(lambda depth, beta: depth**2 * (1 + beta))
+    hurts["bound_convex"] = 0.9 * hurts["kappa"]
+    assert statuses(beta_sweep.CLAIMS, hurts) == {FAILS}
+    assert statuses(beta_sweep.CLAIMS, {n: c[helps["depth"] == 1] for n, c in helps.items()}) == {
+        NOT_TESTABLE,
+        HOLDS,  # the bound, also at L = 1
+    }
+
+
+def test_a_claim_that_fails_says_at_which_depth() -> None:
+    table = beta_table(lambda depth, beta: 9 - beta if depth == 2 else 9 + beta)
+    lowest = next(c for c in beta_sweep.CLAIMS if "lowest" in c.statement).check(table)
+    assert lowest.status == FAILS
+    assert lowest.text.endswith("fails at L=3, holds at L=2")
+    assert lowest.number == pytest.approx(10 / 9.2)
+    never = beta_table(lambda depth, beta: 9 + beta)
+    assert beta_sweep.CLAIMS[0].check(never).text.endswith("fails at L=2, 3, holds at no L")
+
+
+def test_nothing_is_claimed_of_an_unresolved_kappa() -> None:
+    table = beta_table(lambda depth, beta: depth**2 / (1 + beta))
+    table["resolved"] = ~((table["beta"] == "1") & (table["depth"] == 3))
+    found = {c.statement: c.check(table).status for c in beta_sweep.CLAIMS if c.figure == "22"}
+    assert found["beta = 1 has the lowest kappa at every L > 1"] == NOT_TESTABLE
+    assert found["beta = 1/L improves on beta = 0 at every L > 1"] == HOLDS
+
+
+def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str, np.ndarray]:
+    keys = [(L, kind, seed) for L in (2, 3, 4) for kind in ("whitened", "raw") for seed in (0, 1)]
+    kappa = np.array([L * (ratio(L) if kind == "raw" else 1.0) for L, kind, _ in keys])
+    return {
+        "depth": np.array([key[0] for key in keys]),
+        "whitening": np.array([key[1] for key in keys]),
+        "kappa": kappa,
+        "kappa_low": kappa,
+        "kappa_high": kappa,
+        "resolved": np.ones(len(keys), bool),
+        "covariance_condition": np.array([condition if k == "raw" else 1.0 for _, k, _ in keys]),
+        "bound_applicable": np.ones(len(keys), bool),
+        "bound_convex": 1.1 * kappa,
+        "bound_maximum": 1.2 * kappa,
+    }
+
+
+def test_claims_on_whitening_can_hold_and_fail() -> None:
+    near = whitening_table(lambda depth: 30.0, 100.0)
+    assert statuses(whitening_sweep.CLAIMS, near) == {HOLDS}
+    lowers, about, bound = whitening_sweep.CLAIMS
+    far = whitening_table(lambda depth: 20.0 / depth, 100.0)
+    found = about.check(far)
+    assert (found.status, found.number) == (FAILS, pytest.approx(0.05))
+    assert found.text.endswith("within a factor of 10 at L=2")
+    none = about.check(whitening_table(lambda depth: 2.0, 100.0))
+    assert none.text.endswith("within a factor of 10 at no L")
+    assert lowers.check(whitening_table(lambda depth: depth - 2.5, 1.0)).status == FAILS
+    near["bound_convex"][0] = 0.5
+    assert bound.check(near).status == FAILS
+    near["resolved"][0] = False
+    assert about.check(near).status == NOT_TESTABLE

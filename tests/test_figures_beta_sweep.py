@@ -1,0 +1,192 @@
+"""Figures 5, 20, 21, 22 and 19 show what the tables of `beta_sweep` and `whitening_sweep` say."""
+
+from collections.abc import Mapping
+from types import ModuleType
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+from experiments.table import TableError
+from figures import depths, fig05, fig19, fig20, fig21, fig22
+from figures.series import Columns, select
+from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
+
+SEEDS = (0, 1, 2)
+DEPTHS = (1, 2, 3, 4)
+BETAS = {"0": 0.0, "1/L": 0.25, "1/sqrt(L)": 0.5, "1": 1.0, "2": 2.0}
+FROM_BETAS = (fig05, fig20, fig21, fig22)
+PROVENANCE = {"precision": "float64"}
+
+
+def certified(kappa: float, bound: float, seed: int) -> dict[str, object]:
+    return {
+        "outputs": 10,
+        "samples": 5000,
+        "gain": 2.0,
+        "kappa": kappa,
+        "kappa_low": 0.9995 * kappa,
+        "kappa_high": 1.0005 * kappa,
+        "confidence": 1.0 - 1e-6 * seed,
+        "resolved": True,
+        "bound_convex": bound,
+        "seed": seed,
+    }
+
+
+def beta_row(figure: str, depth: int, beta: str, seed: int) -> dict[str, object]:
+    """One network with numbers like those of a real sweep: the deeper, the more beta matters."""
+    colour = figure in ("5-right", "21", "22")
+    kappa = depth**2 * (1 + 0.05 * seed) / (1 + 0.1 * BETAS[beta] * (depth - 1)) + colour
+    return {
+        "figure": figure,
+        "depth": depth,
+        "beta": beta,
+        "width": 775 if colour else 1000,
+        "inputs": 768 if colour else 784,
+        "data": ("photo_patches" if colour else "fashion_mnist_5000") + ", whitened",
+        **certified(kappa, 1.2 * kappa, seed),
+    }
+
+
+@pytest.fixture
+def betas() -> Columns:
+    figures = {"5-left": "01", "5-right": "01", "20": BETAS, "21": "01", "22": BETAS}
+    return as_columns(
+        beta_row(figure, depth, beta, seed)
+        for figure, drawn in figures.items()
+        for depth in DEPTHS
+        for beta in drawn
+        for seed in SEEDS
+    )
+
+
+@pytest.fixture
+def whitening() -> Columns:
+    return as_columns(
+        {
+            "depth": depth,
+            "whitening": kind,
+            "width": 775,
+            "inputs": 768,
+            "data": "photo_patches",
+            "covariance_condition": 1.0 if kind == "whitened" else 1.1e7,
+            **certified(scale * depth**2 * (1 + 0.1 * seed), 30 * scale * depth**2, seed),
+        }
+        for depth in DEPTHS
+        for kind, scale in (("whitened", 1.0), ("raw", 1e6))
+        for seed in SEEDS
+    )
+
+
+def assert_bounded_curves(
+    axes: Axes, table: Columns, column: str, labels: Mapping[str, str], bounded: bool = True
+) -> None:
+    """Each value of the column is a curve of kappa, with its bound dashed in the same colour."""
+    for band, (value, label) in enumerate(labels.items()):
+        rows = select(table, **{column: value})
+        assert_curve(axes, label, band, mean_and_deviation(rows, "depth", rows["kappa"]))
+        dashed = [
+            drawn
+            for drawn in axes.lines
+            if drawn.is_dashed() and drawn.get_color() == line(axes, label).get_color()
+        ]
+        assert len(dashed) == bounded
+        for bound in dashed:
+            expected = mean_and_deviation(rows, "depth", rows["bound_convex"])
+            np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-14)
+
+
+def test_figure_5_draws_both_networks_with_their_bounds(betas: Columns) -> None:
+    left, right = fig05.draw(betas).axes
+    labels = {"0": "linear", "1": "residual"}
+    assert_bounded_curves(left, select(betas, figure="5-left"), "beta", labels)
+    assert_bounded_curves(right, select(betas, figure="5-right"), "beta", labels)
+    assert [axes.get_title("left") for axes in (left, right)] == [
+        "Fashion-MNIST (5,000-image subset), whitened",
+        "photograph patches, whitened",
+    ]
+
+
+@pytest.mark.parametrize(("figure", "module"), [("20", fig20), ("22", fig22)])
+def test_figures_20_and_22_draw_every_beta_and_its_gain(
+    betas: Columns, figure: str, module: ModuleType
+) -> None:
+    left, right = module.draw(betas).axes
+    rows = select(betas, figure=figure)
+    assert_bounded_curves(left, rows, "beta", depths.BETAS)
+    linear = select(rows, beta="0")
+    for band, (beta, label) in enumerate(depths.BETAS.items()):
+        curve = select(rows, beta=beta)  # networks in the order of `linear`
+        gain = curve["kappa"] / linear["kappa"]
+        assert_curve(right, label, band, mean_and_deviation(curve, "depth", gain))
+
+
+def test_a_gain_against_an_unresolved_network_is_left_out(betas: Columns) -> None:
+    table = select(betas, figure="20")
+    network = (table["depth"] == 3) & (table["seed"] == 1)
+    table["resolved"] = ~(network & (table["beta"] == "0"))
+    ratios = depths.against_linear(table)["ratio"]
+    np.testing.assert_array_equal(np.isnan(ratios), network)
+    own = dict(table, resolved=~(network & (table["beta"] == "2")))
+    np.testing.assert_array_equal(np.isnan(depths.against_linear(own)["ratio"]), ~own["resolved"])
+
+
+def test_figure_21_draws_both_networks_without_bounds(betas: Columns) -> None:
+    (axes,) = fig21.draw(betas).axes
+    labels = {"0": "linear", "1": "residual"}
+    assert_bounded_curves(axes, select(betas, figure="21"), "beta", labels, bounded=False)
+
+
+def test_figure_19_draws_raw_and_whitened_on_a_logarithmic_axis(whitening: Columns) -> None:
+    (axes,) = fig19.draw(whitening).axes
+    assert axes.get_yscale() == "log"
+    labels = {"raw": "raw", "whitened": "whitened"}
+    assert_bounded_curves(axes, whitening, "whitening", labels)
+
+
+def test_a_figure_refuses_to_average_over_widths_or_data(betas: Columns) -> None:
+    for column, other in (("width", betas["width"] + betas["seed"]), ("data", betas["seed"])):
+        for module in FROM_BETAS:
+            with pytest.raises(TableError, match="one width on one data set"):
+                module.draw({**betas, column: other})
+
+
+@pytest.mark.parametrize("module", [*FROM_BETAS, fig19])
+def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
+    module: ModuleType, betas: Columns, whitening: Columns
+) -> None:
+    table = whitening if module is fig19 else betas
+    declared = {name: table[name] for name in module.COLUMNS}
+    assert module.draw(declared).axes
+    assert module.caption(declared, PROVENANCE)
+
+
+def test_captions_tell_data_sizes_seeds_and_precision(betas: Columns, whitening: Columns) -> None:
+    assert "width m = 1,000, Kaiming normal" in fig05.caption(betas, PROVENANCE)
+    assert "Right: width m = 775" in fig05.caption(betas, PROVENANCE)
+    raw = fig19.caption(whitening, PROVENANCE)
+    for part in ("number 1.1e+07", "n = 5,000, d = 768, k = 10", "over 3 init", "float64"):
+        assert part in raw
+    for module, number in ((fig20, "20"), (fig22, "22"), (fig21, "21")):
+        assert module.caption(betas, PROVENANCE).startswith(f"Figure {number}. ")
+
+
+@pytest.mark.parametrize("module", [*FROM_BETAS, fig19])
+def test_no_text_leaves_the_figure_or_touches_another(
+    module: ModuleType, betas: Columns, whitening: Columns
+) -> None:
+    figure = module.draw(whitening if module is fig19 else betas)
+    figure.draw_without_rendering()
+    page = figure.bbox
+    for axes in figure.axes:
+        boxes = [Text.get_window_extent(text) for text in axes.texts]  # without their leaders
+        low, high = axes.get_xlim()  # a tick beyond the limits has a label that is not drawn
+        boxes += [
+            text.get_window_extent()
+            for text in axes.get_xticklabels()
+            if low <= text.get_position()[0] <= high
+        ]
+        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
