@@ -1,6 +1,6 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from gnjax import bounds, data, initializers, models
+from gnjax import balanced, bounds, data, initializers, models
 from gnjax.closed_form import linear_gauss_newton
 from gnjax.conditioning import ConditionNumber, condition_number
 from gnjax.convolution import linear_cnn_gauss_newton, toeplitz
@@ -47,6 +47,7 @@ __all__ = [
     "Spectrum",
     "SumOfKroneckers",
     "Trace",
+    "balanced",
     "bounds",
     "condition_number",
     "data",

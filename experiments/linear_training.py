@@ -1,0 +1,170 @@
+"""Linear networks of paper B trained on orthogonalised data, and the Hessian on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+import gnjax
+from gnjax import data as datasets
+from gnjax import linear_descent
+from gnjax.curvature import NetworkHessian
+from gnjax.descent import descend
+from gnjax.linear_descent import Moments, Weights
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which samples: class 0 has ``share`` of them, and every other class as many as the next.
+
+    ``side`` is the side of the grey, downsampled image, 0 for the image as it is.
+    """
+
+    name: str
+    samples: int
+    share: float
+    seed: int
+    side: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """Gradient descent with the halving rule from ``initializer``, looked at ``epochs``."""
+
+    depth: int
+    width: int
+    initializer: str
+    rate: float
+    epochs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.epochs or min(self.epochs) < 0 or self.depth < 2 or self.width < 1:
+            msg = f"training needs epochs, 2 layers or more and a width, got {self}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Samples with one-hot labels, before anything is done to the inputs."""
+
+    inputs: NDArray[np.float64]  # (n, d)
+    labels: NDArray[np.float64]  # (n, k)
+    largest_share: float  # of a class, as realised
+    source: str
+
+
+@dataclass(frozen=True)
+class Orthogonal:
+    """All that a linear network sees of orthogonalised data, and where it came from."""
+
+    moments: Moments
+    inputs: int  # the rank of the data
+    outputs: int
+    samples: int
+    largest_share: float  # of a class, as realised
+    floor: float  # the loss at every global minimum
+    source: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """The network after some epochs."""
+
+    epoch: int
+    weights: list[jax.Array]
+    loss: float
+
+
+def draw(data: Data) -> Drawn:
+    """Class 0 at its share, the images grey and downsampled where a side is given."""
+    imbalanced = datasets.class_imbalance(_loaded(data.name), data.samples, data.share, data.seed)
+    labelled = imbalanced.dataset
+    inputs, shape = labelled.inputs, labelled.shape
+    if data.side and len(shape) == 3:
+        inputs, shape = datasets.grayscale(inputs, shape), shape[:2]
+    if data.side:
+        inputs = datasets.downsample(inputs, shape, (data.side, data.side))
+    labels = datasets.one_hot(labelled.labels, labelled.classes)
+    return Drawn(inputs, labels, imbalanced.largest_share, labelled.source)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> datasets.Dataset:
+    return datasets.load(name)
+
+
+@cache
+def orthogonal(data: Data, sigma_x: float) -> Orthogonal:
+    """Draw, downsample and orthogonalise, x^T x / n = sigma_x^2 I, with one-hot labels."""
+    drawn = draw(data)
+    x = datasets.orthogonalise(drawn.inputs, sigma_x)
+    moments = linear_descent.moments(x, drawn.labels)
+    return Orthogonal(
+        moments,
+        x.shape[1],
+        drawn.labels.shape[1],
+        len(x),
+        drawn.largest_share,
+        linear_descent.floor(moments),
+        drawn.source,
+    )
+
+
+def describe(data: Data, sigma_x: float) -> str:
+    """One line for the provenance."""
+    found = orthogonal(data, sigma_x)
+    size = f", grey, {data.side} x {data.side}" if data.side else ""
+    return (
+        f"{found.source}{size}, orthogonalised with sigma_x={sigma_x:g}: n={found.samples}, "
+        f"rank {found.inputs}"
+    )
+
+
+def train(found: Orthogonal, training: Training, seed: int) -> Iterator[Point]:
+    """The network at each epoch, in the coordinates of the data.
+
+    Descent runs on the rows that the moments and W_1 span, where it takes the same path.
+    """
+    widths = (found.inputs, *[training.width] * (training.depth - 1), found.outputs)
+    drawn = gnjax.initializers.chain(jax.random.key(seed), widths, training.initializer)
+    reduced = linear_descent.row_space(drawn, found.moments)
+    path = descend(
+        linear_descent.loss,
+        reduced.weights,
+        reduced.data,
+        keep=training.epochs,
+        rate=training.rate,
+    )
+    for at, epoch in enumerate(training.epochs):
+        weights = linear_descent.lift([w[at] for w in path.params], reduced)
+        yield Point(epoch, weights, float(path.losses[at]))
+
+
+def hessian(weights: Weights, moments: Moments) -> NetworkHessian:
+    """The full Hessian of the loss on all samples, from d_0 rows that have their moments."""
+    return gnjax.hessian((_linear, list(weights)), *representatives(moments))
+
+
+def _linear(weights: Weights, x: jax.Array) -> jax.Array:
+    for weight in weights:
+        x = jnp.matmul(x, weight.T, precision="highest")
+    return x
+
+
+def representatives(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Rows x (r, d) and y (r, k) with x^T x / r = C and y^T x / r = B, r the rank of C.
+
+    With C = V diag(c) V^T, x = sqrt(r) diag(c)^{1/2} V^T and y = sqrt(r) diag(c)^{-1/2} V^T B^T.
+    The loss on them differs from that on all samples by a constant.
+    """
+    values, axes = linear_descent.axes(moments.covariance)
+    kept = values > len(values) * np.finfo(np.float64).eps * values.max()
+    roots, axes = np.sqrt(values[kept])[:, None], axes[:, kept].T
+    scale = len(roots) ** 0.5
+    return scale * roots * axes, scale * (axes @ np.asarray(moments.cross).T) / roots

@@ -1,0 +1,216 @@
+"""The trace of the Hessian beside Eq 7 while a deep linear network trains: figure B3.
+
+python -m experiments.trace_path --config=configs/trace_path.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gnjax
+from experiments import cli
+from experiments.claims import Claim, Verdict, length, not_testable, verdict
+from experiments.linear_network import listed, picked
+from experiments.linear_training import (
+    Data,
+    Orthogonal,
+    Point,
+    Training,
+    describe,
+    hessian,
+    orthogonal,
+    train,
+)
+from experiments.table import Columns
+from gnjax import balanced
+from gnjax.sweep.grid import Experiment, Measurement
+
+
+@dataclass(frozen=True)
+class Config:
+    """Three data sets, one a panel.
+
+    ``narrow`` is the width of a second network, whose trace is also taken exactly: that costs a
+    product with the Hessian for every parameter.
+    """
+
+    a: Data
+    b: Data
+    c: Data
+    sigma_x: float
+    training: Training
+    narrow: int
+    probes: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if self.narrow < 1 or self.probes < 2 or self.seeds < 1:
+            msg = f"narrow and seeds are at least 1 and probes 2, got {self}"
+            raise ValueError(msg)
+
+    def panels(self) -> dict[str, Data]:
+        return {"a": self.a, "b": self.b, "c": self.c}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network, trained on one data set."""
+
+    data: Data
+    sigma_x: float
+    training: Training
+    exact: bool
+    probes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The trace after some epochs."""
+
+    panel: str
+    data: str
+    epoch: int
+    seed: int
+    depth: int
+    width: int
+    inputs: int
+    outputs: int
+    samples: int
+    probes: int
+    largest_share: float
+    excess: float  # of the loss over its floor
+    estimate: float  # Hutchinson's, of the full Hessian
+    standard_error: float
+    exact: float | None  # of the full Hessian, by all unit vectors
+    predicted: float  # Eq 7
+
+
+def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
+    """Every (panel, cell), in the order of the table."""
+    narrow = replace(config.training, width=config.narrow)
+    for panel, data in config.panels().items():
+        for training, exact in ((config.training, False), (narrow, True)):
+            for seed in range(config.seeds):
+                yield panel, Cell(data, config.sigma_x, training, exact, config.probes, seed)
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    return tuple(dict.fromkeys(cell for _, cell in _uses(config)))
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications of the epochs, and of the products with the Hessian."""
+    inputs, outputs = cell.data.side**2 or 784, 10
+    width = cell.training.width
+    parameters = width * (inputs + width * (cell.training.depth - 2) + outputs)
+    products = cell.probes + (parameters if cell.exact else 0)
+    epochs = max(cell.training.epochs) * 6.0 * outputs * parameters
+    return epochs + 6.0 * len(cell.training.epochs) * products * inputs * parameters
+
+
+def measure(cell: Cell) -> Measurement:
+    """Lists over the epochs."""
+    found = orthogonal(cell.data, cell.sigma_x)
+    points = train(found, cell.training, cell.seed)
+    return {
+        "inputs": found.inputs,
+        "outputs": found.outputs,
+        "samples": found.samples,
+        "largest_share": found.largest_share,
+        **listed([_traces(point, found, cell) for point in points]),
+    }
+
+
+def _traces(point: Point, found: Orthogonal, cell: Cell) -> dict[str, Any]:
+    """The trace by random products, by all of them, and by Eq 7."""
+    op = hessian(point.weights, found.moments)
+    # Every point has its own random vectors, so that their errors are independent.
+    stream = int(np.random.SeedSequence([cell.seed, point.epoch]).generate_state(1)[0])
+    estimate = gnjax.trace(op, probes=cell.probes, seed=stream)
+    return {
+        "epoch": point.epoch,
+        "excess": point.loss - found.floor,
+        "estimate": estimate.value,
+        "standard_error": estimate.standard_error,
+        "exact": gnjax.trace(op, method="exact").value if cell.exact else None,
+        "predicted": balanced.trace(point.weights, cell.sigma_x),
+    }
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
+    """The table; cells are measured here unless their measurements are given."""
+    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+    return tuple(
+        Row(
+            panel=panel,
+            data=f"{cell.data.name}, orthogonalised",
+            seed=cell.seed,
+            depth=cell.training.depth,
+            width=cell.training.width,
+            probes=cell.probes,
+            **picked(known[cell], line),
+        )
+        for panel, cell in _uses(config)
+        if cell in known
+        for line in range(len(known[cell]["epoch"]))
+    )
+
+
+def sources(config: Config) -> list[str]:
+    return [describe(data, config.sigma_x) for data in dict.fromkeys(config.panels().values())]
+
+
+def _within_four(table: Columns) -> Verdict:
+    z = (table["estimate"] - table["predicted"]) / table["standard_error"]
+    largest = float(np.abs(z).max())
+    precision = float((table["standard_error"] / table["predicted"]).max())
+    text = f"largest |z| {largest:.2f}, root mean square {np.sqrt((z**2).mean()):.2f}, over "
+    text += f"{length(table)} points known to {100 * precision:.2g}% or better"
+    return verdict(largest <= 4, largest, text)
+
+
+def _exact(table: Columns) -> Verdict:
+    known = np.isfinite(table["exact"])
+    if not known.any():
+        return not_testable("no point where the trace was taken exactly")
+    gaps = np.abs(table["exact"] / table["predicted"] - 1)[known]
+    first = known & (table["epoch"] == table["epoch"][known].min())
+    text = f"largest relative difference {gaps.max():.1e} over {known.sum()} points, from epoch "
+    text += f"{table['epoch'][first][0]} on, where the loss is {table['excess'][first].max():.3g}"
+    text += f" above its floor, to {table['excess'][known].min():.1e} above it"
+    return verdict(bool(gaps.max() <= 1e-10), gaps.max(), text)
+
+
+CLAIMS = (
+    Claim("B3", "Hutchinson within 4 standard errors of Eq 7 at every point", _within_four),
+    Claim("B3", "the exact trace equals Eq 7 to 1e-10, early training included", _exact),
+)
+
+EXPERIMENT = Experiment(
+    "trace_path",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda measurement: f"trace {measurement['predicted'][-1]:.4g}",
+    tuple(
+        Path(__file__).with_name(f"{name}.py")
+        for name in ("trace_path", "linear_training", "linear_network")
+    ),
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.main(PROGRAM, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

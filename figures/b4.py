@@ -1,0 +1,71 @@
+"""Figure B4: how well Eq 15 knows the top of the Hessian's spectrum, over training."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures import captions, epochs, style
+from figures.series import Columns, distinct, over_seeds
+
+EXPERIMENT = "shallow_eigenvalues"
+COLUMNS = (
+    *captions.CELL,
+    *("panel", "epoch", "index", "samples", "measured", "error", "predicted", "bound"),
+)
+ERROR = style.Look(style.COLOURS[0], "o")
+BOUND = style.Look(style.COLOURS[1], "s", style.DASHED)
+
+
+def draw(table: Columns) -> Figure:
+    """The mean error of the top eigenvalues in per cent and its bound, one panel a data set."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.4)
+        grid = figure.subplots(1, len(epochs.PANELS), sharey=True)
+        for axes, shown in epochs.panels(grid, table):
+            _draw_panel(axes, shown)
+        grid[0].set_ylabel("error of the top\neigenvalues (%)")
+        style.shared_legend(figure, grid[0])
+        style.footer(figure, captions.data_line(table))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and residuals of the table behind it."""
+    count = int(table["index"].max())
+    proved = captions.rounded_up(float((table["error"] / table["measured"]).max()))
+    return captions.paragraph(
+        f"Figure B4. Error of Eq 15, in per cent, for the {count} largest eigenvalues of the full"
+        " Hessian of two-layer linear networks of width"
+        f" m = {captions.listed(distinct(table, 'width'))} over training by gradient descent, the"
+        " mean over these eigenvalues.",
+        "Dashed: the norm of H - G, which by Weyl's inequality bounds the distance of every"
+        " eigenvalue from Eq 15, in per cent of the same eigenvalues.",
+        f"Residuals prove an eigenvalue within {proved} of each one, relatively.",
+        captions.seeds(table),
+        captions.data(table, provenance),
+    )
+
+
+def per_network(table: Columns) -> Columns:
+    """Error and bound in per cent at each epoch of each network, means over the eigenvalues."""
+    error = 100 * np.abs(table["measured"] - table["predicted"]) / table["measured"]
+    bound = 100 * table["bound"] / table["measured"]
+    places = np.stack([table["epoch"], table["seed"]], axis=1)
+    networks, owner = np.unique(places, axis=0, return_inverse=True)
+    counts = np.bincount(owner.ravel())
+    return {
+        "epoch": networks[:, 0],
+        "error": np.bincount(owner.ravel(), error) / counts,
+        "bound": np.bincount(owner.ravel(), bound) / counts,
+    }
+
+
+def _draw_panel(axes: Axes, table: Columns) -> None:
+    style.logarithmic(axes)
+    means = per_network(table)
+    style.band(axes, over_seeds(means, "epoch", "bound"), BOUND, r"bound $\|H - G\|_2$")
+    style.band(axes, over_seeds(means, "epoch", "error"), ERROR, "error of Eq 15")
+    epochs.epoch_axis(axes, table["epoch"])

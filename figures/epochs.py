@@ -1,0 +1,39 @@
+"""What Figures B3 and B4 share: one panel a data set, and an axis of epochs from the start on."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from figures import captions
+from figures.series import Columns, distinct, select
+
+PANELS = ("a", "b", "c")
+
+
+def panels(axes: Sequence[Axes], table: Columns) -> Iterator[tuple[Axes, Columns]]:
+    """Each panel with its rows, titled by the data set."""
+    for one, panel in zip(axes, PANELS, strict=True):
+        shown = select(table, panel=panel)
+        (name,) = distinct(shown, "data")
+        title = re.split(r" \(|, ", captions.data_title(name))[0]  # without what was done to it
+        one.set_title(f"({panel}) {title}")
+        yield one, shown
+
+
+def epoch_axis(axes: Axes, epochs: Any) -> None:
+    """Logarithmic from the first checkpoint after the start on, and linear before it."""
+    after = np.unique(epochs)[1:]
+    if len(after) == 0:
+        axes.xaxis.set_major_locator(FixedLocator([0]))
+    else:
+        first, last = float(after[0]), float(after[-1])
+        axes.set_xscale("symlog", linthresh=first, linscale=0.5)
+        decades = 10.0 ** np.arange(np.ceil(np.log10(first)), np.floor(np.log10(last)) + 1)
+        axes.xaxis.set_major_locator(FixedLocator([0.0, *decades]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(-0.15 * first, last * 1.25)
+    axes.set_xlabel("epoch")

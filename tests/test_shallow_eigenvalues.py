@@ -1,0 +1,93 @@
+"""Experiment B4: its rows are what dense linear algebra says, and its claims can fail."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from experiments import config, linear_training, shallow_eigenvalues
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments.table import read
+from tests import references
+
+_TINY = [
+    "--config=configs/shallow_eigenvalues.py:smoke",
+    *[f"--config.{panel}.name=digits" for panel in "abc"],
+    *[f"--config.{panel}.side={side}" for panel, side in zip("abc", (3, 4, 4), strict=True)],
+    "--config.training.width=5",
+    "--config.training.epochs=(0, 200)",
+    "--config.count=4",
+]
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_is_a_config_with_cells(profile):
+    edge, _ = config.load(f"configs/shallow_eigenvalues.py:{profile}")
+    frozen = config.freeze(shallow_eigenvalues.Config, edge)
+    cells = shallow_eigenvalues.cells(frozen)
+    assert len(cells) == 3 * frozen.seeds
+    assert all(shallow_eigenvalues.cost(cell) > 0 for cell in cells)
+
+
+def test_a_tiny_run_end_to_end(tmp_path, capsys):
+    """Panels b and c are one cell, and its rows the top of the spectra of dense H and G."""
+    assert shallow_eigenvalues.main([*_TINY, f"--results={tmp_path}"]) == 0
+    assert "2 cells, 0 stored" in capsys.readouterr().out
+    table = read(next((tmp_path / "shallow_eigenvalues").glob("smoke-*")) / "table.csv")
+    assert len(table["panel"]) == 3 * 2 * 4
+    data = linear_training.Data("digits", 500, 0.1, 0, 4)
+    found = linear_training.orthogonal(data, 1.0)
+    training = linear_training.Training(2, 5, "pytorch_default", 0.001, (0, 200))
+    for point in linear_training.train(found, training, 0):
+        chosen = (table["panel"] == "c") & (table["epoch"] == point.epoch)
+        assert table["index"][chosen].tolist() == [1, 2, 3, 4]
+        h = np.asarray(linear_training.hessian(point.weights, found.moments).as_matrix())
+        g = references.linear_gauss_newton(point.weights)
+        top_h, top_g = (np.linalg.eigvalsh(matrix)[::-1][:4] for matrix in (h, g))
+        assert_allclose(table["measured"][chosen], top_h, rtol=1e-10)
+        assert_allclose(table["predicted"][chosen], top_g, rtol=1e-10)
+        assert_allclose(table["excess"][chosen], point.loss - found.floor, rtol=1e-12)
+
+
+def test_only_two_layers_are_allowed(tmp_path, capsys):
+    arguments = [*_TINY, "--config.training.depth=3", f"--results={tmp_path}"]
+    assert shallow_eigenvalues.main(arguments) == 2
+    assert "2 layers" in capsys.readouterr().err
+
+
+def _table(errors, epochs=(0, 1000, 10_000), residual=1e-10, bound=0.5):
+    """Two panels, two seeds, two eigenvalues near 2 that Eq 15 misses by ``errors`` per cent."""
+    lines = [
+        (panel, epoch, seed, 2.0, 2.0 * (1 + (-1) ** seed * error / 100))
+        for panel in "ab"
+        for seed in (0, 1)
+        for epoch, error in zip(epochs, errors, strict=True)
+        for _ in (1, 2)
+    ]
+    names = ("panel", "epoch", "seed", "measured", "predicted")
+    table = {
+        name: np.array(column) for name, column in zip(names, zip(*lines, strict=True), strict=True)
+    }
+    full = np.ones(len(lines))
+    return {**table, "error": residual * full, "bound": bound * full}
+
+
+def _status(start, table):
+    claim = next(c for c in shallow_eigenvalues.CLAIMS if c.statement.startswith(start))
+    return claim.check(table).status
+
+
+def test_claims_can_hold_and_fail():
+    falling = _table((10.0, 1.0, 0.05))
+    assert [claim.check(falling).status for claim in shallow_eigenvalues.CLAIMS] == [HOLDS] * 4
+    assert _status("Eq 15 becomes", _table((10.0, 0.01, 0.05))) == FAILS
+    assert _status("final", _table((10.0, 1.0, 0.2))) == FAILS
+    assert _status("final", _table((10.0, 1.0, 0.01), epochs=(0, 10, 100))) == NOT_TESTABLE
+    assert _status("Eq 15 becomes", _table((10.0,), epochs=(0,))) == NOT_TESTABLE
+    assert _status("the Hessian's", _table((10.0, 1.0, 0.05), residual=1e-5)) == FAILS
+    assert _status("the Hessian's", _table((10.0, 1.0, 1e-7), residual=1e-9)) == FAILS
+    assert _status("beyond", _table((10.0, 1.0, 0.05), bound=0.19)) == FAILS
+
+
+def test_the_error_is_relative_to_the_eigenvalue_of_the_hessian():
+    table = {"measured": np.array([2.0, 4.0]), "predicted": np.array([2.2, 3.0])}
+    assert_allclose(shallow_eigenvalues.percentage(table), [10.0, 25.0])

@@ -1,0 +1,89 @@
+"""Experiment B3: its rows are traces of dense matrices, and its claims can fail."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from experiments import config, linear_training, trace_path
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments.table import read
+
+_TINY = [
+    "--config=configs/trace_path.py:smoke",
+    *[f"--config.{panel}.name=digits" for panel in "abc"],
+    *[f"--config.{panel}.side=4" for panel in "abc"],
+    "--config.training.width=6",
+    "--config.training.epochs=(0, 200)",
+    "--config.narrow=3",
+    "--config.probes=20",
+]
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_is_a_config_with_cells(profile):
+    edge, _ = config.load(f"configs/trace_path.py:{profile}")
+    frozen = config.freeze(trace_path.Config, edge)
+    cells = trace_path.cells(frozen)
+    assert len(cells) == 6 * frozen.seeds
+    assert sum(cell.exact for cell in cells) == 3 * frozen.seeds
+    assert all(trace_path.cost(cell) > 0 for cell in cells)
+
+
+def test_a_tiny_run_end_to_end(tmp_path, capsys):
+    """All panels are the same two cells, a wide network and a narrow one with the exact trace."""
+    assert trace_path.main([*_TINY, f"--results={tmp_path}"]) == 0
+    assert "2 cells, 0 stored" in capsys.readouterr().out
+    table = read(next((tmp_path / "trace_path").glob("smoke-*")) / "table.csv")
+    assert len(table["panel"]) == 3 * 2 * 2
+    assert np.isfinite(table["exact"]).tolist() == (table["width"] == 3).tolist()
+    found = linear_training.orthogonal(linear_training.Data("digits", 500, 0.1, 0, 4), 1.0)
+    for width in (6, 3):
+        training = linear_training.Training(4, width, "pytorch_default", 0.003, (0, 200))
+        for point in linear_training.train(found, training, 0):
+            (line,) = np.flatnonzero(
+                (table["panel"] == "b")
+                & (table["epoch"] == point.epoch)
+                & (table["width"] == width)
+            )
+            op = linear_training.hessian(point.weights, found.moments)
+            trace = float(np.trace(np.asarray(op.as_matrix())))
+            assert table["predicted"][line] == pytest.approx(trace, rel=1e-10)
+            assert width == 6 or table["exact"][line] == pytest.approx(trace, rel=1e-10)
+            apart = abs(table["estimate"][line] - trace)
+            assert 0 < apart < 5 * table["standard_error"][line]
+
+
+def test_points_of_a_path_have_random_vectors_of_their_own(tmp_path):
+    """Otherwise one lucky draw would carry the whole curve."""
+    edge, _ = config.load("configs/trace_path.py:smoke")
+    overrides = [text.removeprefix("--config.") for text in _TINY[1:]]
+    frozen = config.freeze(trace_path.Config, config.override(edge, overrides))
+    still = config.override(edge, [*overrides, "training.rate=1e-30"])
+    cell = trace_path.cells(config.freeze(trace_path.Config, still))[0]
+    measured = trace_path.measure(cell)
+    assert measured["predicted"][0] == pytest.approx(measured["predicted"][1], rel=1e-12)
+    assert measured["estimate"][0] != pytest.approx(measured["estimate"][1], rel=1e-6)
+    again = trace_path.measure(trace_path.cells(frozen)[0])
+    assert again == trace_path.measure(trace_path.cells(frozen)[0])
+
+
+def _table(z, exact):
+    count = len(z)
+    return {
+        "epoch": np.arange(count),
+        "excess": np.linspace(1, 0.1, count),
+        "predicted": np.full(count, 50.0),
+        "standard_error": np.full(count, 0.5),
+        "estimate": 50.0 + 0.5 * np.array(z),
+        "exact": 50.0 * np.array(exact),
+    }
+
+
+def test_claims_can_hold_fail_and_be_not_testable():
+    held = _table([0.5, -3.9, 1.0], [np.nan, 1.0, 1 + 1e-12])
+    assert [claim.check(held).status for claim in trace_path.CLAIMS] == [HOLDS, HOLDS]
+    failed = _table([0.5, -4.1, 1.0], [np.nan, 1.0, 1 + 1e-9])
+    assert [claim.check(failed).status for claim in trace_path.CLAIMS] == [FAILS, FAILS]
+    assert_allclose([claim.check(failed).number for claim in trace_path.CLAIMS], [4.1, 1e-9], 1e-5)
+    unknown = _table([0.5], [np.nan])
+    assert trace_path.CLAIMS[1].check(unknown).status == NOT_TESTABLE
