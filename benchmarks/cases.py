@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+import jax
 import numpy as np
+from flax import nnx
 
 import gnjax
 from benchmarks.rivals.harness import Arrays, Case
@@ -13,7 +16,6 @@ from benchmarks.rivals.harness import Arrays, Case
 _HIDDEN = 500
 _TANH_HIDDEN = 100
 CLASSES = 10
-_STAGES = {1: 16, 2: 32, 3: 64}  # channels
 _BRANCH = 0.3  # scale of a residual branch: depth then does not blow up the outputs
 
 
@@ -73,27 +75,40 @@ def as_type(case: Case, dtype: type[np.floating]) -> Case:
 
 
 def _resnet20(rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Weights, and the statistics of BatchNorm."""
-    weights: Arrays = {}
-    statistics: Arrays = {}
+    """Weights and BatchNorm's statistics for our ResNet20, under the names of a case."""
+    model = gnjax.models.ResNet(20, CLASSES, shortcut="zeros", key=jax.random.key(0))
+    held: dict[type[nnx.Variable], Arrays] = {nnx.Param: {}, nnx.BatchStat: {}}
+    for path, value in nnx.to_flat_state(nnx.state(model, tuple(held))):
+        names = [str(name) for name in path]
+        held[type(value)][_name(names)] = _value(rng, names, _outputs_first(value.shape))
+    return held[nnx.Param], held[nnx.BatchStat]
 
-    def conv_norm(name: str, inputs: int, outputs: int, scale: float) -> None:
-        weights[f"{name}_conv"] = _gaussian(rng, (outputs, inputs, 3, 3), 1.0)
-        weights[f"{name}_scale"] = scale * rng.uniform(0.5, 1.5, outputs)
-        weights[f"{name}_shift"] = 0.1 * rng.standard_normal(outputs)
-        statistics[f"{name}_mean"] = 0.1 * rng.standard_normal(outputs)
-        statistics[f"{name}_variance"] = rng.uniform(0.5, 1.5, outputs)
 
-    conv_norm("stem", 3, _STAGES[1], 1.0)
-    inputs = _STAGES[1]
-    for stage, channels in _STAGES.items():
-        for block in (1, 2, 3):
-            conv_norm(f"stage{stage}_block{block}_first", inputs, channels, 1.0)
-            conv_norm(f"stage{stage}_block{block}_second", channels, channels, _BRANCH)
-            inputs = channels
-    weights["head_dense"] = _gaussian(rng, (CLASSES, inputs), 1.0)
-    weights["head_bias"] = np.zeros(CLASSES)
-    return weights, statistics
+def _name(path: Sequence[str]) -> str:
+    """stage1_block1_first_conv, head_dense, .."""
+    *modules, layer, kind = path
+    if layer == "head":
+        return {"kernel": "head_dense", "bias": "head_bias"}[kind]
+    renamed = {"kernel": "conv", "bias": "shift", "var": "variance"}
+    return "_".join([*modules, renamed.get(kind, kind)])
+
+
+def _value(rng: np.random.Generator, path: Sequence[str], shape: tuple[int, ...]) -> np.ndarray:
+    kind = path[-1]
+    if kind == "kernel":
+        return _gaussian(rng, shape, 1.0)
+    if kind in ("scale", "var"):
+        branch = _BRANCH if kind == "scale" and "second" in path else 1.0
+        return branch * rng.uniform(0.5, 1.5, shape)
+    return 0.1 * rng.standard_normal(shape)
+
+
+def _outputs_first(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(height, width, inputs, outputs) as (outputs, inputs, height, width)."""
+    if len(shape) == 1:
+        return shape
+    *positions, inputs, outputs = shape
+    return (outputs, inputs, *positions)
 
 
 def _gaussian(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:

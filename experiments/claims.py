@@ -106,7 +106,7 @@ def bound_holds(**wanted: object) -> Callable[[Columns], Verdict]:
 
 
 def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
-    """For each seed, where ``of`` of the first rows meets that of the second; nan where never.
+    """For each seed, where ``of`` of the first rows rises above that of the second; nan if never.
 
     Interpolated between the values of ``over`` on log-log axes, where a power is a line; the first
     place, if there are several.
@@ -121,11 +121,11 @@ def _crossover(first: Columns, second: Columns, over: str, of: str) -> float:
     x, y = means(first, over, of)
     _, other = means(second, over, of)
     gap, x = np.log(y / other), np.log(x)
-    changes = np.flatnonzero(gap[:-1] * gap[1:] <= 0)
-    if not changes.size:
+    rises = np.flatnonzero((gap[:-1] <= 0) & (gap[1:] > 0))
+    if not rises.size:
         return float("nan")
-    i = changes[0]
-    share = gap[i] / (gap[i] - gap[i + 1]) if gap[i] else 0.0
+    i = rises[0]
+    share = gap[i] / (gap[i] - gap[i + 1])
     return float(np.exp(x[i] + share * (x[i + 1] - x[i])))
 
 

@@ -1,6 +1,7 @@
 """Phrases that captions share, each written from the table or from its provenance."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,11 @@ def data_title(name: str) -> str:
         if name.startswith(known):
             return title + name.removeprefix(known)
     return name
+
+
+def short_title(name: str) -> str:
+    """The data set alone, for a panel or a curve: no subset, nothing of what was done to it."""
+    return re.split(r" \(|, ", data_title(name))[0]
 
 
 def data_line(table: Columns) -> str:

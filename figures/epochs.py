@@ -1,6 +1,5 @@
 """What Figures B3 and B4 share: one panel a data set, and an axis of epochs from the start on."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,8 +18,7 @@ def panels(axes: Sequence[Axes], table: Columns) -> Iterator[tuple[Axes, Columns
     for one, panel in zip(axes, PANELS, strict=True):
         shown = select(table, panel=panel)
         (name,) = distinct(shown, "data")
-        title = re.split(r" \(|, ", captions.data_title(name))[0]  # without what was done to it
-        one.set_title(f"({panel}) {title}")
+        one.set_title(f"({panel}) {captions.short_title(name)}")
         yield one, shown
 
 

@@ -260,6 +260,22 @@ def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
     axes.set_xlabel(label)
 
 
+def mark_x(axes: Axes, place: float, label: str, deviation: float = 0.0) -> None:
+    """A grey dotted line with its label on top, inside one standard deviation of where it is."""
+    if deviation:
+        axes.axvspan(place - deviation, place + deviation, color=GREY, alpha=0.2, linewidth=0)
+    axes.axvline(place, color=GREY, linewidth=0.8, linestyle=":")
+    axes.annotate(
+        label,
+        xy=(place, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        color=GREY,
+    )
+
+
 def logarithmic_x(axes: Axes, values: ArrayLike, label: str) -> None:
     """A logarithmic x axis for widths, with 1, 2 and 5 of each decade written out."""
     low, high = float(np.min(values)), float(np.max(values))

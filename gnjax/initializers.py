@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import nnx
 from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
@@ -70,6 +73,32 @@ def balanced(
     keys = [jax.random.fold_in(key, layer) for layer in range(len(widths))]
     bases = [orthogonal(k, (w, rank), dtype) for k, w in zip(keys, widths, strict=True)]
     return [(after * s[None, :]) @ before.T for before, after in pairwise(bases)]
+
+
+def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
+    """Redraw, in place, the linear and convolution layers of a model as PyTorch starts them.
+
+    Weights and biases are U(-1/sqrt(fan_in), 1/sqrt(fan_in)), with fan_in the inputs of one output:
+    channels times positions for a kernel. Normalisations start at scale 1 and shift 0, here as
+    there. The numbers of all layers, in the order of their paths, are one draw, cut on the host:
+    a draw a layer would be a compilation for every shape.
+    """
+    nodes = {tuple(map(str, path)): node for path, node in nnx.iter_graph(model)}
+    layers = [nodes[path] for path in sorted(nodes)]
+    values = [
+        (math.prod(layer.kernel.shape[:-1]) ** -0.5, value)
+        for layer in layers
+        if isinstance(layer, nnx.Linear | nnx.Conv)
+        for value in (layer.kernel, layer.bias)
+        if value is not None
+    ]
+    if not values:
+        msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
+        raise ValueError(msg)
+    ends = np.cumsum([value.size for _, value in values])
+    flat = jax.random.uniform(key, (int(ends[-1]),), real_dtype(), -1.0, 1.0)
+    for (edge, value), part in zip(values, np.split(np.asarray(flat), ends[:-1]), strict=True):
+        value[...] = jnp.asarray(edge * part.reshape(value.shape), value.dtype)
 
 
 _LAYERS: dict[str, Callable[..., jax.Array]] = {

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from figures.series import Columns
 
@@ -47,3 +49,17 @@ def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> Non
     np.testing.assert_array_equal(edges[0], x)
     np.testing.assert_allclose(edges[1], mean - deviation, rtol=1e-12)
     np.testing.assert_allclose(edges[2], mean + deviation, rtol=1e-12)
+
+
+def assert_texts_fit(figure: Figure) -> None:
+    """No label, title or visible tick label leaves the page or touches another of its panel."""
+    figure.draw_without_rendering()
+    page = figure.bbox
+    for axes in figure.axes:
+        ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        low, high = axes.get_xlim()
+        shown = [*axes.texts, axes.title, *(label for at, label in ticks if low <= at <= high)]
+        # of the letters alone: an annotation's own method includes its arrow
+        boxes = [Text.get_window_extent(text) for text in shown if text.get_text()]
+        assert all(page.x0 <= box.x0 and box.x1 <= page.x1 for box in boxes)
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])

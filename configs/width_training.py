@@ -1,0 +1,49 @@
+"""Figures 9 and 18: kappa of one-hidden ReLU networks of growing width while they train.
+
+    python -m experiments.width_training --config=configs/width_training.py:laptop
+
+smoke: seconds. laptop: handwritten digits, minutes on 2 cores; the paper's learning rates are those
+of MNIST, and on Fashion-MNIST, whose mean image is twice as bright, they kill units. paper: MNIST,
+for a GPU: a kernel of 10,000 x 10,000 for each kappa.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.config import unknown_profile
+
+PROFILES = ("smoke", "laptop", "paper")
+
+
+def get_config(profile: str) -> ConfigDict:
+    if profile not in PROFILES:
+        raise unknown_profile(profile, PROFILES)
+    smoke, paper = profile == "smoke", profile == "paper"
+    return ConfigDict(
+        {
+            "data": "mnist" if paper else "digits",
+            "samples": {"smoke": 20, "laptop": 200, "paper": 1000}[profile],
+            "data_seed": 0,
+            "widths": (20, 50) if smoke else (15, 20, 50, 100, 200, 500),
+            "spectrum_width": 20,
+            "narrow_widths": (15, 20),
+            "narrow_rate": 0.3,
+            "initializer": "xavier_normal",
+            "bias": True,
+            "seeds": 1 if paper else 2,
+            "epochs": 4 if smoke else 100,
+            "every": 2 if smoke else 10,
+            "dtype": "float32",
+            "recipe": {
+                "optimizer": "sgd",
+                "rate": 0.5,
+                # on the laptop an epoch keeps the paper's number of steps: 200 / 13, 1000 / 64
+                "batch": {"smoke": 8, "laptop": 13, "paper": 64}[profile],
+                "loss": "cross_entropy",
+                "momentum": 0.0,
+                "decay": 0.0,
+                "drop_after": 0,
+                "drop": 1.0,
+                "scale": 1.0,
+            },
+        }
+    )

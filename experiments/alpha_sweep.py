@@ -1,0 +1,385 @@
+"""kappa of Leaky-ReLU networks over their width and slope: figures 6 and 23.
+
+python -m experiments.alpha_sweep --config=configs/alpha_sweep.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+import gnjax
+from experiments import cli
+from experiments.claims import (
+    Claim,
+    Verdict,
+    crossovers,
+    length,
+    means,
+    not_testable,
+    points,
+    regime,
+    trend,
+    verdict,
+    where,
+)
+from experiments.linear_network import initial_weights, kappa_fields, listed, picked
+from experiments.table import Columns
+from experiments.whitened import drawn
+from gnjax.rounding import unit_roundoff
+from gnjax.spectrum import formation_error
+from gnjax.sweep.grid import Experiment, Measurement
+
+ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
+RELU, LINEAR = 0.0, 1.0
+_NODES = (0.0, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What figures 6 and 23 are made of.
+
+    ``samples`` of the data (0: all of them) are whitened, then ``drawn`` of those are drawn;
+    ``side`` is the side of the downsampled image, 0 for the image as it is.
+    """
+
+    data: str
+    samples: int
+    data_seed: int
+    side: int
+    drawn: int
+    outputs: int
+    gain: float
+    initializer: str
+    rtol: float
+    slopes: tuple[float, ...]  # 23
+    slope: float  # 6, one of them
+    widths: tuple[int, ...]
+    seeds: int
+    deep_widths: tuple[int, ...]  # of both hidden layers, 6
+    deep_seeds: int
+
+    def __post_init__(self) -> None:
+        if self.slope not in self.slopes or min(self.seeds, self.deep_seeds) < 1:
+            msg = (
+                f"slope={self.slope} must be one of slopes={self.slopes}, and seeds={self.seeds} "
+                f"and deep_seeds={self.deep_seeds} at least 1"
+            )
+            raise ValueError(msg)
+        if not self.widths or not self.deep_widths or min(*self.widths, *self.deep_widths) < 1:
+            msg = f"widths of at least 1 are needed, got {self.widths} and {self.deep_widths}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network at initialisation on one draw of samples, to be measured at every slope."""
+
+    data: str
+    samples: int
+    data_seed: int
+    side: int
+    drawn: int
+    outputs: int
+    gain: float
+    initializer: str
+    rtol: float
+    slopes: tuple[float, ...]
+    depth: int
+    width: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One slope of one cell in a figure."""
+
+    figure: str
+    depth: int
+    width: int
+    slope: float
+    seed: int
+    inputs: int
+    outputs: int
+    samples: int
+    data: str
+    gain: float
+    kappa: float
+    kappa_low: float
+    kappa_high: float
+    confidence: float
+    resolved: bool
+    method: str
+    rank: int
+    lambda_max: float
+    lambda_min: float
+    bound: float | None
+    bound_estimate: float | None
+    bound_applicable: bool
+
+
+def _cells(
+    config: Config, depth: int, widths: Sequence[int], seeds: int, slopes: Sequence[float]
+) -> list[Cell]:
+    return [
+        Cell(
+            config.data,
+            config.samples,
+            config.data_seed,
+            config.side,
+            config.drawn,
+            config.outputs,
+            config.gain,
+            config.initializer,
+            config.rtol,
+            tuple(slopes),
+            depth,
+            width,
+            seed,
+        )
+        for width in widths
+        for seed in range(seeds)
+    ]
+
+
+def _uses(config: Config) -> list[tuple[str, tuple[float, ...], list[Cell]]]:
+    """Every figure with the slopes that it draws and its cells, in the order of the table."""
+    shallow = _cells(config, ONE_HIDDEN, config.widths, config.seeds, config.slopes)
+    one = (config.slope,)
+    deep = _cells(config, TWO_HIDDEN, config.deep_widths, config.deep_seeds, one)
+    return [("6", one, shallow), ("6-deep", one, deep), ("23", config.slopes, shallow)]
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
+    return tuple(sorted(distinct, key=cost, reverse=True))
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications in forming the matrices and in one Cholesky factor of each."""
+    size = cell.drawn * cell.outputs
+    formed = len(_NODES) if cell.depth == ONE_HIDDEN else cell.depth
+    return float(size**2 * (formed * cell.width + len(cell.slopes) * size / 6))
+
+
+def measure(cell: Cell) -> Measurement:
+    """kappa at every slope for the same weights and samples; Eq 11 for one hidden layer."""
+    x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
+    each = _one_hidden(cell, x) if cell.depth == ONE_HIDDEN else _deeper(cell, x)
+    return {"inputs": x.shape[1], "samples": len(x), **listed(list(each))}
+
+
+def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
+    inner, outer = initial_weights(x.shape[1], cell)
+    ops = gauss_newtons(inner, outer, x.T, cell.slopes)
+    for slope, op in zip(cell.slopes, ops, strict=True):
+        bound = gnjax.bounds.leaky_relu(inner, outer, x.T, slope)
+        yield {
+            "slope": slope,
+            **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),
+            "bound": bound.value,
+            "bound_estimate": bound.estimate,
+            "bound_applicable": bound.applicable,
+        }
+
+
+def _deeper(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
+    """No theorem bounds kappa for more than one hidden layer."""
+    for slope in cell.slopes:
+        kappa = gnjax.condition_number(
+            gnjax.ntk(network(cell, x.shape[1], slope), x), rtol=cell.rtol, seed=cell.seed
+        )
+        silent = {"bound": None, "bound_estimate": None, "bound_applicable": False}
+        yield {"slope": slope, **kappa_fields(kappa), **silent}
+
+
+def network(cell: Cell, inputs: int, slope: float) -> gnjax.models.MLP:
+    """The Leaky-ReLU network of the cell, with the weights of ``initial_weights``."""
+    options: dict[str, Any] = {"gain": cell.gain} if "kaiming" in cell.initializer else {}
+    return gnjax.models.MLP(
+        (inputs, *[cell.width] * (cell.depth - 1), cell.outputs),
+        activation="leaky_relu",
+        slope=slope,
+        bias=False,
+        initializer=cell.initializer,
+        key=jax.random.key(cell.seed),
+        **options,
+    )
+
+
+def gauss_newtons(
+    V: ArrayLike, W: ArrayLike, X: ArrayLike, slopes: Sequence[float]
+) -> Iterator[gnjax.Dense]:
+    """G of Eq 10 at every slope a of one network, all of them out of three.
+
+    sigma' and sigma are affine in a, hence so is the Jacobian, J(a) = (1 - a) J(0) + a J(1), and
+    G = J J^T is the quadratic polynomial in a through G(0), G(1/2) and G(1).
+    """
+    nodes = [gnjax.leaky_relu_gauss_newton(V, W, X, node) for node in _NODES]
+    errors = np.array([formation_error(op) for op in nodes])
+    matrices = [op.as_matrix() for op in nodes]
+    norms = np.array([float(jnp.linalg.norm(matrix)) for matrix in matrices])
+    for slope in slopes:
+        shares = lagrange(slope)
+        rounding = (len(_NODES) + 1) * unit_roundoff(matrices[0].dtype) * norms
+        error = float(np.abs(shares) @ (errors + rounding))
+        yield gnjax.Dense(_combined(jnp.asarray(shares), *matrices), jnp.asarray(error))
+
+
+def lagrange(slope: float) -> NDArray[np.float64]:
+    """The values at a slope of the quadratics that are 1 at one node and 0 at the others."""
+    return np.array(
+        [
+            (1 - slope) * (1 - 2 * slope),
+            4 * slope * (1 - slope),
+            slope * (2 * slope - 1),
+        ]
+    )
+
+
+@jax.jit
+def _combined(shares: jax.Array, *matrices: jax.Array) -> jax.Array:
+    return shares[0] * matrices[0] + shares[1] * matrices[1] + shares[2] * matrices[2]
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
+    """The table; cells are measured here unless their measurements are given."""
+    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+    return tuple(
+        Row(
+            figure=figure,
+            depth=cell.depth,
+            width=cell.width,
+            seed=cell.seed,
+            outputs=cell.outputs,
+            data=f"{cell.data}, whitened",
+            gain=cell.gain,
+            **picked(known[cell], cell.slopes.index(slope)),
+        )
+        for figure, slopes, used in _uses(config)
+        for cell in used
+        if cell in known
+        for slope in slopes
+    )
+
+
+def sources(config: Config) -> list[str]:
+    """What the data really is; loading it here fails before any cell is computed."""
+    data = drawn(config.data, config.samples, config.data_seed, config.side, config.drawn)
+    return [data.source]
+
+
+def _bound_holds(table: Columns) -> Verdict:
+    bounded = where(table, figure="6", bound_applicable=True)
+    if not length(bounded):
+        return not_testable("no cell where Lemma 4 applies")
+    ratios = bounded["bound"] / bounded["kappa_low"]
+    text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
+    return verdict(bool(ratios.min() >= 1), ratios.min(), text)
+
+
+def _increases(figure: str) -> Callable[[Columns], Verdict]:
+    return lambda table: trend(where(table, figure=figure), "width", "m", rises=True)
+
+
+def _bound_tightens(table: Columns) -> Verdict:
+    bounded = where(table, figure="6", bound_applicable=True)
+    if len(np.unique(bounded["width"])) < 2:
+        return not_testable("fewer than 2 widths where Lemma 4 applies")
+    ratios = {**bounded, "ratio": np.log(bounded["bound"] / bounded["kappa"])}
+    widths, logs = means(ratios, "width", "ratio")
+    steps = np.exp(np.diff(logs))
+    text = f"bound / kappa {points('m', widths, np.exp(logs))}"
+    if not (steps < 1).all():
+        last = int(np.flatnonzero(steps >= 1)[-1]) + 1
+        samples = int(bounded["samples"][0])
+        text += (
+            f"; decreases from m={widths[last]} on only (m < n = {samples}: Gamma is singular and "
+            "the bound rests on alpha^2 alone)"
+        )
+    return verdict(bool((steps < 1).all()), steps.max(), text)
+
+
+def _slopes_help(table: Columns) -> Verdict:
+    """At every width, mean kappa grows with alpha."""
+    rows_ = where(table, figure="23")
+    slopes, widths = np.unique(rows_["slope"]), np.unique(rows_["width"])
+    if len(slopes) < 2 or not rows_["resolved"].all():
+        return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
+    kappa = np.array([means(where(rows_, width=m), "slope", "kappa")[1] for m in widths])
+    worst = (kappa[:, :-1] / kappa[:, 1:]).max(axis=1)
+    best = ", ".join(
+        f"{slopes[row.argmin()]:g} at m={m}" for m, row in zip(widths, kappa, strict=True)
+    )
+    text = f"largest kappa(alpha) / kappa(next larger alpha) {worst.max():.3f}"
+    text += regime("m", widths, worst < 1)
+    text += f"; the best alpha is {best}; {_crossing(table)}"
+    return verdict(bool((worst < 1).all()), worst.max(), text)
+
+
+def _relu_helps(table: Columns) -> Verdict:
+    """ReLU against the linear network; the number is the width where they are equal."""
+    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
+    if not length(relu) or not length(linear):
+        return not_testable("slopes 0 and 1 are not both in the table")
+    widths, kappa = means(relu, "width", "kappa")
+    ratios = kappa / means(linear, "width", "kappa")[1]
+    text = f"kappa(0) / kappa(1) {points('m', widths, ratios)}"
+    text += f"{regime('m', widths, ratios < 1)}; {_crossing(table)}"
+    found = crossovers(relu, linear, "width", "kappa")
+    return verdict(bool((ratios < 1).all()), found.mean(), text)
+
+
+def _crossing(table: Columns) -> str:
+    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
+    if not length(relu) or not length(linear):
+        return "no crossover without slopes 0 and 1"
+    found = crossovers(relu, linear, "width", "kappa")
+    if not np.isfinite(found).all():
+        never = np.isnan(found).sum()
+        return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
+    spread = f" +- {found.std(ddof=1):.0f}" if len(found) > 1 else ""
+    return f"from m={found.mean():.0f}{spread} on ReLU is worse than the linear network"
+
+
+CLAIMS = (
+    Claim("6", "kappa <= bound of Eq 11 in every cell", _bound_holds),
+    Claim("6", "kappa increases with m", _increases("6")),
+    Claim("6", "bound / kappa decreases with m", _bound_tightens),
+    Claim("6", "beyond the paper: two hidden layers, kappa increases with m", _increases("6-deep")),
+    Claim("23", "reducing alpha consistently improves kappa", _slopes_help),
+    Claim("23", "beyond the paper: ReLU improves on the linear network at every m", _relu_helps),
+)
+
+EXPERIMENT = Experiment(
+    "alpha_sweep",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
+    (
+        Path(__file__),
+        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).with_name("whitened.py"),
+    ),
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.main(PROGRAM, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""The claims on figures B1 and B2. thM and thY are the columns ``least`` and ``printed``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.claims import (
+    Claim,
+    Verdict,
+    length,
+    means,
+    not_testable,
+    rank_correlation,
+    verdict,
+    where,
+)
+from experiments.table import Columns
+
+Check = Callable[[Columns], Verdict]
+
+
+def _by_data(table: Columns, figure: str) -> dict[str, Columns]:
+    shown = where(table, figure=figure)
+    return {str(name): where(shown, data=name) for name in np.unique(shown["data"])}
+
+
+def _spectrum(table: Columns) -> Verdict:
+    """Relative to lambda_max: the smallest eigenvalues are far below its rounding."""
+    shown = where(table, figure="1a")
+    if not length(shown):
+        return not_testable("no random network")
+    largest = {seed: where(shown, seed=seed)["measured"].max() for seed in np.unique(shown["seed"])}
+    scale = np.array([largest[seed] for seed in shown["seed"]])
+    off = float((np.abs(shown["measured"] - shown["printed"]) / scale).max())
+    text = f"farthest {off:.1e} lambda_max over {len(scale)} eigenvalues of {len(largest)} networks"
+    return verdict(off <= 1e-10, off, text)
+
+
+def _nonzero(table: Columns) -> Verdict:
+    """Above their error; the table holds one eigenvalue more than d^2."""
+    shown = where(table, figure="1a")
+    if not length(shown):
+        return not_testable("no random network")
+    expected = int(shown["inputs"][0]) ** 2
+    counts = {
+        int(seed): int((one["measured"] > one["error"]).sum())
+        for seed in np.unique(shown["seed"])
+        for one in [where(shown, seed=seed)]
+    }
+    text = f"{sorted(counts.values())} of them exceed their error, d^2 = {expected}"
+    return verdict(set(counts.values()) == {expected}, min(counts.values()), text)
+
+
+def _contour(table: Columns) -> Verdict:
+    shown = where(table, figure="1b")
+    if not length(shown):
+        return not_testable("no grid")
+    off = float((np.abs(shown["measured"] - shown["printed"]) / shown["printed"]).max())
+    text = f"farthest {off:.1e} relatively over {length(shown)} networks"
+    return verdict(off <= 1e-10, off, text)
+
+
+def _growth(table: Columns) -> Verdict:
+    """Up from L to L + 1 if L is above ln(1 / alpha), down if L + 1 is below, sigma_x = 1."""
+    shown = where(table, figure="1b")
+    counts = {"up": 0, "down": 0, "wrong": 0}
+    for norm in np.unique(shown["norm"]) if length(shown) else ():
+        depths, sharpness = means(where(shown, norm=norm), "depth", "measured")
+        line = -2 * np.log(norm)
+        steps = np.diff(sharpness)
+        up, down = steps[depths[:-1] >= line], steps[depths[1:] <= line]
+        counts["up"] += int((up > 0).sum())
+        counts["down"] += int((down < 0).sum())
+        counts["wrong"] += int((up <= 0).sum() + (down >= 0).sum())
+    if not counts["up"] or not counts["down"]:
+        return not_testable("no step on one side of the line")
+    text = (
+        f"{counts['up']} steps of depth above the line grow, {counts['down']} below it shrink,"
+        f" {counts['wrong']} do otherwise"
+    )
+    return verdict(counts["wrong"] == 0, counts["wrong"], text)
+
+
+def _curves(table: Columns, figure: str) -> dict[str, NDArray]:
+    """Means over seeds at the proportions in increasing order, by data set."""
+    return {
+        name: means(shown, "share", "measured")[1]
+        for name, shown in _by_data(table, figure).items()
+    }
+
+
+def _increasing(figure: str) -> Check:
+    def check(table: Columns) -> Verdict:
+        curves = _curves(table, figure)
+        if not curves or min(len(curve) for curve in curves.values()) < 3:
+            return not_testable("fewer than 3 proportions")
+        ranks = {
+            name: rank_correlation(shown["share"], shown["measured"])
+            for name, shown in _by_data(table, figure).items()
+        }
+        listed = ", ".join(
+            f"{_short(name)} {curve[0]:.3f} -> {curve[-1]:.3f} (rank correlation {ranks[name]:.3f})"
+            for name, curve in curves.items()
+        )
+        rising = all((np.diff(curve) > 0).all() for curve in curves.values())
+        return verdict(rising, min(ranks.values()), listed)
+
+    return check
+
+
+def _not_monotone(table: Columns) -> Verdict:
+    """In every data set some mean over seeds is below one at a smaller proportion."""
+    curves = _curves(table, "2a")
+    if not curves or min(len(curve) for curve in curves.values()) < 3:
+        return not_testable("fewer than 3 proportions")
+    lowest = {
+        name: float((curve[1:] / np.maximum.accumulate(curve)[:-1]).min())
+        for name, curve in curves.items()
+    }
+    listed = ", ".join(f"{_short(name)} {ratio:.3f}" for name, ratio in lowest.items())
+    text = f"smallest mean / an earlier mean: {listed}"
+    return verdict(max(lowest.values()) < 1, max(lowest.values()), text)
+
+
+def _near_printed(figure: str, limit: float, *, least: float = 0.0) -> Check:
+    """|measured / thY - 1| <= limit in every run with a share of at least ``least``."""
+
+    def check(table: Columns) -> Verdict:
+        shown = where(table, figure=figure)
+        tested = shown["share"] >= least
+        if not tested.any():
+            return not_testable("no run")
+        off = shown["measured"] / shown["printed"] - 1
+        worst = float(np.abs(off[tested]).max())
+        text = f"{_range(off[tested])} of thY"
+        text += f" ({_range((shown['measured'] / shown['least'] - 1)[tested])} of thM)"
+        return verdict(worst <= limit, worst, text + _regime(shown, np.abs(off) <= limit))
+
+    return check
+
+
+def _range(off: NDArray) -> str:
+    return f"{off.min():+.1%} to {off.max():+.1%}"
+
+
+def _regime(shown: Columns, passes: NDArray) -> str:
+    """At which proportions all runs of a data set pass, first and last of each stretch."""
+    if passes.all():
+        return ""
+    clauses = []
+    for name in np.unique(shown["data"]):
+        here = shown["data"] == name
+        shares = np.unique(shown["share"][here])
+        good = [bool(passes[here & (shown["share"] == share)].all()) for share in shares]
+        stretches = [
+            list(stretch)
+            for holds, stretch in groupby(zip(good, shares, strict=True), key=lambda pair: pair[0])
+            if holds
+        ]
+        listed = ", ".join(_ends([share for _, share in stretch]) for stretch in stretches)
+        clauses.append(f"{_short(str(name))} at {'alpha ' + listed if listed else 'no alpha'}")
+    return f"; holds for {'; '.join(clauses)}"
+
+
+def _ends(shares: Sequence[float]) -> str:
+    first, last = f"{shares[0]:.2g}", f"{shares[-1]:.2g}"
+    return first if first == last else f"{first} to {last}"
+
+
+def _short(name: str) -> str:
+    return name.partition(",")[0]
+
+
+def _close_to_least(table: Columns) -> Verdict:
+    """1e-3 of thM, and 5e-3 at a proportion of 0.1, where many singular values are slow."""
+    shown = where(table, figure="1c")
+    if not length(shown):
+        return not_testable("no run")
+    off = np.abs(shown["measured"] / shown["least"] - 1)
+    limit = np.where(shown["share"] > 0.15, 1e-3, 5e-3)
+    passes = off <= limit
+    text = f"farthest {off.max():.1e} of thM" + _regime(shown, passes)
+    return verdict(bool(passes.all()), off.max(), text)
+
+
+def _below_printed(table: Columns) -> Verdict:
+    shown = where(table, figure="1c")
+    if not length(shown):
+        return not_testable("no run")
+    ratio = shown["measured"] / shown["printed"]
+    passes = (ratio <= 1 + 1e-3) & (ratio >= 0.8)
+    text = f"measured / thY from {ratio.min():.3f} to {ratio.max():.3f}"
+    text += _regime(shown, passes)
+    return verdict(bool(passes.all()), ratio.min(), text)
+
+
+def _above_least(figure: str) -> Check:
+    """No run is flatter than thM, up to the 1e-3 by which a run that stopped early may be."""
+
+    def check(table: Columns) -> Verdict:
+        shown = where(table, figure=figure)
+        if not length(shown):
+            return not_testable("no run")
+        ratio = shown["measured"] / shown["least"]
+        excess = (shown["loss"] - shown["floor"])[ratio.argmin()]
+        text = (
+            f"smallest measured / thM {ratio.min():.6f} over {len(ratio)} runs, there with a loss"
+            f" {excess:.1e} above its floor"
+        )
+        return verdict(ratio.min() >= 1 - 1e-3, ratio.min(), text)
+
+    return check
+
+
+def _far(table: Columns) -> Verdict:
+    shown = where(table, figure="2a")
+    if not length(shown):
+        return not_testable("no run")
+    ratio = shown["measured"] / shown["printed"]
+    text = f"measured / thY from {ratio.min():.1f} to {ratio.max():.1f}" + _regime(shown, ratio > 5)
+    return verdict(ratio.min() > 5, ratio.min(), text)
+
+
+def _runs(table: Columns) -> dict[float, Columns]:
+    """The runs of 2d by fraction, a finite loss to the end."""
+    shown = where(table, figure="2d")
+    return {float(f): where(shown, fraction=f) for f in np.unique(shown["fraction"])}
+
+
+def _far_from_edge(table: Columns) -> Verdict:
+    run = _runs(table).get(0.0)
+    if run is None:
+        return not_testable("no run at the rate of the other panels")
+    share = run["measured"] * run["rate"] / 2
+    text = f"at most {share.max():.4f} of 2 / rate, at rate {run['rate'][0]:g}"
+    return verdict(share.max() < 0.5, share.max(), text)
+
+
+def _settles(table: Columns) -> Verdict:
+    """At rates between 2 / (sharpness of a small rate) and 2 / thM the end is at the edge."""
+    runs = _runs(table)
+    flow = runs[0.0]["measured"][-1] if 0.0 in runs else np.inf
+    between = {f: one for f, one in runs.items() if 0 < f < 1 and 2 / one["rate"][-1] < flow}
+    if not between:
+        return not_testable(
+            "no rate between 2 / (the sharpness reached at a small rate) and 2 / thM"
+        )
+    edges = {f: one["measured"][-1] * one["rate"][-1] / 2 for f, one in between.items()}
+    flattest = min(one["measured"][-1] / one["least"][-1] for one in between.values())
+    excess = max((one["loss"] - one["floor"])[-1] for one in between.values())
+    listed = ", ".join(f"{edge:.4f} at rate {2 * f:.3g} / thM" for f, edge in edges.items())
+    text = f"final sharpness in units of 2 / rate: {listed}; excess loss at most {excess:.1e}"
+    holds = max(edges.values()) <= 1 + 1e-3 and flattest >= 1 - 1e-3 and excess < 1e-6
+    return verdict(bool(holds), max(edges.values()), text)
+
+
+def _never_fits(table: Columns) -> Verdict:
+    """Above 2 / thM no global minimum is stable, whatever the network."""
+    above = {f: one for f, one in _runs(table).items() if f > 1}
+    if not above:
+        return not_testable("no rate above 2 / thM")
+    excess = {f: float((one["loss"] - one["floor"])[-1]) for f, one in above.items()}
+    listed = ", ".join(f"{value:.1e} at rate {2 * f:.3g} / thM" for f, value in excess.items())
+    return verdict(min(excess.values()) > 1e-6, min(excess.values()), f"final excess loss {listed}")
+
+
+CLAIMS = (
+    Claim("B1a", "every eigenvalue is that of Eqs 9, 13 within 1e-10 lambda_max", _spectrum),
+    Claim("B1a", "d^2 eigenvalues are not zero", _nonzero),
+    Claim("B1b", "the sharpness of balanced networks is Eq 14", _contour),
+    Claim("B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", _growth),
+    Claim("B1c", "increasing in alpha_max", _increasing("1c")),
+    Claim("B1c", "within 1e-3 of thM (5e-3 at alpha 0.1)", _close_to_least),
+    Claim("B1c", "at most thY and within 20% of it", _below_printed),
+    Claim("B1c", "no run is flatter than thM", _above_least("1c")),
+    Claim("B2a", "raw inputs: far from the theory (measured / thY > 5)", _far),
+    Claim("B2a", "raw inputs: not monotone in alpha_max", _not_monotone),
+    Claim("B2b", "Kaiming uniform: increasing in alpha_max", _increasing("2b")),
+    Claim("B2b", "Kaiming uniform: no run is flatter than thM", _above_least("2b")),
+    Claim(
+        "B2b",
+        "Kaiming uniform: within 10% of thY for alpha >= 0.2",
+        _near_printed("2b", 0.10, least=0.2 - 1e-3),
+    ),
+    Claim("B2c", "tanh: increasing in alpha_max", _increasing("2c")),
+    Claim("B2c", "tanh: within 25% of thY", _near_printed("2c", 0.25)),
+    Claim("B2d", "at the paper's rate training stays far from the edge 2 / rate", _far_from_edge),
+    Claim("B2d", "a rate between the edge of flow and 2 / thM ends at the edge", _settles),
+    Claim("B2d", "above 2 / thM the loss stays above its floor", _never_fits),
+)

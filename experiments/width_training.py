@@ -1,0 +1,410 @@
+"""kappa of one-hidden ReLU networks of growing width while they train: figures 9 and 18.
+
+python -m experiments.width_training --config=configs/width_training.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import gnjax
+from experiments import cli
+from experiments.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from experiments.table import Columns
+from gnjax import data as datasets
+from gnjax import training
+from gnjax.models import MLP
+from gnjax.sweep.checkpoint import Checkpoint, resumed
+from gnjax.sweep.grid import Experiment, Measurement
+from gnjax.training import Recipe
+
+FEWEST_EPOCHS = 50
+OFF = 0.9  # figure 9: kappa at the chosen rank is compared with kappa at 0.9 of it
+FAR_MORE = 2.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """What figures 9 and 18 are made of; the paper is silent about the loss.
+
+    ``narrow_rate`` is the learning rate of ``narrow_widths``, ``recipe.rate`` that of the others;
+    kappa is measured ``every`` so many epochs, the whole spectrum of ``spectrum_width`` and of the
+    first seed at the first and the last epoch.
+    """
+
+    data: str
+    samples: int
+    data_seed: int
+    widths: tuple[int, ...]
+    spectrum_width: int
+    narrow_widths: tuple[int, ...]
+    narrow_rate: float
+    initializer: str
+    bias: bool
+    seeds: int
+    epochs: int
+    every: int
+    dtype: str  # of the training; spectra are always in float64
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Networks of one width, one for each seed, that train side by side."""
+
+    data: str
+    samples: int
+    data_seed: int
+    width: int
+    spectrum: bool
+    initializer: str
+    bias: bool
+    seeds: int
+    epochs: int
+    every: int
+    dtype: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figure 18: one network after one epoch; where kappa was not ``measured``, it is empty.
+    Figure 9: one eigenvalue, with kappa if ``assumed_rank`` were the rank and this the smallest.
+    """
+
+    figure: int
+    width: int
+    seed: int
+    epoch: int
+    measured: bool
+    samples: int
+    inputs: int
+    outputs: int
+    data: str
+    training_loss: str
+    rate: float
+    batch: int
+    dtype: str  # of the training
+    loss: float | None = None  # the mean over the steps of this epoch
+    kappa: float | None = None
+    kappa_low: float | None = None
+    kappa_high: float | None = None
+    confidence: float | None = None
+    resolved: bool = False
+    rank: int | None = None  # the number of non-zero eigenvalues, as measured
+    rank_source: str = ""
+    assumed_rank: int | None = None
+    eigenvalue: float | None = None
+    eigenvalue_error: float | None = None
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The widest first."""
+    found = [
+        Cell(
+            config.data,
+            config.samples,
+            config.data_seed,
+            width,
+            width == config.spectrum_width,
+            config.initializer,
+            config.bias,
+            config.seeds,
+            config.epochs,
+            config.every,
+            config.dtype,
+            _recipe(config, width),
+        )
+        for width in config.widths
+    ]
+    return tuple(sorted(found, key=cost, reverse=True))
+
+
+def _recipe(config: Config, width: int) -> Recipe:
+    narrow = width in config.narrow_widths
+    return replace(config.recipe, rate=config.narrow_rate) if narrow else config.recipe
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications of the kappas: a factorisation each, and the kernel before it."""
+    size = 10.0 * cell.samples
+    measured = cell.seeds * (cell.epochs / cell.every + 1 + 20 * cell.spectrum)
+    return measured * (size**3 / 3 + size**2 * cell.width)
+
+
+@cache
+def _data(name: str, samples: int, seed: int) -> datasets.Dataset:
+    """Pixels between 0 and 1, not whitened."""
+    return datasets.load(name, samples=samples, seed=seed)
+
+
+def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
+    """Losses of every epoch, kappa at every stop, and spectra at the first and the last."""
+    data = _data(cell.data, cell.samples, cell.data_seed)
+    models = [_model(cell, data, seed) for seed in range(cell.seeds)]
+    begun = [
+        training.begin(
+            model, data.inputs, data.labels, cell.recipe, jax.random.key(seed), dtype=cell.dtype
+        )
+        for seed, model in enumerate(models)
+    ]
+    problem = begun[0][0]
+
+    def step(state: training.State, stop: int) -> tuple[training.State, Measurement]:
+        state, losses = training.train(problem, state, stop - int(state.epoch[0]))
+        nets = [training.trained(m, training.member(state, i)) for i, m in enumerate(models)]
+        record = {
+            "epoch": stop,
+            "losses": losses.tolist(),
+            "seeds": [_kappa(net, data, seed) for seed, net in enumerate(nets)],
+        }
+        if cell.spectrum and stop in (0, cell.epochs):
+            record["spectrum"] = _spectrum(nets[0], data)
+        return state, record
+
+    start = training.stack([state for _, state in begun])
+    records = resumed(checkpoint, start, stops(cell.epochs, cell.every), step)
+    return {"inputs": data.inputs.shape[1], "outputs": data.classes, "records": records}
+
+
+def stops(epochs: int, every: int) -> list[int]:
+    """0, every, 2 every .. and the last."""
+    return [*range(0, epochs, every), epochs]
+
+
+def _model(cell: Cell, data: datasets.Dataset, seed: int) -> MLP:
+    widths = (data.inputs.shape[1], cell.width, data.classes)
+    key = jax.random.key(seed)
+    return MLP(widths, bias=cell.bias, initializer=cell.initializer, key=key)
+
+
+def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
+    """Of J J^T / n or J^T J / n, the smaller: both have the same non-zero eigenvalues.
+
+    J^T J is singular whatever the data are (scale the weights into a ReLU unit and those out of it
+    inversely, and f stays), and singular values tell its rank where their squares would hide it.
+    """
+    op = gnjax.gauss_newton(net, data.inputs)
+    method = "factored" if op.side == "parameters" else "inverse"
+    kappa = gnjax.condition_number(op, method=method, seed=seed)
+    return {
+        "kappa": kappa.value,
+        "kappa_low": kappa.interval[0],
+        "kappa_high": kappa.interval[1],
+        "confidence": kappa.confidence,
+        "resolved": kappa.resolved,
+        "rank": kappa.rank,
+        "rank_source": kappa.rank_source,
+    }
+
+
+def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
+    """Every eigenvalue, by singular values of J, and kappa at every rank one might assume."""
+    found = gnjax.rank_sensitivity(gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs)))
+    return {
+        "rank": found.floor_rank,
+        "eigenvalue": found.values.tolist(),
+        "eigenvalue_error": found.errors.tolist(),
+        "kappa": found.kappa.tolist(),
+        "kappa_low": found.low.tolist(),
+        "kappa_high": found.high.tolist(),
+    }
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
+    """The table; cells are measured here unless their measurements are given."""
+    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+    done = sorted((cell for cell in cells(config) if cell in known), key=lambda cell: cell.width)
+    paths = [row for cell in done for row in _paths(cell, known[cell])]
+    spectra = [row for cell in done for row in _eigenvalues(cell, known[cell])]
+    return (*paths, *spectra)
+
+
+def _row(cell: Cell, measurement: Measurement, figure: int, seed: int) -> Row:
+    """What all rows of a network share."""
+    return Row(
+        figure=figure,
+        width=cell.width,
+        seed=seed,
+        epoch=0,
+        measured=True,
+        samples=cell.samples,
+        inputs=measurement["inputs"],
+        outputs=measurement["outputs"],
+        data=cell.data,
+        training_loss=str(cell.recipe.loss),
+        rate=cell.recipe.rate,
+        batch=cell.recipe.batch,
+        dtype=cell.dtype,
+    )
+
+
+def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
+    """Figure 18: epoch 0, then every epoch; those before a stop are not measured."""
+    for seed in range(cell.seeds):
+        shared = _row(cell, measurement, 18, seed)
+        for record in measurement["records"]:
+            losses = [of_seeds[seed] for of_seeds in record["losses"]] or [None]
+            for behind, loss in zip(reversed(range(len(losses))), losses, strict=True):
+                found = {} if behind else record["seeds"][seed]
+                epoch = record["epoch"] - behind
+                yield replace(shared, epoch=epoch, measured=not behind, loss=loss, **found)
+
+
+def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
+    """Figure 9: one row an eigenvalue."""
+    shared = _row(cell, measurement, 9, 0)
+    for record in measurement["records"]:
+        found = record.get("spectrum", {"eigenvalue": []})
+        for at in range(len(found["eigenvalue"])):
+            yield replace(
+                shared,
+                epoch=record["epoch"],
+                rank=found["rank"],
+                assumed_rank=at + 1,
+                resolved=at < found["rank"],
+                eigenvalue=found["eigenvalue"][at],
+                eigenvalue_error=found["eigenvalue_error"][at],
+                kappa=found["kappa"][at],
+                kappa_low=found["kappa_low"][at],
+                kappa_high=found["kappa_high"][at],
+                confidence=1.0,
+            )
+
+
+def sources(config: Config) -> list[str]:
+    """What the data set really is; loading it here fails before any cell is computed."""
+    found = _data(config.data, config.samples, config.data_seed)
+    return [f"{found.source}, not whitened: n={config.samples}, d={found.inputs.shape[1]}"]
+
+
+def _by_width(table: Columns) -> dict[int, Columns]:
+    shown = where(table, figure=18)
+    return {int(m): where(shown, width=m) for m in np.unique(shown["width"])}
+
+
+def _too_small(widths: Mapping[int, Columns]) -> Verdict | None:
+    if len(widths) < 2:
+        return not_testable("fewer than 2 widths")
+    last = min(int(path["epoch"].max()) for path in widths.values())
+    return not_testable(f"{last} epochs; the paper has 100") if last < FEWEST_EPOCHS else None
+
+
+def _falls_with_width(
+    quantity: Callable[[Columns], float], name: str
+) -> Callable[[Columns], Verdict]:
+    """Whether the quantity of a wider network is always below that of the next narrower one."""
+
+    def check(table: Columns) -> Verdict:
+        widths = _by_width(table)
+        small = _too_small(widths)
+        if small is not None:
+            return small
+        found = {m: quantity(path) for m, path in widths.items()}
+        if not np.isfinite(list(found.values())).all():
+            return not_testable("a width has no resolved kappa")
+        rises = {(a, b): found[b] / found[a] for a, b in pairwise(found)}
+        rising = [f"m={a} to {b}" for (a, b), ratio in rises.items() if ratio >= 1]
+        listed = ", ".join(f"{value:.3g} at m={m}" for m, value in found.items())
+        text = f"{name}: {listed}"
+        text += f"; rises from {', '.join(rising)} and falls at the other steps" if rising else ""
+        return verdict(not rising, max(rises.values()), text + _unresolved(widths))
+
+    return check
+
+
+def _unresolved(widths: Mapping[int, Columns]) -> str:
+    missing = {m: length(where(p, measured=True, resolved=False)) for m, p in widths.items()}
+    listed = ", ".join(f"{count} at m={m}" for m, count in missing.items() if count)
+    return f"; unresolved kappas left out: {listed}" if listed else ""
+
+
+def _mean_kappa(path: Columns) -> float:
+    kappa = where(path, resolved=True)["kappa"]
+    return float(kappa.mean()) if kappa.size else float("nan")
+
+
+def _variation(path: Columns) -> float:
+    """max / min over the epochs of the mean over seeds."""
+    resolved = where(path, resolved=True)
+    if not length(resolved):
+        return float("nan")
+    kappa = means(resolved, "epoch", "kappa")[1]
+    return float(kappa.max() / kappa.min())
+
+
+def _mean_loss(path: Columns) -> float:
+    return float(np.nanmean(path["loss"]))
+
+
+def _sensitive_to_rank(table: Columns) -> Verdict:
+    spectra = where(table, figure=9)
+    epochs = np.unique(spectra["epoch"])
+    if len(epochs) < 2 or epochs[-1] < FEWEST_EPOCHS:
+        return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
+    factors = [_factor(where(spectra, epoch=epoch)) for epoch in epochs[[0, -1]]]
+    (first, first_rank), (last, last_rank) = factors
+    text = (
+        f"the {1 - OFF:.0%} of ranks up to the chosen one span a factor {first:.3g} of kappa at "
+        f"epoch 0 (rank {first_rank}) and {last:.3g} at epoch {epochs[-1]} (rank {last_rank})"
+    )
+    return verdict(last >= FAR_MORE * first, last / first, text)
+
+
+def _factor(spectrum: Columns) -> tuple[float, int]:
+    """kappa at the chosen rank over kappa at OFF of it, and that rank."""
+    rank = int(spectrum["rank"][0])
+    kappa = spectrum["kappa"][np.argsort(spectrum["assumed_rank"])]
+    return float(kappa[rank - 1] / kappa[int(OFF * rank) - 1]), rank
+
+
+CLAIMS = (
+    Claim(
+        "9",
+        "kappa varies far more with the assumed rank after training than before",
+        _sensitive_to_rank,
+    ),
+    Claim(
+        "18",
+        "larger width: lower kappa, averaged over epochs",
+        _falls_with_width(_mean_kappa, "mean kappa"),
+    ),
+    Claim(
+        "18",
+        "larger width: the loss decreases faster",
+        _falls_with_width(_mean_loss, "mean loss over the epochs"),
+    ),
+    Claim(
+        "18",
+        "larger width: kappa varies less over the epochs",
+        _falls_with_width(_variation, "max / min of kappa"),
+    ),
+)
+
+EXPERIMENT = Experiment(
+    "width_training",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
+    (Path(__file__),),
+    resumes=True,
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.main(PROGRAM, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Figure B1: the Hessian's eigenvalues at balanced minima follow from the labels."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from figures import captions, labels, style
+from figures.series import Columns, distinct, rows, select
+
+EXPERIMENT = "label_sharpness"
+COLUMNS = (*labels.COLUMNS, "index", "norm")
+COMPUTED = style.Look(style.COLOURS[0], "o")
+LEVELS = (0.3, 0.6, 1.2, 2.5, 5, 10, 20)  # not 1, which a network of one layer has anywhere
+
+
+def draw(table: Columns) -> Figure:
+    """A whole spectrum, Eq 14 over depth and norm, and trained networks over the proportion."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.6)
+        spectrum, contours, trained = figure.subplots(1, 3)
+        _draw_spectrum(spectrum, select(table, figure="1a", seed=0))
+        _draw_contours(contours, select(table, figure="1b"))
+        shown = select(table, figure="1c")
+        trained.set_title("(c) trained, balanced start")
+        labels.draw_shares(trained, shown)
+        low, high = trained.get_ylim()
+        trained.set_ylim(low, high + 0.25 * (high - low))
+        trained.legend(handles=labels.handles(trained), loc="upper left", **LEGEND)
+        style.footer(figure, f"(c) {labels.data_line(shown)}")
+    return figure
+
+
+LEGEND: dict[str, Any] = {"fontsize": 6.5, "borderaxespad": 0, "labelspacing": 0.2}
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and residuals of the table behind it."""
+    random = select(table, figure="1a", seed=0)
+    inputs, depth = int(random["inputs"][0]), int(random["depth"][0])
+    trained = select(table, figure="1c")
+    return captions.paragraph(
+        "Figure B1. Eigenvalues of the Hessian of balanced linear networks, from the labels.",
+        f"(a) All {inputs**2} non-zero eigenvalues of the Gauss-Newton matrix by automatic"
+        f" differentiation (markers) and by Eqs 9 and 13 (line) for a network of {depth} layers of"
+        f" {inputs} x {inputs} on random orthogonalised data whose labels it fits. Logarithmic"
+        " vertical axis.",
+        "(b) Largest eigenvalue at balanced points over depth L and sigma_max(Y)/sqrt(n), computed"
+        " at whole L, sigma_x = 1; right of the dashed line, L = ln(1/alpha) with alpha ="
+        " sigma_max(Y)^2/n, it grows with L.",
+        "(c) Sharpness of trained networks (markers) and Eq 14 as printed (black).",
+        labels.STAR,
+        f"Panel (c): {labels.training(trained)}",
+        labels.closing(trained, provenance),
+    )
+
+
+def _draw_spectrum(axes: Axes, table: Columns) -> None:
+    """Without the last of the table, which is zero."""
+    axes.set_title("(a) random data")
+    shown = {name: column[table["printed"] > 0] for name, column in table.items()}
+    style.logarithmic(axes)
+    axes.plot(
+        shown["index"],
+        shown["measured"],
+        color=COMPUTED.colour,
+        marker=COMPUTED.marker,
+        markersize=4.5,
+        markeredgewidth=0,
+        linestyle="",
+        label="computed",
+    )
+    axes.plot(shown["index"], shown["printed"], color="black", linewidth=0.8, label="Eqs 9, 13")
+    axes.set_xlabel("index of the eigenvalue")
+    axes.set_ylabel("eigenvalue")
+    axes.legend(loc="upper right", borderaxespad=0)
+
+
+def _draw_contours(axes: Axes, table: Columns) -> None:
+    axes.set_title(r"(b) balanced; dashed: $L = \ln(1/\alpha)$")
+    if rows(table) == 0:
+        style.blank(axes, "not part of this profile")
+        return
+    depths, norms, sharpness = grid(table)
+    levels = [level for level in LEVELS if sharpness.min() < level < sharpness.max()]
+    lines = axes.contour(depths, norms, sharpness, levels=levels, cmap="viridis", linewidths=1.0)
+    axes.clabel(lines, fontsize=6.5, fmt="%g")
+    fine = np.linspace(depths[0], depths[-1], 200)
+    axes.plot(fine, np.exp(-fine / 2), color="black", linestyle=style.DASHED, linewidth=0.9)
+    axes.set_ylim(norms[0], norms[-1])
+    style.whole_numbers(axes, depths, "depth $L$")
+    axes.set_ylabel(r"$\sigma_{\max}(Y)/\sqrt{n}$")
+
+
+def grid(table: Columns) -> tuple[NDArray, NDArray, NDArray]:
+    """Depths, norms, and the largest eigenvalue (norms, depths)."""
+    depths, norms = (np.array(distinct(table, name)) for name in ("depth", "norm"))
+    order = np.lexsort((table["depth"], table["norm"]))
+    return depths, norms, table["measured"][order].reshape(len(norms), len(depths))

@@ -1,0 +1,9 @@
+"""Figure 1: training loss and condition number of pruned ResNet20s."""
+
+from functools import partial
+
+from figures import pruning
+
+EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+draw = partial(pruning.draw, network="resnet20")
+caption = partial(pruning.caption, number=1, network="resnet20")

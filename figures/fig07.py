@@ -1,0 +1,83 @@
+"""Figure 7: a linear network over width, with and without BatchNorm, and under LayerNorm."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from figures import captions, style
+from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+
+EXPERIMENT = "batch_norm_sweep"
+COLUMNS = (
+    *captions.CELL,
+    *captions.CERTIFICATE,
+    *("norm", "samples", "gain", "rank", "kappa_leading"),
+)
+LOOKS = dict(zip(("none", "batch", "frozen", "layer"), style.looks(4), strict=True))
+LABELS = {
+    "none": "no norm",
+    "batch": "BatchNorm",
+    "frozen": "BatchNorm,\nfrozen",
+    "layer": "LayerNorm",
+}
+LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
+
+
+def draw(table: Columns) -> Figure:
+    """With and without BatchNorm; beside it, LayerNorm on the same axes and far above."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.5)
+        left, right = figure.subplots(1, 2)
+        _draw_panel(left, table, ("none", "frozen", "batch"), "with and without BatchNorm")
+        left.set_ylabel(style.KAPPA)
+        _draw_panel(right, table, ("none", "batch", "layer"), "and with LayerNorm")
+        style.footer(figure, captions.data_line(table))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    ranks = {norm: captions.listed(distinct(_of(table, norm), "rank")) for norm in _present(table)}
+    layer = (
+        f"; of LayerNorm, {ranks['layer']}: its curve beside the {ranks['batch']} leading"
+        " eigenvalues alone (dashed)"
+        if "layer" in ranks
+        else ""
+    )
+    return captions.paragraph(
+        "Figure 7. Condition number of the Gauss-Newton matrix of a linear network with one hidden"
+        f" layer over its width m, at initialisation ({captions.initialisation(table)}), with and"
+        " without normalisation of the hidden layer. BatchNorm uses the statistics of all n"
+        " samples and is differentiated through them, or frozen, with them held fixed; scale and shift are"
+        " parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
+        f"Rank of the matrix without normalisation {ranks['none']}, with BatchNorm"
+        f" {ranks['batch']}{layer}.",
+        captions.seeds(table),
+        captions.certificates(table),
+        captions.data(table, provenance),
+    )
+
+
+def _of(table: Columns, norm: str) -> Columns:
+    return select(table, norm=norm)
+
+
+def _present(table: Columns) -> list[str]:
+    return distinct(table, "norm")
+
+
+def _draw_panel(axes: Axes, table: Columns, norms: Sequence[str], title: str) -> None:
+    style.logarithmic(axes)
+    lines: list[Line2D] = []
+    for norm in norms:
+        rows = _of(table, norm)
+        lines.append(style.band(axes, kappa_over_seeds(rows, "width"), LOOKS[norm], LABELS[norm]))
+        if norm == "layer":
+            leading = over_seeds(rows, "width", "kappa_leading")
+            lines.append(style.band(axes, leading, LEADING, "LayerNorm,\nleading"))
+    style.logarithmic_x(axes, table["width"], "width $m$")
+    axes.set_title(title)
+    style.label_curves(axes, lines, spacing=0.2)

@@ -1,0 +1,9 @@
+"""Figure 13: training loss and condition number of pruned vision transformers."""
+
+from functools import partial
+
+from figures import pruning
+
+EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+draw = partial(pruning.draw, network="vit")
+caption = partial(pruning.caption, number=13, network="vit")

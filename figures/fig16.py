@@ -1,0 +1,9 @@
+"""Figure 16: training loss and condition number of pruned VGG5s."""
+
+from functools import partial
+
+from figures import pruning
+
+EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+draw = partial(pruning.draw, network="vgg5")
+caption = partial(pruning.caption, number=16, network="vgg5")

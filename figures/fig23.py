@@ -1,0 +1,83 @@
+"""Figure 23: Leaky-ReLU networks of several slopes over width, and where ReLU stops helping."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from experiments.claims import crossovers
+from figures import captions, style
+from figures.series import Columns, distinct, kappa_over_seeds, select
+
+EXPERIMENT = "alpha_sweep"
+COLUMNS = (*captions.CELL, *captions.CERTIFICATE, *("figure", "slope", "samples", "gain"))
+RELU, LINEAR = 0.0, 1.0
+
+
+def draw(table: Columns) -> Figure:
+    """One curve a slope, and the width at which that of ReLU meets that of the linear network."""
+    shown = select(table, figure="23")
+    slopes = distinct(shown, "slope")
+    with style.paper_style():
+        figure = style.new_figure(style.COLUMN_WIDTH, 2.7)
+        axes = figure.subplots()
+        style.logarithmic(axes)
+        lines = [
+            style.band(
+                axes,
+                kappa_over_seeds(select(shown, slope=slope), "width"),
+                look,
+                rf"$\alpha = {slope:g}$",
+            )
+            for slope, look in zip(slopes, style.ordered_looks(len(slopes)), strict=True)
+        ]
+        style.logarithmic_x(axes, shown["width"], "width $m$")
+        axes.set_ylabel(style.KAPPA)
+        found = crossover(shown)
+        if found.size:
+            mean, deviation = _mean_and_deviation(found)
+            style.mark_x(axes, mean, f"$m = {mean:.0f}$", deviation)
+        style.label_curves(axes, lines, spacing=0.1)
+        style.footer(figure, captions.data_line(shown))
+    return figure
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    shown = select(table, figure="23")
+    return captions.paragraph(
+        "Figure 23. Condition number of the Gauss-Newton matrix of one-hidden-layer Leaky-ReLU"
+        " networks over the width m, for several slopes alpha (0: ReLU, 1: the linear network), at"
+        f" initialisation ({captions.initialisation(shown)}). Logarithmic axes.",
+        _crossing(crossover(shown)),
+        captions.seeds(shown),
+        captions.certificates(shown),
+        captions.data(shown, provenance),
+    )
+
+
+def crossover(table: Columns) -> NDArray:
+    """The width from which on ReLU has the higher kappa, for the seeds where there is one.
+
+    Interpolated between the widths, both on logarithmic axes.
+    """
+    relu, linear = select(table, slope=RELU), select(table, slope=LINEAR)
+    found = crossovers(relu, linear, "width", "kappa")
+    return found[np.isfinite(found)]
+
+
+def _crossing(found: NDArray) -> str:
+    if not found.size:
+        return "At these widths, kappa of ReLU does not rise above that of the linear network."
+    mean, deviation = _mean_and_deviation(found)
+    return (
+        "Beyond the paper, dotted: the width at which ReLU and the linear network have the same"
+        f" condition number, m = {mean:.0f} (standard deviation {deviation:.0f} over the seeds,"
+        " interpolated on logarithmic axes); beyond it, ReLU has the higher one."
+    )
+
+
+def _mean_and_deviation(found: NDArray) -> tuple[float, float]:
+    return float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0

@@ -1,0 +1,135 @@
+"""Full-batch gradient descent with a learning rate that halves when the loss stalls (paper B).
+
+    path = descend(loss, params, data, keep=(0, 100, 10_000), rate=0.01)
+
+``loss(params, data)`` is any function that JAX differentiates. It is compiled once for all lengths
+of training, the data being an argument; ``jax.vmap`` of a call batches runs over params, data and
+rates (the kept epochs are common to them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+Params = Any
+Data = Any
+Loss = Callable[[Params, Data], jax.Array]
+
+
+class Halving(NamedTuple):
+    """Halve the rate if the loss improved by less than ``improvement`` over ``every`` epochs."""
+
+    every: int = 100
+    improvement: float = 1e-3
+
+
+PAPER = Halving()  # Appendix C
+
+
+class Samples(NamedTuple):
+    """Inputs (n, d) and targets (n, k)."""
+
+    x: jax.Array
+    y: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Path:
+    """Parameters, losses and learning rates at the kept epochs, along a leading axis."""
+
+    params: Params
+    losses: jax.Array
+    rates: jax.Array
+
+
+class _State(NamedTuple):
+    params: Params
+    rate: jax.Array
+    tested: jax.Array  # the loss at the last test
+    epoch: jax.Array
+
+
+def descend(
+    loss: Loss,
+    params: Params,
+    data: Data,
+    *,
+    keep: Sequence[int],
+    rate: ArrayLike = 0.01,
+    halving: Halving | None = PAPER,
+) -> Path:
+    """theta <- theta - rate grad loss(theta, data), for ``keep[-1]`` epochs.
+
+    After every ``halving.every`` epochs the rate halves unless
+    loss <= (1 - improvement) * (loss at the test before); None keeps it constant.
+
+    Args:
+      loss: a function of the module level (it is compared by identity for compilation).
+      params: a pytree; its dtype is the precision of the training.
+      data: a pytree, passed on to ``loss``.
+      keep: increasing epochs at which the path is recorded; 0 is the start.
+      rate: the initial learning rate.
+    """
+    gaps = np.diff(keep, prepend=0)
+    if not len(gaps) or keep[0] < 0 or (gaps[1:] <= 0).any():
+        msg = f"keep={tuple(keep)}; give increasing epochs from 0 on"
+        raise ValueError(msg)
+    if halving is not None and halving.every < 1:
+        msg = f"halving.every={halving.every}; the rate is tested every so many epochs, at least 1"
+        raise ValueError(msg)
+    return _descend(loss, halving, params, data, jnp.asarray(gaps), rate)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _descend(
+    loss: Loss,
+    halving: Halving | None,
+    params: Params,
+    data: Data,
+    gaps: jax.Array,
+    rate: ArrayLike,
+) -> Path:
+    """A scan over the kept epochs, around a loop of the epochs between two of them."""
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+
+    def segment(state: _State, gap: jax.Array) -> tuple[_State, Path]:
+        state = jax.lax.fori_loop(0, gap, lambda _, s: _epoch(loss, halving, data, s), state)
+        return state, Path(state.params, loss(state.params, data), state.rate)
+
+    # Infinity: whatever the loss is at the start, it is an improvement.
+    start = _State(params, jnp.asarray(rate, dtype), jnp.asarray(jnp.inf, dtype), jnp.asarray(0))
+    return jax.lax.scan(segment, start, gaps)[1]
+
+
+def _epoch(loss: Loss, halving: Halving | None, data: Data, state: _State) -> _State:
+    """Test the loss where it is due, then step."""
+    value, gradient = jax.value_and_grad(loss)(state.params, data)
+    rate, tested = state.rate, state.tested
+    if halving is not None:
+        due = state.epoch % halving.every == 0
+        improved = value <= (1 - halving.improvement) * tested
+        rate = jnp.where(due & ~improved, rate / 2, rate)
+        tested = jnp.where(due, value, tested)
+    params = jax.tree.map(lambda theta, slope: theta - rate * slope, state.params, gradient)
+    return _State(params, rate, tested, state.epoch + 1)
+
+
+def tanh_network(weights: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+    """W_L tanh(W_{L-1} .. tanh(W_1 x)) on rows, (n, d) to (n, k), without biases."""
+    for w in weights[:-1]:
+        x = jnp.tanh(x @ w.T)
+    return x @ weights[-1].T
+
+
+def tanh_loss(weights: Sequence[jax.Array], data: Samples) -> jax.Array:
+    """1/2n sum_i |f(x_i) - y_i|^2 (paper B, Eq 2)."""
+    return jnp.square(tanh_network(weights, data.x) - data.y).sum() / (2 * len(data.x))

@@ -1,0 +1,222 @@
+"""What gradient descent on a linear network needs of its data and widths, and no more (paper B).
+
+The loss of f(x) = W x, W = W_L .. W_1, depends on the samples through two moments (Eq 2):
+
+    1/2n sum_i |W x_i - y_i|^2 = tr(W C W^T) / 2 - <W, B> + |Y|^2 / 2n,
+    C = 1/n sum_i x_i x_i^T,  B = 1/n sum_i y_i x_i^T.
+
+The gradient is S_l^T (W C - B) P_l^T with P_l = W_{l-1} .. W_1 and S_l = W_L .. W_{l+1}, so that
+W_l never leaves what its start and B span. Each reduction here is an exact change of coordinates,
+W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
+
+    principal_axes   any data: U_0 the eigenvectors of C, which becomes a diagonal
+    row_space        C = c I: U_0 spans the rows of B and of W_1; 784 inputs become k + m
+    core             any data: U_l spans the columns of W_l and the rows of W_{l+1}; the hidden
+                     widths of balanced weights become their rank
+    aligned          C = c I and balanced weights in the singular vectors of B: one scalar each
+
+    path = descend(linear_descent.loss, reduced.weights, reduced.data, keep=(10_000,))
+
+The largest eigenvalue of the Hessian is that of the reduced problem. What a reduction leaves out
+does not mix with the rest in the Hessian and never is sharper, since no block of a symmetric
+matrix exceeds its lambda_max. With E = W C - B:
+
+- Inputs outside ``row_space``: neither W nor E reaches them, so that only W_1 may move along
+  them, with the Hessian S_1^T S_1 (x) c I. That is the block of W_1 for the inputs that stay.
+- Hidden units outside ``core``: f is linear in each W_l and does not change where only one of W_l
+  and W_{l+1} reaches such a unit. For its column a in W_{l+1} and row b in W_l there is left
+  <E, S_{l+1} a b P_l>. A unit that stays has this and, on top of it, its part of G >= 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+Weights = Sequence[jax.Array]  # W_1 .. W_L, W_l of shape (a_l, a_{l-1})
+Array = NDArray[np.float64]
+
+_SPANNED = 1e-12  # what rounding may leave of weights outside the span that they should lie in
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Moments:
+    """C (d, d), or its diagonal (d,) in the principal axes; B (k, d); |Y|^2 / 2n."""
+
+    covariance: jax.Array
+    cross: jax.Array
+    energy: jax.Array
+
+
+class Reduced(NamedTuple):
+    """Weights w_l and moments in the coordinates of the bases U_0 .. U_L (None: as before)."""
+
+    weights: list[jax.Array]
+    data: Moments
+    bases: tuple[jax.Array | None, ...]
+
+
+def moments(x: ArrayLike, y: ArrayLike) -> Moments:
+    """Of inputs (n, d) and targets (n, k)."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
+        msg = f"x has shape {x.shape} and y {y.shape}; give (n, d) and (n, k), n >= 1"
+        raise ValueError(msg)
+    n = len(x)
+    return Moments(
+        jnp.asarray(x.T @ x / n), jnp.asarray(y.T @ x / n), jnp.asarray((y**2).sum() / (2 * n))
+    )
+
+
+def product(weights: Weights) -> jax.Array:
+    """W_L .. W_1, multiplied from the few outputs on."""
+    w = weights[-1]
+    for layer in reversed(weights[:-1]):
+        w = w @ layer
+    return w
+
+
+def loss(weights: Weights, data: Moments) -> jax.Array:
+    """tr(W C W^T) / 2 - <W, B> + |Y|^2 / 2n.
+
+    Differentiated in reverse, it multiplies the gradient from the output side as well.
+    """
+    w = product(weights)
+    return jnp.vdot(w, _weighed(w, data.covariance) / 2 - data.cross) + data.energy
+
+
+def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
+    return w * covariance[None, :] if covariance.ndim == 1 else w @ covariance
+
+
+def floor(data: Moments) -> float:
+    """The least-squares optimum |Y|^2 / 2n - tr(B C^+ B^T) / 2, below which no W gets."""
+    values, vectors = axes(data.covariance)
+    kept = values > len(values) * np.finfo(np.float64).eps * values.max()
+    explained = (np.asarray(data.cross) @ vectors[:, kept]) ** 2 / values[kept]
+    return float(data.energy) - float(explained.sum()) / 2
+
+
+def axes(covariance: jax.Array) -> tuple[Array, Array]:
+    """Eigenvalues (not below zero) and eigenvectors of C, given whole or by its diagonal."""
+    c = np.asarray(covariance)
+    values, vectors = (c, np.eye(len(c))) if c.ndim == 1 else np.linalg.eigh(c)
+    return np.maximum(values, 0.0), vectors
+
+
+def principal_axes(weights: Weights, data: Moments) -> Reduced:
+    """Rotate the inputs to the eigenvectors of C, which costs nothing to multiply by then."""
+    values, vectors = axes(data.covariance)
+    return _rotated(weights, data, jnp.asarray(values), vectors)
+
+
+def row_space(weights: Weights, data: Moments) -> Reduced:
+    """For C = c I: rotate the inputs onto the min(d, k + m) directions of B and W_1.
+
+    W_1 moves by S_1^T (c W - B), whose rows are combinations of those of W_1 and of B.
+    """
+    variance = _isotropic(data.covariance)
+    rows = np.concatenate([np.asarray(data.cross), np.asarray(weights[0])])
+    basis = np.linalg.qr(rows.T)[0]  # spans the rows also where they are dependent
+    return _rotated(weights, data, jnp.full(basis.shape[1], variance), basis)
+
+
+def _isotropic(covariance: jax.Array) -> float:
+    """c of C = c I."""
+    c = np.asarray(covariance)
+    c = np.diag(c) if c.ndim == 1 else c
+    variance = float(np.trace(c) / len(c))
+    deviation = float(np.abs(c - variance * np.eye(len(c))).max())
+    if not deviation <= 1e-8 * variance:
+        msg = (
+            f"the covariance is not a multiple of the identity (off by {deviation:.1e}); "
+            "orthogonalise the inputs, or use principal_axes"
+        )
+        raise ValueError(msg)
+    return variance
+
+
+def _rotated(weights: Weights, data: Moments, covariance: jax.Array, basis: Array) -> Reduced:
+    first, *rest = weights
+    inputs = jnp.asarray(basis)
+    return Reduced(
+        [first @ inputs, *rest],
+        Moments(covariance, data.cross @ inputs, data.energy),
+        (inputs, *[None] * len(weights)),
+    )
+
+
+def core(weights: Weights, data: Moments, rank: int) -> Reduced:
+    """Shrink every hidden width to ``rank``, the dimension of what W_l and W_{l+1} share.
+
+    Weights whose columns (of W_l) and rows (of W_{l+1}) lie in one span U_l of that dimension stay
+    in it, because W_l moves by S_l^T E P_l^T and S_l^T ends in W_{l+1}^T while P_{l+1} begins with
+    W_l. Strongly balanced weights of rank r (Assumption 3) have r.
+    """
+    hidden = [_span(after, before, rank) for before, after in pairwise(weights)]
+    bases = (None, *hidden, None)
+    sides = zip(weights, bases, bases[1:], strict=False)
+    return Reduced([_inside(w, after, before) for w, before, after in sides], data, bases)
+
+
+def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
+    """Orthonormal columns that span those of ``before`` and the rows of ``after``."""
+    vectors = np.concatenate([np.asarray(before), np.asarray(after).T], axis=1)
+    basis = np.linalg.svd(vectors, full_matrices=False)[0][:, :rank]
+    left = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
+    if not left <= _SPANNED * float(np.linalg.norm(vectors)):
+        msg = (
+            f"a hidden layer of width {len(vectors)} uses more than rank={rank} dimensions "
+            f"({left:.1e} of its weights lie outside); give the rank of balanced weights"
+        )
+        raise ValueError(msg)
+    return jnp.asarray(basis)
+
+
+def _inside(w: jax.Array, after: jax.Array | None, before: jax.Array | None) -> jax.Array:
+    """U_l^T W_l U_{l-1}."""
+    w = w if after is None else after.T @ w
+    return w if before is None else w @ before
+
+
+def lift(weights: Weights, reduced: Reduced) -> list[jax.Array]:
+    """W_l = U_l w_l U_{l-1}^T: weights of the reduced problem in the original coordinates."""
+    sides = zip(weights, reduced.bases, reduced.bases[1:], strict=False)
+    return [
+        _inside(w, None if after is None else after.T, None if before is None else before.T)
+        for w, before, after in sides
+    ]
+
+
+class Aligned(NamedTuple):
+    """c of C = c I, the singular values m_i of B, and |Y|^2 / 2n."""
+
+    variance: jax.Array
+    cross: jax.Array
+    energy: jax.Array
+
+
+def aligned(data: Moments) -> Aligned:
+    """What is left of the data for weights W_l = U_l diag(s) U_{l-1}^T, U_0 and U_L from B's SVD.
+
+    Descending ``aligned_loss`` from s, (L, k), is the recursion
+    s_i <- s_i - rate s_i^{L-1} (c s_i^L - m_i).
+    """
+    strengths = np.linalg.svd(np.asarray(data.cross), compute_uv=False)
+    variance = jnp.asarray(_isotropic(data.covariance))
+    return Aligned(variance, jnp.asarray(strengths), data.energy)
+
+
+def aligned_loss(singular_values: jax.Array, data: Aligned) -> jax.Array:
+    """sum_i (c p_i^2 / 2 - m_i p_i) + |Y|^2 / 2n, p_i the product over the layers (rows)."""
+    p = jnp.prod(singular_values, axis=0)
+    return (data.variance * p**2 / 2 - data.cross * p).sum() + data.energy

@@ -1,0 +1,85 @@
+"""Layers of convolutional networks and transformers, and what they ask of images.
+
+Their weights start at zero and are drawn together, by :func:`gnjax.initializers.start_as_pytorch`
+at the end of a model's constructor.
+"""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from gnjax.models.mlp import normalisation, normalised
+from gnjax.precision import real_dtype
+
+_LAYER_NORM_EPSILON = 1e-5  # PyTorch's
+
+
+def linear(inputs: int, outputs: int, *, rngs: nnx.Rngs) -> nnx.Linear:
+    """The layer x -> W x + b."""
+    return nnx.Linear(
+        inputs,
+        outputs,
+        param_dtype=real_dtype(),
+        precision="highest",
+        kernel_init=nnx.initializers.zeros_init(),
+        rngs=rngs,
+    )
+
+
+def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    return nnx.LayerNorm(
+        features,
+        epsilon=_LAYER_NORM_EPSILON,
+        param_dtype=real_dtype(),
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class ConvNorm(nnx.Module):
+    """N(w * x + b): a convolution with an odd kernel that keeps the side at stride 1, BatchNorm."""
+
+    def __init__(
+        self,
+        channels: int,
+        filters: int,
+        *,
+        kernel: int = 3,
+        stride: int = 1,
+        bias: bool = False,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.conv = nnx.Conv(
+            channels,
+            filters,
+            (kernel, kernel),
+            strides=stride,
+            padding=kernel // 2,
+            use_bias=bias,
+            param_dtype=real_dtype(),
+            precision="highest",
+            kernel_init=nnx.initializers.zeros_init(),
+            rngs=rngs,
+        )
+        self.norm = normalisation("batch", filters, real_dtype(), rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return normalised(self.norm, self.conv(x))
+
+
+def max_pool(x: jax.Array) -> jax.Array:
+    """The maximum over 2 x 2 positions, (n, h, w, c) to (n, h/2, w/2, c).
+
+    Where maxima tie they share the slope, which PyTorch gives to the first. After a ReLU ties are
+    zeros, and it passes nothing back to either.
+    """
+    n, height, width, channels = x.shape
+    return x.reshape(n, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
+
+
+def check_images(x: jax.Array, shape: tuple[int, int, int]) -> None:
+    """Refuse what is not (n, height, width, channels)."""
+    if x.ndim != 4 or x.shape[1:] != shape:
+        msg = f"images must have shape (n, {', '.join(map(str, shape))}), got {x.shape}"
+        raise ValueError(msg)

@@ -1,0 +1,96 @@
+"""Residual networks for small images."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from gnjax import initializers
+from gnjax.models.parts import ConvNorm, linear
+
+STAGES = (16, 32, 64)  # filters
+SHORTCUTS = ("projection", "zeros")
+
+
+class Block(nnx.Module):
+    """relu(s(x) + N(w_2 * relu(N(w_1 * x)))), s the shortcut; stride 2 where filters double.
+
+    Where they do, s is a 1 x 1 convolution with BatchNorm ("projection"), or takes every other
+    pixel and puts channels of zeros around ("zeros").
+    """
+
+    def __init__(self, channels: int, filters: int, shortcut: str, *, rngs: nnx.Rngs) -> None:
+        self.added = filters - channels
+        stride = 2 if self.added else 1
+        self.first = ConvNorm(channels, filters, stride=stride, rngs=rngs)
+        self.second = ConvNorm(filters, filters, rngs=rngs)
+        projects = self.added and shortcut == "projection"
+        self.shortcut = (
+            ConvNorm(channels, filters, kernel=1, stride=stride, rngs=rngs) if projects else None
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        branch = self.second(jax.nn.relu(self.first(x)))
+        return jax.nn.relu(self._shortcut(x) + branch)
+
+    def _shortcut(self, x: jax.Array) -> jax.Array:
+        if self.shortcut is not None:
+            return self.shortcut(x)
+        if not self.added:
+            return x
+        around = (self.added // 2, self.added - self.added // 2)
+        return jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), around))
+
+
+class ResNet(nnx.Module):
+    """The CIFAR form of residual networks: a convolution, three stages of blocks, a dense head.
+
+    Stages have 16, 32 and 64 filters, the last two start by halving the side, and the head reads
+    means over positions, so that images of any side fit: (n, height, width, channels) to (n, k).
+    PyTorch's default initialisation. ``model.train()`` and ``model.eval()`` as in
+    :class:`gnjax.models.mlp.MLP` with BatchNorm.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        outputs: int,
+        *,
+        channels: int = 3,
+        shortcut: str = "projection",
+        key: jax.Array,
+    ) -> None:
+        """``depth`` is 6 b + 2 for b blocks a stage: 20, 32, 44, ..
+
+        ``shortcut`` is "projection", as in the code that paper A names, or "zeros", which has no
+        parameters.
+        """
+        blocks, rest = divmod(depth - 2, 2 * len(STAGES))
+        if rest or blocks < 1:
+            msg = f"depth={depth} is not 6 b + 2 for b >= 1 blocks a stage (8, 14, 20, 26, 32, ..)"
+            raise ValueError(msg)
+        if shortcut not in SHORTCUTS:
+            msg = f"shortcut={shortcut!r} is not one of {', '.join(map(repr, SHORTCUTS))}"
+            raise ValueError(msg)
+        rngs = nnx.Rngs(key)
+        self.channels, self.blocks = channels, blocks
+        self.stem = ConvNorm(channels, STAGES[0], rngs=rngs)
+        before = STAGES[0]
+        for stage, filters in enumerate(STAGES, start=1):
+            for block in range(1, blocks + 1):
+                made = Block(before, filters, shortcut, rngs=rngs)
+                setattr(self, f"stage{stage}_block{block}", made)
+                before = filters
+        self.head = linear(before, outputs, rngs=rngs)
+        initializers.start_as_pytorch(self, key)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 4 or x.shape[3] != self.channels:
+            msg = f"images must have shape (n, height, width, {self.channels}), got {x.shape}"
+            raise ValueError(msg)
+        x = jax.nn.relu(self.stem(x))
+        for stage in range(1, len(STAGES) + 1):
+            for block in range(1, self.blocks + 1):
+                x = getattr(self, f"stage{stage}_block{block}")(x)
+        return self.head(x.mean(axis=(1, 2)))

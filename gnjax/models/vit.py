@@ -1,0 +1,101 @@
+"""A small vision transformer."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from gnjax import initializers
+from gnjax.models.parts import check_images, layer_norm, linear
+from gnjax.precision import real_dtype
+
+
+class Attention(nnx.Module):
+    """W_o [softmax(Q_h K_h^T / sqrt(w / heads)) V_h] over heads h of tokens (n, t, w)."""
+
+    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (
+            linear(width, width, rngs=rngs) for _ in range(4)
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
+        scores = jnp.einsum("nthd,nshd->nhts", q, k, precision="highest")
+        shares = jax.nn.softmax(scores * q.shape[-1] ** -0.5)
+        mixed = jnp.einsum("nhts,nshd->nthd", shares, v, precision="highest")
+        return self.out(mixed.reshape(x.shape))
+
+    def _split(self, x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:2], self.heads, -1)  # (n, t, heads, w / heads)
+
+
+class Block(nnx.Module):
+    """x + A(N(x)), then x + W_2 gelu(W_1 N(x)) with four times the width in between."""
+
+    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
+        self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
+        self.attention = Attention(width, heads, rngs=rngs)
+        self.dense1 = linear(width, 4 * width, rngs=rngs)
+        self.dense2 = linear(4 * width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        hidden = jax.nn.gelu(self.dense1(self.norm2(x)), approximate=True)
+        return x + self.dense2(hidden)
+
+
+class ViT(nnx.Module):
+    """Patches and a class token through pre-norm blocks; a dense head reads the token.
+
+    Images are (side, side, channels), outputs (n, k). As in the code that paper A names, GELU is
+    the tanh form and nothing normalises the last block. Layers start as PyTorch's; the token and
+    the positions are N(0, 1), which that code leaves when PyTorch's defaults are to stand.
+    """
+
+    def __init__(
+        self,
+        side: int,
+        outputs: int,
+        *,
+        patch: int = 4,
+        width: int = 48,
+        depth: int = 4,
+        heads: int = 4,
+        channels: int = 3,
+        key: jax.Array,
+    ) -> None:
+        """``depth`` blocks of ``heads`` heads on vectors of ``width``, one a patch of pixels."""
+        if side % patch or width % heads:
+            msg = (
+                f"a patch of {patch} must divide the side {side}, and {heads} heads the width "
+                f"{width}"
+            )
+            raise ValueError(msg)
+        rngs = nnx.Rngs(key)
+        self.shape, self.patch, self.depth = (side, side, channels), patch, depth
+        self.patches = linear(patch * patch * channels, width, rngs=rngs)
+        for block in range(1, depth + 1):
+            setattr(self, f"block{block}", Block(width, heads, rngs=rngs))
+        self.head = linear(width, outputs, rngs=rngs)
+        layers, places = jax.random.split(key)
+        initializers.start_as_pytorch(self, layers)
+        drawn = jax.random.normal(places, ((side // patch) ** 2 + 2, width), real_dtype())
+        self.token, self.positions = nnx.Param(drawn[0]), nnx.Param(drawn[1:])
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        check_images(x, self.shape)
+        patches = self.patches(self._flat(x))
+        token = jnp.broadcast_to(self.token[...], (len(x), 1, patches.shape[-1]))
+        x = jnp.concatenate([token, patches], axis=1) + self.positions[...][None]
+        for block in range(1, self.depth + 1):
+            x = getattr(self, f"block{block}")(x)
+        return self.head(x[:, 0])
+
+    def _flat(self, x: jax.Array) -> jax.Array:
+        """Patches row by row, pixels of a patch row by row: (n, t, patch * patch * channels)."""
+        n, side, _, channels = x.shape
+        along, p = side // self.patch, self.patch
+        grid = x.reshape(n, along, p, along, p, channels).swapaxes(2, 3)
+        return grid.reshape(n, along * along, p * p * channels)

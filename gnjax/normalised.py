@@ -1,0 +1,244 @@
+"""Gauss-Newton matrices of one-hidden-layer linear networks with normalisation, in closed form.
+
+F(x) = W (gamma o N(V x) + beta), without an activation, differentiated by V, W, gamma and beta at
+gamma = 1 and beta = 0, the initial values. N is BatchNorm, with the statistics of the n samples or
+with those held fixed, or LayerNorm. The Jacobian (n k, p) is never formed: its range is known, and
+a factor with the same singular values has far fewer rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from gnjax.operators import Factored
+from gnjax.rounding import gamma, spectral_error, unit_roundoff
+from gnjax.validation import check_finite_number, check_matrix
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class _Network:
+    """Checked V (m, d), W (k, m), samples x (n, d) and the epsilon of the variances."""
+
+    inner: Array
+    outer: Array
+    x: Array
+    epsilon: float
+
+
+def batch_norm_gauss_newton(
+    V: ArrayLike, W: ArrayLike, x: ArrayLike, *, frozen: bool = False, epsilon: float = 1e-5
+) -> Factored:
+    """J J^T / n for F(x) = W BN(V x) on the k (r + 1) coordinates of its range, r = rank of X_c.
+
+    With centred samples X_c (n, d), R (r, d) such that R^T R = X_c^T X_c / n, and
+    s_i^2 = |R v_i|^2 + epsilon, the outputs on the batch are X_c C^T + 1 c^T with
+    C = W diag(gamma / s) V and c = W beta. So J J^T / n has the non-zero eigenvalues of J' J'^T for
+    the Jacobian J' of (C R^T, c), whose columns, with u_i = R v_i / s_i, are those of
+
+        w_i (x) (I - u_i u_i^T) R / s_i   by v_i, because the statistics move with it,
+        e_c (x) u_i by W_ci,   w_i (x) u_i by gamma_i,   w_i (x) e_0 by beta_i,
+
+    e_0 being the coordinate of the constant. ``frozen`` holds s and the mean of V x fixed: v_i then
+    has w_i (x) [R; mean(x)^T] / s_i.
+
+    Args:
+      V: (m, d), the hidden layer.
+      W: (k, m), the output layer.
+      x: (n, d), samples.
+      frozen: whether the statistics, those of x, are held fixed, as in evaluation mode.
+      epsilon: added to the variances.
+    """
+    net = _checked(V, W, x, epsilon)
+    mean = net.x.mean(axis=0)
+    root, moved = _root(net.x, mean)
+    images = net.inner @ root.T  # (m, r), rows R v_i
+    deviations = np.sqrt(np.square(images).sum(axis=1) + net.epsilon)
+    units = images / deviations[:, None]
+    by_inner = np.zeros((len(units), len(root) + 1, len(mean)), root.dtype)
+    by_inner[:, :-1] = root
+    if frozen:
+        by_inner[:, -1] = mean
+    else:
+        by_inner[:, :-1] -= units[:, :, None] * (units @ root)[:, None, :]
+    factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
+    error = _batch_norm_error(net, root, moved, deviations) + _rounding(factor)
+    return Factored(jnp.asarray(factor), jnp.asarray(error))
+
+
+def layer_norm_gauss_newton(
+    V: ArrayLike, W: ArrayLike, x: ArrayLike, *, epsilon: float = 1e-5
+) -> Factored:
+    """J J^T / n for F(x) = W LN(V x) on k (d + 1) + n coordinates that contain its range.
+
+    With M = V less the mean of its rows, s_j^2 = |M x_j|^2 / m + epsilon, y_j = x_j / s_j,
+    h_j = M y_j and f_j = W h_j, a change of the parameters changes the outputs by
+
+        dF_j = A y_j - b_j f_j + dc,   b_j = h_j^T dV y_j / m,   dc = W dbeta,
+        A = W P dV + dW M + W diag(dgamma) M,   P = I - 1 1^T / m.
+
+    So J = Phi T for Phi (n k, k d + n + k) made of the y_j and f_j and T made of W and M, and
+    with Phi / sqrt(n) = Q R the factor is R T. Only the k + d directions of W P and M among the m
+    hidden units enter the columns of V and W, in any orthonormal basis of them.
+
+    Args: as of :func:`batch_norm_gauss_newton`.
+    """
+    net = _checked(V, W, x, epsilon)
+    centred = net.inner - net.inner.mean(axis=0)  # M
+    hidden = net.x @ centred.T
+    deviations = np.sqrt(np.square(hidden).mean(axis=1, keepdims=True) + net.epsilon)
+    rows = net.x / deviations
+    outputs = _layer_norm_outputs(rows, hidden / deviations @ net.outer.T)
+    triangle = _triangle(outputs)
+    moves = _layer_norm_moves(net.outer, centred, rows)
+    factor = triangle @ moves
+    error = _layer_norm_error(net, rows, triangle, moves)
+    return Factored(jnp.asarray(factor), jnp.asarray(error))
+
+
+def batch_norm_rank(d: int, k: int, m: int) -> int:
+    """The rank of J for BatchNorm, of the batch or frozen, on data with X_c of rank d.
+
+    gamma_i moves C along its row u_i, which v_i cannot, so that C takes every change W Y + Z V, and
+    c every W beta: k d + k less what deficient factors leave out. The other directions of the
+    m (d + k + 2) parameters change nothing, as scaling w_i against gamma_i does.
+    """
+    missing = (k - min(k, m)) * (d - min(d, m))
+    return k * d - missing + min(k, m)
+
+
+def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
+    """The rank of J for LayerNorm with m > d >= k >= 2 on n samples of rank d in general position.
+
+    A takes all k d values, dc k, and b_j = x_j^T B x_j / (m s_j^2) for any symmetric B, so that
+    min(n, d (d + 1) / 2) of them are free. A = C with all b_j equal changes nothing: C y_j = f_j.
+    Such b are within reach where n <= d (d + 1) / 2, and else for epsilon = 0 alone, by B = M^T M.
+    And J has n k rows.
+    """
+    if not m > d:
+        msg = f"LayerNorm of {m} units on inputs of rank {d}: the rank is known for m > d only"
+        raise ValueError(msg)
+    pairs = d * (d + 1) // 2
+    return min(n * k, k * (d + 1) + min(n, pairs) - int(n <= pairs or epsilon == 0))
+
+
+def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Network:
+    inner, outer, inputs = (
+        np.asarray(check_matrix(name, given)) for name, given in (("V", V), ("W", W), ("x", x))
+    )
+    epsilon = check_finite_number("epsilon", epsilon)
+    if epsilon < 0:
+        msg = f"epsilon={epsilon} is added to variances and must not be negative"
+        raise ValueError(msg)
+    if inner.shape[1] != inputs.shape[1]:
+        msg = (
+            f"V has {inner.shape[1]} columns and x has {inputs.shape[1]}; x is (n, d) with one row "
+            "for each sample (transpose it if samples are columns)"
+        )
+        raise ValueError(msg)
+    if outer.shape[1] != inner.shape[0]:
+        msg = f"W has {outer.shape[1]} columns but V has {inner.shape[0]} rows; W V must chain"
+        raise ValueError(msg)
+    return _Network(inner, outer, inputs, epsilon)
+
+
+def _root(x: Array, mean: Array) -> tuple[Array, float]:
+    """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
+
+    Singular values up to max(n, d) eps times the largest are zero, as in whitening.
+    """
+    centred = (x - mean) / len(x) ** 0.5
+    _, roots, axes = scipy.linalg.svd(centred, full_matrices=False, check_finite=False)
+    eps = float(np.finfo(x.dtype).eps)
+    kept = roots > max(x.shape) * eps * roots[0]
+    size = float(np.linalg.norm(x)) / len(x) ** 0.5
+    moved = (spectral_error(len(x), x.dtype) + gamma(len(x) + 1, x.dtype)) * size
+    return axes[kept] * roots[kept, None], moved
+
+
+def _batch_norm_error(net: _Network, root: Array, moved: float, deviations: Array) -> float:
+    """A bound on ||stored factor - exact||_F, where ||stored R - exact||_F is ``moved``.
+
+    With e_i the share of s_i by which R v_i is off, u_i moves by 2 e_i and the block D_i by
+    (moved + 5 e_i ||[R; mean^T]||) / s_i.
+    """
+    size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # of [R; mean^T], in Frobenius' norm
+    product = spectral_error(net.x.shape[1], net.x.dtype) * size
+    shares = np.linalg.norm(net.inner, axis=1) * (moved + product) / deviations
+    by_inner = (moved + 5 * shares * size) / deviations
+    lengths, outputs = np.square(net.outer).sum(axis=0), len(net.outer)
+    return float(np.sqrt((lengths * by_inner**2 + (lengths + outputs) * 4 * shares**2).sum()))
+
+
+def _rounding(factor: Array) -> float:
+    """Of the last product in every entry."""
+    return 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))
+
+
+def _one_by_one(outer: Array, by_inner: Array, units: Array) -> Array:
+    """[w_i (x) D_i, e_c (x) u_i, w_i (x) u_i, w_i (x) e_0], rows (c, b), for D_i (r + 1, d)."""
+    outputs = len(outer)
+    padded = np.pad(units, ((0, 0), (0, 1)))  # (m, r + 1)
+    constant = np.eye(padded.shape[1])[-1]
+    blocks = [
+        np.einsum("ci,iba->cbia", outer, by_inner),
+        np.einsum("ce,ib->cbei", np.eye(outputs), padded),
+        np.einsum("ci,ib->cbi", outer, padded),
+        np.einsum("ci,b->cbi", outer, constant),
+    ]
+    return np.concatenate([b.reshape(outputs * padded.shape[1], -1) for b in blocks], axis=1)
+
+
+def _layer_norm_outputs(rows: Array, outputs: Array) -> Array:
+    """Phi / sqrt(n): rows (j, c), columns for A, b and dc."""
+    (n, d), k = rows.shape, outputs.shape[1]
+    phi = np.zeros((n, k, k * d + n + k), rows.dtype)
+    samples = np.arange(n)
+    for c in range(k):
+        phi[:, c, c * d : (c + 1) * d] = rows
+        phi[samples, c, k * d + samples] = -outputs[:, c]
+        phi[:, c, k * d + n + c] = 1
+    return phi.reshape(n * k, -1) / n**0.5
+
+
+def _layer_norm_moves(outer: Array, centred: Array, rows: Array) -> Array:
+    """T: rows for A, b and dc, columns for V, W, gamma and beta."""
+    (k, m), d, n = outer.shape, centred.shape[1], len(rows)
+    spanned = np.concatenate([(outer - outer.mean(axis=1, keepdims=True)).T, centred], axis=1)
+    compact = _triangle(spanned)  # (min(m, k + d), k + d)
+    after, before = compact[:, :k].T, compact[:, k:]
+    q = len(compact)
+    moves = np.zeros((k * d + n + k, q * d + k * q + 2 * m), rows.dtype)
+    by_inner, by_outer, by_scale, by_shift = np.split(moves, np.cumsum([q * d, k * q, m]), axis=1)
+    by_inner[: k * d] = np.kron(after, np.eye(d))
+    hidden = rows @ before.T / m
+    by_inner[k * d : k * d + n] = (hidden[:, :, None] * rows[:, None, :]).reshape(n, -1)
+    by_outer[: k * d] = np.kron(np.eye(k), before.T)
+    by_scale[: k * d] = np.einsum("ci,ia->cai", outer, centred).reshape(k * d, m)
+    by_shift[k * d + n :] = outer
+    return moves
+
+
+def _layer_norm_error(net: _Network, rows: Array, triangle: Array, moves: Array) -> float:
+    """A bound on how far the singular values of the factor are from those of J / sqrt(n).
+
+    Relative to s_j, M x_j is known to a few roundings of |V| |x_j|; what y_j, h_j and f_j inherit
+    counts against the norms of Phi and T, as do the rounding of Q R and of the product.
+    """
+    reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())
+    reach /= len(net.inner) ** 0.5
+    size = max(len(net.x) * len(net.outer), sum(net.inner.shape))
+    rounding = 2 * (2 + reach) * spectral_error(size, rows.dtype)
+    return rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves))
+
+
+def _triangle(matrix: Array) -> Array:
+    """R of a QR factorisation without Q, (min(rows, columns), columns)."""
+    return scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: min(matrix.shape)]

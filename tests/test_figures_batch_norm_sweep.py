@@ -1,0 +1,77 @@
+"""Figure 7 shows what its table says."""
+
+import numpy as np
+import pytest
+
+from figures import fig07
+from figures.series import Columns, select
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_deviation
+
+STRENGTH = {"none": 4e6, "frozen": 2e6, "batch": 1e6, "layer": 1e19}
+RANKS = {"none": 640, "frozen": 650, "batch": 650, "layer": 1649}
+
+
+def row(norm: str, width: int, seed: int) -> dict:
+    kappa = STRENGTH[norm] / width * (1 + 0.1 * seed)
+    return {
+        "norm": norm, "depth": 2, "width": width, "seed": seed, "inputs": 64, "outputs": 10,
+        "samples": 1000, "data": "photo_patches, grey, 8 x 8", "gain": 2.0, "kappa": kappa,
+        "kappa_low": 0.99 * kappa, "kappa_high": 1.01 * kappa, "confidence": 1.0,
+        "resolved": True, "rank": RANKS[norm],
+        "kappa_leading": 3e6 / width * (1 + 0.1 * seed) if norm == "layer" else kappa,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def table() -> Columns:
+    cells = [(norm, m) for norm in STRENGTH for m in (32, 128, 512) if (norm, m) != ("layer", 32)]
+    return as_columns(row(*cell, seed) for cell in cells for seed in (0, 1, 2))
+
+
+def test_figure_7_draws_every_norm(table: Columns) -> None:
+    panels = fig07.draw(table).axes
+    for axes, norms in zip(
+        panels, (("none", "frozen", "batch"), ("none", "batch", "layer")), strict=True
+    ):
+        assert axes.get_yscale() == "log"
+        for index, norm in enumerate(norms):
+            rows = select(table, norm=norm)
+            expected = mean_and_deviation(rows, "width", rows["kappa"])
+            assert_curve(axes, fig07.LABELS[norm], index, expected)
+    layer = select(table, norm="layer")
+    leading = mean_and_deviation(layer, "width", layer["kappa_leading"])
+    assert_curve(panels[1], "LayerNorm,\nleading", 3, leading)
+
+
+def test_an_unresolved_kappa_is_a_lower_bound(table: Columns) -> None:
+    hidden = (table["norm"] == "layer") & (table["width"] == 512)
+    unresolved = {**table, "resolved": ~hidden}
+    right = fig07.draw(unresolved).axes[1]
+    assert np.isnan(line(right, "LayerNorm").get_ydata()).tolist() == [False, True]
+    (opened,) = [drawn for drawn in right.lines if drawn.get_markerfacecolor() == "white"]
+    low = table["kappa_low"][hidden].mean()
+    np.testing.assert_allclose(opened.get_xydata(), [[512, low]], rtol=1e-14)
+
+
+def test_the_caption_tells_ranks_data_and_seeds(table: Columns) -> None:
+    declared = {name: table[name] for name in fig07.COLUMNS}
+    assert fig07.draw(declared).axes
+    caption = fig07.caption(declared, {"precision": "float64"})
+    for part in (
+        "without normalisation 640, with BatchNorm 650; of LayerNorm, 1,649",
+        "beside the 650 leading",
+        "n = 1,000, d = 64, k = 10",
+        "photograph patches, grey, 8 x 8",
+        "Mean over 3 initialisations",
+        "float64",
+    ):
+        assert part in caption
+
+
+def test_a_table_without_layer_norm_has_a_caption_without_it(table: Columns) -> None:
+    narrow = select(table, width=32)
+    assert "of LayerNorm" not in fig07.caption(narrow, {"precision": "float64"})
+
+
+def test_no_text_leaves_the_figure_or_touches_another(table: Columns) -> None:
+    assert_texts_fit(fig07.draw(table))

@@ -1,0 +1,296 @@
+"""The experiment behind B1 and B2: its runs are the plain ones, and its claims can fail."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from experiments import config, label_sharpness, label_training
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments.label_claims import CLAIMS
+from experiments.label_training import Recipe
+from experiments.linear_training import Data
+from gnjax import balanced
+
+RECIPE = Recipe("orthogonalised", "balanced", "linear", 4, 12, 1.0, 0.5, 0.05, 150)
+IMAGES = Data("fashion_mnist_5000", 150, 0.4, 0, 4)
+
+
+def by_hand(data, recipe):
+    """The samples, labels and initial weights, without the module's functions."""
+    pool = gnjax.data.load(data.name)
+    drawn = gnjax.data.class_imbalance(pool, data.samples, data.share, data.seed).dataset
+    x = gnjax.data.downsample(drawn.inputs, drawn.shape, (data.side, data.side))
+    if recipe.inputs == "orthogonalised":
+        x = gnjax.data.orthogonalise(x, recipe.sigma_x)
+    widths = (x.shape[1], *[recipe.width] * (recipe.depth - 1), 10)
+    options = {"singular_values": np.full(10, recipe.start)}
+    if recipe.initializer != "balanced":
+        options = {}
+    key = jax.random.key(data.seed)
+    weights = gnjax.initializers.chain(key, widths, recipe.initializer, **options)
+    return weights, x, gnjax.data.one_hot(drawn.labels, 10)
+
+
+def plain(weights, x, y, recipe):
+    """All samples, all weights, every epoch; the halving rule as it is written."""
+
+    def loss(weights):
+        f = x
+        for w in weights[:-1]:
+            f = jnp.tanh(f @ w.T) if recipe.activation == "tanh" else f @ w.T
+        return jnp.square(f @ weights[-1].T - y).sum() / (2 * len(x))
+
+    slope = jax.jit(jax.value_and_grad(loss))
+    rate, tested = recipe.rate, np.inf
+    for epoch in range(recipe.epochs):
+        value, gradient = slope(weights)
+        if epoch % 100 == 0:
+            rate, tested = (rate if value <= 0.999 * tested else rate / 2), value
+        weights = [w - rate * g for w, g in zip(weights, gradient, strict=True)]
+    flat, unflatten = jax.flatten_util.ravel_pytree(weights)
+    gradient = jax.grad(lambda theta: loss(unflatten(theta)))
+    product = jax.jit(lambda v: jax.jvp(gradient, (flat,), (v,))[1])
+    hessian = np.stack([np.asarray(product(unit)) for unit in np.eye(len(flat))])
+    return float(loss(weights)), np.linalg.eigvalsh((hessian + hessian.T) / 2)[-1]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "initializer", "activation"), list(label_sharpness.RECIPES.values())[:4]
+)
+def test_a_run_is_plain_descent_on_all_samples(inputs, initializer, activation):
+    recipe = dataclasses.replace(
+        RECIPE, inputs=inputs, initializer=initializer, activation=activation
+    )
+    other = dataclasses.replace(IMAGES, side=5)  # more inputs: those of the first are padded
+    problems = [label_training.problem(data, recipe) for data in (IMAGES, other)]
+    path = label_training.train(problems, recipe)[0]
+    found = label_training.sharpness([w[-1] for w in path.params], problems[0].data, 1e-10)
+    loss, expected = plain(*by_hand(IMAGES, recipe), recipe)
+    single = 2e-5 if activation == "tanh" else 1e-9  # trained in float32
+    np.testing.assert_allclose(float(path.losses[-1]), loss, rtol=single)
+    np.testing.assert_allclose(found.value, expected, rtol=single)
+    assert problems[0].inputs < problems[1].inputs
+
+
+def test_predictions_are_those_of_the_orthogonalised_samples():
+    problem = label_training.problem(IMAGES, dataclasses.replace(RECIPE, inputs="raw"))
+    _, x, y = by_hand(IMAGES, RECIPE)
+    norm = np.linalg.norm(y.T @ x, 2) / len(x)
+    np.testing.assert_allclose(problem.least, 4 * norm**1.5, rtol=1e-12)
+    np.testing.assert_allclose(problem.printed, 4 * problem.share**0.75, rtol=1e-12)
+    fit = x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    whitened = label_training.problem(IMAGES, RECIPE)
+    np.testing.assert_allclose(
+        label_training.floor(whitened.data), ((fit - y) ** 2).sum() / 300, rtol=1e-12
+    )
+
+
+def test_constant_rates_are_constant_and_those_asked_for():
+    recipe = dataclasses.replace(RECIPE, initializer="pytorch_default")
+    problem = label_training.problem(IMAGES, recipe)
+    paths = label_training.at_rates(problem, recipe, [0.01, 0.5], (0, 300, 600))
+    assert [path.rates.tolist() for path in paths] == [[0.01] * 3, [0.5] * 3]
+    assert paths[1].losses[1] < paths[0].losses[1]
+    np.testing.assert_array_equal(paths[0].params[1][0], problem.weights[1])
+
+
+def smoke():
+    edge, _ = config.load("configs/label_sharpness.py:smoke")
+    return config.freeze(label_sharpness.Config, edge)
+
+
+def test_random_networks_have_the_spectrum_of_eq_9():
+    cell = label_sharpness.RandomCell(30, 4, 3, 3.0, 0)
+    measured = label_sharpness.measure(cell)
+    assert len(measured["measured"]) == 17
+    assert measured["measured"][-1] <= measured["error"][-1]
+    np.testing.assert_allclose(measured["measured"][:-1], measured["printed"][:-1], rtol=1e-9)
+
+
+def test_the_contour_is_eq_14():
+    measured = label_sharpness.measure(label_sharpness.ContourCell(3, (0.2, 1.4)))
+    np.testing.assert_allclose(measured["measured"], 3 * np.array([0.2, 1.4]) ** (4 / 3))
+    np.testing.assert_allclose(measured["printed"], measured["measured"], rtol=1e-12)
+
+
+def test_rows_are_the_measurements_of_their_cells():
+    edge = dataclasses.replace(smoke().edge, epochs=(0, 5), fractions=(0.0, 0.95))
+    panel = dataclasses.replace(smoke().trained, shares=(0.2, 0.6), epochs=5, together=1)
+    small = dataclasses.replace(
+        smoke(),
+        width=10,
+        random=dataclasses.replace(smoke().random, inputs=3, seeds=1),
+        contour=dataclasses.replace(smoke().contour, depths=(2,)),
+        edge=edge,
+        **dict.fromkeys(("trained", "raw", "unbalanced", "tanh"), panel),
+    )
+    table = label_sharpness.rows(small)
+    figures = [row.figure for row in table]
+    assert {f: figures.count(f) for f in figures} == {
+        "1a": 10, "1b": 5, "1c": 4, "2a": 4, "2b": 4, "2c": 4, "2d": 4,
+    }  # fmt: skip
+    assert len(label_sharpness.cells(small)) == 1 + 1 + 4 * 2 + 1
+    trained = [row for row in table if row.figure == "1c"]
+    assert [(row.share, row.seed) for row in trained] == [
+        (0.235, 0),
+        (0.235, 1),
+        (0.64, 0),
+        (0.64, 1),
+    ]
+    (start, *_), (last, *_) = (
+        [r for r in table if r.figure == "2d" and r.epoch == e] for e in (0, 5)
+    )
+    assert start.rate == small.rate
+    assert start.loss > last.loss
+    assert all(row.error < 1e-6 for row in table)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"inputs": "white"}, "inputs='white' is not one of orthogonalised, raw"),
+        ({"activation": "relu"}, "linear, tanh"),
+        ({"width": 9}, "width 10"),
+    ],
+)
+def test_recipes_are_checked(change, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(RECIPE, **change)
+
+
+SHARES = np.arange(1, 11) / 10
+
+
+def trained_table(figure, curve, data=("fashion_mnist_5000", "photo_patches")):
+    """curve(alpha, thM, thY) in three seeds, with thM 10% below thY."""
+    points = [(name, share, seed) for name in data for share in SHARES for seed in range(3)]
+    share = np.array([share for _, share, _ in points])
+    printed = 4 * share**0.75
+    least = 0.9 * printed
+    return {
+        "figure": np.full(len(points), figure),
+        "data": np.array([f"{name}, orthogonalised" for name, _, _ in points]),
+        "seed": np.array([seed for _, _, seed in points]),
+        "share": share,
+        "measured": curve(share, least, printed),
+        "error": np.full(len(points), 1e-9),
+        "least": least,
+        "printed": printed,
+        "loss": np.full(len(points), 0.11),
+        "floor": np.full(len(points), 0.1),
+    }
+
+
+def verdicts(figure, table):
+    return {c.statement: c.check(table) for c in CLAIMS if c.figure == figure}
+
+
+@pytest.mark.parametrize(
+    ("figure", "curve", "failing"),
+    [
+        ("1c", lambda a, low, high: low, ()),
+        ("1c", lambda a, low, high: 0.98 * low, ("within 1e-3", "no run")),
+        ("1c", lambda a, low, high: 1.02 * high, ("within 1e-3", "at most thY")),
+        ("1c", lambda a, low, high: np.where(a < 0.95, low, 0), ("incr", "within", "at", "no run")),
+        ("2a", lambda a, low, high: 6 * high * (1 + np.sin(7 * a)), ("raw inputs: far",)),
+        ("2a", lambda a, low, high: 6 * high, ("raw inputs: not monotone",)),
+        ("2b", lambda a, low, high: np.where(a < 0.15, 1.5, 1.05) * high, ()),
+        ("2b", lambda a, low, high: 1.2 * high, ("Kaiming uniform: within",)),
+        ("2b", lambda a, low, high: 0.8 * low, ("Kaiming uniform: no", "Kaiming uniform: within")),
+        ("2c", lambda a, low, high: 0.8 * high, ()),
+        ("2c", lambda a, low, high: 0.7 * high, ("tanh: within",)),
+        ("2c", lambda a, low, high: 0.0 * high + 1, ("tanh: increasing", "tanh: within")),
+    ],
+)
+def test_claims_on_trained_networks_hold_and_fail(figure, curve, failing):
+    found = verdicts(f"B{figure}", trained_table(figure, curve))
+    assert len(found) >= 2
+    for statement, outcome in found.items():
+        expected = FAILS if statement.startswith(failing or "never") else HOLDS
+        assert outcome.status == expected, (statement, outcome.text)
+
+
+def test_a_failing_claim_says_where_it_holds():
+    table = trained_table(
+        "2b", lambda a, low, high: np.where((a > 0.25) & (a < 0.75), 1, 1.3) * high
+    )
+    found = verdicts("B2b", table)["Kaiming uniform: within 10% of thY for alpha >= 0.2"]
+    assert "fashion_mnist_5000 at alpha 0.3 to 0.7; photo_patches at alpha 0.3" in found.text
+
+
+def edge_table(ends, losses):
+    """Runs at rates 0.01 and 2 f / thM, thM = 2, that end with the given sharpness and excess."""
+    fractions = np.repeat([0.0, 0.9, 1.05], 2)
+    rates = np.where(fractions > 0, fractions, 0.01)
+    return {
+        "figure": np.full(6, "2d"),
+        "data": np.full(6, "mnist, orthogonalised"),
+        "fraction": fractions,
+        "epoch": np.tile([0, 100], 3),
+        "rate": rates,
+        "least": np.full(6, 2.0),
+        "measured": np.ravel([(1.0, end) for end in ends]),
+        "loss": np.ravel([(0.5, 0.1 + loss) for loss in losses]),
+        "floor": np.full(6, 0.1),
+    }
+
+
+def test_claims_on_the_edge_hold_and_fail():
+    good = verdicts("B2d", edge_table((2.5, 2.2, 2.8), (1e-3, 1e-9, 1e-2)))
+    assert [found.status for found in good.values()] == [HOLDS] * 3
+    bad = verdicts("B2d", edge_table((150.0, 2.3, 2.8), (1e-3, 1e-9, 1e-9)))
+    assert [found.status for found in bad.values()] == [FAILS] * 3
+    flat = verdicts("B2d", edge_table((2.1, 2.0, 2.8), (1e-3, 1e-9, 1e-2)))
+    assert [found.status for found in flat.values()] == [HOLDS, NOT_TESTABLE, HOLDS]
+
+
+def spectrum_table(off=0.0, last=0.0):
+    values = np.r_[np.linspace(5, 1, 9), last]
+    return {
+        "figure": np.full(10, "1a"), "data": np.full(10, "gaussian"), "seed": np.zeros(10, int),
+        "inputs": np.full(10, 3), "measured": values + off, "printed": np.r_[values[:9], 0.0],
+        "error": np.full(10, 1e-12),
+    }  # fmt: skip
+
+
+def test_claims_on_the_spectrum_hold_and_fail():
+    good, bad = verdicts("B1a", spectrum_table()), verdicts("B1a", spectrum_table(1e-9, 1e-3))
+    assert [found.status for found in good.values()] == [HOLDS] * 2
+    assert [found.status for found in bad.values()] == [FAILS] * 2
+
+
+def contour_table(sharpness):
+    grid = [(depth, norm) for depth in range(1, 8) for norm in (0.1, 0.5, 1.2)]
+    depth, norm = (np.array(column) for column in zip(*grid, strict=True))
+    return {
+        "figure": np.full(len(grid), "1b"), "data": np.full(len(grid), "balanced"),
+        "depth": depth, "norm": norm, "measured": sharpness(depth, norm),
+        "printed": balanced.sharpness(norm, depth),
+    }  # fmt: skip
+
+
+def test_claims_on_the_contour_hold_and_fail():
+    good = verdicts("B1b", contour_table(lambda depth, norm: balanced.sharpness(norm, depth)))
+    assert [found.status for found in good.values()] == [HOLDS] * 2
+    bad = verdicts("B1b", contour_table(lambda depth, norm: depth * norm))
+    assert [found.status for found in bad.values()] == [FAILS] * 2
+
+
+def test_claims_on_an_empty_table_are_not_testable():
+    empty = {name: column[:0] for name, column in trained_table("1c", lambda a, *_: a).items()}
+    rest = {**edge_table((1, 1, 1), (1, 1, 1)), **spectrum_table(), **contour_table(np.multiply)}
+    empty |= {name: column[:0] for name, column in rest.items() if name not in empty}
+    assert {claim.check(empty).status for claim in CLAIMS} == {NOT_TESTABLE}
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_cells(profile):
+    edge, _ = config.load(f"configs/label_sharpness.py:{profile}")
+    frozen = config.freeze(label_sharpness.Config, edge)
+    cells = label_sharpness.cells(frozen)
+    assert len(set(cells)) == len(cells) > 4
+    assert all(label_sharpness.cost(cell) > 0 for cell in cells)

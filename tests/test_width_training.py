@@ -1,0 +1,168 @@
+"""The experiment of figures 9 and 18: its numbers by another road, its claims on made-up tables."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import config, width_training
+from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from gnjax.functional import functional
+from gnjax.sweep.checkpoint import Checkpoint
+from tests import references
+from tests.drawn import as_columns
+
+
+def _config(profile="smoke", **changes):
+    edge, _ = config.load(f"configs/width_training.py:{profile}")
+    return replace(config.freeze(width_training.Config, edge), **changes)
+
+
+@pytest.fixture(name="short", scope="module")
+def _short():
+    found = _config(samples=6, widths=(20,), epochs=2, every=1)
+    (cell,) = width_training.cells(found)
+    return found, cell, width_training.measure(cell)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_is_a_config_with_cells(profile):
+    found = _config(profile)
+    cells = width_training.cells(found)
+    assert sorted(cell.width for cell in cells) == list(found.widths)
+    assert [cell.width for cell in cells if cell.spectrum] == [20]
+    assert {cell.width: cell.recipe.rate for cell in cells} == {
+        width: 0.3 if width <= 20 else 0.5 for width in found.widths
+    }
+    assert all(width_training.cost(cell) > 0 for cell in cells)
+
+
+def test_stops_are_every_so_many_epochs_and_the_last():
+    assert width_training.stops(10, 5) == [0, 5, 10]
+    assert width_training.stops(7, 5) == [0, 5, 7]
+
+
+def test_the_start_is_measured_as_autodiff_would(short):
+    """kappa and the spectrum against the eigenvalues of J^T J / n from jacrev."""
+    _, cell, measured = short
+    data = width_training._data(cell.data, cell.samples, cell.data_seed)
+    for seed, found in enumerate(measured["records"][0]["seeds"]):
+        net = width_training._model(cell, data, seed)
+        apply, params = functional(net)
+        dense = references.gauss_newton(apply, params, jnp.asarray(data.inputs))
+        values = np.linalg.eigvalsh(dense)[::-1]
+        rank = int((values > 1e-12 * values[0]).sum())
+        assert found["rank"] == rank
+        # Weights start in float32.
+        assert found["kappa"] == pytest.approx(values[0] / values[rank - 1], rel=1e-2)
+        if seed == 0:
+            spectrum = measured["records"][0]["spectrum"]
+            assert spectrum["rank"] == rank
+            np.testing.assert_allclose(
+                spectrum["eigenvalue"][:rank], values[:rank], rtol=1e-2, atol=1e-6 * values[0]
+            )
+
+
+def test_a_killed_measurement_ends_in_the_same_rows(short, tmp_path, monkeypatch):
+    found, cell, measured = short
+    checkpoint = Checkpoint(tmp_path / "cell.checkpoint")
+    kappa, calls = width_training._kappa, []
+
+    def killed(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:  # of two seeds, at the second stop
+            raise KeyboardInterrupt
+        return kappa(*arguments)
+
+    monkeypatch.setattr(width_training, "_kappa", killed)
+    with pytest.raises(KeyboardInterrupt):
+        width_training.measure(cell, checkpoint)
+    resumed = width_training.measure(cell, checkpoint)
+    assert width_training.rows(found, {cell: resumed}) == width_training.rows(
+        found, {cell: measured}
+    )
+
+
+def test_rows_of_both_figures(short):
+    found, cell, measured = short
+    rows = width_training.rows(found, {cell: measured})
+    paths = [row for row in rows if row.figure == 18]
+    assert [(row.seed, row.epoch) for row in paths] == [(s, e) for s in (0, 1) for e in (0, 1, 2)]
+    assert [row.loss is None for row in paths] == [True, False, False] * 2
+    assert all(row.measured and row.assumed_rank is None for row in paths)
+    eigenvalues = [row for row in rows if row.figure == 9]
+    assert {row.epoch for row in eigenvalues} == {0, 2}
+    last = [row for row in eigenvalues if row.epoch == 2]
+    assert [row.assumed_rank for row in last] == list(range(1, 61))  # n k of them
+    assert [row.resolved for row in last] == [row.assumed_rank <= row.rank for row in last]
+    for row in last[: last[0].rank]:
+        assert row.kappa == pytest.approx(last[0].eigenvalue / row.eigenvalue)
+
+
+def _path(width, epoch, **values):
+    shared = {"figure": 18, "width": width, "seed": 0, "epoch": epoch, "measured": True}
+    empty = {"assumed_rank": np.nan, "rank": 10, "eigenvalue": np.nan, "resolved": True}
+    return shared | empty | {"loss": np.nan if epoch == 0 else 1.0 / width} | values
+
+
+def _spectrum(epoch, ratio):
+    """20 eigenvalues, each ``ratio`` times the one before it."""
+    return [
+        {**_path(20, epoch), "figure": 9, "assumed_rank": r + 1, "rank": 20, "kappa": ratio**-r}
+        for r in range(20)
+    ]
+
+
+_PATHS = tuple(
+    _path(width, epoch, kappa=1e4 / width + epoch / width**2)
+    for width in (20, 50, 100)
+    for epoch in (0, 50, 100)
+)
+
+
+def _verdicts(rows):
+    return [claim.check(as_columns(rows)) for claim in width_training.CLAIMS]
+
+
+def test_claims_hold_where_the_table_says_so():
+    found = _verdicts([*_PATHS, *_spectrum(0, 0.9), *_spectrum(100, 0.5)])
+    assert [v.status for v in found] == [HOLDS] * 4
+    # kappa at rank 20 over kappa at rank 18
+    assert found[0].number == pytest.approx((0.9 / 0.5) ** 2)
+    assert "mean kappa: 500 at m=20" in found[1].text
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        (1, {"kappa": 450.0}),
+        (2, {"loss": 1.0}),
+        (3, {"kappa": 3.0}),
+    ],
+)
+def test_claims_fail_and_say_between_which_widths(which, change):
+    worse = [{**row, **(change if row["width"] == 100 else {})} for row in _PATHS]
+    if which == 3:
+        worse[-1]["kappa"] = 30.0
+    verdict = _verdicts([*worse, *_spectrum(0, 0.9), *_spectrum(100, 0.9)])
+    assert verdict[which].status == FAILS
+    assert "rises from m=50 to 100 and falls at the other steps" in verdict[which].text
+    assert verdict[0].status == FAILS
+    assert verdict[0].number == pytest.approx(1)
+
+
+def test_unresolved_kappas_are_left_out_and_counted():
+    rows = [{**row, "resolved": row["width"] != 20 or row["epoch"] != 50} for row in _PATHS]
+    found = _verdicts(rows)[1]
+    assert found.status == HOLDS
+    assert "left out: 1 at m=20" in found.text
+    none = [{**row, "resolved": row["width"] != 20} for row in _PATHS]
+    assert [v.status for v in _verdicts(none)[1:]] == [NOT_TESTABLE, HOLDS, NOT_TESTABLE]
+
+
+def test_claims_need_widths_and_epochs():
+    one = [row for row in _PATHS if row["width"] == 20]
+    short = [{**row, "epoch": row["epoch"] // 10} for row in _PATHS]
+    for rows in (one, short):
+        assert {v.status for v in _verdicts(rows)} == {NOT_TESTABLE}
