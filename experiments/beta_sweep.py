@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import gnjax
 from experiments import cli
-from experiments.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
+from experiments.claims import (
+    Claim,
+    Verdict,
+    bound_holds,
+    means,
+    not_testable,
+    regime,
+    verdict,
+    where,
+)
 from experiments.linear_network import (
     bound_fields,
     initial_weights,
@@ -231,7 +239,9 @@ def _improves(figure: str, better: str, worse: str) -> Callable[[Columns], Verdi
             f"L={depths[ratios.argmax()]} to {ratios.min():.3f} at L={depths[ratios.argmin()]}; "
             f"lower in {each.sum()} of {each.size} networks"
         )
-        return verdict(bool((ratios < 1).all()), ratios.max(), text + _regime(depths, ratios < 1))
+        return verdict(
+            bool((ratios < 1).all()), ratios.max(), text + regime("L", depths, ratios < 1)
+        )
 
     return check
 
@@ -250,21 +260,15 @@ def _lowest(figure: str) -> Callable[[Columns], Verdict]:
             f"largest kappa(beta=1) / lowest of the others {ratios.max():.3f} "
             f"at L={depths[ratios.argmax()]}"
         )
-        return verdict(bool((ratios < 1).all()), ratios.max(), text + _regime(depths, ratios < 1))
+        return verdict(
+            bool((ratios < 1).all()), ratios.max(), text + regime("L", depths, ratios < 1)
+        )
 
     return check
 
 
 def _testable(*curves: Columns) -> bool:
     return all(len(curve["depth"]) and curve["resolved"].all() for curve in curves)
-
-
-def _regime(depths: NDArray, holds: NDArray) -> str:
-    """Where a claim that fails does hold."""
-    if holds.all():
-        return ""
-    yes, no = (", ".join(str(depth) for depth in depths[at]) for at in (holds, ~holds))
-    return f"; fails at L={no}, holds at {f'L={yes}' if yes else 'no L'}"
 
 
 CLAIMS = (

@@ -82,8 +82,11 @@ def growth_exponent(x: NDArray, y: NDArray) -> float:
 
 
 def rank_correlation(x: NDArray, y: NDArray) -> float:
-    """Spearman's: the correlation of the ranks, ties sharing their mean rank."""
-    return float(np.corrcoef(scipy.stats.rankdata(x), scipy.stats.rankdata(y))[0, 1])
+    """Spearman's: the correlation of the ranks, ties sharing their mean rank; nan for constants."""
+    ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return float("nan")
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def worst(values: Sequence[float]) -> float:

@@ -67,22 +67,17 @@ def _contour(table: Columns) -> Verdict:
 def _growth(table: Columns) -> Verdict:
     """Up from L to L + 1 if L is above ln(1 / alpha), down if L + 1 is below, sigma_x = 1."""
     shown = where(table, figure="1b")
-    counts = {"up": 0, "down": 0, "wrong": 0}
+    above, below, wrong = 0, 0, 0
     for norm in np.unique(shown["norm"]) if length(shown) else ():
         depths, sharpness = means(where(shown, norm=norm), "depth", "measured")
-        line = -2 * np.log(norm)
-        steps = np.diff(sharpness)
+        line, steps = -2 * np.log(norm), np.diff(sharpness)
         up, down = steps[depths[:-1] >= line], steps[depths[1:] <= line]
-        counts["up"] += int((up > 0).sum())
-        counts["down"] += int((down < 0).sum())
-        counts["wrong"] += int((up <= 0).sum() + (down >= 0).sum())
-    if not counts["up"] or not counts["down"]:
+        above, below = above + len(up), below + len(down)
+        wrong += int((up <= 0).sum() + (down >= 0).sum())
+    if not above or not below:
         return not_testable("no step on one side of the line")
-    text = (
-        f"{counts['up']} steps of depth above the line grow, {counts['down']} below it shrink,"
-        f" {counts['wrong']} do otherwise"
-    )
-    return verdict(counts["wrong"] == 0, counts["wrong"], text)
+    text = f"{wrong} of {above} steps of depth above the line and {below} below it go the other way"
+    return verdict(wrong == 0, wrong, text)
 
 
 def _curves(table: Columns, figure: str) -> dict[str, NDArray]:

@@ -266,9 +266,17 @@ def _stays_near(initializer: str) -> Check:
         start = np.mean([path["kappa"][0] for path in paths])
         text = f"largest max / min {spread:.2f} over {last} epochs, from kappa {start:.1f}"
         text += f"; {since:.2f} from epoch {_SETTLED} on"
+        text += "" if spread <= 2 else f"; holds up to epoch {min(map(_near_until, paths))}"
         return verdict(spread <= 2, spread, text)
 
     return check
+
+
+def _near_until(path: Columns) -> int:
+    """The last measured epoch up to which max / min is at most 2."""
+    kappa = path["kappa"]
+    near = np.maximum.accumulate(kappa) <= 2 * np.minimum.accumulate(kappa)
+    return int(path["epoch"][near][-1])
 
 
 def _later(path: Columns) -> NDArray:

@@ -127,6 +127,7 @@ def test_claims_hold_where_the_table_says_so():
     ("which", "column", "factor", "text"),
     [
         (0, "kappa", 2.0, "2.29 over 200 epochs"),
+        (0, "kappa", 2.0, "holds up to epoch 0"),
         (1, "bound_convex", 1.4, "to 1.680"),
         (1, "bound_convex", 0.8, "from 0.960"),
         (2, "kappa", 2.0, "first outside at epoch 200"),

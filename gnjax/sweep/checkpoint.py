@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 
 from gnjax.sweep.grid import Measurement
-from gnjax.sweep.store import write_atomically
+from gnjax.sweep.store import checksum, write_atomically
 
 State = TypeVar("State")
 Stop = TypeVar("Stop")
@@ -54,7 +53,7 @@ def save(checkpoint: Checkpoint, state: Any, records: Sequence[Measurement]) -> 
     """Keep a pytree of arrays (PRNG keys among them) and plain records, atomically."""
     body = {"state": [_encoded(leaf) for leaf in jax.tree.leaves(state)], "records": list(records)}
     text = json.dumps(body)
-    write_atomically(checkpoint.path, f"{_checksum(text)}\n{text}\n")
+    write_atomically(checkpoint.path, f"{checksum(text)}\n{text}\n")
 
 
 def load(checkpoint: Checkpoint, like: State) -> tuple[State, list[Measurement]] | None:
@@ -78,9 +77,9 @@ def load(checkpoint: Checkpoint, like: State) -> tuple[State, list[Measurement]]
 
 
 def _body(text: str, expected: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    checksum, _, content = text.partition("\n")
+    promised, _, content = text.partition("\n")
     content = content.rstrip("\n")
-    if not content or _checksum(content) != checksum:
+    if not content or checksum(content) != promised:
         return None
     body = json.loads(content)
     described = [{name: leaf[name] for name in ("dtype", "shape")} for leaf in body["state"]]
@@ -110,7 +109,3 @@ def _host(leaf: jax.Array) -> np.ndarray:
 
 def _is_key(leaf: jax.Array) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

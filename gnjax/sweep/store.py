@@ -103,7 +103,7 @@ def save(store: Store, cell: Cell, finished: Finished) -> Finished:
         "seconds": finished.seconds,
     }
     text = json.dumps(body, sort_keys=True)
-    write_atomically(_path(store, cell), f"{_checksum(text)}\n{text}\n")
+    write_atomically(_path(store, cell), f"{checksum(text)}\n{text}\n")
     return _finished(text)
 
 
@@ -164,14 +164,15 @@ def _path(store: Store, cell: Cell) -> Path:
     return store.folder / f"{key(store, cell)}.json"
 
 
-def _checksum(text: str) -> str:
+def checksum(text: str) -> str:
+    """Of a file's body, kept in its first line."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _parsed(text: str) -> Finished | None:
-    checksum, _, body = text.partition("\n")
+    promised, _, body = text.partition("\n")
     body = body.rstrip("\n")
-    if not body or _checksum(body) != checksum:
+    if not body or checksum(body) != promised:
         return None
     return _finished(body)
 
