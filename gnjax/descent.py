@@ -126,8 +126,8 @@ def _epoch(loss: Loss, halving: Halving | None, data: Data, state: _State) -> _S
 def tanh_network(weights: Sequence[jax.Array], x: jax.Array) -> jax.Array:
     """W_L tanh(W_{L-1} .. tanh(W_1 x)) on rows, (n, d) to (n, k), without biases."""
     for w in weights[:-1]:
-        x = jnp.tanh(x @ w.T)
-    return x @ weights[-1].T
+        x = jnp.tanh(jnp.matmul(x, w.T, precision="highest"))
+    return jnp.matmul(x, weights[-1].T, precision="highest")
 
 
 def tanh_loss(weights: Sequence[jax.Array], data: Samples) -> jax.Array:

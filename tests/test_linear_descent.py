@@ -295,6 +295,8 @@ def test_mistakes_are_named():
         linear_descent.row_space(weights, data)
     with pytest.raises(ValueError, match="more than rank=2"):
         linear_descent.core(weights, data, 2)
+    with pytest.raises(ValueError, match="more than rank=2"):  # the rows of W_2 alone have rank 3
+        linear_descent.core([weights[0].at[2:].set(0.0), weights[1]], data, 2)
     with pytest.raises(ValueError, match="increasing epochs"):
         descend(linear_descent.loss, weights, data, keep=(5, 5))
     with pytest.raises(ValueError, match="at least 1"):
