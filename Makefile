@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_DOCS := $(VENV)/.ready-docs
 FLOOR := .venv-floor
 PROFILE ?= laptop
 JOBS ?= 1
@@ -11,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types bench clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,10 +58,22 @@ lint: $(READY)  ## ruff
 types: $(READY)  ## mypy
 	$(BIN)/mypy
 
+docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
+	$(BIN)/python -m doctest docs/*.md
+
+notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it
+	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py
+	$(BIN)/jupyter-execute notebooks/colab.ipynb
+
+$(READY_DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 bench: $(READY)  ## the speed tables, as ratios from one run (sets the rivals up: 4 GB)
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa
 	$(BIN)/python -m benchmarks.rivals.install
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra
 
 clean:  ## remove environments and results
-	rm -rf $(VENV) $(FLOOR) .venv-rivals results .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/figures .pytest_cache .ruff_cache .mypy_cache .hypothesis

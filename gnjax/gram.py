@@ -219,8 +219,9 @@ def _explicit(
     layer = traced.layers[item.layer]
     product = jnp.einsum("ti,kto->kio", a, delta, precision="highest").reshape(net.k, -1)
     shape = net.leaves[layer.leaf].shape
-    positions = np.arange(int(np.prod(shape))).reshape(shape)
-    order = jnp.argsort(layers.ordered(layer, traced, jnp.asarray(positions)).reshape(-1))
+    with jax.ensure_compile_time_eval():  # XLA would take seconds to fold the sort
+        positions = jnp.arange(int(np.prod(shape))).reshape(shape)
+        order = np.argsort(np.asarray(layers.ordered(layer, traced, positions)).reshape(-1))
     kept = net.kept[item.place]
     return product[:, order if kept is None else order[kept]]
 

@@ -12,7 +12,7 @@ import pytest
 
 import gnjax
 from experiments.claims import Claim, verdict
-from experiments.findings import name
+from experiments.findings import figure_of, name
 from figures import catalogue
 
 _ROOT = Path(__file__).parent.parent
@@ -93,13 +93,13 @@ def test_every_figure_has_a_page(figure_pages, tmp_path):
             assert (tmp_path / "figures" / picture).resolve().is_file()
 
 
-def test_every_claim_is_on_a_page(figure_pages, tmp_path):
+def test_every_claim_is_on_its_figures_page(figure_pages, tmp_path):
     figure_pages.write(tmp_path)
-    pages = "".join(path.read_text() for path in tmp_path.glob("*.md")).replace("\\", "")
     claims = figure_pages.all_claims()
     assert len(claims) > 50
     for claim in claims:
-        assert f"({claim.figure}) {claim.statement}".replace("\\", "") in pages
+        page = (tmp_path / f"{figure_of(claim)}.md").read_text().replace("\\", "")
+        assert f"({claim.figure}) {claim.statement}".replace("\\", "") in page
 
 
 _CLAIM = Claim(

@@ -1,0 +1,76 @@
+"""How Sphinx builds the site: offline, from this checkout, with every doubt an error (-W -n)."""
+
+import re
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+
+project = "gnjax"
+author = "the gnjax authors"
+version = release = installed("gnjax")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = "gnjax"
+html_show_sourcelink = False
+html_copy_source = False
+html_show_copyright = False
+
+# "values, errors: what they are" names two attributes, which Sphinx would take for type and name.
+napoleon_custom_sections = [("Attributes", "params_style")]
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
+autodoc_preserve_defaults = True
+
+# Types of other libraries: their inventories would have to be fetched.
+nitpick_ignore_regex = [(r"py:.*", r"(?!gnjax\b).*")]
+nitpick_ignore = [("py:class", "gnjax.network.Network"), ("py:class", "gnjax.training.Module")]
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", _write_figure_pages)
+    app.connect("autodoc-process-signature", _with_aliases)
+    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon
+
+
+def _write_figure_pages(app: Sphinx) -> None:
+    from figure_pages import write  # beside this file, which is on the path only now
+
+    write(Path(app.srcdir) / "figures")
+
+
+def _as_written(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Formulas in docstrings are plain text: |x| is a norm, x_ no link, "d." no list."""
+    parts = "\n".join(lines).split("``")
+    parts[::2] = [
+        re.sub(r"([|*]|_(?!\w)|(?<=: \w)\.$)", r"\\\1", part, flags=re.MULTILINE)
+        for part in parts[::2]
+    ]
+    lines[:] = "``".join(parts).split("\n")
+
+
+def _with_aliases(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str | None, str | None]:
+    """The alias alone, where Sphinx shows how it keeps one inside a union."""
+    alias = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    return (
+        None if signature is None else alias.sub(r"\1", signature),
+        None if returns is None else alias.sub(r"\1", returns),
+    )

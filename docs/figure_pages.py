@@ -1,0 +1,153 @@
+"""One page a figure, and the findings, written from what the repository keeps of the last run."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from experiments.claims import Claim
+from experiments.findings import Section, figure_of, name
+from figures import catalogue
+
+ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "figures"
+PROFILES = ("laptop", "paper")  # smoke tests the code, not the paper
+UNRECORDED = "not recorded"
+
+Records = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""What figures/expected.json holds: profile, claim, then figure, status and number."""
+
+
+def write(folder: Path) -> list[Path]:
+    """A page for every figure, an index of them and the findings, in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = KEPT / "expected.json"
+    records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    claims = all_claims()
+    pages = {
+        figure: page(figure, [c for c in claims if figure_of(c) == figure], records, folder)
+        for figure in catalogue.names()
+    }
+    pages |= {"index": _index(), "findings": _findings()}
+    return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
+
+
+def all_claims() -> list[Claim]:
+    """The claims of every experiment that a figure draws."""
+    names = dict.fromkeys(figure.EXPERIMENT for figure in catalogue.from_tables().values())
+    return [c for e in names for c in import_module(f"experiments.{e}").PROGRAM.claims]
+
+
+def page(figure: str, claims: list[Claim], records: Records, folder: Path) -> str:
+    """Picture and caption, the claims with what was found, and how to run it again."""
+    section = _section(figure)
+    parts = [
+        f"# {section.title}",
+        *_picture(section, folder),
+        "## What the paper claims, and what we found",
+        *(_verdicts(claims, records) if claims else ["The paper makes no claim about it."]),
+        "## Run it again",
+        f"```\n{_commands(section)}\n```",
+        *_costs(figure),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(figure: str) -> Section:
+    """What the gallery holds of a figure."""
+    picture, caption = (KEPT / "gallery" / f"{figure}{suffix}" for suffix in (".png", ".txt"))
+    both = picture.is_file() and caption.is_file()
+    text = caption.read_text(encoding="utf-8").strip() if both else ""
+    return Section(figure, picture if both else None, text, (), {})
+
+
+def _picture(section: Section, folder: Path) -> Iterator[str]:
+    if section.picture is None:
+        yield _escaped(_summary(section.figure))
+        yield "The gallery does not hold its picture yet; `make gallery` draws it."
+        return
+    path = Path(os.path.relpath(section.picture, folder)).as_posix()
+    yield f"![{section.title}]({path})"
+    yield _escaped(section.caption)
+
+
+def _verdicts(claims: list[Claim], records: Records) -> Iterator[str]:
+    """A list for every recorded profile; the claims alone where nothing was recorded."""
+    recorded = [p for p in PROFILES if any(name(claim) in records.get(p, {}) for claim in claims)]
+    if not recorded:
+        yield "No verdicts are recorded yet: the commands below check every claim and print them."
+        yield "\n".join(_claim(claim) for claim in claims)
+    for profile in recorded:
+        yield f"At the {profile} profile:"
+        yield "\n".join(_claim(claim, records[profile].get(name(claim), {})) for claim in claims)
+
+
+def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
+    """One line: the statement, its verdict with the number behind it, the paper's number."""
+    status = "" if found is None else f": **{found.get('status', UNRECORDED)}**"
+    sentences = [
+        f"- ({claim.figure}) {_escaped(claim.statement)}{status}",
+        _escaped((found or {}).get("number", "")),
+        f"The paper: {_escaped(claim.paper)}" if claim.paper else "",
+    ]
+    return ". ".join(sentence for sentence in sentences if sentence) + "."
+
+
+def _commands(section: Section) -> str:
+    number = section.anchor.removeprefix("fig")
+    lines = [f"python -m experiments.reproduce --figures={number} --profile=laptop"]
+    if (experiment := _experiment(section.figure)) is not None:
+        config = f"configs/{experiment}.py:laptop"
+        lines.append(f"python -m experiments.{experiment} --config={config}")
+    lines.append(f"python -m figures {section.figure} --profile=laptop")
+    return "\n".join(lines)
+
+
+def _costs(figure: str) -> Iterator[str]:
+    """What the config's docstring says below its command: sizes, choices and time."""
+    experiment = _experiment(figure)
+    if experiment is not None:
+        described = inspect.getdoc(import_module(f"configs.{experiment}")) or ""
+        paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", described)]
+        yield from (_escaped(p) for p in paragraphs[1:] if not p.startswith("python -m "))
+
+
+def _experiment(figure: str) -> str | None:
+    module = catalogue.load(figure)
+    return module.EXPERIMENT if isinstance(module, catalogue.TableFigure) else None
+
+
+def _summary(figure: str) -> str:
+    """The first line of the module's docstring, "Figure 2: condition number ..."."""
+    return (inspect.getdoc(catalogue.load(figure)) or figure).splitlines()[0]
+
+
+def _index() -> str:
+    entries = [
+        f"- [{_section(f).title}]({f}.md): {_escaped(_summary(f).split(': ', 1)[-1])}"
+        for f in catalogue.names()
+    ]
+    contents = "\n".join(["```{toctree}", ":hidden:", *catalogue.names(), "```"])
+    return "\n\n".join(["# Figures", "\n".join(entries), contents]) + "\n"
+
+
+def _findings() -> str:
+    path = KEPT / "FINDINGS.md"
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    return "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _escaped(text: str) -> str:
+    """Plain text as Markdown that shows it."""
+    return re.sub(r"([\\`*_\[\]<>|#$])", r"\\\1", text)
