@@ -51,8 +51,8 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         "Figure 7. Condition number of the Gauss-Newton matrix of a linear network with one hidden"
         f" layer over its width m, at initialisation ({captions.initialisation(table)}), with and"
         " without normalisation of the hidden layer. BatchNorm uses the statistics of all n"
-        " samples and is differentiated through them, or frozen, with them held fixed; scale and shift are"
-        " parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
+        " samples and is differentiated through them, or frozen, with them held fixed; scale and"
+        " shift are parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
         f"Rank of the matrix without normalisation {ranks['none']}, with BatchNorm"
         f" {ranks['batch']}{layer}.",
         captions.seeds(table),
