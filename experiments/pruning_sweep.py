@@ -333,7 +333,8 @@ def _kappa_grows(network: str) -> Callable[[Columns], Verdict]:
         measured = {rate: where(path, measured=True) for rate, path in rates.items()}
         found = {rate: float(path["kappa"].mean()) for rate, path in measured.items()}
         unresolved = {rate: length(where(path, resolved=False)) for rate, path in measured.items()}
-        return _growing(found, "mean kappa", _epochs_of_growth(measured), unresolved)
+        regime = f"{_epochs_of_growth(measured)}; {_left(measured)}"
+        return _growing(found, "mean kappa", regime, unresolved)
 
     return check
 
@@ -345,6 +346,19 @@ def _epochs_of_growth(measured: Mapping[float, Columns]) -> str:
     epochs = [str(epoch) for epoch in curves[0][0][rising]]
     listed = f" ({', '.join(epochs)})" if epochs else ""
     return f"it grows at {rising.sum()} of {len(rising)} epochs{listed}"
+
+
+def _left(measured: Mapping[float, Columns]) -> str:
+    """Of p parameters for k n outputs, how many for each: pruning bends J J^T once they are few.
+
+    A ResNet20 of the paper has 27, and 2.7 when nine in ten are pruned.
+    """
+    shares = [
+        float((path["parameters"] / (path["samples"] * path["outputs"])).min())
+        for path in measured.values()
+    ]
+    low, high = min(measured), max(measured)
+    return f"{shares[0]:.3g} parameters an output at {low:g}, {shares[-1]:.3g} at {high:g}"
 
 
 def _loss_grows(network: str) -> Callable[[Columns], Verdict]:

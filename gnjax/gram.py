@@ -221,7 +221,7 @@ def _explicit(
     shape = net.leaves[layer.leaf].shape
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold the sort
         positions = jnp.arange(int(np.prod(shape))).reshape(shape)
-        order = np.argsort(np.asarray(layers.ordered(layer, traced, positions)).reshape(-1))
+        order = jnp.asarray(np.argsort(layers.ordered(layer, traced, positions), axis=None))
     kept = net.kept[item.place]
     return product[:, order if kept is None else order[kept]]
 

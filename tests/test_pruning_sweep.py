@@ -164,6 +164,9 @@ def _table(kappa, loss, resolved=lambda rate, epoch: True, epochs=(0, 20, 40), r
         "pruned": np.array([rate for rate, _ in points], float),
         "epoch": np.array([epoch for _, epoch in points]),
         "measured": np.ones(len(points), bool),
+        "parameters": np.array([round(1000 * (1 - rate)) for rate, _ in points]),
+        "samples": np.full(len(points), 2),
+        "outputs": np.full(len(points), 10),
         "resolved": np.array([resolved(*point) for point in points]),
         "kappa": np.array([kappa(*point) for point in points], float),
         "loss": np.array([loss(*point) if point[1] else np.nan for point in points]),
@@ -192,6 +195,7 @@ def test_a_failing_claim_says_where_it_holds():
     text = _verdicts(late)[0].text
     assert "falls from 0 to 0.4" in text
     assert "grows at 2 of 3 epochs (20, 40)" in text
+    assert "50 parameters an output at 0, 10 at 0.8" in text
 
 
 def test_lower_bounds_prove_growth_towards_them_only():
