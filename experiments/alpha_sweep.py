@@ -226,9 +226,9 @@ def gauss_newtons(
     G = J J^T is the quadratic polynomial in a through G(0), G(1/2) and G(1).
     """
     nodes = [gnjax.leaky_relu_gauss_newton(V, W, X, node) for node in _NODES]
-    errors = np.array([formation_error(op) for op in nodes])
     matrices = [op.as_matrix() for op in nodes]
     norms = np.array([float(jnp.linalg.norm(matrix)) for matrix in matrices])
+    errors = np.array([formation_error(op, norm) for op, norm in zip(nodes, norms, strict=True)])
     for slope in slopes:
         shares = lagrange(slope)
         rounding = (len(_NODES) + 1) * unit_roundoff(matrices[0].dtype) * norms

@@ -31,8 +31,17 @@ class Section:
 
     @property
     def title(self) -> str:
-        number = self.anchor.lstrip("figb")
-        return f"Figure {number}" if self.figure.startswith("fig") else f"Figure B{number}"
+        return title(self.figure)
+
+
+def title(figure: str) -> str:
+    """fig02 as Figure 2, b1 as Figure B1."""
+    return "Figure " + re.sub(r"^fig0*", "", figure).upper()
+
+
+def order(figure: str) -> tuple[bool, str]:
+    """Paper A's figures before paper B's."""
+    return figure.startswith("b"), figure
 
 
 def figure_of(claim: Claim) -> str:
@@ -64,15 +73,16 @@ def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[st
 
 def read_expected(path: Path, profile: str) -> dict[str, str]:
     """The statuses that were recorded for a profile; nothing where nothing was."""
-    if not path.is_file():
-        return {}
-    recorded = json.loads(path.read_text(encoding="utf-8")).get(profile, {})
-    return {claim: entry["status"] for claim, entry in recorded.items()}
+    return {claim: entry["status"] for claim, entry in _read(path).get(profile, {}).items()}
 
 
-def expected_text(path: Path, profile: str, sections: Sequence[Section]) -> str:
-    """The records with the claims about these figures brought up to date."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def _read(path: Path) -> dict[str, dict[str, dict[str, str]]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, Any]:
+    """The records, by profile and claim, with those about these figures brought up to date."""
+    known = _read(path)
     about = {section.figure for section in sections}
     kept = {
         claim: entry
@@ -80,49 +90,53 @@ def expected_text(path: Path, profile: str, sections: Sequence[Section]) -> str:
         if entry["figure"] not in about
     }
     known[profile] = kept | {
-        name(claim): {"figure": section.figure, "status": found.status, "number": found.text}
+        name(claim): {
+            "figure": section.figure,
+            "status": found.status,
+            "number": found.text,
+            "data": "; ".join(section.provenance.get("data", ())),
+        }
         for section in sections
         for claim, found in section.verdicts
     }
-    return json.dumps(known, indent=2, sort_keys=True) + "\n"
+    return known
 
 
-def markdown(sections: Sequence[Section], profile: str) -> str:
+def markdown(recorded: Mapping[str, Mapping[str, str]], profile: str) -> str:
     """FINDINGS.md: what fails with the regime in which it holds, what holds, what is corrected."""
-    found = [pair for section in sections for pair in section.verdicts]
-    count = {s: sum(v.status == s for _, v in found) for s in (HOLDS, FAILS, NOT_TESTABLE)}
+    by_status = {
+        status: {claim: entry for claim, entry in recorded.items() if entry["status"] == status}
+        for status in (FAILS, NOT_TESTABLE, HOLDS)
+    }
+    sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
     parts = [
         "# Findings",
         f"Written by `python -m experiments.reproduce --profile={profile} --publish` from the"
-        f" tables of the {profile} profile. Of {len(found)} claims {count[HOLDS]} hold,"
-        f" {count[FAILS]} fail at these settings and {count[NOT_TESTABLE]} cannot be tested at"
-        " these sizes. Every verdict is the number beside it.",
+        f" tables of the {profile} profile. Of {len(recorded)} claims {len(by_status[HOLDS])} hold,"
+        f" {len(by_status[FAILS])} fail at these settings and {len(by_status[NOT_TESTABLE])} cannot"
+        " be tested at these sizes. Every verdict is the number beside it.",
         "## What fails at these settings, and where it holds",
-        _table([pair for pair in found if pair[1].status == FAILS]),
+        _table(by_status[FAILS]),
         "## What cannot be tested at these sizes",
-        _table([pair for pair in found if pair[1].status == NOT_TESTABLE]),
+        _table(by_status[NOT_TESTABLE]),
         "## What holds",
-        _table([pair for pair in found if pair[1].status == HOLDS]),
+        _table(by_status[HOLDS]),
         "## What the papers' text says that does not hold as printed",
         "| paper | where | as printed | corrected | shown by |\n|---|---|---|---|---|\n"
         + "\n".join(_row(c.paper, c.where, c.printed, c.corrected, c.test) for c in CORRECTIONS),
         "## The data behind the verdicts",
-        "\n".join(_source(section) for section in sections if section.provenance),
+        "\n".join(f"- {title(figure)}: {sources[figure]}" for figure in sorted(sources, key=order)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(found: Sequence[tuple[Claim, Verdict]]) -> str:
+def _table(found: Mapping[str, Mapping[str, str]]) -> str:
     if not found:
         return "None."
-    rows = [_row(claim.figure, claim.statement, verdict.text) for claim, verdict in found]
+    by_figure = sorted(found.items(), key=lambda item: order(item[1]["figure"]))
+    rows = [_row(*claim.split(": ", 1), entry["number"]) for claim, entry in by_figure]
     return "| figure | claim | number |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _source(section: Section) -> str:
-    data = "; ".join(section.provenance.get("data", ()))
-    return f"- {section.title}: {data}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -141,8 +142,9 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
             kept = FIGURES / "gallery" / section.picture.name
             kept.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(sections, profile))
-    write_atomically(EXPECTED, findings.expected_text(EXPECTED, profile, sections))
+    records = findings.renewed(EXPECTED, profile, sections)
+    write_atomically(EXPECTED, json.dumps(records, indent=2, sort_keys=True) + "\n")
+    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records[profile], profile))
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:

@@ -348,14 +348,15 @@ def _inverse(op: Operator, rank: int | None, rtol: float, seed: int) -> _Ends | 
     known, source = _known_rank(op, rank)
     if known == 0:
         return None
-    matrix, formed = _positive_matrix(op)
+    matrix, stored = _positive_matrix(op)
     size = len(matrix)
     factor = _cholesky(matrix) if known in (None, size) else None
     if factor is None:
         return _ends(op, rank, rtol, "dense", seed)
     top = _top(lambda rows: rows @ matrix, size, rtol / 4, seed)
     inverse = _top(lambda rows: _solve(factor, rows), size, rtol / 2, seed)
-    error = spectral_error(size, op.dtype) * top.high + formed
+    error = spectral_error(size, op.dtype) * top.high
+    error += spectrum.formation_error(stored, top.high)
     return _Ends(
         _Enclosure(top.value, top.low - error, top.high + error),
         _Enclosure(1 / inverse.value, max(1 / inverse.high - error, 0.0), 1 / inverse.low + error),
@@ -380,12 +381,12 @@ def _solve(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
 
 
-def _positive_matrix(op: Operator) -> tuple[np.ndarray, float]:
-    """The matrix on its range where that is known, and a bound on its error."""
+def _positive_matrix(op: Operator) -> tuple[np.ndarray, Operator]:
+    """The matrix on its range where that is known, and the operator that it is of."""
     if isinstance(op, SumOfKroneckers):
         reduced = structured.reduce(op)
-        return structured.packed_matrix(reduced), float(reduced.operator.error)
-    return spectrum.host_matrix(op), spectrum.formation_error(op)
+        return structured.packed_matrix(reduced), reduced.operator
+    return spectrum.host_matrix(op), op
 
 
 def _top(apply: krylov.Apply, size: int, rtol: float, seed: int) -> _Enclosure:
@@ -412,7 +413,7 @@ def _inertia(op: Operator, ends: _Ends, rtol: float) -> _Ends:
 
     Where a factorisation fails, an eigenvalue was missed, and the dense method finds it.
     """
-    matrix, formed = _positive_matrix(op)
+    matrix, stored = _positive_matrix(op)
     if len(matrix) != ends.rank:
         return _dense_instead(op, ends)
     low = ends.smallest.value * (1 - rtol / 4)
@@ -421,7 +422,7 @@ def _inertia(op: Operator, ends: _Ends, rtol: float) -> _Ends:
     proved = _cholesky(matrix - low * identity) is not None
     if not proved or _cholesky(high * identity - matrix) is None:
         return _dense_instead(op, ends)
-    error = spectral_error(len(matrix), op.dtype) * high + formed
+    error = spectral_error(len(matrix), op.dtype) * high + spectrum.formation_error(stored, high)
     return replace(
         ends,
         largest=replace(ends.largest, high=high + error),

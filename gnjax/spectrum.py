@@ -77,21 +77,21 @@ def dense_spectrum(op: Operator) -> Spectrum:
 
 def dense_error(op: Operator, norm: float) -> float:
     """How far an eigenvalue computed from the formed matrix can be from the operator's."""
-    return spectral_error(op.shape[0], op.dtype) * abs(float(norm)) + formation_error(op)
+    return spectral_error(op.shape[0], op.dtype) * abs(float(norm)) + formation_error(op, norm)
 
 
-def formation_error(op: Operator) -> float:
-    """A bound on ||stored matrix - the matrix it stands for||_2."""
+def formation_error(op: Operator, norm: float) -> float:
+    """A bound on ||M - the matrix it stands for||_2, M being what is stored, of 2-norm ``norm``."""
     if isinstance(op, Factored):
-        norm = float(jnp.linalg.norm(op.factor))
+        length = float(jnp.linalg.norm(op.factor))
         columns = op.factor.shape[1]
-        rounding = columns * unit_roundoff(op.dtype) * norm**2
-        return (2 * norm + float(op.error)) * float(op.error) + rounding
+        rounding = columns * unit_roundoff(op.dtype) * length**2
+        return (2 * length + float(op.error)) * float(op.error) + rounding
     if isinstance(op, Dense | SumOfKroneckers):
         return float(op.error)
     if isinstance(op, NetworkGram):
         moved = _network_error(op)
-        return (2 * operator_norm(op) ** 0.5 + moved) * moved
+        return (2 * abs(float(norm)) ** 0.5 + moved) * moved
     return 0.0
 
 

@@ -80,7 +80,8 @@ def test_the_text_says_the_same(sections):
 
 
 def test_findings_put_what_fails_first(sections):
-    text = findings.markdown(sections, "laptop")
+    records = findings.renewed(Path("nowhere.json"), "laptop", sections)
+    text = findings.markdown(records["laptop"], "laptop")
     assert "Of 3 claims 1 hold, 1 fail at these settings and 1 cannot be tested" in text
     order = [text.index(part) for part in ("at most 2 \\| L=3", "one point", "exponent 1.50")]
     assert order == sorted(order)
@@ -95,14 +96,14 @@ def test_every_correction_names_a_test_that_exists():
 
 def test_a_changed_verdict_is_noticed(sections, tmp_path):
     path = tmp_path / "expected.json"
-    path.write_text(findings.expected_text(path, "laptop", sections))
+    path.write_text(json.dumps(findings.renewed(path, "laptop", sections)))
     recorded = findings.read_expected(path, "laptop")
     assert findings.changed(sections, recorded) == []
     assert findings.read_expected(path, "paper") == {}
     altered = {**recorded, "2b: grows": "fails"}
     assert findings.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
-    path.write_text(findings.expected_text(path, "paper", sections[:1]))
-    assert set(json.loads(path.read_text())) == {"laptop", "paper"}
+    both = findings.renewed(path, "paper", sections[:1])
+    assert {profile: len(claims) for profile, claims in both.items()} == {"laptop": 3, "paper": 2}
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def watch(experiment: Experiment, chosen: Plan, console: Console) -> Iterator[Wa
 
 def describe(cell: Cell) -> str:
     """The fields that a reader tells cells apart by."""
-    shown = ("figure", "depth", "width", "skip", "seed")
+    shown = ("figure", "network", "depth", "width", "skip", "pruned", "seed")
     names = [field.name for field in fields(cell) if field.name in shown]
     return " ".join(f"{name}={getattr(cell, name)}" for name in names) or str(cell)
 
