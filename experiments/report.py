@@ -10,6 +10,7 @@ from string import Template
 from experiments.claims import FAILS, HOLDS, Claim
 from experiments.findings import Section
 
+_DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails"}
 
 _PAGE = Template("""<!doctype html>
@@ -113,9 +114,12 @@ def _section(section: Section) -> str:
 def _figure(section: Section) -> str:
     if section.picture is None:
         return f'<p class="problem">{html.escape(section.problem)}</p>'
-    data = base64.b64encode(section.picture.read_bytes()).decode()
+    picture = section.picture.read_bytes()
+    inches = int.from_bytes(picture[16:20], "big") / _DPI  # the width that a PNG begins with
+    data = base64.b64encode(picture).decode()
     return (
-        f'<figure><img alt="{html.escape(section.title)}" src="data:image/png;base64,{data}">'
+        f'<figure><img alt="{html.escape(section.title)}" style="width:{_REM * inches:.1f}rem"'
+        f' src="data:image/png;base64,{data}">'
         f"<figcaption>{html.escape(section.caption)}</figcaption></figure>"
     )
 
