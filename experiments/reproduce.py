@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from experiments import cli, findings, launching, report
 from experiments import table as tables
@@ -160,7 +160,7 @@ def _summarise(
     changed: Sequence[str],
     seconds: float,
 ) -> None:
-    shown = Table("figure", "verdicts", "computing", "picture")
+    shown = Table("figure", "verdicts", "computing", Column("picture", overflow="fold"))
     for section in sections:
         spent = section.provenance.get("seconds")
         shown.add_row(
