@@ -25,6 +25,7 @@ from experiments.claims import (
     where,
 )
 from experiments.linear_network import (
+    Cell,
     bound_fields,
     initial_weights,
     kappa_fields,
@@ -79,23 +80,6 @@ class Config:
     pair_seeds: int  # of figure 5, left, which shares the networks of figure 20
     grey: Panel  # 5 left and 20, whitened MNIST in the paper
     colour: Panel  # 5 right, 21 and 22, whitened CIFAR-10 in the paper
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network at initialisation on one whitened data set, to be measured at every beta."""
-
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    outputs: int
-    gain: float
-    initializer: str
-    rtol: float
-    depth: int
-    width: int
-    seed: int
 
 
 @dataclass(frozen=True)

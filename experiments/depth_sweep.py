@@ -30,7 +30,7 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import bound_fields, initial_weights, kappa_fields
+from experiments.linear_network import Cell, bound_fields, initial_weights, kappa_fields
 from experiments.table import Columns
 from experiments.whitened import describe, whitened
 from gnjax.sweep.grid import Experiment, Measurement
@@ -80,23 +80,6 @@ class Config:
             "2b-right": self.fast_growth,
             "3": self.many_seeds,
         }
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network at initialisation on one whitened data set."""
-
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    outputs: int
-    gain: float
-    initializer: str
-    rtol: float
-    depth: int
-    width: int
-    seed: int
 
 
 @dataclass(frozen=True)

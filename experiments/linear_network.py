@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
@@ -33,6 +34,23 @@ class Network(Protocol):
     def seed(self) -> int: ...
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One network at initialisation on one data set, all its samples where ``samples`` is 0."""
+
+    data: str
+    samples: int
+    data_seed: int
+    side: int
+    outputs: int
+    gain: float
+    initializer: str
+    rtol: float
+    depth: int
+    width: int
+    seed: int
+
+
 def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
     """W_1 (m, d), .., W_L (k, m)."""
     widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
@@ -41,16 +59,23 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
     return gnjax.initializers.chain(key, widths, network.initializer, **options)
 
 
-def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
-    """A condition number with what it is certified by."""
+def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
+    """A condition number with its interval and its rank."""
     return {
         "kappa": kappa.value,
         "kappa_low": kappa.interval[0],
         "kappa_high": kappa.interval[1],
         "confidence": kappa.confidence,
         "resolved": kappa.resolved,
-        "method": kappa.method,
         "rank": kappa.rank,
+    }
+
+
+def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
+    """The same with the method and both ends of the spectrum."""
+    return {
+        **interval_fields(kappa),
+        "method": kappa.method,
         "lambda_max": kappa.lambda_max,
         "lambda_min": kappa.lambda_min,
     }

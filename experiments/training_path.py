@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import gnjax
 from experiments import cli
 from experiments.claims import Claim, Verdict, not_testable, verdict, where
+from experiments.linear_network import interval_fields
 from experiments.table import Columns
 from experiments.whitened import describe
 from gnjax import data as datasets
@@ -184,15 +185,7 @@ def _kappa_and_bound(net: LinearNet, rtol: float, seed: int) -> Measurement:
     """Whitened data, so the covariance is the identity."""
     op = gnjax.linear_gauss_newton(linear.weights(net))
     kappa = gnjax.condition_number(op, rtol=rtol, seed=seed)
-    return {
-        "kappa": kappa.value,
-        "kappa_low": kappa.interval[0],
-        "kappa_high": kappa.interval[1],
-        "confidence": kappa.confidence,
-        "resolved": kappa.resolved,
-        "rank": kappa.rank,
-        "bound_convex": gnjax.bounds.of_operator(op).convex,
-    }
+    return {**interval_fields(kappa), "bound_convex": gnjax.bounds.of_operator(op).convex}
 
 
 _UNMEASURED: Measurement = dict.fromkeys(
@@ -343,7 +336,11 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
-    (Path(__file__), Path(__file__).with_name("whitened.py")),
+    (
+        Path(__file__),
+        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).with_name("whitened.py"),
+    ),
     resumes=True,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

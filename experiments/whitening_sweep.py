@@ -16,6 +16,7 @@ import gnjax
 from experiments import cli
 from experiments.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
 from experiments.linear_network import (
+    Cell,
     bound_fields,
     initial_weights,
     kappa_fields,
@@ -48,23 +49,6 @@ class Config:
         if not self.depths or min(self.depths) < 1 or self.seeds < 1:
             msg = f"depths and seeds must be at least 1, got {self.depths} and {self.seeds}"
             raise ValueError(msg)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network at initialisation, to be measured on one data set, whitened and raw."""
-
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    outputs: int
-    gain: float
-    initializer: str
-    rtol: float
-    depth: int
-    width: int
-    seed: int
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 import gnjax
 from experiments import cli
 from experiments.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from experiments.linear_network import interval_fields
 from experiments.table import Columns
 from gnjax import data as datasets
 from gnjax import training
@@ -195,15 +196,7 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
     op = gnjax.gauss_newton(net, data.inputs)
     method = "factored" if op.side == "parameters" else "inverse"
     kappa = gnjax.condition_number(op, method=method, seed=seed)
-    return {
-        "kappa": kappa.value,
-        "kappa_low": kappa.interval[0],
-        "kappa_high": kappa.interval[1],
-        "confidence": kappa.confidence,
-        "resolved": kappa.resolved,
-        "rank": kappa.rank,
-        "rank_source": kappa.rank_source,
-    }
+    return {**interval_fields(kappa), "rank_source": kappa.rank_source}
 
 
 def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
@@ -396,7 +389,7 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
-    (Path(__file__),),
+    (Path(__file__), Path(__file__).with_name("linear_network.py")),
     resumes=True,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

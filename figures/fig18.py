@@ -5,37 +5,20 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures import captions, paths
+from figures.series import Columns, distinct, select
 
 EXPERIMENT = "width_training"
 COLUMNS = (
-    *captions.CERTIFICATE,
-    *("figure", "width", "seed", "epoch", "measured", "samples", "inputs", "outputs", "data"),
-    *("training_loss", "rate", "batch", "dtype", "loss"),
+    *paths.COLUMNS,
+    *("figure", "width", "training_loss", "rate", "batch", "dtype"),
 )
 
 
 def draw(table: Columns) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes."""
     shown = select(table, figure=18)
-    widths = distinct(shown, "width")
-    with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.5)
-        losses, kappas = figure.subplots(1, 2)
-        for axes in (losses, kappas):
-            style.logarithmic(axes)  # before the bands, which end differently there
-        for width, look in zip(widths, style.ordered_looks(len(widths)), strict=True):
-            of_width = select(shown, width=width)
-            style.band(losses, over_seeds(of_width, "epoch", "loss"), look).set_marker("")
-            measured = kappa_over_seeds(select(of_width, measured=True), "epoch")
-            style.band(kappas, measured, look, f"$m = {width}$")
-        for axes, label in ((losses, "training loss"), (kappas, style.KAPPA)):
-            style.whole_numbers(axes, shown["epoch"], "epoch")
-            axes.set_ylabel(label)
-        style.label_curves(kappas, kappas.lines[: len(widths)])
-        style.footer(figure, captions.data_line(shown))
-    return figure
+    return paths.loss_and_kappa(shown, "width", lambda width: f"$m = {width}$")
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:

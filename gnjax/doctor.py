@@ -22,6 +22,7 @@ from gnjax import data, precision
 from gnjax.data.places import cache_folder
 from gnjax.spectrum import LARGEST_MATRIX
 from gnjax.sweep.collect import git_state
+from gnjax.sweep.pool import usable_cores
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -131,13 +132,6 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(section, name, text, remedy)
         else:
             yield Finding(section, name, text)
-
-
-def usable_cores() -> int:
-    """The cores that this process may run on, where the system says so."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ def in_processes(jobs: int) -> Launcher:
     if jobs < 1:
         msg = f"jobs={jobs} must be at least 1"
         raise ValueError(msg)
-    return partial(_launch, jobs=jobs, threads=max(1, _cores() // jobs))
+    return partial(_launch, jobs=jobs, threads=max(1, usable_cores() // jobs))
 
 
 def _launch(
@@ -82,5 +82,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def usable_cores() -> int:
+    """The cores that this process may run on, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
