@@ -34,11 +34,12 @@ smoke: $(READY)  ## the same in a minute or two, at toy sizes
 gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expected.json
 	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
+# Most of the time of a test is compilation; the slow tests run what is compiled with all care.
 test: $(READY)  ## the tests, in a few minutes
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 explore: $(READY)  ## the property tests on new random examples
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "not slow" -k "interval or random or property"
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -k "interval or random or property"
 
 test-slow: $(READY)  ## the tests that take longer
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -34,6 +34,7 @@ MISTAKES = (
     tables.TableError,
 )
 COLORS = {HOLDS: "green", FAILS: "red"}
+PACES = Path(__file__).parent / "paces.json"
 _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
@@ -67,7 +68,8 @@ class Done:
 
     failures: Sequence[Failure]
     collected: bool
-    seconds: float  # spent on the cells of the table, whenever that was
+    seconds: float = 0.0  # spent on the cells of the table, whenever that was
+    pace: float | None = None  # seconds a unit of cost
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
@@ -91,13 +93,11 @@ def run(job: Job, console: Console) -> Done:
     """Compute what is left of a job, and collect its table once every cell was tried."""
     precision.enable_x64()
     experiment = job.program.experiment
-    cells = job.results / "cells" / experiment.name
-    store = open_store(cells, experiment.code, "float64")
-    sources = job.program.sources(job.config)
-    chosen = launch.plan(experiment, job.config, store, job.shard)
+    store, chosen = plan(job)
     _announce(console, job, chosen)
+    sources = job.program.sources(job.config)
     if job.dry_run:
-        return Done((), collected=False, seconds=0.0)
+        return Done((), collected=False)
     with progress.watch(experiment, chosen, console) as watcher:
         outcome = launch.run(experiment, chosen, store, watcher, job.launcher)
     _report_failures(console, job.folder, outcome.failures)
@@ -109,7 +109,17 @@ def run(job: Job, console: Console) -> Done:
         collect.write_table(job.folder / "table.csv", experiment.rows(job.config, measured))
         path = job.folder / "provenance.json"
         collect.write_provenance(path, job.config, sources, "float64", seconds)
-    return Done(outcome.failures, bool(outcome.finished), seconds)
+    pace = launch.pace_of(experiment, outcome.finished)
+    return Done(outcome.failures, bool(outcome.finished), seconds, pace)
+
+
+def plan(job: Job) -> tuple[Store, launch.Plan]:
+    """What is stored and what is left, and the seconds for that: judged by the pace that the
+    laptop profile had on two cores, where nothing of the experiment is stored yet."""
+    experiment = job.program.experiment
+    store = open_store(job.results / "cells" / experiment.name, experiment.code, "float64")
+    known = json.loads(PACES.read_text()) if PACES.exists() else {}
+    return store, launch.plan(experiment, job.config, store, job.shard, known.get(experiment.name))
 
 
 def _with_other_shards(
@@ -181,7 +191,7 @@ def _announce(console: Console, job: Job, chosen: launch.Plan) -> None:
     estimate = (
         "time unknown until a cell is measured"
         if chosen.seconds is None
-        else f"about {progress.duration(chosen.seconds)}"
+        else f"about {progress.duration(chosen.seconds)} of computing"
     )
     name = f"{job.program.experiment.name} {job.profile}"
     name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"

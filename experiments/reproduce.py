@@ -10,7 +10,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +41,7 @@ class Ran:
     problem: str = ""
     verdicts: list[tuple[Claim, Verdict]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    pace: float | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1 if any(found.problem for found in ran.values()) else 0
         sections = list(_sections(options, ran))
         _write(options, sections, time.perf_counter() - began)
+        if options.publish:
+            _publish(options.profile, sections)
+            _publish_paces(ran)
     except cli.MISTAKES as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
@@ -71,33 +75,63 @@ def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
     modules = [catalogue.load(name) for name in options.figures]
     needed = [m.EXPERIMENT for m in modules if isinstance(m, catalogue.TableFigure)]
     names = list(dict.fromkeys(needed))
+    foretold = _foretold(names, options)
     ran = {}
     for index, name in enumerate(names, start=1):
-        console.rule(f"{index}/{len(names)} {name}", align="left")
+        console.rule(
+            f"{index}/{len(names)} {name}{_left(foretold, names[index - 1 :])}", align="left"
+        )
         ran[name] = _run(name, options, console)
         if ran[name].problem:
             console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
     return ran
 
 
+def _foretold(names: Sequence[str], options: argparse.Namespace) -> dict[str, float | None]:
+    """Seconds of computing left of every experiment, None where nobody knows."""
+    foretold: dict[str, float | None] = {}
+    for name in names:
+        try:
+            foretold[name] = cli.plan(_job(name, options))[1].seconds
+        except cli.MISTAKES:
+            foretold[name] = 0.0  # told when its turn comes
+    return foretold
+
+
+def _left(foretold: Mapping[str, float | None], names: Sequence[str]) -> str:
+    """What the experiments still to come should take."""
+    known = [seconds for seconds in map(foretold.get, names) if seconds is not None]
+    more = "" if len(known) == len(names) else " or more"
+    return f", about {progress.duration(sum(known))}{more} of computing left" if sum(known) else ""
+
+
+def _job(name: str, options: argparse.Namespace) -> cli.Job:
+    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
+    config, profile = cli.load(program, f"configs/{name}.py:{options.profile}")
+    return cli.Job(
+        program,
+        config,
+        profile,
+        options.results,
+        options.results / name / options.profile,
+        options.shard,
+        launching.launcher(options),
+        options.dry_run,
+    )
+
+
 def _run(name: str, options: argparse.Namespace, console: Console) -> Ran:
     """One experiment; a mistake in it is told and does not stop the others."""
-    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
-    folder = options.results / name / options.profile
     try:
-        config, profile = cli.load(program, f"configs/{name}.py:{options.profile}")
-        launcher, shard = launching.launcher(options), options.shard
-        job = cli.Job(
-            program, config, profile, options.results, folder, shard, launcher, options.dry_run
-        )
+        job = _job(name, options)
         done = cli.run(job, console)
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"
             return Ran(len(done.failures), problem)
-        saved = tables.read(folder / "table.csv")
-        provenance = tables.read_provenance(folder / "provenance.json")
-        verdicts = [(claim, claim.check(saved)) for claim in program.claims]
-        return Ran(len(done.failures), "", verdicts, provenance)
+        saved = tables.read(job.folder / "table.csv")
+        provenance = tables.read_provenance(job.folder / "provenance.json")
+        verdicts = [(claim, claim.check(saved)) for claim in job.program.claims]
+        return Ran(len(done.failures), "", verdicts, provenance, done.pace)
     except cli.MISTAKES as error:
         return Ran(problem=f"{name}: {error}")
 
@@ -132,8 +166,6 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     folder = options.results / options.profile
     write_atomically(folder / "report.html", report.page(sections, title, summary))
     write_atomically(folder / "report.md", report.markdown(sections, title, summary))
-    if options.publish:
-        _publish(options.profile, sections)
 
 
 def _publish(profile: str, sections: Sequence[Section]) -> None:
@@ -145,6 +177,13 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2, sort_keys=True) + "\n")
     write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records[profile], profile))
+
+
+def _publish_paces(ran: Mapping[str, Ran]) -> None:
+    """What foretells the time on a machine that has measured nothing yet."""
+    known = json.loads(cli.PACES.read_text()) if cli.PACES.exists() else {}
+    known |= {name: float(f"{found.pace:.3g}") for name, found in ran.items() if found.pace}
+    write_atomically(cli.PACES, json.dumps(known, indent=2, sort_keys=True) + "\n")
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:

@@ -17,6 +17,7 @@ from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.functional import functional
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.linear_map import linear_map_gram
+from gnjax.linearisation import linearised
 from gnjax.operators import (
     Dense,
     Factored,
@@ -65,6 +66,7 @@ __all__ = [
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",
     "linear_map_gram",
+    "linearised",
     "models",
     "ntk",
     "rank_sensitivity",

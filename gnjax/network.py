@@ -220,7 +220,7 @@ def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:
         yield tuple(None if a is None else a[part] for a in (net.x, *rest))
 
 
-def _weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Array:
+def weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Array:
     """R u or R^T u, sample by sample."""
     if factors is None:
         return u
@@ -231,13 +231,13 @@ def _weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.A
 def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
     """J_b v, (n_b, k)."""
     f = partial(net.outputs, x=x)
-    return _weigh(factors, jax.jvp(f, (list(net.leaves),), (spread(net, v),))[1], transpose=True)
+    return weigh(factors, jax.jvp(f, (list(net.leaves),), (spread(net, v),))[1], transpose=True)
 
 
 def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Array) -> jax.Array:
     """J_b^T u, (p,), for u (n_b, k)."""
     _, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
-    return gather(net, pullback(_weigh(factors, u, transpose=False))[0])
+    return gather(net, pullback(weigh(factors, u, transpose=False))[0])
 
 
 def columns(

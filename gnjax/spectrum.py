@@ -12,6 +12,7 @@ import scipy.linalg
 
 from gnjax import krylov
 from gnjax.curvature import NetworkGram
+from gnjax.linearisation import linearised
 from gnjax.network import rounding as network_rounding
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error, unit_roundoff
@@ -286,9 +287,9 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
 
 
 def host_product(op: Operator) -> krylov.Apply:
-    """The operator on rows of host memory; compiled where the operator is a pytree."""
+    """The operator on rows of host memory: compiled, networks linearised once."""
     compiled = isinstance(op, Dense | Factored | SumOfKroneckers)  # networks compile batches
-    multiply = partial(_compiled_product, op) if compiled else op.mv
+    multiply = partial(_compiled_product, op) if compiled else linearised(op).mv
 
     def apply(rows: np.ndarray) -> np.ndarray:
         images = np.asarray(multiply(jnp.asarray(rows.T, op.dtype)), np.float64).T

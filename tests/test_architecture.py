@@ -21,7 +21,7 @@ _STAGES = [
     {"gnjax.network"},
     {"gnjax.gram"},
     {"gnjax.closed_form", "gnjax.curvature"},
-    {"gnjax.leaky_relu", "gnjax.convolution", "gnjax.linear_map"},
+    {"gnjax.leaky_relu", "gnjax.convolution", "gnjax.linear_map", "gnjax.linearisation"},
     {"gnjax.krylov"},
     {"gnjax.spectrum"},
     {"gnjax.structured", "gnjax.traces", "gnjax.ranks"},

@@ -22,7 +22,7 @@ def _covariance(rng, inputs, rank):
     return (x.T @ x + (x.T @ x).T) / (2 * rank)
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     depth=st.sampled_from([1, 2, 3, 5, 8]),
     extra=st.lists(st.sampled_from([-1, 0, 3, 9]), min_size=7, max_size=7),

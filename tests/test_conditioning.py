@@ -66,14 +66,47 @@ def _build(network, condition):
     return weights, _covariance(rng, network["inputs"], rank), _rank(widths, rank)
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(
-    network=_networks,
-    log_condition=st.floats(0, 14),
-    method=st.sampled_from(_METHODS),
-)
+_conditioned = {
+    "network": _networks,
+    "log_condition": st.floats(0, 14),
+    "method": st.sampled_from(_METHODS),
+}
+_general = {
+    "network": _networks.map(
+        lambda n: {**n, "outputs": n["outputs"] * 2, "inputs": n["inputs"] * 3}
+    ),
+    "method": st.sampled_from(_METHODS),
+}
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(**_conditioned)
 def test_interval_contains_the_exact_value(network, log_condition, method):
-    """100 linear and residual networks with weights conditioned up to 1e14, in 50 digits a layer.
+    _check_against_mpmath(network, log_condition, method)
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(**_general)
+def test_interval_contains_the_value_from_the_exact_factor(network, method):
+    _check_against_the_factor(network, method)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(**_conditioned)
+def test_interval_contains_the_exact_value_of_100_networks(network, log_condition, method):
+    _check_against_mpmath(network, log_condition, method)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(**_general)
+def test_interval_contains_the_value_from_100_exact_factors(network, method):
+    _check_against_the_factor(network, method)
+
+
+def _check_against_mpmath(network, log_condition, method):
+    """Linear and residual networks with weights conditioned up to 1e14, in 50 digits a layer.
 
     A resolved answer is within its interval, an unresolved one is a lower bound; neither may be
     wrong about the rank.
@@ -95,13 +128,8 @@ def test_interval_contains_the_exact_value(network, log_condition, method):
         assert truth[rank - 1] <= 4 * k.floor
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(
-    network=_networks.map(lambda n: {**n, "outputs": n["outputs"] * 2, "inputs": n["inputs"] * 3}),
-    method=st.sampled_from(_METHODS),
-)
-def test_interval_contains_the_value_from_the_exact_factor(network, method):
-    """100 networks in general position against the singular values of [S_1 (x) T_1, .., ]."""
+def _check_against_the_factor(network, method):
+    """Networks in general position against the singular values of [S_1 (x) T_1, .., ]."""
     weights, covariance, rank = _build(network, None)
     skip = network["skip"]
     sigma = _factor_singular_values(weights, covariance, skip)

@@ -25,7 +25,7 @@ def _gaussian(rank: int, seed: int) -> np.ndarray:
     return data.whiten(drawn.inputs).inputs
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     side=st.sampled_from([3, 5]),
     depth=st.integers(1, 4),

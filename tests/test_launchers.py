@@ -66,7 +66,7 @@ def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
 
 def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path):
     store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
-    task = Task(toy.surroundings, False, store)
+    task = Task(toy.surroundings, toy.cost, False, store)
     ((_, ended),) = in_processes(1)(task, [toy.Cell(1, 0.0)])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
@@ -82,7 +82,7 @@ def test_shards_cover_every_cell_once(tmp_path):
 
 def test_a_claimed_cell_is_left_to_its_owner(tmp_path):
     store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
-    task, cell = Task(toy.measure, False, store), toy.Cell(1, 0.0)
+    task, cell = Task(toy.measure, toy.cost, False, store), toy.Cell(1, 0.0)
     with claim(store, cell) as mine:
         assert mine
         assert attempt(task, cell) is None
@@ -93,8 +93,8 @@ def test_a_claimed_cell_is_left_to_its_owner(tmp_path):
 def test_what_another_process_finished_is_not_computed_again(tmp_path):
     store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
     cell = toy.Cell(13, 0.0)  # which cannot be computed
-    save(store, cell, Finished({"kappa": 1.0}, 0.5))
-    assert attempt(Task(toy.measure, False, store), cell) == Finished({"kappa": 1.0}, 0.5)
+    save(store, cell, Finished({"kappa": 1.0}, 0.5), 1.0)
+    assert attempt(Task(toy.measure, toy.cost, False, store), cell) == Finished({"kappa": 1.0}, 0.5)
 
 
 @pytest.mark.slow

@@ -19,10 +19,10 @@ def _split(model):
     return lambda p, x: nnx.merge(graph, p, rest)(x), params
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(
-    depth=st.integers(1, 5),
-    hidden=st.lists(st.integers(1, 7), min_size=4, max_size=4),
+    depth=st.integers(1, 4),
+    hidden=st.lists(st.sampled_from([1, 3, 6]), min_size=4, max_size=4),
     skip=st.sampled_from([0.0, 1.0, 0.4, -0.5]),
     initializer=st.sampled_from(["kaiming_normal", "xavier_uniform", "orthogonal"]),
     seed=st.integers(0, 2**31 - 1),

@@ -78,7 +78,7 @@ def test_a_damaged_file_is_found_set_aside_and_computed_again(tmp_path, damage):
 
 def test_one_changed_digit_is_damage(store):
     cell = toy.Cell(1, 0.0)
-    save(store, cell, Finished({"kappa": 1.25}, 0.5))
+    save(store, cell, Finished({"kappa": 1.25}, 0.5), 1.0)
     path = next(store.folder.glob("*.json"))
     path.write_text(path.read_text().replace("1.25", "1.35"))
     assert load(store, cell) is None
@@ -86,7 +86,7 @@ def test_one_changed_digit_is_damage(store):
 
 def test_key_depends_on_cell_code_and_precision(store, tmp_path):
     cell = toy.Cell(1, 0.0)
-    save(store, cell, Finished({"kappa": 1.0}, 0.5))
+    save(store, cell, Finished({"kappa": 1.0}, 0.5), 1.0)
     assert load(store, cell) == Finished({"kappa": 1.0}, 0.5)
     assert load(store, toy.Cell(2, 0.0)) is None
     assert load(dataclasses.replace(store, precision="float32"), cell) is None
@@ -100,7 +100,8 @@ def test_what_is_returned_is_what_will_be_read(store):
     import numpy as np
 
     cell = toy.Cell(1, 0.0)
-    kept = save(store, cell, Finished({"kappa": np.float64(0.1), "terms": [np.float64(2)]}, 0.5))
+    measured = Finished({"kappa": np.float64(0.1), "terms": [np.float64(2)]}, 0.5)
+    kept = save(store, cell, measured, 1.0)
     assert kept == load(store, cell)
     assert type(kept.measurement["kappa"]) is float
 
@@ -129,12 +130,36 @@ def test_ctrl_c_ends_the_sweep_and_keeps_what_is_done(store):
     assert len(launch.plan(experiment, toy.Config(cells=5), store).stored) == 2
 
 
-def test_time_left_follows_the_cost():
-    done = {toy.Cell(1, 0.0): Finished({}, 2.0), toy.Cell(3, 0.0): Finished({}, 6.0)}
-    left = [toy.Cell(10, 0.0)]
-    assert launch.time_left(toy.EXPERIMENT, done, left) == pytest.approx(20.0)
-    assert launch.time_left(toy.EXPERIMENT, {}, left) is None
-    assert launch.time_left(toy.EXPERIMENT, {}, []) == 0.0
+def test_time_left_follows_the_cost(store):
+    def foretold(config, pace=None):
+        return launch.plan(toy.EXPERIMENT, config, store, pace=pace).seconds
+
+    assert foretold(toy.Config(cells=4)) is None
+    assert foretold(toy.Config(cells=4), pace=3.0) == pytest.approx(30.0)
+    for depth, seconds in ((1, 2.0), (3, 6.0)):
+        save(store, toy.Cell(depth, 0.0), Finished({}, seconds), toy.cost(toy.Cell(depth, 0.0)))
+    assert foretold(toy.Config(cells=4), pace=3.0) == pytest.approx(2.0 * (2 + 4))
+    other = toy.Config(cells=4, seconds=0.5)  # none of whose cells is stored
+    assert foretold(other, pace=3.0) == pytest.approx(2.0 * (1 + 2 + 3 + 4))
+    changed = open_store(store.folder, (), "float64")
+    assert launch.plan(toy.EXPERIMENT, toy.Config(2), changed).seconds == pytest.approx(6.0)
+    save(store, toy.Cell(2, 0.0), Finished({}, 4.0), 2.0)
+    assert foretold(toy.Config(cells=3)) == 0.0
+
+
+def test_damaged_cells_foretell_nothing(store):
+    (store.folder / "half.json").write_bytes(b"\xff\x00 no cell")
+    assert launch.plan(toy.EXPERIMENT, toy.Config(2), store).seconds is None
+
+
+def test_cells_are_told_apart_by_fields_within_fields():
+    @dataclasses.dataclass(frozen=True)
+    class Nested:
+        cell: toy.Cell
+        share: float
+        epochs: int
+
+    assert progress.describe(Nested(toy.Cell(4, 0.5), 0.9, 10)) == "depth=4 share=0.9"
 
 
 def test_unwritable_places_are_said_plainly(tmp_path):

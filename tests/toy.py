@@ -61,12 +61,16 @@ def surroundings(cell):
     return {"dtype": str(jnp.ones(1).dtype), "threads": os.environ["NPROC"]}
 
 
+def cost(cell):
+    return float(cell.depth)
+
+
 EXPERIMENT = Experiment(
     "toy",
     lambda config: tuple(Cell(depth, config.seconds) for depth in range(1, config.cells + 1)),
     measure,
     lambda config, measured: [Row(c.depth, m["kappa"]) for c, m in measured.items()],
-    lambda cell: float(cell.depth),
+    cost,
     lambda measurement: f"kappa {measurement['kappa']:.3f}",
     (Path(__file__),),
 )

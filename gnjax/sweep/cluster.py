@@ -49,7 +49,7 @@ def _launch(
             for reference in ray.wait(list(flying))[0] if flying else ():
                 cell, claim = flying.pop(reference)
                 with claim:
-                    yield cell, keep(task.store, cell, _result(ray, reference, cell))
+                    yield cell, keep(task, cell, _result(ray, reference, cell))
 
 
 def _claimed(task: Task, cell: Cell) -> tuple[ExitStack | None, Finished | None]:

@@ -22,7 +22,7 @@ class Plan:
     stored: Mapping[Cell, Finished]
     left: Sequence[Cell]
     corrupt: int
-    seconds: float | None  # None: nothing was measured yet to judge by
+    seconds: float | None  # of one process; None: there is nothing to judge by
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,17 @@ class Watcher(Protocol):
 
 
 def plan(
-    experiment: Experiment, config: Any, store: Store, shard: tuple[int, int] = (1, 1)
+    experiment: Experiment,
+    config: Any,
+    store: Store,
+    shard: tuple[int, int] = (1, 1),
+    pace: float | None = None,
 ) -> Plan:
-    """Look every cell up; the time left is judged by the cost of the stored ones.
+    """Look every cell up, and foretell the time for what is left.
 
-    Of shard (i, n) every n-th cell, from the i-th on, is its own.
+    It is judged by the stored cells of this config; without any by those of other configs in the
+    store, and without these by ``pace``, seconds a unit of cost elsewhere. Of shard (i, n) every
+    n-th cell, from the i-th on, is its own.
     """
     index, count = shard
     stored: dict[Cell, Finished] = {}
@@ -58,18 +64,17 @@ def plan(
         else:
             stored[cell] = finished
     corrupt = sum(stores.was_corrupt(store, cell) for cell in left)
-    return Plan(stored, left, corrupt, time_left(experiment, stored, left))
+    if not left:
+        return Plan(stored, left, corrupt, 0.0)
+    pace = pace_of(experiment, stored) or stores.pace(store) or pace
+    work = sum(experiment.cost(cell) for cell in left)
+    return Plan(stored, left, corrupt, None if pace is None else pace * work)
 
 
-def time_left(
-    experiment: Experiment, done: Mapping[Cell, Finished], left: Sequence[Cell]
-) -> float | None:
-    """Seconds for what is left: the seconds per unit of cost of what is done."""
+def pace_of(experiment: Experiment, done: Mapping[Cell, Finished]) -> float | None:
+    """Seconds a unit of cost."""
     cost = sum(experiment.cost(cell) for cell in done)
-    if cost == 0:
-        return None if left else 0.0
-    spent = sum(result.seconds for result in done.values())
-    return spent / cost * sum(experiment.cost(cell) for cell in left)
+    return sum(result.seconds for result in done.values()) / cost if cost else None
 
 
 def run(
@@ -83,7 +88,7 @@ def run(
 
     Cells that another process is computing are waited for, and taken over should it die.
     """
-    task = Task(experiment.measure, experiment.resumes, store)
+    task = Task(experiment.measure, experiment.cost, experiment.resumes, store)
     finished = dict(chosen.stored)
     failures: list[Failure] = []
     left: Sequence[Cell] = chosen.left

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +18,20 @@ from gnjax.sweep.store import Finished
 from gnjax.sweep.work import Failure
 
 _SECONDS_BETWEEN_LINES = 5.0
+_TELLING = (
+    "figure",
+    "network",
+    "initializer",
+    "activation",
+    "depth",
+    "width",
+    "kernel",
+    "filters",
+    "skip",
+    "share",
+    "pruned",
+    "seed",
+)
 
 
 class Clock:
@@ -107,9 +122,15 @@ def watch(experiment: Experiment, chosen: Plan, console: Console) -> Iterator[Wa
 
 def describe(cell: Cell) -> str:
     """The fields that a reader tells cells apart by."""
-    shown = ("figure", "network", "depth", "width", "skip", "pruned", "seed")
-    names = [field.name for field in fields(cell) if field.name in shown]
-    return " ".join(f"{name}={getattr(cell, name)}" for name in names) or str(cell)
+    shown = dict(_fields(cell))
+    return " ".join(f"{name}={shown[name]}" for name in _TELLING if name in shown) or str(cell)
+
+
+def _fields(record: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values, those of a record within the record among them."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        yield from _fields(value) if is_dataclass(value) else [(field.name, value)]
 
 
 def duration(seconds: float) -> str:

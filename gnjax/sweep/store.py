@@ -90,15 +90,27 @@ def load(store: Store, cell: Cell) -> Finished | None:
     return finished
 
 
+def pace(store: Store) -> float | None:
+    """Seconds a unit of cost, over all cells of the folder, of whatever config and code."""
+    spent = work = 0.0
+    for path in store.folder.glob("*.json"):
+        body = _checked(path.read_text(errors="replace"))
+        content = {} if body is None else json.loads(body)
+        if content.get("cost"):
+            spent, work = spent + content["seconds"], work + content["cost"]
+    return spent / work if work else None
+
+
 def was_corrupt(store: Store, cell: Cell) -> bool:
     """Whether a damaged file of this cell was set aside."""
     return _path(store, cell).with_suffix(".corrupt").exists()
 
 
-def save(store: Store, cell: Cell, finished: Finished) -> Finished:
+def save(store: Store, cell: Cell, finished: Finished, cost: float) -> Finished:
     """Store a finished cell, and return it as reading it back will."""
     body = {
         "cell": dataclasses.asdict(cell),
+        "cost": cost,
         "measurement": dict(finished.measurement),
         "seconds": finished.seconds,
     }
@@ -170,11 +182,15 @@ def checksum(text: str) -> str:
 
 
 def _parsed(text: str) -> Finished | None:
+    body = _checked(text)
+    return None if body is None else _finished(body)
+
+
+def _checked(text: str) -> str | None:
+    """A file's body, if it is what its first line promises."""
     promised, _, body = text.partition("\n")
     body = body.rstrip("\n")
-    if not body or checksum(body) != promised:
-        return None
-    return _finished(body)
+    return body if body and checksum(body) == promised else None
 
 
 def _finished(body: str) -> Finished:

@@ -32,9 +32,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """What a process must know to compute cells; ``measure`` is a function of a module."""
+    """What a process must know to compute cells; its functions are those of modules."""
 
     measure: Callable[..., Measurement]
+    cost: Callable[[Cell], float]
     resumes: bool
     store: Store
 
@@ -61,15 +62,15 @@ def attempt(task: Task, cell: Cell) -> Ended:
         if stored is not None:
             return stored
         ended = measured(task, cell, Checkpoint(stores.checkpoint_path(task.store, cell)))
-        return keep(task.store, cell, ended)
+        return keep(task, cell, ended)
 
 
-def keep(store: Store, cell: Cell, ended: Finished | Failure) -> Finished | Failure:
+def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failure:
     """Store what is finished, as reading it back will return it, and drop its checkpoint."""
     if isinstance(ended, Failure):
         return ended
-    finished = stores.save(store, cell, ended)
-    stores.checkpoint_path(store, cell).unlink(missing_ok=True)
+    finished = stores.save(task.store, cell, ended, task.cost(cell))
+    stores.checkpoint_path(task.store, cell).unlink(missing_ok=True)
     return finished
 
 

@@ -1,0 +1,138 @@
+"""Products of network operators from one linearisation, which is kept for as long as they are made.
+
+Every product with a Gauss-Newton matrix, an NTK or a Hessian evaluates the network before it
+differentiates. Linearised once, the network is gone: what is left is a linear map theta -> J theta
+(or theta -> H theta) with the intermediate values that it needs, and J^T is its transpose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.curvature import NetworkGram, NetworkHessian
+from gnjax.network import Network, batched, columns, pieces, spread, sum_of, weigh
+from gnjax.operators import Operator
+
+_KEPT_BYTES = 3e9
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Linearised:
+    """The operator ``op`` from linear maps, one for each batch of its samples."""
+
+    op: NetworkGram | NetworkHessian
+    maps: tuple[Any, ...]  # pytrees that are functions
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.op.shape
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.op.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        net = self.op.net
+        if isinstance(self.op, NetworkHessian):
+            return sum_of(columns(net, partial(_image, m), v) for m in self.maps) / net.samples
+        if self.op.side == "parameters":
+            made = (columns(net, partial(_gauss_newton, m, r), v) for m, r in self._batches())
+            return self.op.scale * sum_of(made)
+        parts = v.reshape(net.samples, net.k, *v.shape[1:])
+        pulled = zip(self.maps, pieces(net, net.factors, parts), strict=True)
+        w = sum_of(
+            columns(net, partial(_pulled, m, net.parameters, r), u, 2) for m, (_, r, u) in pulled
+        )
+        rows = [columns(net, partial(_pushed, m, r), w) for m, r in self._batches()]
+        return self.op.scale * jnp.concatenate(rows)
+
+    def as_matrix(self) -> jax.Array:
+        return self.op.as_matrix()
+
+    def _batches(self) -> list[tuple[Any, jax.Array | None]]:
+        net = self.op.net
+        return [(m, r) for m, (_, r) in zip(self.maps, pieces(net, net.factors), strict=True)]
+
+
+def linearised(op: Operator) -> Operator:
+    """``op`` with its linearisation at hand, where that fits in memory (3 GB); else ``op`` itself.
+
+    For many products with one operator of a network; Krylov methods and traces do this themselves.
+    """
+    if not isinstance(op, NetworkGram | NetworkHessian):
+        return op
+    make, given = _maker(op)
+    kept = jax.eval_shape(lambda op: tuple(make(op, *parts) for parts in given(op)), op)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
+    if size > _KEPT_BYTES:
+        return op
+    return Linearised(op, tuple(make(op, *parts) for parts in given(op)))
+
+
+def _maker(op: Operator) -> tuple[Callable[..., Any], Callable[[Any], Any]]:
+    """What linearises a batch of the operator, and the batches."""
+    if isinstance(op, NetworkHessian):
+        return _linear_gradient, lambda op: pieces(op.net, op.y)
+    return _linear_outputs, lambda op: pieces(op.net)
+
+
+@jax.jit
+def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
+    """v -> J_b v, before the loss weighs it."""
+    net = op.net
+    return _linear_map(net, lambda w: net.outputs(_moved(net, w), x))
+
+
+@jax.jit
+def _linear_gradient(op: NetworkHessian, x: jax.Array, y: jax.Array) -> Any:
+    """v -> H_b v, summed over the samples."""
+    net = op.net
+    return _linear_map(net, jax.grad(lambda w: op.objective(x, y, _moved(net, w))))
+
+
+def _linear_map(net: Network, f: Callable[[jax.Array], jax.Array]) -> Any:
+    return jax.linearize(f, jnp.zeros(net.parameters, net.dtype))[1]
+
+
+def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
+    """theta + w, as leaves."""
+    return [leaf + part for leaf, part in zip(net.leaves, spread(net, w), strict=True)]
+
+
+@jax.jit
+def _image(linear: Any, v: jax.Array) -> jax.Array:
+    return batched(linear, v)
+
+
+@jax.jit
+def _pushed(linear: Any, factors: jax.Array | None, v: jax.Array) -> jax.Array:
+    """J_b v, samples and outputs in one axis."""
+    rows = batched(lambda w: weigh(factors, linear(w), transpose=True), v)
+    return rows.reshape(-1, *v.shape[1:])
+
+
+@partial(jax.jit, static_argnums=1)
+def _pulled(linear: Any, size: int, factors: jax.Array | None, u: jax.Array) -> jax.Array:
+    """J_b^T u."""
+    transpose = jax.linear_transpose(linear, jax.ShapeDtypeStruct((size,), u.dtype))
+    return batched(lambda w: transpose(weigh(factors, w, transpose=False))[0], u, 2)
+
+
+@jax.jit
+def _gauss_newton(linear: Any, factors: jax.Array | None, v: jax.Array) -> jax.Array:
+    """J_b^T J_b v."""
+    transpose = jax.linear_transpose(linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
+
+    def product(w: jax.Array) -> jax.Array:
+        pushed = weigh(factors, linear(w), transpose=True)
+        return transpose(weigh(factors, pushed, transpose=False))[0]
+
+    return batched(product, v)
