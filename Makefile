@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 READY_DOCS := $(VENV)/.ready-docs
 FLOOR := .venv-floor
 PROFILE ?= laptop
-JOBS ?= 1
+JOBS ?= 2
 # One thread for host BLAS: XLA has its own pool, and two pools on the same cores fight.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
@@ -25,7 +25,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=1)
+reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=2)
 	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
 
 smoke: $(READY)  ## the same in a minute or two, at toy sizes

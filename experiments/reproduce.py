@@ -146,7 +146,7 @@ def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Sect
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
-        paths = list(drawing.render(name, options.profile, options.results, out))
+        paths = drawing.drawn(name, options.profile, options.results, out)
         caption = paths[-1].read_text(encoding="utf-8").strip()
         yield Section(name, paths[0], caption, verdicts, found.provenance)
 

@@ -2,11 +2,15 @@
 
 import argparse
 import difflib
+import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import matplotlib
 
 from experiments import table
 from figures import catalogue, style
@@ -14,6 +18,7 @@ from figures.catalogue import TableFigure
 from figures.series import Columns
 
 FORMATS = (".png", ".pdf")
+_PASSING = ("date", "git", "machine", "device", "seconds")  # of a provenance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +53,32 @@ def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
     with style.replacing(path) as partial:
         partial.write_text(caption + "\n", encoding="utf-8")
     yield path
+
+
+def drawn(name: str, profile: str, results: Path, out: Path) -> list[Path]:
+    """What :func:`render` writes, written anew only where what it is made of changed."""
+    paths = [out / f"{name}{suffix}" for suffix in (*FORMATS, ".txt")]
+    stamp, current = out / f"{name}.stamp", _stamp(name, profile, results)
+    if stamp.is_file() and stamp.read_text() == current and all(p.is_file() for p in paths):
+        return paths
+    paths = list(render(name, profile, results, out))
+    stamp.write_text(current)
+    return paths
+
+
+def _stamp(name: str, profile: str, results: Path) -> str:
+    """A hash of the table, of the provenance but for when and where, and of the code that draws."""
+    digest = hashlib.sha256(matplotlib.__version__.encode())
+    module = catalogue.load(name)
+    if isinstance(module, TableFigure):
+        folder = results / module.EXPERIMENT / profile
+        _, provenance = _saved(module, profile, results)
+        lasting = {key: value for key, value in provenance.items() if key not in _PASSING}
+        digest.update((folder / "table.csv").read_bytes())
+        digest.update(json.dumps(lasting, sort_keys=True).encode())
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(table.__file__)):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _saved(module: TableFigure, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:

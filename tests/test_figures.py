@@ -246,7 +246,7 @@ def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> N
 
 
 def save(table: Columns, folder: Path) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(table)
@@ -295,6 +295,28 @@ def test_figures_write_pictures_and_captions(
     before = {path: path.read_bytes() for path in printed}
     assert cli.main(["fig03", "--profile=smoke", f"--results={tmp_path}"]) == 0
     assert {path: path.read_bytes() for path in printed} == before  # the same table, the same bytes
+
+
+def test_a_figure_is_drawn_again_only_where_its_table_changed(
+    depth_table: Columns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawings = []
+    render = cli.render
+    monkeypatch.setattr(cli, "render", lambda *a: drawings.append(a[0]) or render(*a))
+    folder = tmp_path / "depth_sweep" / "smoke"
+    save(depth_table, folder)
+    given_to = ("fig03", "smoke", tmp_path, tmp_path / "out")
+    first = cli.drawn(*given_to)
+    assert cli.drawn(*given_to) == first
+    (folder / "provenance.json").write_text(json.dumps({"precision": "float64", "date": "now"}))
+    cli.drawn(*given_to)
+    assert drawings == ["fig03"]
+    save(depth_table | {"kappa": depth_table["kappa"] * 1.5}, folder)
+    before = first[0].read_bytes()
+    assert cli.drawn(*given_to)[0].read_bytes() != before
+    first[-1].unlink()
+    cli.drawn(*given_to)
+    assert drawings == ["fig03"] * 3
 
 
 def test_a_missing_table_names_the_command_that_makes_it(

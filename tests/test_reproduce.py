@@ -10,6 +10,7 @@ from experiments import cli, findings, report, reproduce
 from experiments.claims import Claim, not_testable, verdict
 from experiments.corrections import CORRECTIONS
 from experiments.findings import Section
+from figures import __main__ as drawing
 from figures import catalogue
 from gnjax.sweep.store import StoreError
 
@@ -130,6 +131,7 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     assert page.ids == ["fig4", "fig12"]
     assert len(page.pictures) == 2
     assert "report.html" in capsys.readouterr().out
+    monkeypatch.setattr(drawing, "render", None)  # nothing is drawn again
     assert reproduce.main(command) == 0
     assert "to compute" not in capsys.readouterr().out
 
