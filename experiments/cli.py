@@ -95,9 +95,9 @@ def run(job: Job, console: Console) -> Done:
     experiment = job.program.experiment
     store, chosen = plan(job)
     _announce(console, job, chosen)
-    sources = job.program.sources(job.config)
     if job.dry_run:
         return Done((), collected=False)
+    sources = job.program.sources(job.config)
     with progress.watch(experiment, chosen, console) as watcher:
         outcome = launch.run(experiment, chosen, store, watcher, job.launcher)
     _report_failures(console, job.folder, outcome.failures)

@@ -27,6 +27,7 @@ from figures import __main__ as drawing
 from figures import catalogue
 from gnjax.sweep import progress
 from gnjax.sweep.store import write_atomically
+from gnjax.sweep.work import Launcher, here
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
@@ -75,13 +76,14 @@ def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
     modules = [catalogue.load(name) for name in options.figures]
     needed = [m.EXPERIMENT for m in modules if isinstance(m, catalogue.TableFigure)]
     names = list(dict.fromkeys(needed))
+    launcher = launching.launcher(options)
     foretold = _foretold(names, options)
     ran = {}
     for index, name in enumerate(names, start=1):
         console.rule(
             f"{index}/{len(names)} {name}{_left(foretold, names[index - 1 :])}", align="left"
         )
-        ran[name] = _run(name, options, console)
+        ran[name] = _run(name, options, launcher, console)
         if ran[name].problem:
             console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
     return ran
@@ -92,7 +94,7 @@ def _foretold(names: Sequence[str], options: argparse.Namespace) -> dict[str, fl
     foretold: dict[str, float | None] = {}
     for name in names:
         try:
-            foretold[name] = cli.plan(_job(name, options))[1].seconds
+            foretold[name] = cli.plan(_job(name, options, here))[1].seconds
         except cli.MISTAKES:
             foretold[name] = 0.0  # told when its turn comes
     return foretold
@@ -105,7 +107,7 @@ def _left(foretold: Mapping[str, float | None], names: Sequence[str]) -> str:
     return f", about {progress.duration(sum(known))}{more} of computing left" if sum(known) else ""
 
 
-def _job(name: str, options: argparse.Namespace) -> cli.Job:
+def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
     program: cli.Program = import_module(f"experiments.{name}").PROGRAM
     config, profile = cli.load(program, f"configs/{name}.py:{options.profile}")
     return cli.Job(
@@ -115,15 +117,15 @@ def _job(name: str, options: argparse.Namespace) -> cli.Job:
         options.results,
         options.results / name / options.profile,
         options.shard,
-        launching.launcher(options),
+        launcher,
         options.dry_run,
     )
 
 
-def _run(name: str, options: argparse.Namespace, console: Console) -> Ran:
+def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Console) -> Ran:
     """One experiment; a mistake in it is told and does not stop the others."""
     try:
-        job = _job(name, options)
+        job = _job(name, options, launcher)
         done = cli.run(job, console)
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"

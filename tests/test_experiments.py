@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 from importlib import import_module
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -145,6 +147,19 @@ def test_dry_run_computes_nothing(tmp_path, capsys):
     assert _main([*_TINY, "--dry_run"], tmp_path) == 0
     assert "5 to compute" in capsys.readouterr().out
     assert not list(tmp_path.glob("cells/*/*.json"))
+
+
+@pytest.mark.parametrize("name", sorted(json.loads(cli.PACES.read_text())))
+def test_the_papers_sizes_are_foretold_without_data_or_stored_cells(name, tmp_path, capsys):
+    program = import_module(f"experiments.{name}").PROGRAM
+    arguments = [f"--config=configs/{name}.py:paper", "--dry_run", f"--results={tmp_path}"]
+    assert cli.main(program, arguments) == 0
+    assert re.search(r"to compute \(about .* of computing\)", capsys.readouterr().out)
+
+
+def test_every_experiment_has_a_pace():
+    known = json.loads(cli.PACES.read_text())
+    assert set(known) == {path.stem for path in Path("configs").glob("*.py")} - {"__init__"}
 
 
 def test_a_failing_cell_gives_status_one_and_a_log(tmp_path, capsys, monkeypatch):

@@ -72,6 +72,14 @@ def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path
     assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
 
 
+def test_processes_serve_one_sweep_after_the_other(tmp_path):
+    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    task, launcher = Task(toy.whose, toy.cost, False, store), in_processes(1)
+    found = [next(iter(launcher(task, [toy.Cell(depth, 0.0)])))[1] for depth in (1, 2)]
+    first, second = (ended.measurement["process"] for ended in found)
+    assert first == second != os.getpid()
+
+
 def test_shards_cover_every_cell_once(tmp_path):
     store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
     config = toy.Config(11)

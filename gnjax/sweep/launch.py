@@ -12,6 +12,7 @@ from gnjax.sweep.grid import Cell, Experiment
 from gnjax.sweep.store import Finished, Store
 from gnjax.sweep.work import Failure, Launcher, Task, here
 
+_COMPILING = 1.0  # seconds that a cell takes at least, however small it is
 _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 
 
@@ -66,9 +67,12 @@ def plan(
     corrupt = sum(stores.was_corrupt(store, cell) for cell in left)
     if not left:
         return Plan(stored, left, corrupt, 0.0)
-    pace = pace_of(experiment, stored) or stores.pace(store) or pace
-    work = sum(experiment.cost(cell) for cell in left)
-    return Plan(stored, left, corrupt, None if pace is None else pace * work)
+    own, costs = pace_of(experiment, stored), [experiment.cost(cell) for cell in left]
+    if own is not None:
+        return Plan(stored, left, corrupt, own * sum(costs))
+    pace = stores.pace(store) or pace
+    seconds = None if pace is None else sum(max(pace * cost, _COMPILING) for cost in costs)
+    return Plan(stored, left, corrupt, seconds)
 
 
 def pace_of(experiment: Experiment, done: Mapping[Cell, Finished]) -> float | None:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 
 from gnjax.sweep.grid import Cell
 from gnjax.sweep.work import Ended, Failure, Launcher, Task, attempt, settle
@@ -18,55 +17,63 @@ from gnjax.sweep.work import Ended, Failure, Launcher, Task, attempt, settle
 def in_processes(jobs: int) -> Launcher:
     """A launcher of ``jobs`` processes that share the cores; started afresh, never forked.
 
-    A process that dies (killed, or out of memory) takes no other cell with it: the cells in flight
-    are tried once more, each in a process of its own, and only one that dies again has failed.
+    They are started when first needed and serve every sweep that the launcher is given. A process
+    that dies (killed, or out of memory) takes no other cell with it: the cells in flight are tried
+    once more, each in a process of its own, and only one that dies again has failed.
     """
     if jobs < 1:
         msg = f"jobs={jobs} must be at least 1"
         raise ValueError(msg)
-    return partial(_launch, jobs=jobs, threads=max(1, usable_cores() // jobs))
+    return _Processes(jobs, max(1, usable_cores() // jobs))
 
 
-def _launch(
-    task: Task, cells: Sequence[Cell], jobs: int, threads: int
-) -> Iterator[tuple[Cell, Ended]]:
-    left = deque(cells)
-    while left:
-        flying: dict[Future[Ended], Cell] = {}
-        try:
-            yield from _flights(task, left, flying, jobs, threads)
-        except BrokenProcessPool:
-            for cell in flying.values():
-                yield cell, _alone(task, cell, threads)
+class _Processes:
+    def __init__(self, jobs: int, threads: int) -> None:
+        self._jobs, self._threads = jobs, threads
+        self._started: tuple[str, ProcessPoolExecutor] | None = None
 
+    def __call__(self, task: Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Ended]]:
+        left = deque(cells)
+        while left:
+            flying: dict[Future[Ended], Cell] = {}
+            try:
+                yield from self._flights(task, left, flying)
+            except BrokenProcessPool:
+                self._started = None
+                for cell in flying.values():
+                    yield cell, _alone(task, cell, self._threads)
 
-def _flights(
-    task: Task, left: deque[Cell], flying: dict[Future[Ended], Cell], jobs: int, threads: int
-) -> Iterator[tuple[Cell, Ended]]:
-    """Keep ``jobs`` cells in flight; ``flying`` says which, whatever happens."""
-    with _executor(task, jobs, threads) as executor:
+    def _flights(
+        self, task: Task, left: deque[Cell], flying: dict[Future[Ended], Cell]
+    ) -> Iterator[tuple[Cell, Ended]]:
+        """Keep as many cells in flight as there are processes; ``flying`` says which, always."""
+        executor = self._executor(task.store.precision)
         while left or flying:
-            while left and len(flying) < jobs:
+            while left and len(flying) < self._jobs:
                 future = executor.submit(attempt, task, left[0])
                 flying[future] = left.popleft()
             for future in wait(flying, return_when=FIRST_COMPLETED).done:
                 ended = future.result()
                 yield flying.pop(future), ended
 
+    def _executor(self, precision: str) -> ProcessPoolExecutor:
+        if self._started is None or self._started[0] != precision:
+            self._started = precision, _executor(precision, self._jobs, self._threads)
+        return self._started[1]
+
 
 def _alone(task: Task, cell: Cell, threads: int) -> Ended:
     try:
-        with _executor(task, 1, threads) as executor:
+        with _executor(task.store.precision, 1, threads) as executor:
             return executor.submit(attempt, task, cell).result()
     except BrokenProcessPool as error:
         summary = "its process died twice, the second time alone; is there enough memory?"
         return Failure(cell, summary, f"{type(error).__name__}: {error}\n")
 
 
-def _executor(task: Task, jobs: int, threads: int) -> ProcessPoolExecutor:
+def _executor(precision: str, jobs: int, threads: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
-    given = (threads, task.store.precision)
-    return ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=given)
+    return ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(threads, precision))
 
 
 def _begin(threads: int, precision: str) -> None:
