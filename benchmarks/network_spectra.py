@@ -21,6 +21,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -158,15 +159,18 @@ def _ggn(setting: Setting, columns: int) -> list[Row]:
 
     model, x = (apply, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
     op = gnjax.gauss_newton(model, x, loss="cross_entropy", side="parameters")
-    multiply = jax.jit(lambda op, v: op.mv(v))
-    seconds, image = harness.timed(lambda: multiply(op, v).block_until_ready(), setting.repeats)
-    in_case = np.empty_like(case.vectors)
-    in_case[order] = np.asarray(image).reshape(-1, columns)
-    ours = Row("gnjax", median(seconds), error({"product": in_case}))
-    kept = gnjax.linearised(op)
-    seconds, again = harness.timed(lambda: kept.mv(v).block_until_ready(), setting.repeats)
-    in_case[order] = np.asarray(again).reshape(-1, columns)
-    rows = [ours, Row("gnjax, linearised before", median(seconds), error({"product": in_case}))]
+
+    def measured(tool: str, multiply: Callable[[jax.Array], jax.Array]) -> Row:
+        seconds, image = harness.timed(lambda: multiply(v).block_until_ready(), setting.repeats)
+        in_case = np.empty_like(case.vectors)
+        in_case[order] = np.asarray(image).reshape(-1, columns)
+        return Row(tool, median(seconds), error({"product": in_case}))
+
+    product = jax.jit(lambda op, v: op.mv(v))
+    rows = [
+        measured("gnjax", partial(product, op)),
+        measured("gnjax, linearised before", gnjax.linearised(op).mv),
+    ]
     rivals = ("curvlinops", "kfac-jax")
     return [*rows, *(_rival(name, case, setting, error) for name in rivals)]
 

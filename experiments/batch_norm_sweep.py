@@ -29,7 +29,7 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import initial_weights, listed, picked
+from experiments.linear_network import Start, initial_weights, listed, picked
 from experiments.table import Columns
 from gnjax import data as datasets
 from gnjax import normalised
@@ -68,16 +68,9 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Start):
     """One network at initialisation on one set of samples, to be measured under every norm."""
 
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    outputs: int
-    gain: float
-    initializer: str
     epsilon: float
     norms: tuple[str, ...]
     depth: int

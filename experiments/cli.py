@@ -118,8 +118,13 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
     laptop profile had on two cores, where nothing of the experiment is stored yet."""
     experiment = job.program.experiment
     store = open_store(job.results / "cells" / experiment.name, experiment.code, "float64")
-    known = json.loads(PACES.read_text()) if PACES.exists() else {}
-    return store, launch.plan(experiment, job.config, store, job.shard, known.get(experiment.name))
+    pace = paces().get(experiment.name)
+    return store, launch.plan(experiment, job.config, store, job.shard, pace)
+
+
+def paces() -> dict[str, float]:
+    """The seconds a unit of cost that experiments are known to take."""
+    return json.loads(PACES.read_text()) if PACES.exists() else {}
 
 
 def _with_other_shards(

@@ -25,7 +25,7 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import initial_weights, picked
+from experiments.linear_network import Start, initial_weights, picked
 from experiments.table import Columns
 from experiments.whitened import describe, whitened
 from gnjax.sweep.grid import Experiment, Measurement
@@ -46,16 +46,9 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Start):
     """One network at initialisation on one whitened data set."""
 
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    outputs: int
-    gain: float
-    initializer: str
     depth: int
     width: int
     seed: int

@@ -35,8 +35,8 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One network at initialisation on one data set, all its samples where ``samples`` is 0."""
+class Start:
+    """Data, all samples where ``samples`` is 0, and how weights for ``outputs`` are drawn."""
 
     data: str
     samples: int
@@ -45,6 +45,12 @@ class Cell:
     outputs: int
     gain: float
     initializer: str
+
+
+@dataclass(frozen=True)
+class Cell(Start):
+    """One network at initialisation on one data set."""
+
     rtol: float
     depth: int
     width: int

@@ -183,8 +183,8 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
 
 def _publish_paces(ran: Mapping[str, Ran]) -> None:
     """What foretells the time on a machine that has measured nothing yet."""
-    known = json.loads(cli.PACES.read_text()) if cli.PACES.exists() else {}
-    known |= {name: float(f"{found.pace:.3g}") for name, found in ran.items() if found.pace}
+    renewed = {name: float(f"{found.pace:.3g}") for name, found in ran.items() if found.pace}
+    known = cli.paces() | renewed
     write_atomically(cli.PACES, json.dumps(known, indent=2, sort_keys=True) + "\n")
 
 

@@ -69,19 +69,16 @@ def linearised(op: Operator) -> Operator:
     """
     if not isinstance(op, NetworkGram | NetworkHessian):
         return op
-    make, given = _maker(op)
-    kept = jax.eval_shape(lambda op: tuple(make(op, *parts) for parts in given(op)), op)
+    kept = jax.eval_shape(_linear_maps, op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
-    if size > _KEPT_BYTES:
-        return op
-    return Linearised(op, tuple(make(op, *parts) for parts in given(op)))
+    return op if size > _KEPT_BYTES else Linearised(op, _linear_maps(op))
 
 
-def _maker(op: Operator) -> tuple[Callable[..., Any], Callable[[Any], Any]]:
-    """What linearises a batch of the operator, and the batches."""
+def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[Any, ...]:
+    """One for each batch of samples."""
     if isinstance(op, NetworkHessian):
-        return _linear_gradient, lambda op: pieces(op.net, op.y)
-    return _linear_outputs, lambda op: pieces(op.net)
+        return tuple(_linear_gradient(op, x, y) for x, y in pieces(op.net, op.y))
+    return tuple(_linear_outputs(op, x) for (x,) in pieces(op.net))
 
 
 @jax.jit
