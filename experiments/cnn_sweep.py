@@ -206,7 +206,7 @@ def measure(cell: Cell) -> Measurement:
         "inputs": inputs,
         "data_rank": rank,
         "samples": seen.samples,
-        "parameters": sum(int(w.size) for w in (*kernels, head)),
+        "parameters": sum(w.size for w in kernels) + head.size,
         "size": op.shape[0],
         **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),
     }

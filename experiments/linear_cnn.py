@@ -63,13 +63,13 @@ def initial_weights(
     name: str,
     seed: int,
     **options: Any,
-) -> tuple[list[jax.Array], jax.Array]:
+) -> tuple[list[NDArray[np.float64]], jax.Array]:
     """Kernels (F_l, F_{l-1}, K) and the head (k, F positions), drawn as by LinearCNN."""
     key, channels = jax.random.key(seed), 1
     kernels = []
     for layer, count in enumerate(filters, start=1):
         drawn = _layer(jax.random.fold_in(key, layer), channels * kernel, count, name, options)
-        kernels.append(drawn.reshape(count, channels, kernel))
+        kernels.append(np.asarray(drawn).reshape(count, channels, kernel))
         length, channels = output_length(length, kernel), count
     last = jax.random.fold_in(key, len(filters) + 1)
     return kernels, _layer(last, channels * length, outputs, name, options)
@@ -80,7 +80,7 @@ def _layer(key: jax.Array, fan_in: int, fan_out: int, name: str, options: Any) -
 
 
 def gauss_newton(
-    kernels: Sequence[jax.Array], head: jax.Array, root: NDArray[np.float64]
+    kernels: Sequence[NDArray[np.float64]], head: jax.Array, root: NDArray[np.float64]
 ) -> gnjax.Factored:
     """J J^T, k r x k r, for F(x) = H T_{L-1} .. T_1 x with shared weights and Sigma = R R^T.
 
@@ -111,7 +111,7 @@ def gauss_newton(
     return gnjax.Factored(jnp.asarray(np.concatenate(blocks, axis=1)), jnp.asarray(moved))
 
 
-def _toeplitz_matrices(kernels: Sequence[jax.Array], length: int) -> list[jax.Array]:
+def _toeplitz_matrices(kernels: Sequence[NDArray[np.float64]], length: int) -> list[jax.Array]:
     matrices = []
     for weights in kernels:
         matrices.append(gnjax.toeplitz(weights, length))

@@ -110,13 +110,13 @@ def _factors(
 
 def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
-    lefts, left_grams = zip(*(_gram(s) for s in factors.lefts), strict=True)
-    rights, right_grams = zip(*(_gram(t) for t in factors.rights), strict=True)
+    lefts, left_norms = zip(*(_gram(s) for s in factors.lefts), strict=True)
+    rights, right_norms = zip(*(_gram(t) for t in factors.rights), strict=True)
     error = _sum_error(
         jnp.stack(lefts),
         jnp.stack(rights),
-        _gram_errors(factors.lefts, factors.left_errors, left_grams),
-        _gram_errors(factors.rights, factors.right_errors, right_grams),
+        _gram_errors(factors.lefts, factors.left_errors, left_norms),
+        _gram_errors(factors.rights, factors.right_errors, right_norms),
     )
     return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), error, factors)
 
@@ -139,6 +139,7 @@ def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
     return weight if skip == 0.0 else _shifted(weight, skip)
 
 
+@jax.jit
 def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
     return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
 
@@ -208,7 +209,8 @@ def _right_products(layers: list[jax.Array], root: jax.Array | None) -> tuple[ja
     first = layers[0]
     products = [jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root]
     for depth, w in enumerate(layers[:-1]):
-        products.append(_times(products[-1], w.T) if depth or root is not None else w.T)
+        first_factor = depth == 0 and root is None
+        products.append(w.T if first_factor else _times_transposed(products[-1], w))
     return tuple(products)
 
 
@@ -218,18 +220,23 @@ def _times(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 @jax.jit
+def _times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.matmul(left, right.T, precision="highest")
+
+
+@jax.jit
 def _gram(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """F F^T and the bound gamma ||F||_F^2 on its rounding."""
-    rounding = gamma(factor.shape[1], factor.dtype) * jnp.sum(factor**2)
-    return jnp.matmul(factor, factor.T, precision="highest"), rounding
+    """F F^T and ||F||_F."""
+    return jnp.matmul(factor, factor.T, precision="highest"), jnp.linalg.norm(factor)
 
 
 def _gram_errors(
-    factors: tuple[jax.Array, ...], errors: jax.Array, rounding: tuple[jax.Array, ...]
+    factors: tuple[jax.Array, ...], errors: jax.Array, norms: tuple[jax.Array, ...]
 ) -> jax.Array:
-    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + rounding."""
-    norms = jnp.stack([jnp.linalg.norm(f) for f in factors])
-    return (2 * norms + errors) * errors + jnp.stack(rounding)
+    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||^2, in Frobenius norms."""
+    size = jnp.stack(norms)
+    units = jnp.asarray([gamma(f.shape[1], f.dtype) for f in factors], size.dtype)
+    return (2 * size + errors) * errors + units * size**2
 
 
 @jax.jit

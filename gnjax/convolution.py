@@ -37,16 +37,14 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
     Returns:
       (filters * length_out, channels * length), see :func:`gnjax.models.cnn.output_length`.
     """
-    fibres = _check_kernels(kernels)  # (filters, channels, kernel)
+    fibres = _check_kernels(kernels)
     filters, channels, size = fibres.shape
     positions = output_length(length, size, stride, padding)
     taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
-    blocks = jnp.where(
-        jnp.asarray((taps >= 0) & (taps < size))[None, None],
-        fibres[:, :, np.clip(taps, 0, size - 1)],
-        0,
-    )  # (filters, channels, positions, length)
-    return blocks.transpose(0, 2, 1, 3).reshape(filters * positions, channels * length)
+    inside = (taps >= 0) & (taps < size)
+    blocks = inside * fibres[:, :, np.clip(taps, 0, size - 1)]  # (f, channels, positions, length)
+    matrix = blocks.transpose(0, 2, 1, 3).reshape(filters * positions, channels * length)
+    return jnp.asarray(matrix)
 
 
 def linear_cnn_gauss_newton(
@@ -102,7 +100,7 @@ def linear_cnn_gauss_newton(
     return Dense(*_form(inner, shared, inner_error, shared_error, outer.shape[0]))
 
 
-def _check_kernels(kernels: ArrayLike) -> jax.Array:
+def _check_kernels(kernels: ArrayLike) -> np.ndarray:
     """(filters, channels, kernel), one channel where a matrix comes."""
     host = np.asarray(kernels)
     if host.ndim not in (2, 3) or 0 in host.shape:
@@ -112,7 +110,7 @@ def _check_kernels(kernels: ArrayLike) -> jax.Array:
         )
         raise ValueError(msg)
     flat = check_matrix("kernels", host.reshape(host.shape[0], -1))
-    return flat.reshape(host.shape[0], -1, host.shape[-1])
+    return np.asarray(flat).reshape(host.shape[0], -1, host.shape[-1])
 
 
 def _check_head(

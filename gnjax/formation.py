@@ -7,6 +7,8 @@ large ones. Both return bounds on the spectral norm for S_1 .. S_L and for T_1 .
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,21 +90,24 @@ def probed_errors(
             e + root_error * _PROBE_FACTOR * jnp.linalg.norm(y)
             for e, y in zip(right, plain, strict=True)
         ]
-    back = _through([w.T for w in weights[:0:-1]], skip, h)[::-1]
+    back = _through(weights[:0:-1], skip, h, transposed=True)[::-1]
     left = [_difference(s, h, z) for s, z in zip(lefts, back, strict=True)]
     return jnp.stack(left), jnp.stack(right)
 
 
-def _through(weights: list[jax.Array], skip: float, vectors: jax.Array) -> list[jax.Array]:
+def _through(
+    weights: list[jax.Array], skip: float, vectors: jax.Array, *, transposed: bool = False
+) -> list[jax.Array]:
     """The vectors before every layer and after the last."""
     states = [vectors]
     for w in weights:
-        states.append(_layer(w, skip, states[-1]))
+        states.append(_layer(w, skip, states[-1], transposed))
     return states
 
 
-@jax.jit
-def _layer(weight: jax.Array, skip: float, vectors: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnames="transposed")
+def _layer(weight: jax.Array, skip: float, vectors: jax.Array, transposed: bool) -> jax.Array:
+    weight = weight.T if transposed else weight
     rows, columns = weight.shape
     passed = jnp.pad(vectors[: min(rows, columns)], ((0, max(0, rows - columns)), (0, 0)))
     return jnp.matmul(weight, vectors, precision="highest") + skip * passed

@@ -6,7 +6,6 @@ import difflib
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,34 +18,36 @@ from gnjax.precision import real_dtype
 
 Shape = tuple[int, int]
 
+_GRAIN = 2**16
+
 
 def kaiming_normal(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
     """N(0, gain / fan_in). ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes."""
-    return _scaled(gain, "fan_in", "normal")(key, shape, dtype or real_dtype())
+    return _normal(key, shape, gain / shape[1], dtype or real_dtype())
 
 
 def kaiming_uniform(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
     """Uniform with mean 0 and variance gain / fan_in."""
-    return _scaled(gain, "fan_in", "uniform")(key, shape, dtype or real_dtype())
+    return _uniform(key, shape, gain / shape[1], dtype or real_dtype())
 
 
 def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
     """N(0, 2 / (fan_in + fan_out))."""
-    return _scaled(1.0, "fan_avg", "normal")(key, shape, dtype or real_dtype())
+    return _normal(key, shape, 2 / sum(shape), dtype or real_dtype())
 
 
 def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
     """Uniform with mean 0 and variance 2 / (fan_in + fan_out)."""
-    return _scaled(1.0, "fan_avg", "uniform")(key, shape, dtype or real_dtype())
+    return _uniform(key, shape, 2 / sum(shape), dtype or real_dtype())
 
 
 def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
     """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what PyTorch's linear layer starts from."""
-    return _scaled(1 / 3, "fan_in", "uniform")(key, shape, dtype or real_dtype())
+    return _uniform(key, shape, 1 / (3 * shape[1]), dtype or real_dtype())
 
 
 def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
@@ -139,8 +140,38 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
     ]
 
 
-def _scaled(
-    scale: float, mode: Literal["fan_in", "fan_avg"], law: Literal["normal", "uniform"]
-) -> Callable[..., jax.Array]:
-    """jax.nn's variance scaling, told that our matrices have inputs as columns."""
-    return jax_initializers.variance_scaling(scale, mode, law, in_axis=-1, out_axis=-2)
+def _normal(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
+    return _drawn(jax.random.normal, key, shape, math.sqrt(variance), dtype)
+
+
+def _uniform(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
+    return _drawn(_centred, key, shape, math.sqrt(3 * variance), dtype)
+
+
+def _centred(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -1.0, 1.0)
+
+
+def _drawn(
+    law: Callable[..., jax.Array], key: jax.Array, shape: Shape, scale: float, dtype: jnp.dtype
+) -> jax.Array:
+    """scale * law(key, shape), without a compilation for every shape.
+
+    With partitionable Threefry keys, JAX's default, number i depends on the key and on i alone: a
+    longer draw, of one of a few lengths, starts with the numbers wanted and is cut on the host.
+    """
+    size = math.prod(shape)
+    if isinstance(key, jax.core.Tracer) or not _prefix_stable(key):
+        return scale * law(key, shape, dtype)
+    longer = law(key, (_rounded_up(size),), dtype)
+    return jnp.asarray(np.asarray(longer)[:size].reshape(shape) * longer.dtype.type(scale))
+
+
+def _prefix_stable(key: jax.Array) -> bool:
+    partitionable = getattr(jax.config, "jax_threefry_partitionable", False)
+    return bool(partitionable) and "fry" in str(jax.random.key_impl(key))
+
+
+def _rounded_up(size: int) -> int:
+    """To a power of two, above ``_GRAIN`` to a multiple of it."""
+    return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -81,3 +82,25 @@ def test_deeper_chains_share_their_first_layers():
 def test_bad_requests_are_refused(widths, name, options, words):
     with pytest.raises(ValueError, match=words):
         initializers.chain(jax.random.key(0), widths, name, **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (300, 400)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_draws_are_those_of_jax_whatever_their_length(shape, seed):
+    """The numbers of a longer draw, cut on the host, are the ones that the shape alone gives."""
+    drawn = {"normal": initializers.kaiming_normal, "uniform": initializers.kaiming_uniform}
+    for key in (jax.random.key(seed), jax.random.PRNGKey(seed), jax.random.key(seed, impl="rbg")):
+        for law, draw in drawn.items():
+            scaling = jax.nn.initializers.variance_scaling(2.0, "fan_in", law, -1, -2)
+            expected = scaling(key, shape, jnp.float64)
+            np.testing.assert_allclose(draw(key, shape), expected, rtol=1e-15)
+            np.testing.assert_allclose(jax.jit(draw, static_argnums=1)(key, shape), expected, 1e-15)
+
+
+def test_shapes_of_similar_size_share_a_compilation(caplog):
+    jax.clear_caches()
+    with jax.log_compiles(), caplog.at_level("DEBUG", logger="jax"):
+        for columns in range(600, 1000, 50):
+            initializers.kaiming_normal(jax.random.key(0), (1, columns))
+    compiled = [r.getMessage() for r in caplog.records if "XLA compilation of" in r.getMessage()]
+    assert sum("_normal" in message for message in compiled) == 1, compiled
