@@ -22,7 +22,7 @@ from gnjax.network import pieces as network_pieces
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
-_BLOCK = 256  # samples a side of a block
+_BLOCK = 128  # samples a side of a block
 
 
 @dataclass(frozen=True)
