@@ -356,6 +356,8 @@ def _inverse(op: Operator, rank: int | None, rtol: float, seed: int) -> _Ends | 
         return _ends(op, rank, rtol, "dense", seed)
     top = _top(lambda rows: rows @ matrix, size, rtol / 4, seed)
     inverse = _top(lambda rows: _solve(factor, rows), size, rtol / 2, seed)
+    if not np.isfinite([top.high, inverse.high]).all():
+        return _ends(op, rank, rtol, "dense", seed)
     error = spectral_error(size, op.dtype) * top.high
     error += spectrum.formation_error(stored, top.high)
     return _Ends(

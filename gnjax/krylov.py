@@ -7,10 +7,13 @@ From orthonormal rows V_1 (b, n) the run builds V_2 .. V_j with
 so that T = V A V^T is block tridiagonal; its eigenvalues are the Ritz values.
 
 **What can be missed.** Let u be a unit eigenvector of A with eigenvalue t and x_i = V_i u. The
-recurrence gives x_{i+1} = beta_i^{-T} ((t - alpha_i) x_i - beta_{i-1} x_{i-1}), hence
-x_i = M_i(t) x_1, and |x_1|^2 + |x_2|^2 + .. <= 1 because the rows are orthonormal. Therefore
+recurrence, t x_i = beta_{i-1} x_{i-1} + alpha_i x_i + beta_i^T x_{i+1}, gives x_i = G_i x_{i+1}
+with G_i = S_i^{-1} beta_i^T and S_i = t - alpha_i - beta_{i-1} G_{i-1}, the pivots of t - T, which
+are definite for t outside its spectrum. Hence x_1 = N_j x_j with N_j = G_1 .. G_{j-1}, and
+|x_1|^2 + .. + |x_j|^2 = x_j^T Q_j x_j with Q_j = I + G_{j-1}^T Q_{j-1} G_{j-1}. The sum is at most
+1 because the rows are orthonormal. Therefore
 
-    |x_1|^2 <= 1 / lambda_min( sum_i M_i(t)^T M_i(t) ) =: c(t),
+    |x_1|^2 <= || N_j Q_j^{-1} N_j^T || =: c(t),
 
 the Christoffel function of the run. V_1 spans a uniformly random space, so |x_1|^2 has the law
 Beta(b/2, (n - b)/2) whatever u is: a run that has an eigenvalue at t had a start whose chance was
@@ -186,18 +189,21 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
     the hull of the Ritz values)."""
     points = np.atleast_1d(np.asarray(t, float))
     block = run.diagonals[0].shape[0]
-    identity = np.broadcast_to(np.eye(block), (len(points), block, block))
-    before, now, total = np.zeros_like(identity), identity, np.array(identity)
-    previous = np.zeros((block, block))
-    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
-        image = points[:, None, None] * now - alpha @ now - previous @ before
-        before, now, previous = now, np.linalg.solve(beta.T, image), beta
-        total = total + np.swapaxes(now, 1, 2) @ now
-        if np.linalg.eigvalsh(total).min() > 1e60:
-            break
-    weight = 1 / np.linalg.eigvalsh(total)[:, 0].clip(1.0)
     if run.size <= block:
         return np.zeros(len(points))
+    identity = np.eye(block)
+    start, energy = (np.array(np.broadcast_to(identity, (len(points), block, block))),) * 2
+    coupled: np.ndarray | float = 0.0
+    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
+        pivot = points[:, None, None] * identity - alpha - coupled
+        try:
+            step = np.linalg.solve(pivot, beta.T)
+        except np.linalg.LinAlgError:  # t is a Ritz value
+            return np.ones(len(points))
+        energy = identity + np.swapaxes(step, 1, 2) @ energy @ step
+        start, coupled = start @ step, beta @ step
+    inner = np.linalg.solve(energy, np.swapaxes(start, 1, 2))
+    weight = np.linalg.norm(start @ inner, 2, axis=(1, 2)).clip(0.0, 1.0)
     return scipy.special.betainc(block / 2, (run.size - block) / 2, weight)
 
 

@@ -1,7 +1,9 @@
 """Block Lanczos: its defining identities, breakdown, and the chance of what it can miss."""
 
+import mpmath
 import numpy as np
 import pytest
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,3 +102,32 @@ def test_missed_probability_falls_outwards_and_with_steps():
 def test_unreachable_certainty_is_infinite():
     run = _run(_matrix(np.linspace(1, 100, 200)), steps=3)
     assert krylov.beyond(run, 50.0, -1e-3, 1e-9) == -np.inf
+
+
+@pytest.mark.parametrize("large", [(3.9e6, 3.8e6), (2.0, 1.0)])
+@pytest.mark.parametrize("block", [2, 3, 4])
+def test_the_chance_is_right_where_couplings_nearly_vanish(large, block):
+    """Two large eigenvalues and noise: the couplings span 12 decades, and so do the M_i of
+
+    |x_1|^2 <= 1 / lambda_min(sum_i M_i^T M_i), which many-digit arithmetic sums as it stands.
+    """
+    small = 10 ** np.random.default_rng(block).uniform(-6, -2, 38)
+    run = _run(_matrix(np.concatenate([large, small])), block=block, steps=5, noise=0.0)
+    top = np.linalg.eigvalsh(run.projection)[-1]
+    points = top * (1 + np.array([1e-6, 1e-3, 1e-1]))
+    with mpmath.workdps(200):
+        weights = [float(_christoffel(run, mpmath.mpf(t))) for t in points]
+    exact = scipy.special.betainc(block / 2, (40 - block) / 2, weights)
+    np.testing.assert_allclose(krylov.missed_probability(run, points), exact, rtol=1e-5)
+
+
+def _christoffel(run, t):
+    block = len(run.diagonals[0])
+    now, before = mpmath.eye(block), mpmath.zeros(block)
+    total, previous = mpmath.eye(block), mpmath.zeros(block)
+    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
+        alpha, beta = mpmath.matrix(alpha.tolist()), mpmath.matrix(beta.tolist())
+        image = t * now - alpha * now - previous * before
+        before, now, previous = now, (beta.T) ** -1 * image, beta
+        total += now.T * now
+    return 1 / min(mpmath.eigsy(total, eigvals_only=True))
