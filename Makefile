@@ -29,7 +29,7 @@ reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop
 	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
 
 # One process: it is compilation that takes the time, and two would compile everything twice.
-smoke: $(READY)  ## the same in five minutes, at toy sizes
+smoke: $(READY)  ## the same in four minutes, at toy sizes
 	@$(MAKE) --no-print-directory reproduce PROFILE=smoke JOBS=1
 
 gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expected.json

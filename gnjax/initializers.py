@@ -18,7 +18,7 @@ from gnjax.precision import real_dtype
 
 Shape = tuple[int, int]
 
-_GRAIN = 2**16
+_GRAIN = 2**16  # numbers: longer draws come in multiples of it, shorter ones in powers of two
 
 
 def kaiming_normal(
@@ -173,5 +173,5 @@ def _prefix_stable(key: jax.Array) -> bool:
 
 
 def _rounded_up(size: int) -> int:
-    """To a power of two, above ``_GRAIN`` to a multiple of it."""
+    """To one of few lengths."""
     return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()

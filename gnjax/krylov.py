@@ -192,7 +192,7 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
     if run.size <= block:
         return np.zeros(len(points))
     identity = np.eye(block)
-    start, energy = (np.array(np.broadcast_to(identity, (len(points), block, block))),) * 2
+    start = energy = np.broadcast_to(identity, (len(points), block, block))
     coupled: np.ndarray | float = 0.0
     for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
         pivot = points[:, None, None] * identity - alpha - coupled
