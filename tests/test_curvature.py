@@ -91,6 +91,38 @@ def test_batches_do_not_change_anything(case):
     _close(a.as_matrix(), b.as_matrix())
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "size", "stride", "layout"),
+    [
+        (16, 16, 3, 1, ("NHWC", "HWIO", "NHWC")),
+        (12, 14, 3, 2, ("NCHW", "OIHW", "NCHW")),
+        (16, 16, 1, 1, ("NHWC", "HWIO", "NHWC")),
+        (2, 16, 3, 1, ("NHWC", "HWIO", "NHWC")),
+    ],
+)
+def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, layout):
+    """Some get channels of zeros on a CPU; see layers."""
+    rng = np.random.default_rng(0)
+
+    def drawn(order, **lengths):
+        return jnp.asarray(rng.standard_normal([lengths[axis] for axis in order]))
+
+    def apply(kernels, x):
+        for kernel in kernels:
+            x = jax.lax.conv_general_dilated(
+                x, kernel, (stride, stride), "SAME", dimension_numbers=layout, precision="highest"
+            )
+            x = jnp.tanh(x)
+        return x.reshape(len(x), -1)[:, :3]
+
+    x = drawn(layout[0], N=2, H=5, W=4, C=inputs)
+    first = drawn(layout[1], H=size, W=size, I=inputs, O=outputs)
+    second = drawn(layout[1], H=size, W=size, I=outputs, O=inputs)
+    model = apply, [first, second]
+    j, _, _ = _reference(model, x)
+    _close(gnjax.ntk(model, x).as_matrix(), j @ j.T)
+
+
 def test_blocks_of_many_samples_are_mirrored():
     """More samples than one block holds, so that both halves of the kernel are made."""
     model = MLP((3, 5, 2), key=jax.random.key(0))
