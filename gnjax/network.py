@@ -24,7 +24,7 @@ from gnjax.precision import real_dtype
 
 Only = str | Callable[[str], bool]
 
-_WORKING_BYTES = 2e8  # written by one evaluation of a batch: more would leave the caches
+_WORKING_BYTES = 1e8  # written by one evaluation of a batch: more would leave the caches
 _PROBES = 4
 _SAFETY = 4.0
 
