@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax import conditioning, krylov, structured
+from gnjax import conditioning, krylov, spectrum, structured
 from tests import exact
 
 _METHODS = ("auto", "krylov", "inverse", "factored", "dense")
@@ -384,6 +384,21 @@ def test_a_few_eigenvalues_of_a_large_operator_come_with_residuals():
     dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1][:6]
     assert (np.abs(few.values - dense) <= few.errors + 1e-9).all()
     assert (few.errors < 1e-6 * dense[0]).all()
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+@pytest.mark.parametrize("copies", [1, 2, 3, 7, 20])
+def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(monkeypatch, which, copies):
+    """As in the kernel of a last layer, H H^T (x) I_k, each k times."""
+    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 100)
+    rng = np.random.default_rng(copies)
+    distinct = np.sort(rng.uniform(-1, 2, 300 // copies))[::-1]
+    repeated = np.repeat(distinct, copies)
+    basis = np.linalg.qr(rng.standard_normal((len(repeated), len(repeated))))[0]
+    found = gnjax.eigenvalues(gnjax.dense((basis * repeated) @ basis.T), k=8, which=which)
+    assert found.method == "krylov"
+    expected = repeated[:8] if which == "largest" else repeated[-8:]
+    np.testing.assert_allclose(found.values, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(
