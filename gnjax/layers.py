@@ -24,6 +24,10 @@ _FEW_PAIRS = 256
 _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
 
 
+Function = Callable[[Sequence[jax.Array], jax.Array], jax.Array]
+"""(parameters, input) to outputs."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """Where one parameter enters, and how to bring its entries to the order (q_in, q_out)."""
@@ -48,11 +52,13 @@ class Traced:
     layers: tuple[Layer, ...]
 
 
-def trace(
-    function: Callable[[Sequence[jax.Array], jax.Array], jax.Array],
-    leaves: Sequence[jax.Array],
-    sample: jax.Array,
-) -> Traced:
+def evaluate(function: Function, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+    """``function(leaves, x)``, with convolutions as :func:`_widened` has them."""
+    closed = jax.make_jaxpr(function)(list(leaves), x)
+    return _evaluate(closed.jaxpr, closed.consts, [*leaves, x])[0]
+
+
+def trace(function: Function, leaves: Sequence[jax.Array], sample: jax.Array) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     closed = jax.make_jaxpr(lambda leaves, x: function(leaves, x))(list(leaves), sample)
     flat = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args))(

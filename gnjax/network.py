@@ -24,7 +24,7 @@ from gnjax.precision import real_dtype
 
 Only = str | Callable[[str], bool]
 
-_WORKING_BYTES = 1e8  # written by one evaluation of a batch: more would leave the caches
+_WORKING = 2.5e7  # numbers that one evaluation of a batch writes: more would leave the caches
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -60,10 +60,16 @@ class Network:
         return self.leaves[0].dtype
 
     def outputs(self, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
-        return self.apply(jax.tree.unflatten(self.structure, list(leaves)), x).astype(self.dtype)
+        """F(x), convolving by the quickest road where there is a choice."""
+        if not self.convolves:
+            return self._plain(leaves, x)
+        return layers.evaluate(self._plain, leaves, x)
 
     def one(self, leaves: Sequence[jax.Array], sample: jax.Array) -> jax.Array:
-        return self.outputs(leaves, sample[None])[0]
+        return self._plain(leaves, sample[None])[0]
+
+    def _plain(self, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+        return self.apply(jax.tree.unflatten(self.structure, list(leaves)), x).astype(self.dtype)
 
 
 def network(
@@ -115,7 +121,7 @@ def _batched(net: Network, batch_size: int | None, work: float) -> Network:
         )
         raise ValueError(msg)
     if batch_size is None:
-        largest = int(np.clip(_WORKING_BYTES / work, 1, net.samples))
+        largest = int(np.clip(_WORKING / work, 1, net.samples))
         return replace(net, batch=-(-net.samples // -(-net.samples // largest)))
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         msg = f"batch_size={batch_size!r} is not a positive integer"
@@ -124,12 +130,10 @@ def _batched(net: Network, batch_size: int | None, work: float) -> Network:
 
 
 def _work(net: Network) -> tuple[float, bool]:
-    """What one evaluation writes, in bytes a sample, and whether it convolves."""
+    """How many numbers one evaluation writes a sample, and whether it convolves."""
     samples = net.samples if net.coupled else 1
     traced = layers.trace(net.outputs, net.leaves, net.x[:samples])
-    written = sum(
-        v.aval.size * v.aval.dtype.itemsize for eqn in traced.jaxpr.eqns for v in eqn.outvars
-    )
+    written = sum(v.aval.size for eqn in traced.jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in traced.jaxpr.eqns}
     return max(written / samples, 1.0), "conv_general_dilated" in names
 

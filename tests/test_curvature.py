@@ -120,7 +120,11 @@ def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, l
     second = drawn(layout[1], H=size, W=size, I=outputs, O=inputs)
     model = apply, [first, second]
     j, _, _ = _reference(model, x)
-    _close(gnjax.ntk(model, x).as_matrix(), j @ j.T)
+    kernel = gnjax.ntk(model, x)
+    _close(kernel.as_matrix(), j @ j.T)
+    u = jnp.asarray(rng.standard_normal(len(j)))
+    for op in (kernel, gnjax.linearised(kernel)):
+        _close(op.mv(u), j @ (j.T @ u))
 
 
 def test_blocks_of_many_samples_are_mirrored():
