@@ -26,6 +26,7 @@ from gnjax import data as datasets
 from gnjax import initializers, pruning, training
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
 from gnjax.models.vgg import VGG5
+from gnjax.spectrum import fits_factored
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import Recipe
@@ -238,9 +239,7 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     def step(state: training.State, stop: int) -> tuple[training.State, Measurement]:
         state, losses = training.train(problem, state, stop - int(state.epoch))
         net = frozen(training.trained(model, state), x)
-        kappa = gnjax.condition_number(
-            gnjax.ntk(net, x, mask=mask), method=cell.method, seed=cell.seed
-        )
+        kappa = _kappa(gnjax.ntk(net, x, mask=mask), cell)
         return state, {"epoch": stop, "losses": losses.tolist(), **kappa_fields(kappa)}
 
     stops = [*range(0, cell.epochs, cell.every), cell.epochs]
@@ -250,6 +249,14 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
         "parameters": pruning.remaining(mask),
         "records": resumed(checkpoint, start, stops, step),
     }
+
+
+def _kappa(kernel: gnjax.Operator, cell: Cell) -> gnjax.ConditionNumber:
+    """By the cell's method; unresolved, by the singular values of J where J fits."""
+    found = gnjax.condition_number(kernel, method=cell.method, seed=cell.seed)
+    if found.resolved or not fits_factored(kernel):
+        return found
+    return gnjax.condition_number(kernel, method="factored")
 
 
 def frozen(net: nnx.Module, x: NDArray[np.float64]) -> nnx.Module:

@@ -248,7 +248,14 @@ def spread(heights: Sequence[float], spacing: float) -> list[float]:
 def logarithmic(axes: Axes) -> None:
     """A logarithmic y axis; over less than a decade and a half it also writes 2, 5, 20, 50."""
     axes.set_yscale("log")
-    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
+    axes.yaxis.set_minor_formatter(_PlainDigits(minor_thresholds=(1.5, 0.4)))
+
+
+class _PlainDigits(LogFormatter):
+    """0.6 for 6e-01; which ticks are written stays as it is."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:

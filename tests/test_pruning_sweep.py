@@ -215,3 +215,15 @@ def test_lower_bounds_prove_growth_towards_them_only():
 def test_claims_on_too_little_are_not_testable(shorter):
     table = _table(lambda rate, epoch: 1.0, lambda rate, epoch: 1.0, **shorter)
     assert [found.status for found in _verdicts(table)] == [NOT_TESTABLE] * 2
+
+
+def test_what_the_kernel_cannot_resolve_the_singular_values_of_j_do():
+    j = np.diag(np.geomspace(1, 1e-9, 30))
+    cell = _cell("feed_forward")
+    assert cell.method == "inverse"
+    assert not gnjax.condition_number(gnjax.factored(j), method="inverse").resolved
+    found = pruning_sweep._kappa(gnjax.factored(j), cell)
+    assert found.resolved
+    np.testing.assert_allclose(found.value, 1e18, rtol=1e-5)
+    near = pruning_sweep._kappa(gnjax.factored(np.eye(3)), cell)
+    assert near.method == "inverse"
