@@ -3,7 +3,7 @@
     python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 
 smoke: under a minute, most of it compilation, with fewer layers. laptop: crops of photographs,
-downsampled to 16 x 16 or, for the ResNets, 8 x 8; about 12 minutes on 2 cores. An epoch has
+downsampled to 16 x 16 or, for the ResNets, 8 x 8; about ten minutes on 2 cores. An epoch has
 4 steps instead of the paper's 16, and learning rates drop after the same share of the epochs.
 paper: CIFAR-10, for a GPU; J J^T is 10,000 x 10,000.
 
