@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend import core
 
 _CALLS = ("pjit", "jit", "closed_call", "core_call")
-_FEW_PAIRS = 256
+_FEW_PAIRS = 256  # of input and output channels
 _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
 
 
@@ -55,13 +55,13 @@ class Traced:
 def evaluate(function: Function, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
     """``function(leaves, x)``, with convolutions as :func:`_widened` has them."""
     closed = jax.make_jaxpr(function)(list(leaves), x)
-    return _evaluate(closed.jaxpr, closed.consts, [*leaves, x])[0]
+    return _evaluate(closed.jaxpr, closed.consts, [*leaves, x], _bind_widened)[0]
 
 
 def trace(function: Function, leaves: Sequence[jax.Array], sample: jax.Array) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     closed = jax.make_jaxpr(lambda leaves, x: function(leaves, x))(list(leaves), sample)
-    flat = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args))(
+    flat = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args, _bind))(
         *leaves, sample
     )
     uses: Counter[Any] = Counter(
@@ -115,6 +115,7 @@ def _evaluate(
     jaxpr: Any,
     consts: Sequence[jax.Array],
     args: Sequence[jax.Array],
+    bind: Callable[[Any, Sequence[Any]], Any],
     taps: dict[int, jax.Array] | None = None,
     seen: dict[int, list[Any]] | None = None,
 ) -> list[jax.Array]:
@@ -127,7 +128,7 @@ def _evaluate(
 
     for index, eqn in enumerate(jaxpr.eqns):
         operands = [read(v) for v in eqn.invars]
-        results = _results(eqn, operands)
+        results = _results(eqn, operands, bind)
         if taps is not None and index in taps:
             results = [results[0] + taps[index].reshape(results[0].shape)]
         if seen is not None and taps is not None and index in taps:
@@ -136,14 +137,20 @@ def _evaluate(
     return [read(v) for v in jaxpr.outvars]
 
 
-def _results(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+def _results(
+    eqn: Any, operands: Sequence[Any], bind: Callable[[Any, Sequence[Any]], Any]
+) -> list[Any]:
     if eqn.primitive.name in _CALLS:
         inner = eqn.params["jaxpr"]
-        return _evaluate(inner.jaxpr, inner.consts, operands)
-    if eqn.primitive.name == "conv_general_dilated":
-        operands = _widened(eqn, operands)
-    bound = _bind(eqn, operands)
+        return _evaluate(inner.jaxpr, inner.consts, operands, bind)
+    bound = bind(eqn, operands)
     return bound if eqn.primitive.multiple_results else [bound]
+
+
+def _bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
+    """:func:`_bind`, for values: to trace a widened convolution would hide its parameter."""
+    convolves = eqn.primitive.name == "conv_general_dilated"
+    return _bind(eqn, _widened(eqn, operands) if convolves else operands)
 
 
 def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -159,10 +166,8 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
     slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= into
     if not (plain and slow and jax.default_backend() == "cpu"):
         return operands
-    return [
-        _extended(x, numbers.lhs_spec[1], missing),
-        _extended(kernel, numbers.rhs_spec[1], missing),
-    ]
+    sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
+    return [_extended(array, axis, missing) for array, axis in sides]
 
 
 def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
@@ -198,7 +203,7 @@ def rows(
         for leaf, value in zip(others, chosen, strict=True):
             every[leaf] = value
         seen: dict[int, Any] = {}
-        result = _evaluate(traced.jaxpr, traced.consts, [*every, sample], taps, seen)
+        result = _evaluate(traced.jaxpr, traced.consts, [*every, sample], _bind_widened, taps, seen)
         return result[0], seen
 
     chosen = [leaves[leaf] for leaf in others]

@@ -264,13 +264,14 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
     A run from b random vectors holds min(b, m) copies of an eigenvalue of multiplicity m. Where one
     comes b times there may be more: twice as many vectors look again, until b = k.
     """
-    multiply, block = host_product(op), _FEW_BLOCK
-    noise = spectral_error(op.shape[0], op.dtype)
     sign = -1.0 if which == "largest" else 1.0
-    found = _end_of(multiply, op.shape[0], k, sign, rtol, noise, block)
+    noise = spectral_error(op.shape[0], op.dtype)
+    run = partial(_end_of, host_product(op), op.shape[0], k, sign, rtol, noise)
+    block = _FEW_BLOCK
+    found = run(block)
     while block < k and found.copies >= block:
         block = min(2 * block, k)
-        found = _end_of(multiply, op.shape[0], k, sign, rtol, noise, block)
+        found = run(block)
     return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import gnjax
+from gnjax import layers
 from gnjax.models import MLP, LinearCNN, freeze_statistics, linear
 from tests.networks import CASES
 from tests.references import jacobian
@@ -121,6 +122,7 @@ def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, l
     model = apply, [first, second]
     j, _, _ = _reference(model, x)
     kernel = gnjax.ntk(model, x)
+    assert len(layers.trace(kernel.net.one, kernel.net.leaves, x[0]).layers) == 2
     _close(kernel.as_matrix(), j @ j.T)
     u = jnp.asarray(rng.standard_normal(len(j)))
     for op in (kernel, gnjax.linearised(kernel)):
