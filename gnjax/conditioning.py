@@ -282,15 +282,16 @@ def _lanczos(op: Operator, known: int | None, source: str, rtol: float, seed: in
     if norm <= error:
         return None
     steps = max(2, int(min(size, spectrum.BASIS_BYTES / (8 * size)) // _BLOCK) + 1)
-    run = krylov.lanczos(
-        spectrum.host_product(op),
-        krylov.random_rows(size, _BLOCK, seed),
-        max_steps=steps,
-        noise=error,
-        enough=partial(_both_certain, rtol=rtol, error=error),
-        check_every=8,
-        seed=seed,
-    )
+    with spectrum.beside_xla():
+        run = krylov.lanczos(
+            spectrum.host_product(op),
+            krylov.random_rows(size, _BLOCK, seed),
+            max_steps=steps,
+            noise=error,
+            enough=partial(_both_certain, rtol=rtol, error=error),
+            check_every=8,
+            seed=seed,
+        )
     values, residuals, _ = krylov.ritz(run)
     _check_semidefinite(values[0], values[-1], error)
     if run.complete:

@@ -164,14 +164,15 @@ def spectral_density(
     runs = []
     for _ in range(probes):
         start = rng.standard_normal((1, size))
-        run = krylov.lanczos(
-            product,
-            start / np.linalg.norm(start),
-            max_steps=steps,
-            noise=_BREAKDOWN * floor,
-            enough=_exhausted,
-            check_every=1,
-        )
+        with spectrum.beside_xla():
+            run = krylov.lanczos(
+                product,
+                start / np.linalg.norm(start),
+                max_steps=steps,
+                noise=_BREAKDOWN * floor,
+                enough=_exhausted,
+                check_every=1,
+            )
         runs.append((*_gauss_quadrature(run), run.products))
     longest = max(len(nodes) for nodes, _, _ in runs)
     return SpectralDensity(

@@ -240,13 +240,14 @@ def _krylov_top(op: NetworkGram, seed: int) -> np.ndarray:
         return bool(residuals[-1] <= _RESIDUAL * values[-1])
 
     size = op.shape[0]
-    run = krylov.lanczos(
-        spectrum.host_product(op),
-        krylov.random_rows(size, _BLOCK, seed),
-        max_steps=max(2, int(min(size, spectrum.BASIS_BYTES / (8 * size)) // _BLOCK)),
-        noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
-        enough=enough,
-    )
+    with spectrum.beside_xla():
+        run = krylov.lanczos(
+            spectrum.host_product(op),
+            krylov.random_rows(size, _BLOCK, seed),
+            max_steps=max(2, int(min(size, spectrum.BASIS_BYTES / (8 * size)) // _BLOCK)),
+            noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
+            enough=enough,
+        )
     values, _, coefficients = krylov.ritz(run)
     found = run.basis.T @ coefficients[:, _cluster(values, -1)]
     if op.side == "parameters":

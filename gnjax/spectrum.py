@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from threadpoolctl import threadpool_limits
 
 from gnjax import krylov
 from gnjax.curvature import NetworkGram
@@ -268,10 +270,11 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
     noise = spectral_error(op.shape[0], op.dtype)
     run = partial(_end_of, host_product(op), op.shape[0], k, sign, rtol, noise)
     block = _FEW_BLOCK
-    found = run(block)
-    while block < k and found.copies >= block:
-        block = min(2 * block, k)
+    with beside_xla():
         found = run(block)
+        while block < k and found.copies >= block:
+            block = min(2 * block, k)
+            found = run(block)
     return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
 
 
@@ -334,6 +337,15 @@ def host_product(op: Operator) -> krylov.Apply:
     return apply
 
 
+def beside_xla() -> AbstractContextManager[object]:
+    """One thread for BLAS where the host's small products and XLA's large ones alternate.
+
+    Those of a second pool spin for a while after each product, on the cores that XLA needs.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    return threadpool_limits(1, user_api="blas") if on_cpu else nullcontext()
+
+
 @jax.jit
 def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
@@ -342,5 +354,6 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
 def operator_norm(op: Operator) -> float:
     """||G||_2 to a few per cent, for scales of rounding."""
     start = krylov.random_rows(op.shape[0], _BLOCK, 1)
-    run = krylov.lanczos(host_product(op), start, max_steps=8, noise=0.0)
+    with beside_xla():
+        run = krylov.lanczos(host_product(op), start, max_steps=8, noise=0.0)
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())

@@ -25,13 +25,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from threadpoolctl import threadpool_limits
 
 from gnjax.krylov import Run, lanczos, missed_probability, outside, random_rows
 from gnjax.krylov import ritz as ritz_values
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import gamma, spectral_error
-from gnjax.spectrum import host_matrix
+from gnjax.spectrum import beside_xla, host_matrix
 from gnjax.staircase import adapt
 
 _BLOCK = 4
@@ -139,9 +138,7 @@ def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tupl
 
     The smallest takes most of ``rtol``, because the largest is far easier to separate.
     """
-    # The host's small products and XLA's large ones alternate; a second pool of spinning threads
-    # on the same cores only slows XLA down.
-    with threadpool_limits(1, user_api="blas"):
+    with beside_xla():
         compressed = _compressions(reduced)
         return (
             _end(reduced, compressed, -1.0, _LARGEST_SHARE * rtol, missed, seed),
