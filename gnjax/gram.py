@@ -198,18 +198,17 @@ def _pieces(
     others = [net.chosen[item.place] for item in group if item.layer is None]
 
     def sample(xi: jax.Array, factor: jax.Array | None) -> Pieces:
-        pairs, gradients = layers.rows(traced, found, others, net.leaves, xi)
-        weigh = (lambda rows: rows) if factor is None else (lambda rows: _mixed(factor, rows))
+        weights = jnp.eye(net.k, dtype=net.dtype) if factor is None else factor.T
+        pairs, gradients = layers.rows(traced, found, others, net.leaves, xi, weights)
         near, far = iter(pairs), iter(gradients)
         structured, rows = [], [jnp.zeros((net.k, 0), net.dtype)]
         for item in group:
             kept = net.kept[item.place]
             if item.layer is None:
                 gradient = next(far)
-                rows.append(weigh(gradient if kept is None else gradient[:, kept]))
+                rows.append(gradient if kept is None else gradient[:, kept])
                 continue
             a, delta = next(near)
-            delta = weigh(delta)
             if item.structured:
                 structured.append((a[0], delta[:, 0]))
             else:
@@ -217,11 +216,6 @@ def _pieces(
         return structured, jnp.concatenate(rows, axis=1)
 
     return jax.vmap(sample)(x, factors)
-
-
-def _mixed(factor: jax.Array, rows: jax.Array) -> jax.Array:
-    """R^T on the output axis."""
-    return jnp.tensordot(factor.T, rows, axes=1)
 
 
 def _explicit(
@@ -234,9 +228,12 @@ def _explicit(
     shape = net.leaves[layer.leaf].shape
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold the sort
         positions = jnp.arange(int(np.prod(shape))).reshape(shape)
-        order = jnp.asarray(np.argsort(layers.ordered(layer, traced, positions), axis=None))
+        order = np.argsort(layers.ordered(layer, traced, positions), axis=None)
     kept = net.kept[item.place]
-    return product[:, order if kept is None else order[kept]]
+    if kept is not None:
+        return product[:, jnp.asarray(order)[kept]]
+    in_place = bool((order == np.arange(len(order))).all())
+    return product if in_place else product[:, jnp.asarray(order)]
 
 
 def _ordered_rows(

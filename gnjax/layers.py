@@ -9,6 +9,7 @@ network does with a parameter is left to automatic differentiation.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -188,8 +189,12 @@ def rows(
     others: Sequence[int],
     leaves: Sequence[jax.Array],
     sample: jax.Array,
+    weights: jax.Array,
 ) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
-    """(a (t, q_in), delta (k, t, q_out)) of each layer, and d f / d leaf (k, p) of the others."""
+    """(a (t, q_in), delta (j, t, q_out)) of each layer, and d f / d leaf (j, p) of the others.
+
+    f are the outputs that ``weights`` (j, k) makes of the network's.
+    """
     equations = {layer.equation: traced.jaxpr.eqns[layer.equation] for layer in layers}
     zeros = {
         index: jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype)
@@ -207,14 +212,14 @@ def rows(
         return result[0], seen
 
     chosen = [leaves[leaf] for leaf in others]
-    f, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
-    sensitivities, gradients = jax.vmap(pullback)(jnp.eye(len(f), dtype=f.dtype))
+    _, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
+    sensitivities, gradients = jax.vmap(pullback)(weights)
     pairs = []
     for layer in layers:
         eqn = equations[layer.equation]
         a = _positions(layer, eqn, seen[layer.equation][1 - layer.side])
         pairs.append((a, _features_last(layer, eqn, sensitivities[layer.equation])))
-    return pairs, [g.reshape(len(f), -1) for g in gradients]
+    return pairs, [g.reshape(len(weights), -1) for g in gradients]
 
 
 def _positions(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
@@ -223,20 +228,29 @@ def _positions(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
         contracted = eqn.params["dimension_numbers"][0][1 - layer.side]
         free = [axis for axis in range(operand.ndim) if axis not in contracted]
         return operand.transpose(*free, *contracted).reshape(-1, layer.inputs)
-    numbers = eqn.params["dimension_numbers"]
-    kernel = eqn.invars[1].aval.shape
-    patches = jax.lax.conv_general_dilated_patches(
-        operand,
-        [kernel[axis] for axis in numbers.rhs_spec[2:]],
-        eqn.params["window_strides"],
-        eqn.params["padding"],
-        eqn.params["lhs_dilation"],
-        eqn.params["rhs_dilation"],
-        dimension_numbers=numbers,
-        precision=jax.lax.Precision.HIGHEST,
-    )
-    batch, feature, *spatial = numbers.out_spec
-    return patches.transpose(batch, *spatial, feature).reshape(-1, layer.inputs)
+    return _patches(eqn, operand)
+
+
+def _patches(eqn: Any, operand: jax.Array) -> jax.Array:
+    """What a convolution's kernel sees at each position, (t, q_in), channels last.
+
+    Cut out of the padded input; XLA's patches are a convolution with a kernel of zeros and ones.
+    """
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    batch, feature, *spatial = numbers.lhs_spec
+    image = operand.transpose(batch, *spatial, feature)[0]
+    holes = [dilation - 1 for dilation in params["lhs_dilation"]]
+    edges = zip(params["padding"], holes, strict=True)
+    borders = [*((low, high, between) for (low, high), between in edges), (0, 0, 0)]
+    image = jax.lax.pad(image, jnp.zeros((), image.dtype), borders)
+    places = [eqn.outvars[0].aval.shape[axis] for axis in numbers.out_spec[2:]]
+    widths = [eqn.invars[1].aval.shape[axis] for axis in numbers.rhs_spec[2:]]
+    for axis, stride in enumerate(params["window_strides"]):
+        gap, reach = params["rhs_dilation"][axis], (places[axis] - 1) * stride + 1
+        cuts = [(gap * offset, gap * offset + reach) for offset in range(widths[axis])]
+        seen = [jax.lax.slice_in_dim(image, *cut, stride, axis) for cut in cuts]
+        image = jnp.stack(seen, axis=-2)
+    return image.reshape(math.prod(places), -1)
 
 
 def _features_last(layer: Layer, eqn: Any, delta: jax.Array) -> jax.Array:
@@ -262,4 +276,4 @@ def ordered(layer: Layer, traced: Traced, entries: jax.Array) -> jax.Array:
         free = [axis for axis in range(entries.ndim) if axis not in contracted]
         return entries.transpose(*contracted, *free).reshape(layer.inputs, layer.outputs)
     out, into, *spatial = eqn.params["dimension_numbers"].rhs_spec
-    return entries.transpose(into, *spatial, out).reshape(layer.inputs, layer.outputs)
+    return entries.transpose(*spatial, into, out).reshape(layer.inputs, layer.outputs)
