@@ -15,6 +15,7 @@ from gnjax.curvature import (
 from gnjax.density import Estimate, SpectralDensity, spectral_density
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.functional import functional
+from gnjax.jacobian import with_jacobian
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.linear_map import linear_map_gram
 from gnjax.linearisation import linearised
@@ -74,5 +75,6 @@ __all__ = [
     "sum_of_kroneckers",
     "toeplitz",
     "trace",
+    "with_jacobian",
     "x64",
 ]

@@ -40,24 +40,26 @@ Pieces = tuple[list[Pair], jax.Array]
 """(a (n, q_in), delta (n, k, q_out)) of structured layers, and rows (n, k, p) of the rest."""
 
 
+def row_blocks(net: Network) -> Iterator[jax.Array]:
+    """J (n k, p) some rows at a time, columns in the order of the parameter vector."""
+    if net.coupled:
+        yield from _coupled_blocks(net)
+        return
+    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
+    for piece in _batches(net):
+        yield _pieces(net, items, *piece)[1].reshape(-1, net.parameters)
+
+
 def jacobian(net: Network) -> np.ndarray:
     """J (n k, p), columns in the order of the parameter vector."""
-    if net.coupled:
-        return _coupled_jacobian(net)
-    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
-    rows = [np.asarray(_ordered_rows(net, items, piece)) for piece in _batches(net)]
-    return np.concatenate(rows).reshape(net.samples * net.k, net.parameters)
+    return np.concatenate([np.asarray(block) for block in row_blocks(net)])
 
 
 def parameter_gram(net: Network) -> np.ndarray:
-    """J^T J (p, p), summed over batches of samples."""
-    if net.coupled:
-        whole = jacobian(net)
-        return whole.T @ whole
-    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
+    """J^T J (p, p), summed over rows."""
     total = jnp.zeros((net.parameters, net.parameters), net.dtype)
-    for piece in _batches(net):
-        total = _accumulate(total, _ordered_rows(net, items, piece))
+    for block in row_blocks(net):
+        total = _accumulate(total, block)
     return np.asarray(total)
 
 
@@ -136,8 +138,7 @@ def _outer(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.nd
 
 @partial(jax.jit, donate_argnums=0)
 def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
-    flat = rows.reshape(-1, rows.shape[-1])
-    return total + jnp.matmul(flat.T, flat, precision="highest")
+    return total + jnp.matmul(rows.T, rows, precision="highest")
 
 
 def _items(net: Network) -> tuple[_Item, ...]:
@@ -236,15 +237,9 @@ def _explicit(
     return product if in_place else product[:, jnp.asarray(order)]
 
 
-def _ordered_rows(
-    net: Network, items: tuple[_Item, ...], piece: tuple[jax.Array, jax.Array | None]
-) -> jax.Array:
-    return _pieces(net, items, *piece)[1]
-
-
-def _coupled_jacobian(net: Network) -> np.ndarray:
+def _coupled_blocks(net: Network) -> Iterator[jax.Array]:
     """J of the whole batch as one function, some outputs at a time."""
     size = net.samples * net.k
     unit = jnp.eye(size, dtype=net.dtype)
-    blocks = [backward_products(net, unit[:, i : i + _ROWS]).T for i in range(0, size, _ROWS)]
-    return np.concatenate([np.asarray(block) for block in blocks])
+    for start in range(0, size, _ROWS):
+        yield backward_products(net, unit[:, start : start + _ROWS]).T
