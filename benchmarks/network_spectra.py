@@ -168,7 +168,9 @@ def _ggn(setting: Setting, columns: int) -> list[Row]:
         return Row(tool, median(seconds), error({"product": in_case}), note)
 
     def stored() -> Row:
-        making, kept = harness.once(lambda: jax.block_until_ready(gnjax.with_jacobian(op, memory=_J)))
+        making, kept = harness.once(
+            lambda: jax.block_until_ready(gnjax.with_jacobian(op, memory=_J))
+        )
         size = sum(block.nbytes for block in kept.blocks) / 1e9
         note = f"made once in {making:.0f} s, {size:.1f} GB"
         return measured("gnjax, Jacobian stored before", kept.mv, note)

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-_CALLS = ("pjit", "jit", "closed_call", "core_call")
-_FEW_PAIRS = 256  # of input and output channels
+from gnjax.jaxprs import bind, bind_widened, evaluate, inlined
+
 _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
 
 
@@ -53,18 +53,9 @@ class Traced:
     layers: tuple[Layer, ...]
 
 
-def evaluate(function: Function, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
-    """``function(leaves, x)``, with convolutions as :func:`_widened` has them."""
-    closed = jax.make_jaxpr(function)(list(leaves), x)
-    return _evaluate(closed.jaxpr, closed.consts, [*leaves, x], _bind_widened)[0]
-
-
 def trace(function: Function, leaves: Sequence[jax.Array], sample: jax.Array) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
-    closed = jax.make_jaxpr(lambda leaves, x: function(leaves, x))(list(leaves), sample)
-    flat = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args, _bind))(
-        *leaves, sample
-    )
+    flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     uses: Counter[Any] = Counter(
         v for eqn in flat.jaxpr.eqns for v in eqn.invars if not isinstance(v, core.Literal)
     )
@@ -112,77 +103,6 @@ def _layer(eqn: Any, index: int, leaf: int, relabels: tuple[Any, ...], side: int
     return Layer(leaf, index, relabels, name, side, inputs, outputs, outputs_size // outputs)
 
 
-def _evaluate(
-    jaxpr: Any,
-    consts: Sequence[jax.Array],
-    args: Sequence[jax.Array],
-    bind: Callable[[Any, Sequence[Any]], Any],
-    taps: dict[int, jax.Array] | None = None,
-    seen: dict[int, list[Any]] | None = None,
-) -> list[jax.Array]:
-    """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    values.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(v: Any) -> Any:
-        return v.val if isinstance(v, core.Literal) else values[v]
-
-    for index, eqn in enumerate(jaxpr.eqns):
-        operands = [read(v) for v in eqn.invars]
-        results = _results(eqn, operands, bind)
-        if taps is not None and index in taps:
-            results = [results[0] + taps[index].reshape(results[0].shape)]
-        if seen is not None and taps is not None and index in taps:
-            seen[index] = operands
-        values.update(zip(eqn.outvars, results, strict=True))
-    return [read(v) for v in jaxpr.outvars]
-
-
-def _results(
-    eqn: Any, operands: Sequence[Any], bind: Callable[[Any, Sequence[Any]], Any]
-) -> list[Any]:
-    if eqn.primitive.name in _CALLS:
-        inner = eqn.params["jaxpr"]
-        return _evaluate(inner.jaxpr, inner.consts, operands, bind)
-    bound = bind(eqn, operands)
-    return bound if eqn.primitive.multiple_results else [bound]
-
-
-def _bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
-    """:func:`_bind`, for values: to trace a widened convolution would hide its parameter."""
-    convolves = eqn.primitive.name == "conv_general_dilated"
-    return _bind(eqn, _widened(eqn, operands) if convolves else operands)
-
-
-def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Channels of zeros beside the inputs of a convolution, where it is several times as fast.
-
-    On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of channels.
-    """
-    x, kernel = operands
-    numbers = eqn.params["dimension_numbers"]
-    out, into, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
-    missing = _FEW_PAIRS // out + 1 - into
-    plain = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
-    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= into
-    if not (plain and slow and jax.default_backend() == "cpu"):
-        return operands
-    sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
-    return [_extended(array, axis, missing) for array, axis in sides]
-
-
-def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
-    """``array`` with zeros behind its entries along an axis."""
-    return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
-
-
-def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Apply an equation's primitive; up to jax 0.9 functions among its parameters come apart."""
-    bound = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = bound if isinstance(bound, tuple) else ([], bound)
-    return eqn.primitive.bind(*functions, *operands, **params)
-
-
 def rows(
     traced: Traced,
     layers: Sequence[Layer],
@@ -208,7 +128,7 @@ def rows(
         for leaf, value in zip(others, chosen, strict=True):
             every[leaf] = value
         seen: dict[int, Any] = {}
-        result = _evaluate(traced.jaxpr, traced.consts, [*every, sample], _bind_widened, taps, seen)
+        result = evaluate(traced.jaxpr, traced.consts, [*every, sample], bind_widened, taps, seen)
         return result[0], seen
 
     chosen = [leaves[leaf] for leaf in others]
@@ -269,7 +189,7 @@ def ordered(layer: Layer, traced: Traced, entries: jax.Array) -> jax.Array:
     """An array of the parameter's shape (a mask, say) in the order (q_in, q_out)."""
     for relabel in layer.relabels:
         if relabel.primitive.name != "convert_element_type":
-            entries = _bind(relabel, [entries])
+            entries = bind(relabel, [entries])
     eqn = traced.jaxpr.eqns[layer.equation]
     if layer.kind == "dot_general":
         contracted = eqn.params["dimension_numbers"][0][layer.side]

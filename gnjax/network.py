@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax import layers
+from gnjax import jaxprs, layers
 from gnjax.functional import Apply, checked, couples_samples
 from gnjax.losses import Loss, check_loss, check_targets, hessian_factors
 from gnjax.precision import real_dtype
@@ -63,7 +63,7 @@ class Network:
         """F(x), convolving by the quickest road where there is a choice."""
         if not self.convolves:
             return self._plain(leaves, x)
-        return layers.evaluate(self._plain, leaves, x)
+        return jaxprs.widened(self._plain, list(leaves), x)
 
     def one(self, leaves: Sequence[jax.Array], sample: jax.Array) -> jax.Array:
         return self._plain(leaves, sample[None])[0]

@@ -1,0 +1,98 @@
+"""Jaxprs run equation by equation, with calls inlined and convolutions by the quickest road."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+_CALLS = ("pjit", "jit", "closed_call", "core_call")
+_FEW_PAIRS = 256  # of input and output channels
+
+Bind = Callable[[Any, Sequence[Any]], Any]
+"""An equation applied to operands."""
+
+
+def inlined(function: Callable[..., Any], *args: Any) -> Any:
+    """The closed jaxpr of a function of arrays, without calls."""
+    closed = jax.make_jaxpr(function)(*args)
+    return jax.make_jaxpr(lambda *args: evaluate(closed.jaxpr, closed.consts, args, bind))(*args)
+
+
+def widened(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``, one array, with convolutions as :func:`_widened` has them."""
+    closed = jax.make_jaxpr(function)(*args)
+    flat = jax.tree.leaves(args)
+    return evaluate(closed.jaxpr, closed.consts, flat, bind_widened)[0]
+
+
+def evaluate(
+    jaxpr: Any,
+    consts: Sequence[jax.Array],
+    args: Sequence[jax.Array],
+    bind: Bind,
+    taps: dict[int, jax.Array] | None = None,
+    seen: dict[int, list[Any]] | None = None,
+) -> list[jax.Array]:
+    """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(v: Any) -> Any:
+        return v.val if isinstance(v, core.Literal) else values[v]
+
+    for index, eqn in enumerate(jaxpr.eqns):
+        operands = [read(v) for v in eqn.invars]
+        results = _results(eqn, operands, bind)
+        if taps is not None and index in taps:
+            results = [results[0] + taps[index].reshape(results[0].shape)]
+        if seen is not None and taps is not None and index in taps:
+            seen[index] = operands
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:
+    if eqn.primitive.name in _CALLS:
+        inner = eqn.params["jaxpr"]
+        return evaluate(inner.jaxpr, inner.consts, operands, bind)
+    bound = bind(eqn, operands)
+    return bound if eqn.primitive.multiple_results else [bound]
+
+
+def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
+    """:func:`_bind`, for values: to trace a widened convolution would hide its parameter."""
+    convolves = eqn.primitive.name == "conv_general_dilated"
+    return bind(eqn, _widened(eqn, operands) if convolves else operands)
+
+
+def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Channels of zeros beside the inputs of a convolution, where it is several times as fast.
+
+    On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of channels.
+    """
+    x, kernel = operands
+    numbers = eqn.params["dimension_numbers"]
+    out, into, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
+    missing = _FEW_PAIRS // out + 1 - into
+    plain = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
+    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= into
+    if not (plain and slow and jax.default_backend() == "cpu"):
+        return operands
+    sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
+    return [_extended(array, axis, missing) for array, axis in sides]
+
+
+def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
+    """``array`` with zeros behind its entries along an axis."""
+    return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
+
+
+def bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    """Apply an equation's primitive; up to jax 0.9 functions among its parameters come apart."""
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = bound if isinstance(bound, tuple) else ([], bound)
+    return eqn.primitive.bind(*functions, *operands, **params)
