@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from gnjax import krylov
 from gnjax.curvature import NetworkGram
+from gnjax.extremes import extremes
 from gnjax.jacobian import WithJacobian
 from gnjax.linearisation import Linearised, linearised
 from gnjax.network import rounding as network_rounding
@@ -26,7 +27,6 @@ LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 _LARGEST_FACTOR_BYTES = 4e9
 BASIS_BYTES = 2e9
 _BLOCK = 4
-_FEW_BLOCK = 2
 
 
 @dataclass(frozen=True)
@@ -264,65 +264,19 @@ def _compaction_error(factor: jnp.ndarray, norm: float) -> float:
 
 
 def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
-    """k Ritz values from one end, when the residuals of all of them are small.
-
-    A run from b random vectors holds min(b, m) copies of an eigenvalue of multiplicity m. Where one
-    comes b times there may be more: twice as many vectors look again, until b = k.
-    """
-    sign = -1.0 if which == "largest" else 1.0
-    noise = spectral_error(op.shape[0], op.dtype)
-    run = partial(_end_of, host_product(op), op.shape[0], k, sign, rtol, noise)
-    block = _FEW_BLOCK
+    """k Ritz values from one end, when the residuals of all of them are small."""
+    size = op.shape[0]
     with beside_xla():
-        found = run(block)
-        while block < k and found.copies >= block:
-            block = min(2 * block, k)
-            found = run(block)
+        found = extremes(
+            host_product(op),
+            size,
+            k,
+            sign=-1.0 if which == "largest" else 1.0,
+            rtol=rtol,
+            noise=spectral_error(size, op.dtype),
+            most=int(min(size, BASIS_BYTES / (8 * size))),
+        )
     return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
-
-
-@dataclass(frozen=True)
-class _End:
-    """Ritz values from the largest down, their residuals, and how often one of them comes."""
-
-    values: np.ndarray
-    residuals: np.ndarray
-    scale: float
-    copies: int
-
-
-def _end_of(
-    multiply: krylov.Apply, size: int, k: int, sign: float, rtol: float, noise: float, block: int
-) -> _End:
-    """The k least of sign * Ritz values of one run."""
-
-    def enough(run: krylov.Run) -> bool:
-        values, residuals, _ = krylov.ritz(run)
-        ends = np.argsort(sign * values)[:k]
-        tolerance = rtol * np.abs(values).max()
-        return len(ends) == k and bool((residuals[ends] <= tolerance).all())
-
-    run = krylov.lanczos(
-        multiply,
-        krylov.random_rows(size, block, 0),
-        max_steps=max(2, int(min(size, BASIS_BYTES / (8 * size)) // block)),
-        noise=0.0,
-        relative_noise=noise,
-        enough=enough,
-        check_every=4,
-    )
-    values, residuals, _ = krylov.ritz(run)
-    scale = float(np.abs(values).max())
-    ends = np.argsort(sign * values)[:k]
-    ends = ends[np.argsort(-values[ends])]
-    copies = 1 if run.complete else _copies(values[ends], residuals[ends] + noise * scale)
-    return _End(values[ends], residuals[ends], scale, copies)
-
-
-def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """How many of the values, at most, may be one and the same."""
-    apart = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
-    return int((~apart).sum(axis=1).max())
 
 
 def host_product(op: Operator) -> krylov.Apply:

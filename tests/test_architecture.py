@@ -25,6 +25,7 @@ _STAGES = [
     {"gnjax.leaky_relu", "gnjax.convolution", "gnjax.linear_map"},
     {"gnjax.linearisation", "gnjax.jacobian"},
     {"gnjax.krylov"},
+    {"gnjax.extremes"},
     {"gnjax.spectrum"},
     {"gnjax.structured", "gnjax.traces", "gnjax.ranks"},
     {"gnjax.conditioning", "gnjax.bounds", "gnjax.density", "gnjax.balanced"},

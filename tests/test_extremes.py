@@ -1,0 +1,92 @@
+"""A few eigenvalues from one end: against dense ones, repeated, hidden, and of low rank."""
+
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax import extremes as module
+from gnjax import krylov, spectrum
+
+
+def _rotated(rng, values):
+    basis = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
+    matrix = (basis * values) @ basis.T
+    return (matrix + matrix.T) / 2
+
+
+def _counted(matrix, **options):
+    """The operator on rows, and a list that grows by the number of rows of every product."""
+    products = []
+
+    def apply(rows):
+        products.append(len(rows))
+        return rows @ matrix
+
+    found = module.extremes(
+        apply, len(matrix), **{"rtol": 1e-10, "noise": 1e-14, "most": len(matrix)} | options
+    )
+    return found, sum(products)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_sylvesters_count_is_that_of_the_dense_matrix(seed, sign):
+    """Of eigenvalues beyond t, all are in T or outside the run: for copies, and for unconverged."""
+    rng = np.random.default_rng(seed)
+    values = np.sort(rng.uniform(-1, 2, 120))
+    values[rng.integers(0, 120, 4)] = values[[2, -3, -3, 2]]
+    matrix = _rotated(rng, values)
+    run = krylov.lanczos(
+        lambda rows: rows @ matrix,
+        krylov.random_rows(120, 1, seed),
+        max_steps=25,
+        noise=0.0,
+    )
+    found = module._ritz(run, sign)
+    end = module._End(lambda rows: rows @ matrix, 120, 5, sign, 1e-10, 1e-14, 120)
+    verdicts = []
+    for t in np.linspace(*np.quantile(values, [0.0, 0.2] if sign > 0 else [0.8, 1.0]), 15):
+        outside = (sign * values < sign * t).sum() - (sign * found.values < sign * t).sum()
+        verdict = module._any_beyond(end, found, float(t))
+        if verdict is not None:
+            verdicts.append(verdict)
+            assert verdict == (outside > 0)
+    assert len(verdicts) > 5
+
+
+def test_a_copy_is_found_though_one_vector_sees_none():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([[5.0, 4.0, 4.0, 3.0], rng.uniform(0, 1, 196)])
+    found, _ = _counted(_rotated(rng, values), k=3, sign=-1.0)
+    np.testing.assert_allclose(found.values, [5.0, 4.0, 4.0], atol=1e-9)
+
+
+def test_what_is_far_from_the_rest_is_counted_in_few_products():
+    """And the largest alone needs no second run: its copies change nothing."""
+    rng = np.random.default_rng(1)
+    values = np.concatenate([[9.0, 8.0, 7.0, 6.0], rng.uniform(0, 1, 396)])
+    matrix = _rotated(rng, values)
+    _, one = _counted(matrix, k=1, sign=-1.0)
+    found, four = _counted(matrix, k=4, sign=-1.0)
+    np.testing.assert_allclose(found.values, values[:4], atol=1e-9)
+    assert one <= 16
+    assert four <= 36
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("rank", [0, 1, 3, 20])
+def test_low_rank_has_as_many_zeros_as_are_asked_for(monkeypatch, rank, sign, which):
+    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 100)
+    factor = np.random.default_rng(rank).standard_normal((300, rank))
+    op = gnjax.dense(sign * factor @ factor.T)
+    found = gnjax.eigenvalues(op, k=8, which=which)
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    kept = slice(0, 8) if which == "largest" else slice(-8, None)
+    assert (np.abs(found.values - dense[kept]) <= found.errors + 1e-10).all()
+
+
+def test_where_all_are_equal_no_copy_can_matter():
+    found, products = _counted(3.0 * np.eye(150), k=6, sign=1.0)
+    np.testing.assert_allclose(found.values, 3.0, rtol=1e-14)
+    assert products <= 8
