@@ -159,6 +159,10 @@ def _orthonormal(rows: np.ndarray) -> np.ndarray:
 
 def _directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal rows Q and coefficients beta with rows^T = Q^T beta, up to noise."""
+    if len(rows) == 1:
+        length = float(np.linalg.norm(rows))
+        rank = int(length > noise)
+        return rows[:rank] / (length or 1.0), np.full((rank, 1), length)
     q, r, order = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
     rank = int((np.abs(np.diagonal(r)) > noise).sum())
     coupling = np.empty((rank, len(rows)))

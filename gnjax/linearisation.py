@@ -42,7 +42,8 @@ class Linearised:
     def mv(self, v: jax.Array) -> jax.Array:
         net = self.op.net
         if isinstance(self.op, NetworkHessian):
-            return sum_of(columns(net, partial(_image, m), v) for m in self.maps) / net.samples
+            share = 1.0 / net.samples
+            return sum_of(columns(net, partial(_image, m, share), v) for m in self.maps)
         if self.op.side == "parameters":
             made = (columns(net, partial(_gauss_newton, m, r), v) for m, r in self._batches())
             return self.op.scale * sum_of(made)
@@ -105,8 +106,9 @@ def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
 
 
 @jax.jit
-def _image(linear: Any, v: jax.Array) -> jax.Array:
-    return batched(linear, v)
+def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
+    """H_b v, a share of it."""
+    return share * batched(linear, v)
 
 
 @jax.jit
