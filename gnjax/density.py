@@ -29,6 +29,7 @@ _LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
 _FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
 _LEAST_DECADES = 0.01
+_TOGETHER = 10  # probes in one product
 _TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
 
 
@@ -144,8 +145,8 @@ def spectral_density(
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
     It takes ``probes * steps`` products, less where the Krylov space of a probe is exhausted
-    (then its quadrature is mu_v itself), plus 33 for checks and the norm, and keeps ``steps``
-    vectors in memory.
+    (then its quadrature is mu_v itself), plus 33 for checks and the norm. Up to 10 probes go
+    together where ``steps`` vectors of each fit in 2 GB.
 
     Args:
       op: an operator, or a symmetric matrix.
@@ -160,28 +161,16 @@ def spectral_density(
     product = spectrum.host_product(operator)
     check_products(product(np.ones((1, size))))
     floor = spectrum.dense_error(operator, spectrum.operator_norm(operator))
-    rng = probe_stream(seed)
-    runs = []
-    for _ in range(probes):
-        start = rng.standard_normal((1, size))
-        with spectrum.beside_xla():
-            run = krylov.lanczos(
-                product,
-                start / np.linalg.norm(start),
-                max_steps=steps,
-                noise=_BREAKDOWN * floor,
-                enough=_exhausted,
-                check_every=1,
-            )
-        runs.append((*_gauss_quadrature(run), run.products))
-    longest = max(len(nodes) for nodes, _, _ in runs)
+    with spectrum.beside_xla():
+        found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
+    longest = max(len(nodes) for nodes, _, _ in found)
     return SpectralDensity(
-        nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in runs]),
-        weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in runs]),
+        nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),
+        weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in found]),
         n=size,
         steps=steps,
         floor=floor,
-        products=sum(products for _, _, products in runs),
+        products=sum(products for _, _, products in found),
     )
 
 
@@ -201,6 +190,27 @@ def _check_arguments(size: int, probes: int, steps: int) -> None:
 def _exhausted(run: krylov.Run) -> bool:
     """No new direction: beyond lies what the start does not see, at another weight than its own."""
     return len(run.remainder) == 0
+
+
+def _quadratures(
+    product: krylov.Apply, size: int, probes: int, steps: int, noise: float, seed: int
+) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """Nodes, weights and products of every probe, as many at a time as fit in memory."""
+    rng, found = probe_stream(seed), []
+    together = int(np.clip(spectrum.BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
+    for first in range(0, probes, together):
+        count = min(together, probes - first)
+        starts = [rng.standard_normal((1, size)) for _ in range(count)]
+        runs = krylov.side_by_side(
+            product,
+            [start / np.linalg.norm(start) for start in starts],
+            max_steps=steps,
+            noise=noise,
+            enough=_exhausted,
+            check_every=1,
+        )
+        found += [(*_gauss_quadrature(run), run.products) for run in runs]
+    return found
 
 
 def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:

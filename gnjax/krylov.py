@@ -25,8 +25,9 @@ Hochstenbach and van der Vorst (2000), for blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -71,8 +72,30 @@ def random_rows(size: int, block: int, seed: int) -> np.ndarray:
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
 
 
-def lanczos(
-    apply: Apply,
+def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
+    """One run, see :func:`steps_of`."""
+    return side_by_side(apply, [start], **options)[0]
+
+
+def side_by_side(apply: Apply, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
+    """A run from every start, with the products of all in one block: see :func:`steps_of`."""
+    going = {index: steps_of(start, **options) for index, start in enumerate(starts)}
+    wanted = {index: next(steps) for index, steps in going.items()}
+    runs: dict[int, Run] = {}
+    while wanted:
+        blocks = list(wanted.values())
+        images = apply(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
+        ends = np.cumsum([len(block) for block in blocks])[:-1]
+        for index, image in zip(list(wanted), np.split(images, ends), strict=True):
+            try:
+                wanted[index] = going[index].send(image)
+            except StopIteration as stop:
+                runs[index] = stop.value
+                del wanted[index]
+    return [runs[index] for index in going]
+
+
+def steps_of(
     start: np.ndarray,
     *,
     max_steps: int,
@@ -81,7 +104,7 @@ def lanczos(
     enough: Callable[[Run], bool] = lambda run: False,
     check_every: int = 4,
     seed: int = 0,
-) -> Run:
+) -> Generator[np.ndarray, np.ndarray, Run]:
     """Extend the Krylov space of ``start`` until ``enough``, until nothing is left, or max_steps.
 
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is what rounding
@@ -89,6 +112,8 @@ def lanczos(
     replaced by a random one outside the basis, so that running past the numerical rank looks for
     what a start may have missed instead of amplifying rounding. When the operator maps a whole
     block of such directions to zero, the complement is its null space and the run is complete.
+
+    Yields rows, and is sent the operator's images of them.
     """
     block, size = start.shape
     rng = np.random.default_rng(seed + 1)
@@ -102,7 +127,7 @@ def lanczos(
     while True:
         now = slice(filled - width, filled)
         known = basis[:filled]
-        image = apply(basis[now])
+        image = yield basis[now]
         products += width
         alpha = image @ basis[now].T
         image = outside(image, basis[max(0, filled - 2 * block) : filled])

@@ -47,9 +47,9 @@ def eigenvalues(
     """All eigenvalues, or the k largest or smallest, from the largest down.
 
     All of them come from the singular values of a factor where one is known and small enough, else
-    from the dense matrix. A few of a large operator come from block Lanczos, with the residual
-    norm as error: an eigenvalue lies that close to each value; they are at most rtol times the
-    operator's norm.
+    from the dense matrix. A few of a large operator come from Lanczos, repeated ones as often as
+    they are, with the residual norm as error: an eigenvalue lies that close to each value; they are
+    at most rtol times the operator's norm.
     """
     size = op.shape[0]
     if which not in _WHICH:

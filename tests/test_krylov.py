@@ -131,3 +131,25 @@ def _christoffel(run, t):
         before, now, previous = now, (beta.T) ** -1 * image, beta
         total += now.T * now
     return 1 / min(mpmath.eigsy(total, eigvals_only=True))
+
+
+def test_runs_side_by_side_are_those_taken_alone():
+    """Also where one ends long before the others: the second start is in an invariant space."""
+    rng = np.random.default_rng(3)
+    matrix = np.diag(np.linspace(1, 2, 40))
+    starts = [rng.standard_normal((1, 40)), np.eye(40)[[7]], rng.standard_normal((2, 40))]
+    starts = [np.linalg.qr(start.T)[0].T for start in starts]
+    blocks = []
+
+    def apply(rows):
+        blocks.append(len(rows))
+        return rows @ matrix
+
+    options = {"max_steps": 12, "noise": 1e-12, "enough": lambda run: not len(run.remainder)}
+    together = krylov.side_by_side(apply, starts, check_every=1, **options)
+    assert blocks == [4, *[3] * 11]
+    for start, run in zip(starts, together, strict=True):
+        alone = krylov.lanczos(lambda rows: rows @ matrix, start, check_every=1, **options)
+        assert run.products == alone.products
+        np.testing.assert_allclose(run.projection, alone.projection, atol=1e-12)
+        np.testing.assert_allclose(run.basis, alone.basis, atol=1e-10)
