@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gnjax import gram
 from gnjax.curvature import NetworkGram
+from gnjax.linearisation import Prepared
 from gnjax.network import sum_of
 from gnjax.operators import Operator
 
@@ -23,40 +25,23 @@ _BLOCK_BYTES = 2e8  # of rows in one product: less is mostly overhead
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class WithJacobian:
+class WithJacobian(Prepared):
     """The operator ``op`` from the rows of R^T J, some at a time."""
 
     op: NetworkGram
     blocks: tuple[jax.Array, ...]  # (rows, p)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.shape
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.op.dtype
-
     def mv(self, v: jax.Array) -> jax.Array:
         if self.op.side == "parameters":
             return self.op.scale * sum_of(_there_and_back(block, v) for block in self.blocks)
-        pulled = sum_of(
-            _pulled(block, part) for block, part in zip(self.blocks, self._parts(v), strict=True)
-        )
+        ends = np.cumsum([len(block) for block in self.blocks])[:-1]
+        pairs = zip(self.blocks, jnp.split(v, ends), strict=True)
+        pulled = sum_of(_pulled(block, part) for block, part in pairs)
         rows = jnp.concatenate([_pushed(block, pulled) for block in self.blocks])
         return self.op.scale * rows
 
-    def as_matrix(self) -> jax.Array:
-        return self.op.as_matrix()
 
-    def _parts(self, v: jax.Array) -> Iterator[jax.Array]:
-        start = 0
-        for block in self.blocks:
-            yield v[start : start + len(block)]
-            start += len(block)
-
-
-def with_jacobian(op: Operator, *, memory: float = 4e9) -> WithJacobian:
+def with_jacobian(op: Operator, *, memory: float = 4e9) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n k, p) stored.
 
     For many products with a convolutional network; making J costs about as much as 2 k of them. Up

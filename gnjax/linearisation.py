@@ -23,13 +23,11 @@ from gnjax.operators import Operator
 _KEPT_BYTES = 3e9
 
 
-@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Linearised:
-    """The operator ``op`` from linear maps, one for each batch of its samples."""
+class Prepared:
+    """The operator ``op`` with something at hand that its products are made from."""
 
     op: NetworkGram | NetworkHessian
-    maps: tuple[Any, ...]  # pytrees that are functions
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -38,6 +36,17 @@ class Linearised:
     @property
     def dtype(self) -> jnp.dtype:
         return self.op.dtype
+
+    def as_matrix(self) -> jax.Array:
+        return self.op.as_matrix()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Linearised(Prepared):
+    """The operator ``op`` from linear maps, one for each batch of its samples."""
+
+    maps: tuple[Any, ...]  # pytrees that are functions
 
     def mv(self, v: jax.Array) -> jax.Array:
         net = self.op.net
@@ -54,9 +63,6 @@ class Linearised:
         )
         rows = [columns(net, partial(_pushed, m, r), w) for m, r in self._batches()]
         return self.op.scale * jnp.concatenate(rows)
-
-    def as_matrix(self) -> jax.Array:
-        return self.op.as_matrix()
 
     def _batches(self) -> list[tuple[Any, jax.Array | None]]:
         net = self.op.net

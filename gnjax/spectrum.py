@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits
 from gnjax import krylov
 from gnjax.curvature import NetworkGram
 from gnjax.extremes import extremes
-from gnjax.jacobian import WithJacobian
-from gnjax.linearisation import Linearised, linearised
+from gnjax.linearisation import Prepared, linearised
 from gnjax.network import rounding as network_rounding
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.rounding import singular_values, spectral_error, unit_roundoff
@@ -93,7 +92,7 @@ def formation_error(op: Operator, norm: float) -> float:
         return (2 * length + float(op.error)) * float(op.error) + rounding
     if isinstance(op, Dense | SumOfKroneckers):
         return float(op.error)
-    if isinstance(op, Linearised | WithJacobian):
+    if isinstance(op, Prepared):
         return formation_error(op.op, norm)
     if isinstance(op, NetworkGram):
         moved = _network_error(op)

@@ -129,6 +129,45 @@ def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, l
         _close(op.mv(u), j @ (j.T @ u))
 
 
+@pytest.mark.parametrize("layout", [("NHWC", "HWIO", "NHWC"), ("CNHW", "OIWH", "NCHW")])
+@pytest.mark.parametrize(
+    ("strides", "padding", "lhs_dilation", "rhs_dilation"),
+    [
+        ((1, 1), ((0, 0), (0, 0)), (1, 1), (2, 3)),
+        ((2, 1), ((3, 0), (1, 2)), (1, 1), (1, 2)),
+        ((1, 2), ((1, 2), (2, 2)), (2, 3), (1, 1)),  # a transposed convolution
+        ((2, 3), ((-1, 2), (1, -1)), (2, 1), (2, 1)),
+    ],
+)
+def test_convolutions_with_dilations_and_uneven_borders(
+    strides, padding, lhs_dilation, rhs_dilation, layout
+):
+    rng = np.random.default_rng(1)
+    x = jnp.asarray(rng.standard_normal((3, 9, 8, 2)))
+    lengths = {"H": 2, "W": 3, "I": 2, "O": 4}
+    weights = jnp.asarray(rng.standard_normal([lengths[axis] for axis in layout[1]]))
+
+    def apply(kernel, x):
+        z = jax.lax.conv_general_dilated(
+            x.transpose(["NHWC".index(axis) for axis in layout[0]]),
+            kernel,
+            strides,
+            padding,
+            lhs_dilation,
+            rhs_dilation,
+            layout,
+            precision="highest",
+        )
+        return jnp.tanh(z).reshape(len(x), -1)[:, ::3]
+
+    model = apply, weights
+    j, _, _ = _reference(model, x)
+    kernel = gnjax.ntk(model, x)
+    assert len(layers.trace(kernel.net.one, kernel.net.leaves, x[0]).layers) == 1
+    _close(kernel.as_matrix(), j @ j.T)
+    _close(gnjax.gauss_newton(model, x, side="parameters").as_matrix(), j.T @ j / 3)
+
+
 def test_blocks_of_many_samples_are_mirrored():
     """More samples than one block holds, so that both halves of the kernel are made."""
     model = MLP((3, 5, 2), key=jax.random.key(0))
