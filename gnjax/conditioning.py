@@ -281,7 +281,7 @@ def _lanczos(op: Operator, known: int | None, source: str, rtol: float, seed: in
     error = spectrum.dense_error(op, norm)
     if norm <= error:
         return None
-    steps = max(2, int(min(size, spectrum.BASIS_BYTES / (8 * size)) // _BLOCK) + 1)
+    steps = max(2, spectrum.most_rows(size) // _BLOCK + 1)
     with spectrum.beside_xla():
         run = krylov.lanczos(
             spectrum.host_product(op),

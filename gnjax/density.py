@@ -145,8 +145,8 @@ def spectral_density(
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
     It takes ``probes * steps`` products, less where the Krylov space of a probe is exhausted
-    (then its quadrature is mu_v itself), plus 33 for checks and the norm. Up to 10 probes go
-    together where ``steps`` vectors of each fit in 2 GB.
+    (then its quadrature is mu_v itself), plus 33 for checks and the norm. Each ten probes go
+    together where ``steps`` vectors of all fit in 2 GB.
 
     Args:
       op: an operator, or a symmetric matrix.
@@ -195,11 +195,16 @@ def _exhausted(run: krylov.Run) -> bool:
 def _quadratures(
     product: krylov.Apply, size: int, probes: int, steps: int, noise: float, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray, int]]:
-    """Nodes, weights and products of every probe, as many at a time as fit in memory."""
-    rng, found = probe_stream(seed), []
+    """Nodes, weights and products of every probe.
+
+    As many at a time as fit in memory, the rest one by one: a product of fewer would round its
+    columns differently, and more probes would not extend fewer to the bit.
+    """
+    rng = probe_stream(seed)
+    found: list[tuple[np.ndarray, np.ndarray, int]] = []
     together = int(np.clip(spectrum.BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
-    for first in range(0, probes, together):
-        count = min(together, probes - first)
+    while len(found) < probes:
+        count = together if probes - len(found) >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]
         runs = krylov.side_by_side(
             product,

@@ -244,7 +244,7 @@ def _krylov_top(op: NetworkGram, seed: int) -> np.ndarray:
         run = krylov.lanczos(
             spectrum.host_product(op),
             krylov.random_rows(size, _BLOCK, seed),
-            max_steps=max(2, int(min(size, spectrum.BASIS_BYTES / (8 * size)) // _BLOCK)),
+            max_steps=max(2, spectrum.most_rows(size) // _BLOCK),
             noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
             enough=enough,
         )

@@ -64,7 +64,7 @@ def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:
 
 
 def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
-    """:func:`_bind`, for values: to trace a widened convolution would hide its parameter."""
+    """:func:`bind`, for values: to trace a widened convolution would hide its parameter."""
     convolves = eqn.primitive.name == "conv_general_dilated"
     return bind(eqn, _widened(eqn, operands) if convolves else operands)
 

@@ -273,9 +273,14 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
             sign=-1.0 if which == "largest" else 1.0,
             rtol=rtol,
             noise=spectral_error(size, op.dtype),
-            most=int(min(size, BASIS_BYTES / (8 * size))),
+            most=most_rows(size),
         )
     return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
+
+
+def most_rows(size: int) -> int:
+    """How many vectors of a length a Krylov basis may hold."""
+    return int(min(size, BASIS_BYTES / (8 * size)))
 
 
 def host_product(op: Operator) -> krylov.Apply:

@@ -102,7 +102,7 @@ def test_batches_do_not_change_anything(case):
     ],
 )
 def test_convolutions_of_any_number_of_channels(inputs, outputs, size, stride, layout):
-    """Some get channels of zeros on a CPU; see layers."""
+    """Some get channels of zeros on a CPU; see jaxprs."""
     rng = np.random.default_rng(0)
 
     def drawn(order, **lengths):

@@ -15,7 +15,7 @@ def _rotated(rng, values):
 
 
 def _counted(matrix, **options):
-    """The operator on rows, and a list that grows by the number of rows of every product."""
+    """The extremes of a matrix, and how many products they took."""
     products = []
 
     def apply(rows):
