@@ -135,7 +135,8 @@ def _copies(values: np.ndarray, errors: np.ndarray) -> int:
 def _any_beyond(end: _End, found: _Found, t: float) -> bool | None:
     """Whether S(t) has an eigenvalue beyond t; None where that takes more than the run itself."""
     run = found.run
-    rows = min(run.block, end.size - len(run.basis))
+    room = end.size - len(run.basis)
+    rows = min(run.block, room)
     start = krylov.outside(krylov.random_rows(end.size, rows, 1), run.basis)
     start = np.linalg.qr(krylov.outside(start, run.basis).T)[0].T
 
@@ -148,27 +149,25 @@ def _any_beyond(end: _End, found: _Found, t: float) -> bool | None:
         return False if chance <= _MISSED else None
 
     second = krylov.lanczos(
-        _complement(end, found, t),
+        _beyond(end, found, t),
         start,
-        max_steps=max(2, min(len(run.basis), end.size - len(run.basis)) // rows),
+        max_steps=max(2, min(len(run.basis), room) // rows),
         noise=end.noise * found.scale,
         enough=lambda second: verdict(second) is not None,
         check_every=2,
+        apart=run.basis,
     )
     return verdict(second)
 
 
-def _complement(end: _End, found: _Found, t: float) -> krylov.Apply:
-    """S(t), and the eigenvalue furthest from the end on the span of V."""
-    run, width = found.run, found.run.remainder.shape[1]
-    known = run.basis
-    pushed = krylov.outside(krylov.outside(end.apply(known[-width:]), known), known)  # R^T Q
-    last = found.vectors[-width:]
+def _beyond(end: _End, found: _Found, t: float) -> krylov.Apply:
+    """S(t), up to rows of V."""
+    run = found.run
+    pushed = run.remainder.T @ run.following  # R^T Q
+    last = found.vectors[-run.block :]
     inverse = (last / (found.values - t)) @ last.T  # of T - t, its last block
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        inside = (rows @ known.T) @ known
-        image = krylov.outside(end.apply(rows - inside), known)
-        return image - (rows @ pushed.T) @ inverse @ pushed + found.values[-1] * inside
+        return end.apply(rows) - (rows @ pushed.T) @ inverse @ pushed
 
     return apply

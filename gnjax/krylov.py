@@ -46,16 +46,14 @@ class Run:
     """Orthonormal rows V (j, n), T = V A V^T (j, j), and the blocks of its first steps."""
 
     basis: np.ndarray
+    following: np.ndarray  # the rows of the step that was not taken
     projection: np.ndarray
     diagonals: tuple[np.ndarray, ...]  # alpha_i, up to the first breakdown
     couplings: tuple[np.ndarray, ...]  # beta_i, up to the first breakdown
-    remainder: np.ndarray  # (b, b): beta of the step that was not taken
+    remainder: np.ndarray  # (b, b): its beta
     complete: bool  # everything outside the basis is the null space, or there is nothing outside
     products: int
-
-    @property
-    def size(self) -> int:
-        return self.basis.shape[1]
+    size: int  # of the space that the start was drawn from
 
     @property
     def block(self) -> int:
@@ -104,6 +102,7 @@ def steps_of(
     enough: Callable[[Run], bool] = lambda run: False,
     check_every: int = 4,
     seed: int = 0,
+    apart: np.ndarray | None = None,
 ) -> Generator[np.ndarray, np.ndarray, Run]:
     """Extend the Krylov space of ``start`` until ``enough``, until nothing is left, or max_steps.
 
@@ -113,11 +112,18 @@ def steps_of(
     what a start may have missed instead of amplifying rounding. When the operator maps a whole
     block of such directions to zero, the complement is its null space and the run is complete.
 
+    On the complement of orthonormal rows ``apart`` if there are any, which ``start`` is orthogonal
+    to: the run is that of the operator's compression to it.
+
     Yields rows, and is sent the operator's images of them.
     """
     block, size = start.shape
     rng = np.random.default_rng(seed + 1)
-    basis = np.empty((min(max_steps * block, size), size))
+    shut = 0 if apart is None else len(apart)
+    held = np.empty((min(shut + max_steps * block, size), size))
+    if apart is not None:
+        held[:shut] = apart
+    basis = held[shut:]
     basis[:block] = start
     projection = np.zeros((len(basis), len(basis)))
     diagonals: list[np.ndarray] = []
@@ -126,7 +132,7 @@ def steps_of(
     products, scale = 0, 0.0
     while True:
         now = slice(filled - width, filled)
-        known = basis[:filled]
+        known = held[: shut + filled]
         image = yield basis[now]
         products += width
         alpha = image @ basis[now].T
@@ -139,17 +145,19 @@ def steps_of(
         if len(fresh) and np.abs(coupling).max(axis=1).min() < _SHORT * scale:
             fresh = _orthonormal(outside(outside(fresh, known), known))
         null = restarted and not coupling.any() and np.abs(alpha).max() <= level
-        complete = null or filled == size
+        complete = null or filled == size - shut
         if not broken:
             diagonals.append(projection[now, now])
         run = Run(
-            known,
+            basis[:filled],
+            fresh,
             projection[:filled, :filled],
             tuple(diagonals),
             tuple(couplings),
             coupling,
             complete,
             products,
+            size - shut,
         )
         steps = -(-filled // block)
         if complete or filled == len(basis) or (steps % check_every == 0 and enough(run)):

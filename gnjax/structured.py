@@ -169,12 +169,13 @@ def _end(
             shift = _beside(best.value, rtol * widening, compressed, sign)
             pencil = _pencil(reduced, compressed, shift, sign)
             known = located.deflation(pencil)
-            start = outside(random_rows(reduced.size, _BLOCK, seed), known.rows)
+            block = min(_BLOCK, reduced.size - len(known.rows))
+            start = outside(random_rows(reduced.size, block, seed), known.rows)
             start = np.linalg.qr(start.T)[0].T
             enough = partial(_decided, floor=known.floor, missed=share)
             run, images = _solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
             products += run.products + len(known.rows)
-            found = _rayleigh_ritz(pencil, run, images, known.rows)
+            found = _rayleigh_ritz(pencil, run, images)
             candidates.append(found.row)
             best = min(best, found, key=lambda ritz: sign * ritz.value)
             exceeds = _exceeds(run, known.floor)
@@ -276,7 +277,10 @@ class _Deflation:
 
 
 def _deflation(pencil: _Pencil, located: _Located) -> _Deflation:
-    """As many of the located Ritz vectors of the pencil as are accurate enough to pay."""
+    """As many of the located Ritz vectors of the pencil as are accurate enough to pay.
+
+    Not all that there are: a run in the complement takes part in every certificate.
+    """
     moved = pencil.sign * (located.pencil.shift - pencil.shift)
     gram = located.images @ located.images.T
     stiffness = _symmetric(located.run.projection + moved * gram)
@@ -289,7 +293,7 @@ def _deflation(pencil: _Pencil, located: _Located) -> _Deflation:
     rows = np.linalg.qr(_preimage(pencil, vectors.T @ located.images).T)[0].T
     image = np.asarray(_apply(pencil, rows)[0])
     compressed = _symmetric(rows @ image.T)
-    for count in range(len(rows), 0, -1):
+    for count in range(min(len(rows), pencil.reduced.size - 1), 0, -1):
         kept = slice(0, count)
         values = np.linalg.eigvalsh(compressed[kept, kept])
         residual = image[kept] - compressed[kept, kept] @ rows[kept]
@@ -387,23 +391,18 @@ def _solve(
     start: np.ndarray,
     max_steps: int,
     enough: Callable[[Run, list[np.ndarray]], bool],
-    deflated: np.ndarray | None = None,
+    apart: np.ndarray | None = None,
 ) -> tuple[Run, list[np.ndarray]]:
-    """Lanczos on C, and the rows R V that span the space for G.
+    """Lanczos on C, on the complement of orthonormal rows ``apart``, and the rows R V.
 
-    Orthonormal ``deflated`` rows X are taken out: C acts as the identity on their span.
+    Those span the space for G.
     """
     images: list[np.ndarray] = []
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        if deflated is None or not len(deflated):
-            image, inner = _apply(pencil, rows)
-            images.append(np.asarray(inner))
-            return np.asarray(image)
-        known = rows @ deflated.T
-        image, inner = _apply(pencil, rows - known @ deflated)
+        image, inner = _apply(pencil, rows)
         images.append(np.asarray(inner))
-        return outside(np.asarray(image), deflated) + known @ deflated
+        return np.asarray(image)
 
     run = lanczos(
         apply,
@@ -411,7 +410,8 @@ def _solve(
         max_steps=max_steps,
         noise=pencil.noise,
         enough=lambda run: enough(run, images),
-        check_every=_CHECK_EVERY if deflated is None else 1,
+        check_every=_CHECK_EVERY if apart is None else 1,
+        apart=apart,
     )
     return run, images
 
@@ -450,18 +450,13 @@ def _preimage(pencil: _Pencil, rows: np.ndarray) -> np.ndarray:
     )
 
 
-def _rayleigh_ritz(
-    pencil: _Pencil, run: Run, images: list[np.ndarray], deflated: np.ndarray | None = None
-) -> _Ritz:
+def _rayleigh_ritz(pencil: _Pencil, run: Run, images: list[np.ndarray]) -> _Ritz:
     """The extreme Ritz value of G on span Z, Z = R V, where Z^T (G - s) Z = sign T.
 
-    What T holds of deflated rows is not of G and taken off. Directions in which Z is dependent to
-    working precision are left out, which keeps the value on the inside.
+    Directions in which Z is dependent to working precision are left out, which keeps the value on
+    the inside.
     """
     rows, projection = np.concatenate(images), run.projection
-    if deflated is not None:
-        known = run.basis @ deflated.T
-        projection = projection - known @ known.T
     lengths = np.linalg.norm(rows, axis=1)
     present = lengths > _DEPENDENT * lengths.max()
     lengths, rows = lengths[present], rows[present]

@@ -153,3 +153,33 @@ def test_runs_side_by_side_are_those_taken_alone():
         assert run.products == alone.products
         np.testing.assert_allclose(run.projection, alone.projection, atol=1e-12)
         np.testing.assert_allclose(run.basis, alone.basis, atol=1e-10)
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_apart_from_some_rows_a_run_is_that_of_the_compression(block):
+    """P A P on the complement, its size included, and it ends where the complement does."""
+    rng = np.random.default_rng(5)
+    matrix = _matrix(np.linspace(-1, 4, 30))
+    whole = np.linalg.qr(rng.standard_normal((30, 30)))[0].T
+    apart, rest = whole[:6], whole[6:]
+    start = np.linalg.qr(rng.standard_normal((24, block)))[0].T
+    options = {"max_steps": 40, "noise": 1e-12}
+    run = krylov.lanczos(lambda rows: rows @ matrix, start @ rest, apart=apart, **options)
+    alone = krylov.lanczos(lambda rows: rows @ (rest @ matrix @ rest.T), start, **options)
+    assert run.complete
+    assert (run.size, len(run.basis)) == (24, 24)
+    np.testing.assert_allclose(run.basis @ apart.T, 0, atol=1e-14)
+    assert run.products == alone.products
+    found, expected = krylov.ritz(run)[0], krylov.ritz(alone)[0]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 4])
+def test_what_follows_closes_the_recurrence(block):
+    """A V^T = V^T T + Q^T R, with R in the last columns."""
+    matrix = _matrix(np.geomspace(1, 1e-3, 50))
+    run = _run(matrix, block=block, steps=5)
+    closing = run.following.T @ run.remainder
+    image = matrix @ run.basis.T - run.basis.T @ run.projection
+    np.testing.assert_allclose(image[:, -block:], closing, atol=1e-14)
+    np.testing.assert_allclose(image[:, :-block], 0, atol=1e-14)
