@@ -35,6 +35,7 @@ from gnjax.network import (
     sum_of,
 )
 
+HESSIAN = 3  # evaluations that write as much as a product
 _COLUMNS = 64
 _SIDES = ("auto", "parameters", "outputs")
 
@@ -100,7 +101,7 @@ class NetworkHessian:
     def mv(self, v: jax.Array) -> jax.Array:
         """Forward over reverse."""
         parts = (
-            columns(self.net, partial(_hessian_batch, self, x, y), v)
+            columns(self.net, partial(_hessian_batch, self, x, y), v, evaluations=HESSIAN)
             for x, y in pieces(self.net, self.y)
         )
         return sum_of(parts) / self.net.samples

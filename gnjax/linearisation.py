@@ -16,7 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.curvature import NetworkGram, NetworkHessian
+from gnjax import jaxprs
+from gnjax.curvature import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.network import Network, batched, columns, pieces, spread, sum_of, weigh
 from gnjax.operators import Operator
 
@@ -52,10 +53,11 @@ class Linearised(Prepared):
         net = self.op.net
         if isinstance(self.op, NetworkHessian):
             share = 1.0 / net.samples
-            return sum_of(columns(net, partial(_image, m, share), v) for m in self.maps)
+            products = (partial(_image, m, share) for m in self.maps)
+            return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
         if self.op.side == "parameters":
-            made = (columns(net, partial(_gauss_newton, m, r), v) for m, r in self._batches())
-            return self.op.scale * sum_of(made)
+            products = (partial(_gauss_newton, m, r) for m, r in self._batches())
+            return self.op.scale * sum_of(columns(net, f, v) for f in products)
         parts = v.reshape(net.samples, net.k, *v.shape[1:])
         pulled = zip(self.maps, pieces(net, net.factors, parts), strict=True)
         w = sum_of(
@@ -103,7 +105,8 @@ def _linear_gradient(op: NetworkHessian, x: jax.Array, y: jax.Array) -> Any:
 
 
 def _linear_map(net: Network, f: Callable[[jax.Array], jax.Array]) -> Any:
-    return jax.linearize(f, jnp.zeros(net.parameters, net.dtype))[1]
+    at = jnp.zeros(net.parameters, net.dtype)
+    return jaxprs.arranged(jax.linearize(f, at)[1], at)
 
 
 def _moved(net: Network, w: jax.Array) -> list[jax.Array]:

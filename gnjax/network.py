@@ -25,6 +25,7 @@ from gnjax.precision import real_dtype
 Only = str | Callable[[str], bool]
 
 _WORKING = 2.5e7  # numbers that one evaluation of a batch writes: more would leave the caches
+_TOGETHER = 3.5e6  # the same, for columns of dense layers, whose arrays are smaller
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -45,6 +46,7 @@ class Network:
     k: int = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
     convolves: bool = field(metadata={"static": True})
+    written: float = field(metadata={"static": True})  # numbers that an evaluation writes a sample
     batch: int = field(metadata={"static": True})
 
     @property
@@ -105,14 +107,15 @@ def network(
         outputs.shape[1],
         coupled,
         False,
+        1.0,
         len(inputs),
     )
-    work, convolves = _work(made)
-    made = replace(made, convolves=convolves)
-    return made if coupled and batch_size is None else _batched(made, batch_size, work)
+    written, convolves = _work(made)
+    made = replace(made, convolves=convolves, written=written)
+    return made if coupled and batch_size is None else _batched(made, batch_size)
 
 
-def _batched(net: Network, batch_size: int | None, work: float) -> Network:
+def _batched(net: Network, batch_size: int | None) -> Network:
     if net.coupled:
         msg = (
             f"batch_size={batch_size} splits the samples, but this model's outputs depend on the "
@@ -121,7 +124,7 @@ def _batched(net: Network, batch_size: int | None, work: float) -> Network:
         )
         raise ValueError(msg)
     if batch_size is None:
-        largest = int(np.clip(_WORKING / work, 1, net.samples))
+        largest = int(np.clip(_WORKING / net.written, 1, net.samples))
         return replace(net, batch=-(-net.samples // -(-net.samples // largest)))
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         msg = f"batch_size={batch_size!r} is not a positive integer"
@@ -245,16 +248,27 @@ def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Arra
 
 
 def columns(
-    net: Network, product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1
+    net: Network,
+    product: Callable[[jax.Array], jax.Array],
+    v: jax.Array,
+    dims: int = 1,
+    evaluations: int = 1,
 ) -> jax.Array:
     """A compiled product on v with ``dims`` axes, or on each column along one axis more.
 
-    Columns go together where that turns matrix-vector into matrix products, but one by one
-    through convolutions, which XLA would make slow grouped ones of.
+    Columns go together where that turns matrix-vector into matrix products, as many as the caches
+    hold where a product writes as much as so many ``evaluations``; but one by one through
+    convolutions, which XLA would make slow grouped ones of.
     """
-    if v.ndim > dims and net.convolves:
-        return jnp.stack([product(v[..., i]) for i in range(v.shape[-1])], axis=-1)
-    return product(v)
+    if v.ndim == dims:
+        return product(v)
+    count = v.shape[-1]
+    most = 1 if net.convolves else _TOGETHER / (evaluations * net.batch * net.written)
+    groups = -(-count // max(int(most), 1))
+    if groups == count:
+        return jnp.stack([product(v[..., i]) for i in range(count)], axis=-1)
+    parts = jnp.array_split(v, groups, axis=-1)
+    return jnp.concatenate([product(part) for part in parts], axis=-1)
 
 
 def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:

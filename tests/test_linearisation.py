@@ -7,6 +7,7 @@ import pytest
 
 import gnjax
 import gnjax.linearisation as module
+from gnjax import jaxprs, network
 from gnjax.linearisation import Linearised, linearised
 from tests.networks import CASES
 
@@ -55,6 +56,75 @@ def test_batches_masks_and_filters(side):
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 3 > 0, params)
     options = {"mask": mask, "only": "dense[12]/*", "batch_size": 3}
     _agree(gnjax.gauss_newton(model, x, side=side, **options), columns=2)
+
+
+def _tanh_network(samples=40):
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
+    model = (lambda params, x: jnp.tanh(x @ params[0]) @ params[1], params)
+    return model, jnp.asarray(rng.standard_normal((samples, 5))), np.arange(samples) % 3
+
+
+def test_a_hessian_multiplies_by_constants_that_are_stored_transposed():
+    """x^T delta, delta^T h and its like: no constant is left to be transposed in a product."""
+    model, x, y = _tanh_network()
+    op = gnjax.hessian(model, x, y, loss="cross_entropy")
+    (linear,) = linearised(op).maps
+    closed = jaxprs.inlined(linear, jnp.zeros(op.shape[0]))
+    dots = [eqn for eqn in closed.jaxpr.eqns if eqn.primitive.name == "dot_general"]
+    sides = [(eqn, jaxprs._turns(eqn)) for eqn in dots]
+    assert len(dots) > 5
+    constants = closed.jaxpr.constvars
+    assert not [eqn for eqn, side in sides if side is not None and eqn.invars[side] in constants]
+    _agree(op, columns=3)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_product_with_a_transposed_constant_on_either_side(wide):
+    rng = np.random.default_rng(1)
+    const = jnp.asarray(rng.standard_normal((6, 9 if wide else 2)))
+    v = jnp.asarray(rng.standard_normal((6, 4)))
+    first = (((0,), (0,)), ((), ()))
+    for linear, product in (
+        (lambda v: jax.lax.dot_general(const, v, first), const.T @ v),
+        (lambda v: jax.lax.dot_general(v, const, first), v.T @ const),
+    ):
+        arranged = jaxprs.arranged(linear, v)
+        np.testing.assert_allclose(arranged(v), product, rtol=0, atol=1e-14)
+        assert len(jax.tree.leaves(arranged)) == (1 if wide else 2)
+
+
+@pytest.mark.parametrize(
+    ("fit", "evaluations", "widths"),
+    [(100, 1, {7}), (4, 1, {3, 4}), (12, 3, {3, 4}), (1, 1, {None}), (0.1, 1, {None})],
+)
+def test_columns_go_together_as_far_as_the_caches_reach(monkeypatch, fit, evaluations, widths):
+    model, x, _ = _tanh_network()
+    net = gnjax.ntk(model, x).net
+    monkeypatch.setattr(network, "_TOGETHER", fit * net.batch * net.written)
+    seen = set()
+
+    def product(v):
+        seen.add(v.shape[1] if v.ndim > 1 else None)
+        return 2 * v
+
+    v = jnp.arange(35.0).reshape(5, 7)
+    doubled = network.columns(net, product, v, evaluations=evaluations)
+    np.testing.assert_array_equal(doubled, 2 * v)
+    assert seen == widths
+
+
+@pytest.mark.parametrize("kind", ["hessian", "parameters", "outputs"])
+def test_columns_apart_are_those_together(monkeypatch, kind):
+    model, x, y = _tanh_network()
+    if kind == "hessian":
+        op = gnjax.hessian(model, x, y, loss="cross_entropy", batch_size=15)
+    else:
+        op = gnjax.gauss_newton(model, x, loss="cross_entropy", side=kind, batch_size=15)
+    together = np.asarray(op.mv(jnp.eye(op.shape[0])))
+    monkeypatch.setattr(network, "_TOGETHER", 7 * op.net.batch * op.net.written)
+    np.testing.assert_allclose(op.mv(jnp.eye(op.shape[0])), together, rtol=0, atol=1e-12)
+    _agree(op, columns=5)
 
 
 def test_what_does_not_fit_is_left_as_it_is(monkeypatch):
