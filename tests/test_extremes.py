@@ -1,5 +1,7 @@
 """A few eigenvalues from one end: against dense ones, repeated, hidden, and of low rank."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -91,3 +93,45 @@ def test_where_all_are_equal_no_copy_can_matter():
     found, products = _counted(3.0 * np.eye(150), k=6, sign=1.0)
     np.testing.assert_allclose(found.values, 3.0, rtol=1e-14)
     assert products <= 8
+
+
+class _Own:
+    """A user's operator, written for jax arrays, on vectors and on columns."""
+
+    def __init__(self, matrix):
+        self.matrix, self.shapes = jnp.asarray(matrix), set()
+        self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
+
+    def mv(self, v):
+        self.shapes.add(v.shape)
+        assert isinstance(v, jax.Array)
+        return self.matrix @ v.at[0].multiply(1.0)
+
+    def as_matrix(self):
+        return self.matrix
+
+
+def test_operators_of_ones_own_get_jax_arrays(monkeypatch):
+    """Vectors from the first run; columns from the second where a copy is found."""
+    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 50)
+    values = np.concatenate([[5.0, 4.0, 4.0, 3.0], np.linspace(0, 1, 96)])
+    op = _Own(_rotated(np.random.default_rng(2), values))
+    found = gnjax.eigenvalues(op, k=3, which="largest")
+    np.testing.assert_allclose(found.values, values[:3], atol=1e-9)
+    assert op.shapes == {(100,), (100, 2)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_host_products_are_those_of_the_matrix(rows, dtype):
+    rng = np.random.default_rng(3)
+    weights = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
+    model = (lambda w, x: jnp.tanh(x @ w[0]) @ w[1], weights)
+    x, y = rng.standard_normal((11, 5)), np.arange(11) % 3
+    network = gnjax.hessian(model, x, y, loss="cross_entropy")
+    for op in (network, gnjax.dense(np.asarray(network.as_matrix(), dtype))):
+        block = rng.standard_normal((rows, op.shape[0]))
+        images = spectrum.host_product(op)(block)
+        assert images.dtype == np.float64
+        accurate = 1e-12 if op.dtype == np.float64 else 1e-5
+        np.testing.assert_allclose(images, block @ np.asarray(op.as_matrix()), atol=accurate)
