@@ -101,12 +101,16 @@ def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
 def _linear_gradient(op: NetworkHessian, x: jax.Array, y: jax.Array) -> Any:
     """v -> H_b v, summed over the samples."""
     net = op.net
-    return _linear_map(net, jax.grad(lambda w: op.objective(x, y, _moved(net, w))))
+    linear = _linear_map(net, jax.grad(lambda w: op.objective(x, y, _moved(net, w))))
+    return jaxprs.arranged(linear, _origin(net))
 
 
 def _linear_map(net: Network, f: Callable[[jax.Array], jax.Array]) -> Any:
-    at = jnp.zeros(net.parameters, net.dtype)
-    return jaxprs.arranged(jax.linearize(f, at)[1], at)
+    return jax.linearize(f, _origin(net))[1]
+
+
+def _origin(net: Network) -> jax.Array:
+    return jnp.zeros(net.parameters, net.dtype)
 
 
 def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
