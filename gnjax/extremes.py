@@ -135,10 +135,7 @@ def _copies(values: np.ndarray, errors: np.ndarray) -> int:
 def _any_beyond(end: _End, found: _Found, t: float) -> bool | None:
     """Whether S(t) has an eigenvalue beyond t; None where that takes more than the run itself."""
     run = found.run
-    room = end.size - len(run.basis)
-    rows = min(run.block, room)
-    start = krylov.outside(krylov.random_rows(end.size, rows, 1), run.basis)
-    start = np.linalg.qr(krylov.outside(start, run.basis).T)[0].T
+    start = krylov.random_rows(end.size, run.block, 1, apart=run.basis)
 
     def verdict(second: krylov.Run) -> bool | None:
         outermost = float((end.sign * np.linalg.eigvalsh(second.projection)).min())
@@ -151,7 +148,7 @@ def _any_beyond(end: _End, found: _Found, t: float) -> bool | None:
     second = krylov.lanczos(
         _beyond(end, found, t),
         start,
-        max_steps=max(2, min(len(run.basis), room) // rows),
+        max_steps=max(2, min(len(run.basis), end.size - len(run.basis)) // len(start)),
         noise=end.noise * found.scale,
         enough=lambda second: verdict(second) is not None,
         check_every=2,

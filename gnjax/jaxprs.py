@@ -105,9 +105,9 @@ def arranged(linear: Callable[[jax.Array], jax.Array], v: jax.Array) -> Callable
     XLA takes twice as long for A^T B as for A B with A^T at hand.
     """
     closed = inlined(linear, v)
-    named = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     sides = [eqn.invars[side] for eqn in closed.jaxpr.eqns if (side := _turns(eqn)) is not None]
-    turned = [named[v].T if v in sides else None for v in closed.jaxpr.constvars]
+    constants = zip(closed.jaxpr.constvars, closed.consts, strict=True)
+    turned = [const.T if var in sides else None for var, const in constants]
     return jax.tree_util.Partial(partial(_run_arranged, closed.jaxpr), closed.consts, turned)
 
 

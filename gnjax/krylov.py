@@ -60,13 +60,16 @@ class Run:
         return self.remainder.shape[1]
 
 
-def random_rows(size: int, block: int, seed: int) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space.
+def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = None) -> np.ndarray:
+    """Orthonormal rows (b, n) that span a uniformly random space, orthogonal to rows ``apart``.
 
     Not from ``default_rng(seed)``, which the caller's weights and data may have come from: a start
     that is a row of the data is not random.
     """
-    gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, size)))
+    room = size - (0 if apart is None else len(apart))
+    gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, room)))
+    if apart is not None:
+        gaussian = outside(outside(gaussian.T, apart), apart).T
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
 
 

@@ -264,7 +264,7 @@ def columns(
         return product(v)
     count = v.shape[-1]
     most = 1 if net.convolves else _TOGETHER / (evaluations * net.batch * net.written)
-    groups = -(-count // max(int(most), 1))
+    groups = max(1, -(-count // max(int(most), 1)))
     if groups == count:
         return jnp.stack([product(v[..., i]) for i in range(count)], axis=-1)
     parts = jnp.array_split(v, groups, axis=-1)

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax.krylov import Run, lanczos, missed_probability, outside, random_rows
+from gnjax.krylov import Run, lanczos, missed_probability, random_rows
 from gnjax.krylov import ritz as ritz_values
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.rounding import gamma, spectral_error
@@ -169,9 +169,7 @@ def _end(
             shift = _beside(best.value, rtol * widening, compressed, sign)
             pencil = _pencil(reduced, compressed, shift, sign)
             known = located.deflation(pencil)
-            block = min(_BLOCK, reduced.size - len(known.rows))
-            start = outside(random_rows(reduced.size, block, seed), known.rows)
-            start = np.linalg.qr(start.T)[0].T
+            start = random_rows(reduced.size, _BLOCK, seed, apart=known.rows)
             enough = partial(_decided, floor=known.floor, missed=share)
             run, images = _solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
             products += run.products + len(known.rows)

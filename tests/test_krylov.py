@@ -183,3 +183,12 @@ def test_what_follows_closes_the_recurrence(block):
     image = matrix @ run.basis.T - run.basis.T @ run.projection
     np.testing.assert_allclose(image[:, -block:], closing, atol=1e-14)
     np.testing.assert_allclose(image[:, :-block], 0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("block", "rows"), [(1, 1), (4, 4), (9, 6)])
+def test_random_rows_apart_from_others(block, rows):
+    """As many as there is room for."""
+    apart = krylov.random_rows(20, 14, 0)
+    found = krylov.random_rows(20, block, 1, apart=apart)
+    np.testing.assert_allclose(found @ found.T, np.eye(rows), atol=1e-14)
+    np.testing.assert_allclose(found @ apart.T, 0, atol=1e-14)

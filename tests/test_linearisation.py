@@ -125,6 +125,7 @@ def test_columns_apart_are_those_together(monkeypatch, kind):
     monkeypatch.setattr(network, "_TOGETHER", 7 * op.net.batch * op.net.written)
     np.testing.assert_allclose(op.mv(jnp.eye(op.shape[0])), together, rtol=0, atol=1e-12)
     _agree(op, columns=5)
+    assert op.mv(jnp.ones((op.shape[0], 0))).shape == (op.shape[0], 0)
 
 
 def test_what_does_not_fit_is_left_as_it_is(monkeypatch):
