@@ -128,7 +128,7 @@ def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
 def _pushed(linear: Any, factors: jax.Array | None, v: jax.Array) -> jax.Array:
     """J_b v, samples and outputs in one axis."""
     rows = batched(lambda w: weigh(factors, linear(w), transpose=True), v)
-    return rows.reshape(-1, *v.shape[1:])
+    return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @partial(jax.jit, static_argnums=1)

@@ -278,7 +278,7 @@ def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int =
 @jax.jit
 def _forward_batch(net: Network, x: jax.Array, factors: Any, v: jax.Array) -> jax.Array:
     rows = batched(partial(_forward, net, x, factors), v)
-    return rows.reshape(-1, *v.shape[1:])
+    return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @jax.jit
