@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax import jaxprs
+from gnjax.arranged import arranged
 from gnjax.curvature import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.network import Network, batched, columns, pieces, spread, sum_of, weigh
 from gnjax.operators import Operator
@@ -102,7 +102,7 @@ def _linear_gradient(op: NetworkHessian, x: jax.Array, y: jax.Array) -> Any:
     """v -> H_b v, summed over the samples."""
     net = op.net
     linear = _linear_map(net, jax.grad(lambda w: op.objective(x, y, _moved(net, w))))
-    return jaxprs.arranged(linear, _origin(net))
+    return arranged(linear, _origin(net), len(x))
 
 
 def _linear_map(net: Network, f: Callable[[jax.Array], jax.Array]) -> Any:

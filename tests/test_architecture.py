@@ -17,7 +17,7 @@ _STAGES = [
     {"gnjax.operators"},
     {"gnjax.staircase", "gnjax.formation"},
     {"gnjax.functional", "gnjax.losses", "gnjax.jaxprs"},
-    {"gnjax.layers"},
+    {"gnjax.layers", "gnjax.arranged"},
     {"gnjax.pruning", "gnjax.training", "gnjax.linear_descent", "gnjax.descent"},
     {"gnjax.network"},
     {"gnjax.gram"},

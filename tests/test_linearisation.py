@@ -7,7 +7,7 @@ import pytest
 
 import gnjax
 import gnjax.linearisation as module
-from gnjax import jaxprs, network
+from gnjax import network
 from gnjax.linearisation import Linearised, linearised
 from tests.networks import CASES
 
@@ -63,35 +63,6 @@ def _tanh_network(samples=40):
     params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
     model = (lambda params, x: jnp.tanh(x @ params[0]) @ params[1], params)
     return model, jnp.asarray(rng.standard_normal((samples, 5))), np.arange(samples) % 3
-
-
-def test_a_hessian_multiplies_by_constants_that_are_stored_transposed():
-    """x^T delta, delta^T h and its like: no constant is left to be transposed in a product."""
-    model, x, y = _tanh_network()
-    op = gnjax.hessian(model, x, y, loss="cross_entropy")
-    (linear,) = linearised(op).maps
-    closed = jaxprs.inlined(linear, jnp.zeros(op.shape[0]))
-    dots = [eqn for eqn in closed.jaxpr.eqns if eqn.primitive.name == "dot_general"]
-    sides = [(eqn, jaxprs._turns(eqn)) for eqn in dots]
-    assert len(dots) > 5
-    constants = closed.jaxpr.constvars
-    assert not [eqn for eqn, side in sides if side is not None and eqn.invars[side] in constants]
-    _agree(op, columns=3)
-
-
-@pytest.mark.parametrize("wide", [False, True])
-def test_a_product_with_a_transposed_constant_on_either_side(wide):
-    rng = np.random.default_rng(1)
-    const = jnp.asarray(rng.standard_normal((6, 9 if wide else 2)))
-    v = jnp.asarray(rng.standard_normal((6, 4)))
-    first = (((0,), (0,)), ((), ()))
-    for linear, product in (
-        (lambda v: jax.lax.dot_general(const, v, first), const.T @ v),
-        (lambda v: jax.lax.dot_general(v, const, first), v.T @ const),
-    ):
-        arranged = jaxprs.arranged(linear, v)
-        np.testing.assert_allclose(arranged(v), product, rtol=0, atol=1e-14)
-        assert len(jax.tree.leaves(arranged)) == (1 if wide else 2)
 
 
 @pytest.mark.parametrize(
