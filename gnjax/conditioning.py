@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from gnjax import krylov, spectrum, structured
 from gnjax.curvature import NetworkGram
 from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
+from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.rounding import spectral_error
 from gnjax.staircase import analytic_rank
 
@@ -281,10 +282,10 @@ def _lanczos(op: Operator, known: int | None, source: str, rtol: float, seed: in
     error = spectrum.dense_error(op, norm)
     if norm <= error:
         return None
-    steps = max(2, spectrum.most_rows(size) // _BLOCK + 1)
-    with spectrum.beside_xla():
+    steps = max(2, most_rows(size) // _BLOCK + 1)
+    with beside_xla():
         run = krylov.lanczos(
-            spectrum.host_product(op),
+            host_product(op),
             krylov.random_rows(size, _BLOCK, seed),
             max_steps=steps,
             noise=error,

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum
 from gnjax.operators import Operator, dense
+from gnjax.products import BASIS_BYTES, beside_xla, host_product
 from gnjax.traces import check_products, probe_stream
 
 _LARGEST_BASIS_BYTES = 16e9
@@ -158,10 +159,10 @@ def spectral_density(
     operator = op if isinstance(op, Operator) else dense(op)
     size = operator.shape[0]
     _check_arguments(size, probes, steps)
-    product = spectrum.host_product(operator)
+    product = host_product(operator)
     check_products(product(np.ones((1, size))))
     floor = spectrum.dense_error(operator, spectrum.operator_norm(operator))
-    with spectrum.beside_xla():
+    with beside_xla():
         found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
     longest = max(len(nodes) for nodes, _, _ in found)
     return SpectralDensity(
@@ -202,7 +203,7 @@ def _quadratures(
     """
     rng = probe_stream(seed)
     found: list[tuple[np.ndarray, np.ndarray, int]] = []
-    together = int(np.clip(spectrum.BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
+    together = int(np.clip(BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
     while len(found) < probes:
         count = together if probes - len(found) >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]

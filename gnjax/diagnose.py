@@ -28,6 +28,7 @@ from gnjax.curvature import NetworkGram, hessian
 from gnjax.functional import functional
 from gnjax.losses import Loss
 from gnjax.network import backward_products, parameter_names
+from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.remedies import (
     HELPS,
     Found,
@@ -240,11 +241,11 @@ def _krylov_top(op: NetworkGram, seed: int) -> np.ndarray:
         return bool(residuals[-1] <= _RESIDUAL * values[-1])
 
     size = op.shape[0]
-    with spectrum.beside_xla():
+    with beside_xla():
         run = krylov.lanczos(
-            spectrum.host_product(op),
+            host_product(op),
             krylov.random_rows(size, _BLOCK, seed),
-            max_steps=max(2, spectrum.most_rows(size) // _BLOCK),
+            max_steps=max(2, most_rows(size) // _BLOCK),
             noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
             enough=enough,
         )

@@ -12,6 +12,7 @@ complement, with the chance of :mod:`gnjax.krylov` that it misses one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from gnjax import krylov
 
 _MISSED = 1e-3
+_LOOK = 6  # steps without a look at the residuals, at most
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Extremes:
     values: np.ndarray
     residuals: np.ndarray
     scale: float  # of the operator
+    vectors: np.ndarray  # unit rows; fewer than values where these are a null space's
+    images: np.ndarray  # A on each of them, as the run knows it
 
 
 @dataclass(frozen=True)
@@ -75,27 +79,56 @@ def extremes(
         values, residuals = np.append(values, unseen), np.append(residuals, unseen)
     wanted = np.argsort(sign * values, kind="stable")[:k]
     descending = wanted[np.argsort(-values[wanted])]
-    return Extremes(values[descending], residuals[descending], found.scale)
+    vectors, images = _pairs(found, descending[descending < len(found.values)])
+    return Extremes(values[descending], residuals[descending], found.scale, vectors, images)
+
+
+def _pairs(found: _Found, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ritz vectors V^T w as rows, and A V^T w = theta V^T w + Q^T R w."""
+    run, coefficients = found.run, found.vectors[:, chosen].T
+    vectors = coefficients @ run.basis
+    onward = coefficients[:, -run.block :] @ run.remainder.T @ run.following
+    return vectors, found.values[chosen, None] * vectors + onward
 
 
 def _run(end: _End, block: int) -> _Found:
     """Until the residuals of the k outermost Ritz values are small."""
-
-    def enough(run: krylov.Run) -> bool:
-        found = _ritz(run, end.sign)
-        wanted = found.residuals[: end.k]
-        return len(wanted) == end.k and bool((wanted <= end.rtol * found.scale).all())
-
     run = krylov.lanczos(
         end.apply,
         krylov.random_rows(end.size, block, 0),
         max_steps=max(2, end.most // block),
         noise=0.0,
         relative_noise=end.noise,
-        enough=enough,
-        check_every=4,
+        enough=_converged(end),
+        check_every=1,
     )
     return _ritz(run, end.sign)
+
+
+def _converged(end: _End) -> Callable[[krylov.Run], bool]:
+    """Whether the residuals are small, looked at again half-way to where they would be.
+
+    That is by their decay since the last look, at first since they were as long as the operator.
+    """
+    due, before = end.k, (0, -float(np.log(end.rtol)))
+
+    def enough(run: krylov.Run) -> bool:
+        nonlocal due, before
+        steps = len(run.basis)
+        if steps < due:
+            return False
+        found = _ritz(run, end.sign)
+        worst, target = found.residuals[: end.k].max(), end.rtol * found.scale
+        if worst <= target:
+            return True
+        excess = float(np.log(worst / target))
+        rate = (before[1] - excess) / (steps - before[0])
+        ahead = excess / rate if rate > 0 else np.inf
+        due = steps + run.block * int(np.clip(ahead / 2 / run.block, 1, _LOOK))
+        before = steps, excess
+        return False
+
+    return enough
 
 
 def _ritz(run: krylov.Run, sign: float) -> _Found:

@@ -70,6 +70,8 @@ def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = Non
     gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, room)))
     if apart is not None:
         gaussian = outside(outside(gaussian.T, apart), apart).T
+    if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
+        return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
 
 
@@ -84,16 +86,21 @@ def side_by_side(apply: Apply, starts: Sequence[np.ndarray], **options: Any) -> 
     wanted = {index: next(steps) for index, steps in going.items()}
     runs: dict[int, Run] = {}
     while wanted:
-        blocks = list(wanted.values())
-        images = apply(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
-        ends = np.cumsum([len(block) for block in blocks])[:-1]
-        for index, image in zip(list(wanted), np.split(images, ends), strict=True):
+        for index, image in zip(list(wanted), _images(apply, list(wanted.values())), strict=True):
             try:
                 wanted[index] = going[index].send(image)
             except StopIteration as stop:
                 runs[index] = stop.value
                 del wanted[index]
     return [runs[index] for index in going]
+
+
+def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Of every block, from one product with all."""
+    if len(blocks) == 1:
+        return [apply(blocks[0])]
+    ends = np.cumsum([len(block) for block in blocks])[:-1]
+    return np.split(apply(np.concatenate(blocks)), ends)
 
 
 def steps_of(

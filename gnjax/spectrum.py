@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from threadpoolctl import threadpool_limits
 
-from gnjax import krylov
+from gnjax import krylov, single
 from gnjax.curvature import NetworkGram
 from gnjax.extremes import extremes
-from gnjax.linearisation import Prepared, linearised
+from gnjax.linearisation import Prepared
 from gnjax.network import rounding as network_rounding
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
+from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.rounding import singular_values, spectral_error, unit_roundoff
 
 _WHICH = ("all", "largest", "smallest")
 _DENSE_UP_TO = 3000
 LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 _LARGEST_FACTOR_BYTES = 4e9
-BASIS_BYTES = 2e9
 _BLOCK = 4
 
 
@@ -50,7 +45,8 @@ def eigenvalues(
     All of them come from the singular values of a factor where one is known and small enough, else
     from the dense matrix. A few of a large operator come from Lanczos, repeated ones as often as
     they are, with the residual norm as error: an eigenvalue lies that close to each value; they are
-    at most rtol times the operator's norm.
+    at most rtol times the operator's norm. For an rtol from 1e-6 on, networks multiply in float32,
+    and values and residuals are computed in float64 from the vectors that this leads to.
     """
     size = op.shape[0]
     if which not in _WHICH:
@@ -267,66 +263,21 @@ def _compaction_error(factor: jnp.ndarray, norm: float) -> float:
 def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
     """k Ritz values from one end, when the residuals of all of them are small."""
     size = op.shape[0]
+    sign = -1.0 if which == "largest" else 1.0
+    product = host_product(op)
     with beside_xla():
-        found = extremes(
-            host_product(op),
-            size,
-            k,
-            sign=-1.0 if which == "largest" else 1.0,
-            rtol=rtol,
-            noise=spectral_error(size, op.dtype),
-            most=most_rows(size),
-        )
+        found = single.extremes_of(op, product, k, sign=sign, rtol=rtol)
+        if found is None:
+            found = extremes(
+                product,
+                size,
+                k,
+                sign=sign,
+                rtol=rtol,
+                noise=spectral_error(size, op.dtype),
+                most=most_rows(size),
+            )
     return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
-
-
-def most_rows(size: int) -> int:
-    """How many vectors of a length a Krylov basis may hold."""
-    return int(min(size, BASIS_BYTES / (8 * size)))
-
-
-def host_product(op: Operator) -> krylov.Apply:
-    """The operator on rows of host memory: compiled, networks linearised once.
-
-    A row by itself goes as a vector, and without a copy by jax before the compiled call makes its
-    own: that is a quarter of the time of a small network's product.
-    """
-    multiply = _multiplication(op)
-
-    def apply(rows: np.ndarray) -> np.ndarray:
-        block = rows.astype(op.dtype, copy=False)
-        images = multiply(block[0])[None] if len(block) == 1 else multiply(block.T).T
-        images = np.asarray(images, np.float64)
-        if not np.isfinite(images).all():
-            msg = "the operator returns NaN or Inf; remove them from its weights and data"
-            raise ValueError(msg)
-        return images
-
-    return apply
-
-
-def _multiplication(op: Operator) -> Callable[[Any], Any]:
-    """Products of the operator with arrays in host memory."""
-    if isinstance(op, Dense | Factored | SumOfKroneckers):  # networks compile batches
-        return partial(_compiled_product, op)
-    prepared = linearised(op)
-    if isinstance(prepared, Prepared):
-        return prepared.mv
-    return lambda v: prepared.mv(jnp.asarray(v))
-
-
-def beside_xla() -> AbstractContextManager[object]:
-    """One thread for BLAS where the host's small products and XLA's large ones alternate.
-
-    Those of a second pool spin for a while after each product, on the cores that XLA needs.
-    """
-    on_cpu = jax.default_backend() == "cpu"
-    return threadpool_limits(1, user_api="blas") if on_cpu else nullcontext()
-
-
-@jax.jit
-def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
-    return op.mv(block)
 
 
 def operator_norm(op: Operator) -> float:

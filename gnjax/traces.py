@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum
 from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
+from gnjax.products import host_product
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _SMALL = 1000
@@ -92,7 +93,7 @@ def _exact(op: Operator) -> Trace:
 
 def _sum_of_diagonal(op: Operator) -> float:
     """sum_i e_i^T A e_i by blocks of unit vectors."""
-    product, size, total = spectrum.host_product(op), op.shape[0], 0.0
+    product, size, total = host_product(op), op.shape[0], 0.0
     for first in range(0, size, _BLOCK):
         units = np.eye(min(_BLOCK, size - first), size, first)
         total += float(np.trace(product(units)[:, first:]))
@@ -101,7 +102,7 @@ def _sum_of_diagonal(op: Operator) -> float:
 
 def _hutchinson(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
     """The mean of g^T A g over random signs g."""
-    product, samples = spectrum.host_product(op), []
+    product, samples = host_product(op), []
     for first in range(0, probes, _BLOCK):
         signs = _signs(rng, min(_BLOCK, probes - first), op.shape[0])
         samples.append((product(signs) * signs).sum(axis=1))
@@ -115,7 +116,7 @@ def _hutch_plus_plus(op: Operator, probes: int, rng: np.random.Generator) -> Tra
 
     Q is an orthonormal basis of A S for a Gaussian S (n, k); with k = n nothing is left for P.
     """
-    product, size, third = spectrum.host_product(op), op.shape[0], probes // 3
+    product, size, third = host_product(op), op.shape[0], probes // 3
     sketch = rng.standard_normal((min(third, size), size))
     basis = np.linalg.qr(_images(product, sketch).T)[0].T  # (k, n)
     captured = float((_images(product, basis) * basis).sum())
@@ -140,7 +141,7 @@ def _xtrace(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
     Q r_i for r_i along S^{-1} V^T e_i, so that Q_i Q_i^T = Q (I - r_i r_i^T) Q^T for |r_i| = 1.
     Where the rank is below k, no column is missed (r_i = 0): any k - 1 of them span the range.
     """
-    product, size = spectrum.host_product(op), op.shape[0]
+    product, size = host_product(op), op.shape[0]
     tests = rng.standard_normal((min(probes // 2, size), size))  # rows w_i
     count = len(tests)
     images = _images(product, tests)

@@ -8,6 +8,7 @@ import pytest
 import gnjax
 from gnjax import extremes as module
 from gnjax import krylov, spectrum
+from gnjax.products import host_product
 
 
 def _rotated(rng, values):
@@ -76,6 +77,41 @@ def test_what_is_far_from_the_rest_is_counted_in_few_products():
     assert four <= 36
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_images_are_those_of_the_vectors(sign):
+    """Of unconverged pairs too, after runs from one vector and from several."""
+    rng = np.random.default_rng(3)
+    values = np.concatenate([[-6.0, -6.0, 5.0, 4.0, 4.0, 3.0], rng.uniform(0, 1, 94)])
+    matrix = _rotated(rng, values)
+    found, _ = _counted(matrix, k=4, sign=sign, rtol=1e-3)
+    np.testing.assert_allclose(found.images, found.vectors @ matrix, rtol=0, atol=1e-12)
+    residuals = found.images - found.values[:, None] * found.vectors
+    np.testing.assert_allclose(np.linalg.norm(residuals, axis=1), found.residuals, atol=1e-12)
+    assert found.residuals.max() > 1e-9
+
+
+@pytest.mark.parametrize("spread", [0.5, 4.0])
+@pytest.mark.parametrize("rtol", [1e-2, 1e-6, 1e-12])
+def test_a_run_ends_soon_after_its_residuals_are_small(monkeypatch, spread, rtol):
+    """With few looks at them, not many products more than with a look after each."""
+    rng = np.random.default_rng(4)
+    matrix = _rotated(rng, np.exp(spread * rng.standard_normal(300)))
+    looks = []
+
+    def steps():
+        looks.clear()
+        end = module._End(lambda rows: rows @ matrix, 300, 5, -1.0, rtol, 1e-14, 300)
+        return len(module._run(end, 1).run.basis)
+
+    ritz = module._ritz
+    monkeypatch.setattr(module, "_ritz", lambda *args: looks.append(1) or ritz(*args))
+    seldom, few = steps(), len(looks)
+    monkeypatch.setattr(module, "_LOOK", 1)
+    always, many = steps(), len(looks)
+    assert always <= seldom <= always + 4
+    assert few <= 3 + 0.6 * many
+
+
 @pytest.mark.parametrize("which", ["largest", "smallest"])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("rank", [0, 1, 3, 20])
@@ -131,7 +167,7 @@ def test_host_products_are_those_of_the_matrix(rows, dtype):
     network = gnjax.hessian(model, x, y, loss="cross_entropy")
     for op in (network, gnjax.dense(np.asarray(network.as_matrix(), dtype))):
         block = rng.standard_normal((rows, op.shape[0]))
-        images = spectrum.host_product(op)(block)
+        images = host_product(op)(block)
         assert images.dtype == np.float64
         accurate = 1e-12 if op.dtype == np.float64 else 1e-5
         np.testing.assert_allclose(images, block @ np.asarray(op.as_matrix()), atol=accurate)

@@ -1,0 +1,85 @@
+"""A few eigenvalues of a network's operator from products in float32, proved in float64.
+
+A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. With
+A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
+:mod:`gnjax.extremes`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values and
+residuals that E does not enter. It does enter what the second run says of eigenvalues that the
+first has missed, which is right of A where they are further than ||E|| from the rest; E V^T, known
+by then, must be as small as that run takes it to be.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax import krylov
+from gnjax.curvature import NetworkGram, NetworkHessian
+from gnjax.extremes import Extremes, extremes
+from gnjax.linearisation import Linearised, linearised
+from gnjax.operators import Operator
+from gnjax.products import NotFinite, host_product, most_rows
+
+_NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
+_MARGIN = 0.9  # of rtol, for the residuals with A_32
+
+
+def extremes_of(
+    op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float
+) -> Extremes | None:
+    """What :func:`gnjax.extremes.extremes` finds, or None where it takes products in float64.
+
+    That is where E is too large for rtol, on one random vector or in the end; where the network
+    computes in float64 whatever its parameters are; and for operators that are no network's.
+    """
+    if rtol < _NOISE or op.dtype != jnp.float64:
+        return None
+    light = _in_single(op)
+    if light is None:
+        return None
+    size, product = op.shape[0], host_product(light)
+    try:
+        if not _agree(exact, product, krylov.random_rows(size, 1, 0), rtol / 3):
+            return None
+        most = most_rows(size)
+        rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
+    except NotFinite:  # beyond the range of float32
+        return None
+    return _proved(exact, rough, k, rtol)
+
+
+def _in_single(op: Operator) -> Linearised | None:
+    """A linearised A_32, if it is in float32 throughout."""
+    if not isinstance(op, NetworkGram | NetworkHessian):
+        return None
+    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+        light = linearised(jax.tree.map(_narrowed, op))
+    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
+    return light if isinstance(light, Linearised) and not wide else None
+
+
+def _narrowed(leaf: jax.Array) -> jax.Array:
+    return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+
+
+def _agree(exact: krylov.Apply, product: krylov.Apply, row: np.ndarray, rtol: float) -> bool:
+    image = exact(row)
+    return bool(np.linalg.norm(product(row) - image) <= rtol * np.linalg.norm(image))
+
+
+def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extremes | None:
+    """The Rayleigh-Ritz values of A on the rough vectors, where the residuals are small."""
+    vectors = rough.vectors
+    if len(vectors) < k:
+        return None
+    images = np.concatenate([exact(row[None]) for row in vectors])
+    moved = np.linalg.norm(images - rough.images, axis=1).max()
+    projection = images @ vectors.T
+    values, rotation = np.linalg.eigh((projection + projection.T) / 2)
+    values, rotation = values[::-1], rotation[:, ::-1].T
+    vectors, images = rotation @ vectors, rotation @ images
+    residuals = np.linalg.norm(images - values[:, None] * vectors, axis=1)
+    if moved > _NOISE * rough.scale or residuals.max() > rtol * rough.scale:
+        return None
+    return Extremes(values, residuals, rough.scale, vectors, images)
