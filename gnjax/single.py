@@ -40,7 +40,7 @@ def extremes_of(
         return None
     size, product = op.shape[0], host_product(light)
     try:
-        if not _agree(exact, product, krylov.random_rows(size, 1, 0), rtol / 3):
+        if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
             return None
         most = most_rows(size)
         rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
