@@ -3,11 +3,13 @@
     python -m benchmarks.rivals.install
     python -m benchmarks.network_spectra [--only=ntk,ggn,ggn_block,hessian,dense] [--small]
 
-Every tool computes on the same arrays, warm, on the same cores, one after the other; gnjax here and
-each rival in an environment of its own. Times are medians. Errors are against float64: a formula
-for the NTK, a separate product for Gauss-Newton, the formed matrix for the Hessian. Gauss-Newton in
-float32 has errors of 1e-4 wherever rounding takes a ReLU across its kink, in every tool. A ratio
-above 1 means that gnjax was faster. Run it on an idle machine: torch suffers most from other load.
+Every tool computes on the same arrays, warm, on the same cores; gnjax here and each rival in an
+environment of its own. A rival and gnjax take turns, a run of each, because a machine's speed
+varies from one minute to the next: seconds are medians, a ratio is the median over the pairs of
+runs, and above 1 where gnjax was faster. Errors are against float64: a formula for the NTK, a
+separate product for Gauss-Newton, the formed matrix for the Hessian. Gauss-Newton in float32 has
+errors of 1e-4 wherever rounding takes a ReLU across its kink, in every tool. Run it on an idle
+machine: torch suffers most from other load.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,6 +65,7 @@ class Row:
     seconds: float | None
     error: float | None
     note: str = ""
+    ratio: float | None = None  # to gnjax's, where they took turns
 
 
 def main() -> None:
@@ -94,12 +99,15 @@ def _ntk(setting: Setting) -> list[Row]:
 
     with gnjax.x64():
         model, x = (jax_models.relu_mlp, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
-        seconds, matrix = harness.timed(
-            lambda: gnjax.ntk(model, x).as_matrix().block_until_ready(), setting.repeats
-        )
-        ours = Row("gnjax", median(seconds), error({"matrix": np.asarray(matrix)}))
         whole = _contraction(case, setting)
-    return [ours, whole, _rival("neural-tangents", case, setting, error)]
+
+    def ours() -> jax.Array:
+        with gnjax.x64():
+            return gnjax.ntk(model, x).as_matrix().block_until_ready()
+
+    seconds, matrix = harness.timed(ours, setting.repeats)
+    row = Row("gnjax", median(seconds), error({"matrix": np.asarray(matrix)}))
+    return [row, whole, _rival("neural-tangents", case, setting, ours, error)]
 
 
 def relu_ntk(case: Case) -> np.ndarray:
@@ -183,7 +191,11 @@ def _ggn(setting: Setting, columns: int) -> list[Row]:
         stored(),
     ]
     rivals = ("curvlinops", "kfac-jax")
-    return [*rows, *(_rival(name, case, setting, error) for name in rivals)]
+
+    def ours() -> jax.Array:
+        return product(op, v).block_until_ready()
+
+    return [*rows, *(_rival(name, case, setting, ours, error) for name in rivals)]
 
 
 def _exact_ggn_product(case: Case) -> np.ndarray:
@@ -225,17 +237,19 @@ def _hessian(setting: Setting) -> list[Row]:
 
         model, x = (jax_models.tanh_mlp, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
         op = gnjax.hessian(model, x, case.y, loss="cross_entropy")
-        seconds, found = harness.timed(
-            lambda: gnjax.eigenvalues(
+
+    def ours() -> gnjax.Spectrum:
+        with gnjax.x64():
+            return gnjax.eigenvalues(
                 op, k=harness.EIGENVALUES, which="largest", rtol=harness.TOLERANCE
-            ),
-            setting.repeats,
-        )
+            )
+
+    seconds, found = harness.timed(ours, setting.repeats)
     proved = f"error bound {max(found.errors) / truth[0]:.0e}, {found.method}"
     rows = [Row("gnjax", median(seconds), error(np.asarray(found.values)), proved)]
     for name in ("curvlinops", "matfree", "hessian-eigenthings"):
         residual = _Residual(matrix, truth[0])
-        row = _rival(name, case, setting, lambda arrays: error(arrays["values"]), residual)
+        row = _rival(name, case, setting, ours, lambda arrays: error(arrays["values"]), residual)
         rows.append(row)
     return rows
 
@@ -290,10 +304,11 @@ def _rival(
     name: str,
     case: Case,
     setting: Setting,
+    ours: Callable[[], Any],
     error: Callable[[Arrays], float],
     describe: Callable[[Arrays], str] = lambda arrays: "",
 ) -> Row:
-    """Run a rival in its environment, on the case and cores that gnjax had."""
+    """Run a rival in its environment, on gnjax's case and cores, and in turn with ``ours``."""
     reason = install.missing(name)
     if reason is not None:
         return Row(name, None, None, reason)
@@ -302,35 +317,52 @@ def _rival(
         case.save(stored)
         module = f"benchmarks.rivals.{name.replace('-', '_')}"
         command = [str(install.interpreter(name)), "-m", module, str(stored), str(out)]
-        command += [f"--threads={setting.threads}", f"--repeats={setting.repeats}"]
-        failure = _run(command, setting.threads)
+        command += [f"--threads={setting.threads}", f"--repeats={setting.repeats}", "--in-turn"]
+        seconds, failure = _in_turn(command, setting.threads, ours)
         if failure is not None:
             return Row(name, None, None, failure)
         report = json.loads(out.read_text())
         with np.load(out.with_suffix(".npz")) as arrays:
             held = dict(arrays)
-    return Row(_signed(report), report["seconds"], error(held), _notes(report, describe(held)))
+    ratios = [theirs / own for theirs, own in zip(report["runs"], seconds, strict=True)]
+    notes = _notes(report, describe(held), ratios)
+    return Row(_signed(report), report["seconds"], error(held), notes, median(ratios))
 
 
-def _run(command: list[str], threads: int) -> str | None:
-    """None, or why the command failed, in one line."""
+def _in_turn(
+    command: list[str], threads: int, ours: Callable[[], Any]
+) -> tuple[list[float], str | None]:
+    """Seconds of ``ours`` before each run of the command, and why that failed if it did."""
     limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
-    root = Path(__file__).parents[1]
-    try:
-        done = subprocess.run(
+    seconds: list[float] = []
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
             command,
             env={**os.environ, **limits},
-            cwd=root,
-            capture_output=True,
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
-            check=False,
-            timeout=_PATIENCE,
-        )
-    except subprocess.TimeoutExpired:
-        return f"stopped after {_PATIENCE:.0f} s"
-    if done.returncode == 0:
-        return None
-    return f"failed: {(done.stderr.splitlines() or [f'exit {done.returncode}'])[-1]}"
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        patience = threading.Timer(_PATIENCE, process.kill)
+        patience.start()
+        for line in process.stdout:
+            if line.strip() == harness.TURN:
+                seconds.append(harness.once(ours)[0])
+                with suppress(BrokenPipeError):  # it was stopped meanwhile
+                    print(file=process.stdin, flush=True)
+        code, stopped = process.wait(), not patience.is_alive()
+        patience.cancel()
+        errors.seek(0)
+        said = errors.read().splitlines()
+    if stopped:
+        return seconds, f"stopped after {_PATIENCE:.0f} s"
+    return seconds, f"failed: {(said or [f'exit {code}'])[-1]}" if code else None
 
 
 def _signed(report: dict[str, Any]) -> str:
@@ -339,9 +371,11 @@ def _signed(report: dict[str, Any]) -> str:
     return f"{distribution} {version}"
 
 
-def _notes(report: dict[str, Any], description: str) -> str:
+def _notes(report: dict[str, Any], description: str, ratios: list[float]) -> str:
     products = report["products"]
+    low, high = np.quantile(ratios, (0.25, 0.75))
     parts = [
+        f"half of the ratios from {low:.2f} to {high:.2f}" if len(ratios) > 3 else "",
         description,
         f"{products} products" if products is not None else "",
         report["note"],
@@ -358,7 +392,7 @@ def _report(title: str, rows: list[Row]) -> None:
         if row.seconds is None or ours is None:
             print(f"  {row.tool:32}{'-':>10}{'-':>8}{'-':>10}  {row.note}")
         else:
-            ratio = row.seconds / ours
+            ratio = row.seconds / ours if row.ratio is None else row.ratio
             print(f"  {row.tool:32}{row.seconds:10.4f}{ratio:8.2f}{row.error:10.1e}  {row.note}")
     sys.stdout.flush()
 

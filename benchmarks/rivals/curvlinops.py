@@ -22,7 +22,7 @@ def ggn(case: harness.Case, options: harness.Options) -> harness.Answer:
     operators = {batch: _ggn(model, case, batch) for batch in _batches(case)}
     batch = min(operators, key=lambda batch: harness.timed(lambda: operators[batch] @ block, 1)[0])
     operator = operators[batch]
-    seconds, product = harness.timed(lambda: operator @ block, options.repeats)
+    seconds, product = options.timed(lambda: operator @ block)
     arrays = {"product": product.reshape(len(block), -1).numpy()}
     return harness.Answer(seconds, arrays, note=f"batches of {batch}")
 
@@ -71,7 +71,7 @@ def hessian(case: harness.Case, options: harness.Options) -> harness.Answer:
             linear, harness.EIGENVALUES, which="LA", tol=harness.TOLERANCE, ncv=_BASIS, v0=start
         )
 
-    seconds, (values, vectors) = harness.timed(solve, options.repeats)
+    seconds, (values, vectors) = options.timed(solve)
     order = np.argsort(-values)
     arrays = {"values": values[order], "vectors": vectors[:, order]}
     return harness.Answer(seconds, arrays, products=calls, note=f"ARPACK, ncv {_BASIS}")

@@ -2,7 +2,7 @@
 
 A rival is a module with a function for every task it can do; ``answer`` runs it as
 
-    python -m benchmarks.rivals.NAME case.npz out.json [--threads=2] [--repeats=3]
+    python -m benchmarks.rivals.NAME case.npz out.json [--threads=2] [--repeats=3] [--in-turn]
 
 and leaves the seconds and versions in out.json and the numbers computed in out.npz.
 """
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 EIGENVALUES = 10  # the largest, of a Hessian
+TURN = "next run"  # what a rival prints before each, to be sent a line when it may
 TOLERANCE = 1e-6  # of the largest eigenvalue: a residual |H v - lambda v| to stop at
 _STEPS = range(20, 501, 10)
 
@@ -80,6 +82,11 @@ Measure = Callable[[Case, "Options"], Answer]
 class Options:
     threads: int
     repeats: int
+    in_turn: bool  # with gnjax, which runs while a rival waits
+
+    def timed(self, call: Callable[[], Any]) -> tuple[list[float], Any]:
+        """Seconds of every run after one to warm up, and the last result."""
+        return timed(call, self.repeats, _await_turn if self.in_turn else None)
 
 
 def answer(distribution: str, tasks: dict[str, Measure], companions: Sequence[str] = ()) -> None:
@@ -89,10 +96,11 @@ def answer(distribution: str, tasks: dict[str, Measure], companions: Sequence[st
     parser.add_argument("out", type=Path)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--in-turn", action="store_true", help="wait for a line before each run")
     arguments = parser.parse_args()
     limit_cores(arguments.threads)
     case = Case.load(arguments.case)
-    found = tasks[case.task](case, Options(arguments.threads, arguments.repeats))
+    found = tasks[case.task](case, Options(arguments.threads, arguments.repeats, arguments.in_turn))
     _write(arguments.out.with_suffix(".npz"), found.arrays)
     report = {
         "seconds": median(found.seconds),
@@ -127,11 +135,23 @@ def limit_cores(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def timed(call: Callable[[], Any], repeats: int) -> tuple[list[float], Any]:
+def timed(
+    call: Callable[[], Any], repeats: int, before: Callable[[], None] | None = None
+) -> tuple[list[float], Any]:
     """Seconds of every run after one to warm up, and the last result."""
     call()
-    runs = [once(call) for _ in range(repeats)]
-    return [seconds for seconds, _ in runs], runs[-1][1]
+    seconds = []
+    for _ in range(repeats):
+        if before is not None:
+            before()
+        elapsed, result = once(call)
+        seconds.append(elapsed)
+    return seconds, result
+
+
+def _await_turn() -> None:
+    print(TURN, flush=True)
+    sys.stdin.readline()
 
 
 def once(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -34,9 +34,7 @@ def ggn(case: harness.Case, options: harness.Options) -> harness.Answer:
     single = case.vectors.shape[1] == 1
     block = jax.tree.map(lambda a: a[..., 0], columns) if single else columns
     multiply = product if single else jax.jit(jax.vmap(product, (None, None, -1), -1))
-    seconds, images = harness.timed(
-        lambda: jax.block_until_ready(multiply(weights, batch, block)), options.repeats
-    )
+    seconds, images = options.timed(lambda: jax.block_until_ready(multiply(weights, batch, block)))
     leaves = [np.asarray(a).reshape(-1, case.vectors.shape[1]) for a in jax.tree.leaves(images)]
     in_case = np.empty_like(case.vectors)
     in_case[order] = np.concatenate(leaves)

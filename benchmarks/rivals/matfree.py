@@ -39,7 +39,7 @@ def hessian(case: harness.Case, options: harness.Options) -> harness.Answer:
 
     steps = harness.fewest_steps(residual)
     solve = solver(steps)
-    seconds, found = harness.timed(lambda: jax.block_until_ready(solve(start)), options.repeats)
+    seconds, found = options.timed(lambda: jax.block_until_ready(solve(start)))
     values, vectors = _largest(found)
     in_case = np.empty((flat.size, len(values)))
     in_case[jax_models.order(case.weights)] = vectors.T

@@ -27,9 +27,7 @@ def ntk(case: harness.Case, options: harness.Options) -> harness.Answer:
         static_argnums=(1,),
     )
     weights, x = jax_models.to_jax(case.weights), jnp.asarray(case.x)
-    seconds, blocks = harness.timed(
-        lambda: kernel(x, None, weights).block_until_ready(), options.repeats
-    )
+    seconds, blocks = options.timed(lambda: kernel(x, None, weights).block_until_ready())
     n, _, k, _ = blocks.shape  # (n, n, k, k)
     matrix = np.asarray(blocks).transpose(0, 2, 1, 3).reshape(n * k, n * k)
     return harness.Answer(seconds, {"matrix": matrix})
