@@ -54,13 +54,19 @@ def _in_single(op: Operator) -> Linearised | None:
     if not isinstance(op, NetworkGram | NetworkHessian):
         return None
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
-        light = linearised(jax.tree.map(_narrowed, op))
+        light = linearised(_narrowed(op))
     wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
     return light if isinstance(light, Linearised) and not wide else None
 
 
-def _narrowed(leaf: jax.Array) -> jax.Array:
-    return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+@jax.jit
+def _narrowed(op: NetworkGram | NetworkHessian) -> NetworkGram | NetworkHessian:
+    """The same operator with its numbers in float32."""
+
+    def narrow(leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+
+    return jax.tree.map(narrow, op)
 
 
 def _agree(exact: krylov.Apply, product: krylov.Apply, row: np.ndarray, rtol: float) -> bool:
