@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
 from gnjax import jaxprs
 
@@ -54,20 +53,19 @@ def _tall(value: Any, samples: int) -> bool:
 
 
 def _run(jaxpr: Any, samples: int, consts: Sequence[jax.Array], v: jax.Array) -> jax.Array:
-    values = {jaxpr.invars[0]: _Held(v, turned=False)}
-    for var, const in zip(jaxpr.constvars, consts, strict=True):
-        values[var] = _Held(const, _tall(var.aval, samples))
+    pairs = zip(jaxpr.constvars, consts, strict=True)
+    held = [_Held(const, _tall(var.aval, samples)) for var, const in pairs]
+    (image,) = jaxprs.evaluate(jaxpr, held, [_Held(v, turned=False)], partial(_bind, samples))
+    return image.plain
 
-    def read(v: Any) -> _Held:
-        return _Held(v.val, turned=False) if isinstance(v, core.Literal) else values[v]
 
-    for eqn in jaxpr.eqns:
-        operands = [read(v) for v in eqn.invars]
-        rule = _RULES.get(eqn.primitive.name, _plain)
-        tall = _tall(eqn.outvars[0].aval, samples)
-        results = rule(eqn, operands, tall) or _plain(eqn, operands, tall)
-        values.update(zip(eqn.outvars, results, strict=True))
-    return read(jaxpr.outvars[0]).plain
+def _bind(samples: int, eqn: Any, operands: Sequence[Any]) -> Any:
+    """An equation applied to held values and literals."""
+    held = [o if isinstance(o, _Held) else _Held(o, turned=False) for o in operands]
+    rule = _RULES.get(eqn.primitive.name, _plain)
+    tall = _tall(eqn.outvars[0].aval, samples)
+    results = rule(eqn, held, tall) or _plain(eqn, held, tall)
+    return results if eqn.primitive.multiple_results else results[0]
 
 
 Rule = Callable[[Any, Sequence[_Held], bool], list[_Held] | None]

@@ -31,13 +31,16 @@ def widened(function: Callable[..., Any], *args: Any) -> Any:
 
 def evaluate(
     jaxpr: Any,
-    consts: Sequence[jax.Array],
-    args: Sequence[jax.Array],
+    consts: Sequence[Any],
+    args: Sequence[Any],
     bind: Bind,
     taps: dict[int, jax.Array] | None = None,
     seen: dict[int, list[Any]] | None = None,
-) -> list[jax.Array]:
-    """Run a jaxpr with calls inlined; ``taps`` are added to results, ``seen`` keeps operands."""
+) -> list[Any]:
+    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes.
+
+    ``taps`` are added to results, ``seen`` keeps operands.
+    """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
 
