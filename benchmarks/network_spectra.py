@@ -350,6 +350,7 @@ def _in_turn(
         assert process.stdin is not None
         assert process.stdout is not None
         patience = threading.Timer(_PATIENCE, process.kill)
+        patience.daemon = True  # who stops the benchmark does not wait for it
         patience.start()
         for line in process.stdout:
             if line.strip() == harness.TURN:
