@@ -1,7 +1,5 @@
 """A few eigenvalues from products in float32, proved in float64: as dense ones, or refused."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -142,7 +140,7 @@ def test_a_null_space_among_the_wanted_is_seen(rank):
 
 
 @pytest.mark.parametrize("fault", ["image", "residual"])
-def test_a_run_that_is_not_what_float64_says_counts_for_nothing(monkeypatch, fault):
+def test_a_run_that_is_not_what_float64_says_counts_for_nothing(fault):
     """E larger on the Ritz vectors than it was taken to be, or residuals above the tolerance."""
     op = _hessian()
     product = host_product(op)
@@ -165,7 +163,7 @@ def test_a_run_that_is_not_what_float64_says_counts_for_nothing(monkeypatch, fau
 
 def test_strict_promotion_of_types_is_no_obstacle():
     """Constants in float64 are promoted for the attempt in float32 alone."""
-    op = _hessian(partial(_wide))
+    op = _hessian(_wide)
     with jax.numpy_dtype_promotion("strict"):
         found = gnjax.eigenvalues(op, k=2, which="largest", rtol=_RTOL)
     assert len(found) == 2
