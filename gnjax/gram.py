@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax import layers
-from gnjax.network import Network, backward_products
-from gnjax.network import pieces as network_pieces
+from gnjax.network import Network, backward_products, pieces
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
@@ -26,18 +25,21 @@ _BLOCK = 128  # samples a side of a block
 
 
 @dataclass(frozen=True)
-class _Item:
-    """One chosen parameter: its layer (None: by differentiation), and how it enters a Gram."""
+class Item:
+    """One chosen parameter: its layer (None: by differentiation), and what is made of it.
+
+    Its "rows" of J; the pair of a and delta as the layer's equation has them ("pair"), or, where a
+    layer acts on a single position, as vectors ("vectors").
+    """
 
     place: int  # among the chosen leaves
     layer: int | None  # among the traced layers
-    structured: bool  # (a_i . a_j) (delta_i . delta_j)
+    form: str
     width: int  # numbers a sample and output
 
 
-Pair = tuple[jax.Array, jax.Array]
-Pieces = tuple[list[Pair], jax.Array]
-"""(a (n, q_in), delta (n, k, q_out)) of structured layers, and rows (n, k, p) of the rest."""
+Pieces = tuple[list[layers.Pair], jax.Array]
+"""The pairs of some samples, one for each item that is not "rows", and rows (n, k, p)."""
 
 
 def row_blocks(net: Network) -> Iterator[jax.Array]:
@@ -45,9 +47,15 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
     if net.coupled:
         yield from _coupled_blocks(net)
         return
-    items = tuple(_Item(i.place, i.layer, False, i.width) for i in _items(net))
-    for piece in _batches(net):
-        yield _pieces(net, items, *piece)[1].reshape(-1, net.parameters)
+    items = tuple(replace(item, form="rows") for item in items_of(net))
+    for _, rows in in_batches(net, items):
+        yield rows.reshape(-1, net.parameters)
+
+
+def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
+    """What is made of the items, for as many samples at a time as k backward passes allow."""
+    for x, factors in pieces(replace(net, batch=_fewer(net)), net.factors):
+        yield _pieces(net, items, x, factors)
 
 
 def jacobian(net: Network) -> np.ndarray:
@@ -70,21 +78,21 @@ def output_gram(net: Network) -> np.ndarray:
         whole = jacobian(net)
         return whole @ whole.T
     gram = np.zeros((n, k, n, k), net.dtype)
-    for group in _groups(net, sorted(_items(net), key=lambda item: item.width)):
+    for group in _groups(net, sorted(items_of(net), key=lambda item: item.width)):
         _add_group(net, group, gram)
     flat = gram.reshape(n * k, n * k)
     _mirror(flat, k * min(_BLOCK, n))
     return flat
 
 
-def _add_group(net: Network, group: tuple[_Item, ...], gram: np.ndarray) -> None:
+def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
     """Add the group's blocks on and above the diagonal; what fits in memory is computed once."""
     n = net.samples
     edges = [(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
     held: dict[int, Pieces] = {}
     fits = n * net.k * sum(item.width for item in group) * net.dtype.itemsize <= _CACHE_BYTES
 
-    def pieces(index: int) -> Pieces:
+    def piece(index: int) -> Pieces:
         if index in held:
             return held[index]
         found = _pieces_of(net, group, *edges[index])
@@ -93,9 +101,9 @@ def _add_group(net: Network, group: tuple[_Item, ...], gram: np.ndarray) -> None
         return found
 
     for i, (top, bottom) in enumerate(edges):
-        left = pieces(i)
+        left = piece(i)
         for j, (start, stop) in enumerate(edges[i:], start=i):
-            right = left if i == j else pieces(j)
+            right = left if i == j else piece(j)
             if left[0]:
                 gram[top:bottom, :, start:stop] += np.asarray(_structured(left[0], right[0]))
             if left[1].shape[-1]:
@@ -111,7 +119,7 @@ def _mirror(matrix: np.ndarray, size: int) -> None:
 
 
 @jax.jit
-def _structured(left: list[Pair], right: list[Pair]) -> jax.Array:
+def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
     """sum_layers (a_i . a_j) (delta_i delta_j^T), a block (i, k, j, k) of two sets of samples."""
     total: jax.Array | float = 0.0
     for (a, delta), (b, epsilon) in zip(left, right, strict=True):
@@ -141,7 +149,7 @@ def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
     return total + jnp.matmul(rows.T, rows, precision="highest")
 
 
-def _items(net: Network) -> tuple[_Item, ...]:
+def items_of(net: Network) -> tuple[Item, ...]:
     """How every chosen parameter is treated."""
     traced = layers.trace(net.one, net.leaves, net.x[0])
     of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
@@ -149,20 +157,21 @@ def _items(net: Network) -> tuple[_Item, ...]:
     for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
         index = of_leaf.get(leaf)
         if index is None:
-            items.append(_Item(place, None, False, net.counts[place]))
+            items.append(Item(place, None, "rows", net.counts[place]))
             continue
         layer = traced.layers[index]
         if kept is None and layer.positions == 1:
-            items.append(_Item(place, index, True, layer.outputs + layer.inputs // net.k + 1))
+            width = layer.outputs + layer.inputs // net.k + 1
+            items.append(Item(place, index, "vectors", width))
         else:
-            items.append(_Item(place, index, False, net.counts[place]))
+            items.append(Item(place, index, "rows", net.counts[place]))
     return tuple(items)
 
 
-def _groups(net: Network, items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:
+def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Runs of parameters whose pieces for all samples fit in memory together, if each does."""
     limit = _CACHE_BYTES / (net.samples * net.k * net.dtype.itemsize)
-    group: list[_Item] = []
+    group: list[Item] = []
     for item in items:
         if group and sum(i.width for i in group) + item.width > limit:
             yield tuple(group)
@@ -171,16 +180,11 @@ def _groups(net: Network, items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]
     yield tuple(group)
 
 
-def _batches(net: Network) -> Iterator[tuple[jax.Array, jax.Array | None]]:
-    """Inputs and output weights, as many samples at a time as k backward passes allow."""
-    return network_pieces(replace(net, batch=_fewer(net)), net.factors)
-
-
 def _fewer(net: Network) -> int:
     return max(1, net.batch // net.k)
 
 
-def _pieces_of(net: Network, group: tuple[_Item, ...], start: int, stop: int) -> Pieces:
+def _pieces_of(net: Network, group: tuple[Item, ...], start: int, stop: int) -> Pieces:
     parts = []
     for first in range(start, stop, _fewer(net)):
         part = slice(first, min(first + _fewer(net), stop))
@@ -191,7 +195,7 @@ def _pieces_of(net: Network, group: tuple[_Item, ...], start: int, stop: int) ->
 
 @partial(jax.jit, static_argnames=("group",))
 def _pieces(
-    net: Network, group: tuple[_Item, ...], x: jax.Array, factors: jax.Array | None
+    net: Network, group: tuple[Item, ...], x: jax.Array, factors: jax.Array | None
 ) -> Pieces:
     """The pieces of some samples, weighted by R^T."""
     traced = layers.trace(net.one, net.leaves, net.x[0])
@@ -200,27 +204,31 @@ def _pieces(
 
     def sample(xi: jax.Array, factor: jax.Array | None) -> Pieces:
         weights = jnp.eye(net.k, dtype=net.dtype) if factor is None else factor.T
-        pairs, gradients = layers.rows(traced, found, others, net.leaves, xi, weights)
+        pairs, gradients = layers.sensitivities(traced, found, others, net.leaves, xi, weights)
         near, far = iter(pairs), iter(gradients)
-        structured, rows = [], [jnp.zeros((net.k, 0), net.dtype)]
+        held, rows = [], [jnp.zeros((net.k, 0), net.dtype)]
         for item in group:
             kept = net.kept[item.place]
             if item.layer is None:
                 gradient = next(far)
                 rows.append(gradient if kept is None else gradient[:, kept])
                 continue
-            a, delta = next(near)
-            if item.structured:
-                structured.append((a[0], delta[:, 0]))
+            pair = next(near)
+            if item.form == "pair":
+                held.append(pair)
+                continue
+            a, delta = layers.by_positions(traced, traced.layers[item.layer], pair)
+            if item.form == "vectors":
+                held.append((a[0], delta[:, 0]))
             else:
                 rows.append(_explicit(net, traced, item, a, delta))
-        return structured, jnp.concatenate(rows, axis=1)
+        return held, jnp.concatenate(rows, axis=1)
 
     return jax.vmap(sample)(x, factors)
 
 
 def _explicit(
-    net: Network, traced: layers.Traced, item: _Item, a: jax.Array, delta: jax.Array
+    net: Network, traced: layers.Traced, item: Item, a: jax.Array, delta: jax.Array
 ) -> jax.Array:
     """sum_t delta_t a_t^T (k, p) of one layer, entries in the order of the parameter vector."""
     assert item.layer is not None

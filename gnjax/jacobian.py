@@ -1,51 +1,79 @@
 """Gauss-Newton matrices and kernels of networks with their Jacobian in memory.
 
 A product that runs the network passes four times through its layers, and a kernel that acts on t
-positions costs t products each time. A product with a stored J (n k, p) reads it twice. Where
-kernels act on more than a few times k positions, as in convolutional networks, that is less.
+positions costs t products each time. A product with a stored J (n k, p) reads it twice. The block
+of a layer W, from q_in to q_out numbers, is kept as its k q_in q_out numbers a sample or, from
+
+    (J V)_c = sum_t delta_tc . V a_t,    J^T u = sum_t (sum_c u_c delta_tc) a_t^T,
+
+as its inputs a_t and sensitivities delta_t, k t q_out numbers: two passes through the layer. The
+first is less work where t is more than a few times k, as in convolutional networks; the second
+where t is small, as in dense layers, and often less to keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax import gram
+from gnjax import gram, layers
 from gnjax.curvature import NetworkGram
 from gnjax.linearisation import Prepared
-from gnjax.network import sum_of
+from gnjax.network import Network, batched, entered, sum_of, taken
 from gnjax.operators import Operator
 
-_BLOCK_BYTES = 2e8  # of rows in one product: less is mostly overhead
+_BLOCK_BYTES = 2e8  # of what one product reads: less is mostly overhead
+_COLUMNS = 64
+
+Items = tuple[gram.Item, ...]
+Map = Callable[[jax.Array], Any]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Block:
+    """R^T J of some samples: the columns of some parameters, and the pairs of other layers."""
+
+    rows: jax.Array  # (n_b k, p')
+    pairs: tuple[layers.Pair, ...]  # (n_b, ..) and (n_b, k, ..)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class WithJacobian(Prepared):
-    """The operator ``op`` from the rows of R^T J, some at a time."""
+    """The operator ``op`` from R^T J, some samples at a time."""
 
     op: NetworkGram
-    blocks: tuple[jax.Array, ...]  # (rows, p)
+    blocks: tuple[Block, ...]
+    items: Items = field(metadata={"static": True})
 
     def mv(self, v: jax.Array) -> jax.Array:
+        if v.ndim > 1 and v.shape[1] > _COLUMNS:
+            parts = jnp.array_split(v, -(-v.shape[1] // _COLUMNS), axis=1)
+            return jnp.concatenate([self.mv(part) for part in parts], axis=1)
+        net, items = self.op.net, self.items
         if self.op.side == "parameters":
-            return self.op.scale * sum_of(_there_and_back(block, v) for block in self.blocks)
-        ends = np.cumsum([len(block) for block in self.blocks])[:-1]
+            images = (_there_and_back(net, items, block, v) for block in self.blocks)
+            return self.op.scale * sum_of(images)
+        ends = np.cumsum([len(block.rows) for block in self.blocks])[:-1]
         pairs = zip(self.blocks, jnp.split(v, ends), strict=True)
-        pulled = sum_of(_pulled(block, part) for block, part in pairs)
-        rows = jnp.concatenate([_pushed(block, pulled) for block in self.blocks])
-        return self.op.scale * rows
+        pulled = sum_of(_pulled(net, items, block, part) for block, part in pairs)
+        rows = [_pushed(net, items, block, pulled) for block in self.blocks]
+        return self.op.scale * jnp.concatenate(rows)
 
 
 def with_jacobian(op: Operator, *, memory: float = 4e9) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n k, p) stored.
 
-    For many products with a convolutional network; making J costs about as much as 2 k of them. Up
-    to ``memory`` bytes; :func:`gnjax.linearised` needs less, and is faster for dense layers.
+    For many products with one network; making J costs k backward passes, about as much as k
+    products. It takes up to ``memory`` bytes: more is faster, down to what the inputs and
+    sensitivities of all layers take. :func:`gnjax.linearised` costs nothing to make.
     """
     if not isinstance(op, NetworkGram):
         msg = (
@@ -54,42 +82,135 @@ def with_jacobian(op: Operator, *, memory: float = 4e9) -> Operator:
         )
         raise ValueError(msg)
     net = op.net
-    size = float(net.samples * net.k * net.parameters * net.dtype.itemsize)
+    items = _items(net, memory)
+    size = float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
     if not size <= memory:
         msg = (
-            f"the Jacobian, {net.samples * net.k} x {net.parameters} in {net.dtype}, takes "
-            f"{size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or more "
+            f"the Jacobian, {net.samples * net.k} x {net.parameters} in {net.dtype}, takes at "
+            f"least {size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or more "
             "where that is free, or use gnjax.linearised(op)"
         )
         raise ValueError(msg)
-    return WithJacobian(op, tuple(_joined(gram.row_blocks(net))))
+    return WithJacobian(op, tuple(_joined(_blocks(net, items))), items)
 
 
-def _joined(blocks: Iterable[jax.Array]) -> Iterator[jax.Array]:
-    """The same rows in larger blocks."""
-    held: list[jax.Array] = []
+def _items(net: Network, memory: float) -> Items:
+    """What to keep of every parameter: what makes products quick, and less where that is too much.
+
+    ``width`` are numbers a sample.
+    """
+    items = [
+        replace(item, form="rows", width=net.k * net.counts[item.place])
+        for item in gram.items_of(net)
+    ]
+    if net.coupled:
+        return tuple(items)
+    traced = layers.trace(net.one, net.leaves, net.x[0])
+    smaller = {}
+    for index, item in enumerate(items):
+        if item.layer is None:
+            continue
+        layer = traced.layers[item.layer]
+        results = layer.positions * layer.outputs
+        inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
+        pair = replace(item, form="pair", width=inputs + net.k * results)
+        if results * (layer.inputs + net.k) < item.width:  # multiplications
+            items[index] = pair
+        elif pair.width < item.width:
+            smaller[index] = pair
+    for index in sorted(smaller, key=lambda index: smaller[index].width - items[index].width):
+        if net.samples * sum(item.width for item in items) * net.dtype.itemsize <= memory:
+            break
+        items[index] = smaller[index]
+    return tuple(items)
+
+
+def _blocks(net: Network, items: Items) -> Iterator[Block]:
+    if net.coupled:
+        yield from (Block(rows, ()) for rows in gram.row_blocks(net))
+        return
+    for pairs, rows in gram.in_batches(net, items):
+        yield Block(rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs))
+
+
+def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same in larger blocks."""
+    held: list[Block] = []
     for block in blocks:
         held.append(block)
-        if sum(part.nbytes for part in held) >= _BLOCK_BYTES:
-            yield jnp.concatenate(held)
+        if sum(part.nbytes for part in jax.tree.leaves(held)) >= _BLOCK_BYTES:
+            yield _concatenated(held)
             held = []
     if held:
-        yield jnp.concatenate(held)
+        yield _concatenated(held)
 
 
-@jax.jit
-def _pushed(block: jax.Array, v: jax.Array) -> jax.Array:
+def _concatenated(blocks: list[Block]) -> Block:
+    joined: Block = jax.tree.map(lambda *parts: jnp.concatenate(parts), *blocks)
+    return joined
+
+
+@partial(jax.jit, static_argnames=("items",))
+def _pushed(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b v."""
-    return jnp.matmul(block, v, precision="highest")
+    maps = iter(_maps(net, items, block))
+    stored, moved = [], []
+    for item, part in zip(items, jnp.split(v, np.cumsum(net.counts)[:-1]), strict=True):
+        if item.form == "rows":
+            stored.append(part)
+        else:
+            moved.append(batched(partial(_entering, net, item.place, next(maps)), part))
+    if stored:
+        moved.append(jnp.matmul(block.rows, jnp.concatenate(stored), precision="highest"))
+    return sum_of(iter(moved))
 
 
-@jax.jit
-def _pulled(block: jax.Array, u: jax.Array) -> jax.Array:
-    """J_b^T u, as (u^T J_b)^T: XLA would write J_b transposed."""
-    return jnp.matmul(u.T, block, precision="highest").T
+@partial(jax.jit, static_argnames=("items",))
+def _pulled(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
+    """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
+    maps = iter(_maps(net, items, block))
+    stored = jnp.matmul(u.T, block.rows, precision="highest").T
+    ends = np.cumsum([net.counts[item.place] for item in items if item.form == "rows"])
+    near = iter(jnp.split(stored, ends[:-1]))
+    parts = []
+    for item in items:
+        if item.form == "rows":
+            parts.append(next(near))
+            continue
+        transpose = jax.linear_transpose(next(maps), net.leaves[net.chosen[item.place]])
+        parts.append(batched(partial(_leaving, net, item.place, transpose), u))
+    return jnp.concatenate(parts)
 
 
-@jax.jit
-def _there_and_back(block: jax.Array, v: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnames=("items",))
+def _there_and_back(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b^T J_b v."""
-    return _pulled(block, _pushed(block, v))
+    return _pulled(net, items, block, _pushed(net, items, block, v))
+
+
+def _entering(net: Network, place: int, through: Map, part: jax.Array) -> jax.Array:
+    return through(entered(net, place, part))
+
+
+def _leaving(net: Network, place: int, back: Map, u: jax.Array) -> jax.Array:
+    return taken(net, place, back(u)[0])
+
+
+def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
+    """V -> J_b V of each layer kept as a pair."""
+    traced = layers.trace(net.one, net.leaves, net.x[0])
+    pairs = iter(block.pairs)
+    for item in items:
+        if item.form == "pair":
+            assert item.layer is not None
+            yield partial(_through, traced, traced.layers[item.layer], next(pairs))
+
+
+def _through(
+    traced: layers.Traced, layer: layers.Layer, pair: layers.Pair, whole: jax.Array
+) -> jax.Array:
+    """sum_t delta_t . V a_t, (n_b k,)."""
+    inputs, deltas = pair
+    image = layers.acting(traced, layer, whole, inputs).reshape(len(inputs), -1)
+    deltas = deltas.reshape(*deltas.shape[:2], -1)
+    return jnp.einsum("ncz,nz->nc", deltas, image, precision="highest").reshape(-1)

@@ -28,6 +28,9 @@ _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_
 Function = Callable[[Sequence[jax.Array], jax.Array], jax.Array]
 """(parameters, input) to outputs."""
 
+Pair = tuple[jax.Array, jax.Array]
+"""The input of a layer and the sensitivities of outputs to its result."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -103,15 +106,15 @@ def _layer(eqn: Any, index: int, leaf: int, relabels: tuple[Any, ...], side: int
     return Layer(leaf, index, relabels, name, side, inputs, outputs, outputs_size // outputs)
 
 
-def rows(
+def sensitivities(
     traced: Traced,
     layers: Sequence[Layer],
     others: Sequence[int],
     leaves: Sequence[jax.Array],
     sample: jax.Array,
     weights: jax.Array,
-) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
-    """(a (t, q_in), delta (j, t, q_out)) of each layer, and d f / d leaf (j, p) of the others.
+) -> tuple[list[Pair], list[jax.Array]]:
+    """(a, delta (j, ..)) of each layer in its equation's shapes, d f / d leaf (j, p) of the others.
 
     f are the outputs that ``weights`` (j, k) makes of the network's.
     """
@@ -133,13 +136,28 @@ def rows(
 
     chosen = [leaves[leaf] for leaf in others]
     _, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
-    sensitivities, gradients = jax.vmap(pullback)(weights)
-    pairs = []
-    for layer in layers:
-        eqn = equations[layer.equation]
-        a = _positions(layer, eqn, seen[layer.equation][1 - layer.side])
-        pairs.append((a, _features_last(layer, eqn, sensitivities[layer.equation])))
+    deltas, gradients = jax.vmap(pullback)(weights)
+    pairs = [(seen[layer.equation][1 - layer.side], deltas[layer.equation]) for layer in layers]
     return pairs, [g.reshape(len(weights), -1) for g in gradients]
+
+
+def by_positions(traced: Traced, layer: Layer, pair: Pair) -> Pair:
+    """(a (t, q_in), delta (j, t, q_out)) from a pair in the shapes of the layer's equation."""
+    eqn = traced.jaxpr.eqns[layer.equation]
+    return _positions(layer, eqn, pair[0]), _features_last(layer, eqn, pair[1])
+
+
+def acting(traced: Traced, layer: Layer, entries: jax.Array, operands: jax.Array) -> jax.Array:
+    """W a for a parameter of the given entries and the inputs (n, ..) of n samples."""
+    for relabel in layer.relabels:
+        entries = bind(relabel, [entries])
+    eqn = traced.jaxpr.eqns[layer.equation]
+
+    def one(a: jax.Array) -> jax.Array:
+        image: jax.Array = bind_widened(eqn, [entries, a] if layer.side == 0 else [a, entries])
+        return image
+
+    return jax.vmap(one)(operands)
 
 
 def _positions(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:

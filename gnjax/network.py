@@ -197,20 +197,28 @@ def spread(net: Network, v: jax.Array) -> list[jax.Array]:
     """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
-    for leaf, indices, part in zip(net.chosen, net.kept, parts, strict=True):
-        shape = net.leaves[leaf].shape
-        whole = part if indices is None else jnp.zeros(int(np.prod(shape))).at[indices].set(part)
-        tangents[leaf] = whole.reshape(shape).astype(net.dtype)
+    for place, (leaf, part) in enumerate(zip(net.chosen, parts, strict=True)):
+        tangents[leaf] = entered(net, place, part)
     return tangents
+
+
+def entered(net: Network, place: int, part: jax.Array) -> jax.Array:
+    """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
+    shape, indices = net.leaves[net.chosen[place]].shape, net.kept[place]
+    whole = part if indices is None else jnp.zeros(int(np.prod(shape))).at[indices].set(part)
+    return whole.reshape(shape).astype(net.dtype)
 
 
 def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
     """The transpose of :func:`spread`."""
-    parts = []
-    for leaf, indices in zip(net.chosen, net.kept, strict=True):
-        flat = cotangents[leaf].reshape(-1)
-        parts.append(flat if indices is None else flat[indices])
-    return jnp.concatenate(parts)
+    places = enumerate(net.chosen)
+    return jnp.concatenate([taken(net, place, cotangents[leaf]) for place, leaf in places])
+
+
+def taken(net: Network, place: int, whole: jax.Array) -> jax.Array:
+    """The transpose of :func:`entered`."""
+    flat, indices = whole.reshape(-1), net.kept[place]
+    return flat if indices is None else flat[indices]
 
 
 def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:

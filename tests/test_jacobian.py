@@ -1,4 +1,7 @@
-"""Products from a stored Jacobian are those of the operator."""
+"""Products from a stored Jacobian are those of the operator, and what is stored."""
+
+import re
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +9,11 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import gram, spectrum
 from gnjax import jacobian as module
-from gnjax import spectrum
 from tests.networks import CASES
+
+_WITHOUT_LAYERS = {"batch norm of the batch", "linen, tied", "residual"}
 
 
 def _made(model, x, kind, **options):
@@ -17,9 +22,9 @@ def _made(model, x, kind, **options):
     return gnjax.gauss_newton(model, x, loss="cross_entropy", side=kind, **options)
 
 
-def _agree(op):
+def _agree(op, **options):
     """With the operator's own products, which test_curvature compares with dense matrices."""
-    kept = gnjax.with_jacobian(op)
+    kept = gnjax.with_jacobian(op, **options)
     assert (kept.shape, kept.dtype) == (op.shape, op.dtype)
     v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], 3)))
     expected = np.asarray(op.mv(v))
@@ -29,20 +34,87 @@ def _agree(op):
     return kept
 
 
+def _forms(kept):
+    return [item.form for item in kept.items]
+
+
+def _bytes(kept):
+    return sum(part.nbytes for part in jax.tree.leaves(kept.blocks))
+
+
+def _least(op):
+    """The memory that what is kept takes at least, from the message that asks for it."""
+    with pytest.raises(ValueError, match="pass memory=") as refused:
+        gnjax.with_jacobian(op, memory=1)
+    return int(re.search(r"pass memory=(\d+)", str(refused.value))[1])
+
+
 @pytest.mark.parametrize("kind", ["parameters", "outputs", "ntk"])
-@pytest.mark.parametrize("case", ["cnn with stride", "batch norm of the batch", "attention"])
+@pytest.mark.parametrize(
+    "case", ["cnn with stride", "batch norm of the batch", "attention", "linen, tied", "plain"]
+)
 def test_products_are_those_of_the_operator(case, kind):
     _agree(_made(*CASES[case](), kind))
 
 
+@pytest.mark.parametrize("kind", ["parameters", "outputs"])
+@pytest.mark.parametrize("case", sorted(set(CASES) - _WITHOUT_LAYERS))
+def test_products_with_every_layer_kept_as_a_pair(case, kind, monkeypatch):
+    def pairs(net, memory):
+        forms = {True: "rows", False: "pair"}
+        return tuple(replace(i, form=forms[i.layer is None]) for i in gram.items_of(net))
+
+    monkeypatch.setattr(module, "_items", pairs)
+    op = _made(*CASES[case](), kind)
+    kept = _agree(op)
+    assert len(kept.blocks[0].pairs) == _forms(kept).count("pair") > 0
+
+
 @pytest.mark.parametrize("side", ["parameters", "outputs"])
-def test_batches_masks_and_filters_in_several_blocks(side, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 1e3)
+@pytest.mark.parametrize("only", ["dense[12]/*", "dense2/kernel"])
+def test_batches_masks_and_filters_in_several_blocks(side, only, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 1e2)
     model, x = CASES["mlp relu"]()
     _, params = gnjax.functional(model)
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 3 > 0, params)
-    kept = _agree(_made(model, x, side, mask=mask, only="dense[12]/*", batch_size=3))
+    kept = _agree(_made(model, x, side, mask=mask, only=only, batch_size=3))
     assert len(kept.blocks) > 1
+    assert "pair" in _forms(kept)
+
+
+def test_many_columns_go_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(module, "_COLUMNS", 2)
+    _agree(_made(*CASES["mlp relu"](), "parameters"))
+
+
+def _network(width, positions):
+    """Two layers of 12 channels on that many positions, the second averaged over them."""
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((12, width), (width, 3))]
+    x = rng.standard_normal((4, positions, 12))
+    return (lambda p, x: (jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1), params), x
+
+
+@pytest.mark.parametrize(("positions", "form"), [(1, "pair"), (2, "pair"), (40, "rows")])
+def test_a_layer_is_kept_as_a_pair_where_that_is_less_work(positions, form):
+    kept = _agree(gnjax.ntk(*_network(20, positions)))
+    assert _forms(kept) == [form, form]
+    pair = kept.items[0].width
+    assert pair == (positions * (12 + 3 * 20) if form == "pair" else 3 * 12 * 20)
+
+
+def test_layers_are_kept_as_pairs_as_memory_asks():
+    """In 8 bytes and for 4 samples, rows take 1440 and 360 numbers, pairs 1056 and 392."""
+    op = gnjax.ntk(*_network(40, 8))
+    sizes = {memory: gnjax.with_jacobian(op, memory=memory) for memory in (57_600, 57_599, 45_312)}
+    assert [_forms(kept) for kept in sizes.values()] == [
+        ["rows", "rows"],
+        ["pair", "rows"],
+        ["pair", "rows"],
+    ]
+    assert [_bytes(kept) for kept in sizes.values()] == [57_600, 45_312, 45_312]
+    assert _least(op) == 45_312
+    _agree(op, memory=45_312)
 
 
 def test_eigenvalues_have_the_error_of_the_network():
@@ -59,12 +131,13 @@ def test_eigenvalues_have_the_error_of_the_network():
 
 def test_a_jacobian_larger_than_the_memory_given_is_refused():
     op = gnjax.ntk(*CASES["mlp relu"]())
-    size = 8 * op.shape[0] * op.net.parameters
-    assert gnjax.with_jacobian(op, memory=size).shape == op.shape
-    with pytest.raises(ValueError, match=r"takes 0\.0 GB and memory=1 bytes; pass memory="):
+    with pytest.raises(
+        ValueError, match=r"takes at least 0\.0 GB and memory=1 bytes; pass memory="
+    ):
         gnjax.with_jacobian(op, memory=1)
     with pytest.raises(ValueError, match="pass memory="):
         gnjax.with_jacobian(op, memory=float("nan"))
+    assert _bytes(gnjax.with_jacobian(op, memory=_least(op))) <= _least(op)
 
 
 def test_what_has_no_jacobian_is_refused():
