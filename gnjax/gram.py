@@ -47,7 +47,7 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
     if net.coupled:
         yield from _coupled_blocks(net)
         return
-    items = tuple(replace(item, form="rows") for item in items_of(net))
+    items = tuple(replace(item, form="rows") for item in items_of(net, traced_sample(net)))
     for _, rows in in_batches(net, items):
         yield rows.reshape(-1, net.parameters)
 
@@ -78,7 +78,9 @@ def output_gram(net: Network) -> np.ndarray:
         whole = jacobian(net)
         return whole @ whole.T
     gram = np.zeros((n, k, n, k), net.dtype)
-    for group in _groups(net, sorted(items_of(net), key=lambda item: item.width)):
+    for group in _groups(
+        net, sorted(items_of(net, traced_sample(net)), key=lambda item: item.width)
+    ):
         _add_group(net, group, gram)
     flat = gram.reshape(n * k, n * k)
     _mirror(flat, k * min(_BLOCK, n))
@@ -149,9 +151,13 @@ def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
     return total + jnp.matmul(rows.T, rows, precision="highest")
 
 
-def items_of(net: Network) -> tuple[Item, ...]:
+def traced_sample(net: Network) -> layers.Traced:
+    """The network of one sample, and its layers."""
+    return layers.trace(net.one, net.leaves, net.x[0])
+
+
+def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
     """How every chosen parameter is treated."""
-    traced = layers.trace(net.one, net.leaves, net.x[0])
     of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
     items = []
     for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
@@ -198,7 +204,7 @@ def _pieces(
     net: Network, group: tuple[Item, ...], x: jax.Array, factors: jax.Array | None
 ) -> Pieces:
     """The pieces of some samples, weighted by R^T."""
-    traced = layers.trace(net.one, net.leaves, net.x[0])
+    traced = traced_sample(net)
     found = [traced.layers[item.layer] for item in group if item.layer is not None]
     others = [net.chosen[item.place] for item in group if item.layer is None]
 

@@ -28,6 +28,10 @@ from gnjax.linearisation import Prepared
 from gnjax.network import Network, batched, entered, sum_of, taken
 from gnjax.operators import Operator
 
+_MEMORY = 4e9
+_READ = 4  # multiplications of a convolution in the time that it takes to read a number
+_GAIN = 2  # at least, for J to be made unasked
+_COMPILED = 2e10  # multiplications in the time that it takes to compile what makes and uses J
 _BLOCK_BYTES = 2e8  # of what one product reads: less is mostly overhead
 _COLUMNS = 64
 
@@ -68,7 +72,7 @@ class WithJacobian(Prepared):
         return self.op.scale * jnp.concatenate(rows)
 
 
-def with_jacobian(op: Operator, *, memory: float = 4e9) -> Operator:
+def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n k, p) stored.
 
     For many products with one network; making J costs k backward passes, about as much as k
@@ -82,44 +86,71 @@ def with_jacobian(op: Operator, *, memory: float = 4e9) -> Operator:
         )
         raise ValueError(msg)
     net = op.net
-    items = _items(net, memory)
-    size = float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
+    items = _items(net, gram.traced_sample(net), memory)
+    size = _bytes(net, items)
     if not size <= memory:
         msg = (
             f"the Jacobian, {net.samples * net.k} x {net.parameters} in {net.dtype}, takes at "
-            f"least {size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or more "
-            "where that is free, or use gnjax.linearised(op)"
+            f"least {size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or "
+            "more where that is free, or use gnjax.linearised(op)"
         )
         raise ValueError(msg)
     return WithJacobian(op, tuple(_joined(_blocks(net, items))), items)
 
 
-def _items(net: Network, memory: float) -> Items:
+def products_before(op: NetworkGram) -> float:
+    """How many products of a network that convolves cost what making J does.
+
+    That is k backward passes and the compilation. Infinite where products with J are not much
+    quicker, and where it does not fit.
+    """
+    net = op.net
+    if net.coupled or not net.convolves:
+        return np.inf
+    traced = gram.traced_sample(net)
+    items = _items(net, traced, _MEMORY)
+    work = {index: layer.inputs * _results(layer) for index, layer in enumerate(traced.layers)}
+    pairs = [item for item in items if item.form == "pair"]
+    read = sum(item.width for item in items)
+    with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
+    without = 2 * sum(work.values())
+    if _bytes(net, items) > _MEMORY or _GAIN * with_j > without:
+        return np.inf
+    return net.k + _COMPILED / (2 * net.samples * without)
+
+
+def _results(layer: layers.Layer) -> int:
+    return layer.positions * layer.outputs
+
+
+def _bytes(net: Network, items: Items) -> float:
+    return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
+
+
+def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
     """What to keep of every parameter: what makes products quick, and less where that is too much.
 
     ``width`` are numbers a sample.
     """
     items = [
         replace(item, form="rows", width=net.k * net.counts[item.place])
-        for item in gram.items_of(net)
+        for item in gram.items_of(net, traced)
     ]
     if net.coupled:
         return tuple(items)
-    traced = layers.trace(net.one, net.leaves, net.x[0])
     smaller = {}
     for index, item in enumerate(items):
         if item.layer is None:
             continue
         layer = traced.layers[item.layer]
-        results = layer.positions * layer.outputs
         inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
-        pair = replace(item, form="pair", width=inputs + net.k * results)
-        if results * (layer.inputs + net.k) < item.width:  # multiplications
+        pair = replace(item, form="pair", width=inputs + net.k * _results(layer))
+        if _results(layer) * (layer.inputs + net.k) < item.width:  # multiplications
             items[index] = pair
         elif pair.width < item.width:
             smaller[index] = pair
     for index in sorted(smaller, key=lambda index: smaller[index].width - items[index].width):
-        if net.samples * sum(item.width for item in items) * net.dtype.itemsize <= memory:
+        if _bytes(net, tuple(items)) <= memory:
             break
         items[index] = smaller[index]
     return tuple(items)
@@ -198,7 +229,7 @@ def _leaving(net: Network, place: int, back: Map, u: jax.Array) -> jax.Array:
 
 def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     """V -> J_b V of each layer kept as a pair."""
-    traced = layers.trace(net.one, net.leaves, net.x[0])
+    traced = gram.traced_sample(net)
     pairs = iter(block.pairs)
     for item in items:
         if item.form == "pair":
