@@ -153,7 +153,7 @@ def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
 
 def traced_sample(net: Network) -> layers.Traced:
     """The network of one sample, and its layers."""
-    return layers.trace(net.one, net.leaves, net.x[0])
+    return layers.trace(net.one, net.leaves, jax.ShapeDtypeStruct(net.x.shape[1:], net.x.dtype))
 
 
 def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:

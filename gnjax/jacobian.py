@@ -75,9 +75,9 @@ class WithJacobian(Prepared):
 def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n k, p) stored.
 
-    For many products with one network; making J costs k backward passes, about as much as k
-    products. It takes up to ``memory`` bytes: more is faster, down to what the inputs and
-    sensitivities of all layers take. :func:`gnjax.linearised` costs nothing to make.
+    For many products with one convolutional network; making J costs k backward passes, about as
+    much as k products. It takes up to ``memory`` bytes: more is faster, down to what the inputs and
+    sensitivities of all layers take. :func:`gnjax.linearised` costs next to nothing to make.
     """
     if not isinstance(op, NetworkGram):
         msg = (
@@ -102,10 +102,10 @@ def products_before(op: NetworkGram) -> float:
     """How many products of a network that convolves cost what making J does.
 
     That is k backward passes and the compilation. Infinite where products with J are not much
-    quicker, and where it does not fit.
+    quicker, where it does not fit, and on several devices.
     """
     net = op.net
-    if net.coupled or not net.convolves:
+    if net.coupled or not net.convolves or len(net.x.devices()) > 1:
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)

@@ -56,7 +56,9 @@ class Traced:
     layers: tuple[Layer, ...]
 
 
-def trace(function: Function, leaves: Sequence[jax.Array], sample: jax.Array) -> Traced:
+def trace(
+    function: Function, leaves: Sequence[jax.Array], sample: jax.Array | jax.ShapeDtypeStruct
+) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     uses: Counter[Any] = Counter(

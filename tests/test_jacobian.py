@@ -126,6 +126,32 @@ def test_eigenvalues_have_the_error_of_the_network():
     np.testing.assert_allclose(found.values, gnjax.eigenvalues(op).values, rtol=1e-9, atol=1e-12)
 
 
+def test_the_layer_that_saves_most_is_the_first_to_change():
+    """Rows take 8000 and 1600 numbers a sample, pairs of 8 positions 1920 and 640."""
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((40, 40), (40, 8))]
+    model = (lambda p, x: jnp.tanh(jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1)[:, :5], params)
+    op = gnjax.ntk(model, rng.standard_normal((4, 8, 40)))
+    whole = _bytes(gnjax.with_jacobian(op))
+    assert _forms(gnjax.with_jacobian(op)) == ["rows", "rows"]
+    assert _forms(_agree(op, memory=whole - 1)) == ["pair", "rows"]
+
+
+@pytest.mark.parametrize("form", ["pair", "rows"])
+def test_kernels_that_are_transposed_and_reshaped_before_they_act(form):
+    """As torch holds them: (outputs, inputs), here with the outputs in two axes."""
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((2, 10, 12), (3, 20))]
+
+    def apply(p, x):
+        return (jnp.tanh(x @ p[0].reshape(20, 12).T) @ p[1].T).mean(axis=1)
+
+    x = rng.standard_normal((4, {"pair": 1, "rows": 40}[form], 12))
+    for side in ("parameters", "outputs"):
+        kept = _agree(gnjax.gauss_newton((apply, params), x, side=side))
+        assert _forms(kept) == [form, form]
+
+
 def test_a_jacobian_larger_than_the_memory_given_is_refused():
     op = gnjax.ntk(*CASES["mlp relu"]())
     with pytest.raises(
@@ -202,7 +228,7 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
 
 def test_a_jacobian_that_was_made_is_used(monkeypatch):
     monkeypatch.setattr(products, "with_jacobian", None)
-    monkeypatch.setattr(products, "products_before", lambda op: 0)
+    monkeypatch.setattr(products, "products_before", None)
     kept = gnjax.with_jacobian(_cnn())
     product = products.host_product(kept)
     row = np.ones((1, kept.shape[0]))
