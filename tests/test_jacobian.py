@@ -192,7 +192,8 @@ def test_a_jacobian_pays_after_k_products_and_its_compilation():
 def test_a_jacobian_is_not_made_unasked_where_it_gains_little_or_does_not_fit(monkeypatch):
     dense = gnjax.ntk(*CASES["mlp relu"]())
     coupled = gnjax.ntk(*CASES["batch norm of the batch"]())
-    assert module.products_before(dense) == module.products_before(coupled) == np.inf
+    positions = gnjax.ntk(*_network(20, 40))
+    assert {module.products_before(op) for op in (dense, coupled, positions)} == {np.inf}
     op = _cnn()
     with_j = 4 * 3 * (9 * 16 + 8 + 9 * 32 + 4 + 3) + 4 * (576 + 3 * 3) + 576 * 3
     gain = 2 * _multiplications_of_a_sample() / with_j
