@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -195,6 +196,8 @@ def test_a_jacobian_is_not_made_unasked_where_it_gains_little_or_does_not_fit(mo
     positions = gnjax.ntk(*_network(20, 40))
     assert {module.products_before(op) for op in (dense, coupled, positions)} == {np.inf}
     op = _cnn()
+    spread = replace(op, net=replace(op.net, x=SimpleNamespace(devices=lambda: {0, 1})))
+    assert module.products_before(spread) == np.inf
     with_j = 4 * 3 * (9 * 16 + 8 + 9 * 32 + 4 + 3) + 4 * (576 + 3 * 3) + 576 * 3
     gain = 2 * _multiplications_of_a_sample() / with_j
     for factor, pays in ((0.99, True), (1.01, False)):
