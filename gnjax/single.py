@@ -10,6 +10,9 @@ by then, must be as small as that run takes it to be.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +41,7 @@ def extremes_of(
     light = _in_single(op)
     if light is None:
         return None
-    size, product = op.shape[0], host_product(light)
+    size, product = op.shape[0], _product(light)
     try:
         if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
             return None
@@ -53,10 +56,29 @@ def _in_single(op: Operator) -> Linearised | None:
     """A linearised A_32, if it is in float32 throughout."""
     if not isinstance(op, NetworkGram | NetworkHessian):
         return None
-    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+    with _rules():
         light = linearised(_narrowed(op))
     wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
     return light if isinstance(light, Linearised) and not wide else None
+
+
+def _product(light: Linearised) -> krylov.Apply:
+    """Products under the rules for float32, for what is traced only when some have been made."""
+    with _rules():
+        product = host_product(light)
+
+    def apply(rows: np.ndarray) -> np.ndarray:
+        with _rules():
+            return product(rows)
+
+    return apply
+
+
+@contextmanager
+def _rules() -> Iterator[None]:
+    """Products in the whole of float32, whatever is the default, and the usual promotion."""
+    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+        yield
 
 
 @jax.jit

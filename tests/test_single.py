@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax import single, spectrum
+from gnjax import products, single, spectrum
 from gnjax.products import host_product
 
 _RTOL = 1e-5
@@ -159,6 +159,32 @@ def test_a_run_that_is_not_what_float64_says_counts_for_nothing(fault):
             rough.values, rough.residuals, rough.scale, vectors, product(vectors)
         )
     assert single._proved(product, wrong, 4, _RTOL) is None
+
+
+def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
+    """It is made when some products have been, outside of where they were prepared."""
+    rules = []
+
+    def making(op):
+        config = jax.config
+        rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
+        return gnjax.with_jacobian(op)
+
+    monkeypatch.setattr(products, "with_jacobian", making)
+    monkeypatch.setattr(products, "products_before", lambda op: 1)
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 8), (8, 3))]
+    model = (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], params)
+    op = gnjax.ntk(model, rng.standard_normal((40, 5)))
+    light = single._in_single(op)
+    with jax.numpy_dtype_promotion("strict"):
+        product = single._product(light)
+        row = rng.standard_normal((1, op.shape[0]))
+        images = [product(row) for _ in range(2)]
+    assert len(rules) == 1
+    assert rules[0][0] == "highest"
+    assert "STANDARD" in rules[0][1].upper()
+    np.testing.assert_allclose(images[1], images[0], rtol=0, atol=1e-5 * np.abs(images[0]).max())
 
 
 def test_strict_promotion_of_types_is_no_obstacle():
