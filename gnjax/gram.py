@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
 _BLOCK = 128  # samples a side of a block
 
+Tree = TypeVar("Tree")
+
 
 @dataclass(frozen=True)
 class Item:
@@ -34,7 +37,7 @@ class Item:
 
     place: int  # among the chosen leaves
     layer: int | None  # among the traced layers
-    form: str
+    form: Literal["rows", "pair", "vectors"]
     width: int  # numbers a sample and output
 
 
@@ -78,9 +81,8 @@ def output_gram(net: Network) -> np.ndarray:
         whole = jacobian(net)
         return whole @ whole.T
     gram = np.zeros((n, k, n, k), net.dtype)
-    for group in _groups(
-        net, sorted(items_of(net, traced_sample(net)), key=lambda item: item.width)
-    ):
+    items = items_of(net, traced_sample(net))
+    for group in _groups(net, sorted(items, key=lambda item: item.width)):
         _add_group(net, group, gram)
     flat = gram.reshape(n * k, n * k)
     _mirror(flat, k * min(_BLOCK, n))
@@ -196,6 +198,11 @@ def _pieces_of(net: Network, group: tuple[Item, ...], start: int, stop: int) -> 
         part = slice(first, min(first + _fewer(net), stop))
         factors = None if net.factors is None else net.factors[part]
         parts.append(_pieces(net, group, net.x[part], factors))
+    return joined(parts)
+
+
+def joined(parts: Sequence[Tree]) -> Tree:
+    """Arrays of some samples each as one, for any tree of them."""
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ import numpy as np
 from gnjax import gram, layers
 from gnjax.curvature import NetworkGram
 from gnjax.linearisation import Prepared
-from gnjax.network import Network, batched, entered, sum_of, taken
+from gnjax.network import Network, batched, entered, sum_of
 from gnjax.operators import Operator
 
 _MEMORY = 4e9
@@ -36,7 +35,7 @@ _BLOCK_BYTES = 2e8  # of what one product reads: less is mostly overhead
 _COLUMNS = 64
 
 Items = tuple[gram.Item, ...]
-Map = Callable[[jax.Array], Any]
+Map = Callable[[jax.Array], jax.Array]
 
 
 @jax.tree_util.register_dataclass
@@ -170,15 +169,10 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         held.append(block)
         if sum(part.nbytes for part in jax.tree.leaves(held)) >= _BLOCK_BYTES:
-            yield _concatenated(held)
+            yield gram.joined(held)
             held = []
     if held:
-        yield _concatenated(held)
-
-
-def _concatenated(blocks: list[Block]) -> Block:
-    joined: Block = jax.tree.map(lambda *parts: jnp.concatenate(parts), *blocks)
-    return joined
+        yield gram.joined(held)
 
 
 @partial(jax.jit, static_argnames=("items",))
@@ -190,7 +184,7 @@ def _pushed(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array
         if item.form == "rows":
             stored.append(part)
         else:
-            moved.append(batched(partial(_entering, net, item.place, next(maps)), part))
+            moved.append(batched(next(maps), part))
     if stored:
         moved.append(jnp.matmul(block.rows, jnp.concatenate(stored), precision="highest"))
     return sum_of(iter(moved))
@@ -208,8 +202,8 @@ def _pulled(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array
         if item.form == "rows":
             parts.append(next(near))
             continue
-        transpose = jax.linear_transpose(next(maps), net.leaves[net.chosen[item.place]])
-        parts.append(batched(partial(_leaving, net, item.place, transpose), u))
+        size = jax.ShapeDtypeStruct((net.counts[item.place],), net.dtype)
+        parts.append(batched(partial(_transposed, next(maps), size), u))
     return jnp.concatenate(parts)
 
 
@@ -219,12 +213,9 @@ def _there_and_back(net: Network, items: Items, block: Block, v: jax.Array) -> j
     return _pulled(net, items, block, _pushed(net, items, block, v))
 
 
-def _entering(net: Network, place: int, through: Map, part: jax.Array) -> jax.Array:
-    return through(entered(net, place, part))
-
-
-def _leaving(net: Network, place: int, back: Map, u: jax.Array) -> jax.Array:
-    return taken(net, place, back(u)[0])
+def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
+    image: jax.Array = jax.linear_transpose(through, size)(u)[0]
+    return image
 
 
 def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
@@ -234,14 +225,20 @@ def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     for item in items:
         if item.form == "pair":
             assert item.layer is not None
-            yield partial(_through, traced, traced.layers[item.layer], next(pairs))
+            yield partial(_through, net, traced, item.place, traced.layers[item.layer], next(pairs))
 
 
 def _through(
-    traced: layers.Traced, layer: layers.Layer, pair: layers.Pair, whole: jax.Array
+    net: Network,
+    traced: layers.Traced,
+    place: int,
+    layer: layers.Layer,
+    pair: layers.Pair,
+    part: jax.Array,
 ) -> jax.Array:
-    """sum_t delta_t . V a_t, (n_b k,)."""
+    """sum_t delta_t . V a_t, (n_b k,), for the chosen entries of V."""
     inputs, deltas = pair
-    image = layers.acting(traced, layer, whole, inputs).reshape(len(inputs), -1)
+    image = layers.acting(traced, layer, entered(net, place, part), inputs)
+    image = image.reshape(len(inputs), -1)
     deltas = deltas.reshape(*deltas.shape[:2], -1)
     return jnp.einsum("ncz,nz->nc", deltas, image, precision="highest").reshape(-1)

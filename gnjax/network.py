@@ -205,20 +205,19 @@ def spread(net: Network, v: jax.Array) -> list[jax.Array]:
 def entered(net: Network, place: int, part: jax.Array) -> jax.Array:
     """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
     shape, indices = net.leaves[net.chosen[place]].shape, net.kept[place]
-    whole = part if indices is None else jnp.zeros(int(np.prod(shape))).at[indices].set(part)
-    return whole.reshape(shape).astype(net.dtype)
+    if indices is not None:
+        zeros = jnp.zeros(int(np.prod(shape)))
+        part = zeros.at[indices].set(part, unique_indices=True)  # as its transpose needs
+    return part.reshape(shape).astype(net.dtype)
 
 
 def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
     """The transpose of :func:`spread`."""
-    places = enumerate(net.chosen)
-    return jnp.concatenate([taken(net, place, cotangents[leaf]) for place, leaf in places])
-
-
-def taken(net: Network, place: int, whole: jax.Array) -> jax.Array:
-    """The transpose of :func:`entered`."""
-    flat, indices = whole.reshape(-1), net.kept[place]
-    return flat if indices is None else flat[indices]
+    parts = []
+    for leaf, indices in zip(net.chosen, net.kept, strict=True):
+        flat = cotangents[leaf].reshape(-1)
+        parts.append(flat if indices is None else flat[indices])
+    return jnp.concatenate(parts)
 
 
 def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:

@@ -57,9 +57,9 @@ def _multiplication(op: Operator) -> Callable[[Any], Any]:
     prepared = linearised(op)
     network = prepared.op if isinstance(prepared, Prepared) else prepared
     if isinstance(network, NetworkGram) and not isinstance(prepared, WithJacobian):
-        left = products_before(network)
-        if left < np.inf:
-            return _storing(prepared, network, left)
+        before = products_before(network)
+        if before < np.inf:
+            return _storing(prepared, network, before)
     return _of_any(prepared)
 
 
@@ -72,16 +72,17 @@ def _storing(prepared: Operator, op: NetworkGram, before: float) -> Callable[[An
 
     Whatever their number, they take at most about twice as long as had it been known.
     """
-    held, made = [prepared], 0
+    held = [_of_any(prepared)]
     del prepared
 
     def multiply(v: Any) -> Any:
-        nonlocal made
-        if made >= before and not isinstance(held[0], WithJacobian):
+        nonlocal before
+        if before <= 0:
             held.clear()  # its memory first
-            held.append(with_jacobian(op))
-        made += 1 if v.ndim == 1 else v.shape[1]
-        return _of_any(held[0])(v)
+            held.append(with_jacobian(op).mv)
+            before = np.inf
+        before -= 1 if v.ndim == 1 else v.shape[1]
+        return held[0](v)
 
     return multiply
 
