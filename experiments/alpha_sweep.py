@@ -35,7 +35,7 @@ from experiments.claims import (
 from experiments.linear_network import initial_weights, kappa_fields, listed, picked
 from experiments.table import Columns
 from experiments.whitened import drawn
-from gnjax.rounding import unit_roundoff
+from gnjax.numerics.rounding import unit_roundoff
 from gnjax.spectrum import formation_error
 from gnjax.sweep.grid import Experiment, Measurement
 

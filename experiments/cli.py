@@ -19,8 +19,8 @@ from experiments import config as configs
 from experiments import launching
 from experiments import table as tables
 from experiments.claims import FAILS, HOLDS, Claim
-from gnjax import precision
 from gnjax.data import DataUnavailableError
+from gnjax.numerics import precision
 from gnjax.sweep import collect, launch, progress
 from gnjax.sweep.grid import Experiment
 from gnjax.sweep.store import Store, StoreError, open_store, write_atomically

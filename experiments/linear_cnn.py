@@ -18,7 +18,7 @@ import gnjax
 from gnjax import data as datasets
 from gnjax.closed_form import linear_factors
 from gnjax.models.cnn import output_length
-from gnjax.rounding import gamma, spectral_error
+from gnjax.numerics.rounding import gamma, spectral_error
 
 WHITENINGS = ("zca", "pca")
 WHITENED_ON = ("drawn", "all")

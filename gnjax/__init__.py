@@ -19,6 +19,7 @@ from gnjax.jacobian import with_jacobian
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.linear_map import linear_map_gram
 from gnjax.linearisation import linearised
+from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators import (
     Dense,
     Factored,
@@ -29,7 +30,6 @@ from gnjax.operators import (
     factored,
     sum_of_kroneckers,
 )
-from gnjax.precision import enable_x64, x64
 from gnjax.ranks import RankSensitivity, rank_sensitivity
 from gnjax.spectrum import Spectrum, eigenvalues
 from gnjax.traces import Trace, trace

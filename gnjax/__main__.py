@@ -21,12 +21,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gnjax import data, doctor, precision
+from gnjax import data, doctor
 from gnjax.data.datasets import describe, unknown_name
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.diagnose_picture import check_format, draw
 from gnjax.functional import checked
 from gnjax.losses import LOSSES
+from gnjax.numerics import precision
 
 _SAMPLES = 100
 

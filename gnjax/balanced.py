@@ -17,13 +17,13 @@ from jax.typing import ArrayLike
 
 from gnjax.closed_form import linear_factors
 from gnjax.initializers import balanced as sample
-from gnjax.operators import KroneckerFactors
-from gnjax.validation import (
+from gnjax.numerics.validation import (
     check_covariance,
     check_finite_number,
     check_matrix,
     check_weights,
 )
+from gnjax.operators import KroneckerFactors
 
 __all__ = [
     "Shallow",

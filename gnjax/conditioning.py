@@ -12,9 +12,9 @@ from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum, structured
 from gnjax.curvature import NetworkGram
+from gnjax.numerics.rounding import spectral_error
 from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
 from gnjax.products import beside_xla, host_product, most_rows
-from gnjax.rounding import spectral_error
 from gnjax.staircase import analytic_rank
 
 _METHODS = ("auto", "closed_form", "krylov", "inverse", "factored", "dense")

@@ -28,6 +28,7 @@ from gnjax.curvature import NetworkGram, hessian
 from gnjax.functional import functional
 from gnjax.losses import Loss
 from gnjax.network import backward_products, parameter_names
+from gnjax.numerics.rounding import spectral_error
 from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.remedies import (
     HELPS,
@@ -41,7 +42,6 @@ from gnjax.remedies import (
     natural_order,
     suggestions,
 )
-from gnjax.rounding import spectral_error
 
 _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.rounding import gamma, spectral_error, unit_roundoff
+from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 
 _PROBES = 4
 # P(chi-square with 4 degrees of freedom < x) = x^2 / 8 for small x: 1e-9 at x = 8.9e-5.

@@ -15,7 +15,7 @@ from flax import nnx
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 Params = Any
 Apply = Callable[[Params, jax.Array], jax.Array]

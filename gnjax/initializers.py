@@ -14,7 +14,7 @@ from flax import nnx
 from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]
 

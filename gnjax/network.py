@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from gnjax import jaxprs, layers
 from gnjax.functional import Apply, checked, couples_samples
 from gnjax.losses import Loss, check_loss, check_targets, hessian_factors
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 Only = str | Callable[[str], bool]
 

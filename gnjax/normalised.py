@@ -16,9 +16,9 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators import Factored
-from gnjax.rounding import gamma, spectral_error, unit_roundoff
-from gnjax.validation import check_finite_number, check_matrix
 
 Array = NDArray[np.floating]
 

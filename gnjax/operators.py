@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 
 @runtime_checkable

@@ -28,9 +28,9 @@ import scipy.linalg
 
 from gnjax.krylov import Run, lanczos, missed_probability, random_rows
 from gnjax.krylov import ritz as ritz_values
+from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators import KroneckerFactors, SumOfKroneckers
 from gnjax.products import beside_xla
-from gnjax.rounding import gamma, spectral_error
 from gnjax.spectrum import host_matrix
 from gnjax.staircase import adapt
 

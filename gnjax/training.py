@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 from gnjax.functional import Params, functional
 from gnjax.losses import check_loss, check_targets, sample_loss
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 Statistics = Any  # what a forward pass updates: running averages of BatchNorm
 Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]

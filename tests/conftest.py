@@ -7,7 +7,7 @@ import os
 import hypothesis
 import jax
 
-from gnjax.precision import enable_x64
+from gnjax.numerics.precision import enable_x64
 
 enable_x64()
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -10,9 +10,9 @@ import pytest
 
 _ROOT = Path(__file__).parent.parent
 _STAGES = [
-    {"gnjax.precision", "gnjax.validation"},
+    {"gnjax.numerics.precision", "gnjax.numerics.validation"},
     {"gnjax.data"},
-    {"gnjax.rounding", "gnjax.initializers"},
+    {"gnjax.numerics.rounding", "gnjax.initializers"},
     {"gnjax.models"},
     {"gnjax.operators"},
     {"gnjax.staircase", "gnjax.formation"},

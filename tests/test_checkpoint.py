@@ -62,7 +62,7 @@ def test_a_process_killed_without_warning_is_continued_by_another(tmp_path):
     path = tmp_path / "cell.checkpoint"
     script = (
         "import os, signal\n"
-        "from gnjax.precision import enable_x64; enable_x64()\n"
+        "from gnjax.numerics.precision import enable_x64; enable_x64()\n"
         "from pathlib import Path\n"
         "from gnjax.sweep.checkpoint import Checkpoint, resumed\n"
         "from tests.test_checkpoint import STOPS, start, step\n"

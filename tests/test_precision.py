@@ -5,7 +5,7 @@ import sys
 
 _SCRIPT = """
 import jax.numpy as jnp
-from gnjax import precision
+from gnjax.numerics import precision
 assert not precision.x64_enabled()
 with precision.x64():
     assert precision.x64_enabled() and jnp.ones(1).dtype == jnp.float64

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax import initializers
-from gnjax.validation import check_finite_number
+from gnjax.numerics.validation import check_finite_number
 
 NORMS = (None, "batch", "layer")
 

@@ -10,7 +10,7 @@ import jax
 from flax import nnx
 
 from gnjax.models.mlp import normalisation, normalised
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 

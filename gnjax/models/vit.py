@@ -8,7 +8,7 @@ from flax import nnx
 
 from gnjax import initializers
 from gnjax.models.parts import check_images, layer_norm, linear
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 
 class Attention(nnx.Module):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
-from gnjax import precision
+from gnjax.numerics import precision
 from gnjax.sweep import store as stores
 from gnjax.sweep.checkpoint import Checkpoint
 from gnjax.sweep.grid import Cell, Measurement

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.precision import real_dtype
+from gnjax.numerics.precision import real_dtype
 
 _ASYMMETRY = 1e-8
 _NEGATIVE = 1e-8
