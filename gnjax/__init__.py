@@ -1,6 +1,6 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from gnjax import balanced, bounds, data, initializers, models
+from gnjax import balanced, bounds, data, models
 from gnjax.closed_form import linear_gauss_newton
 from gnjax.conditioning import ConditionNumber, condition_number
 from gnjax.convolution import linear_cnn_gauss_newton, toeplitz
@@ -19,6 +19,7 @@ from gnjax.jacobian import with_jacobian
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.linear_map import linear_map_gram
 from gnjax.linearisation import linearised
+from gnjax.models import initializers
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators import (
     Dense,

@@ -16,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.closed_form import linear_factors
-from gnjax.initializers import balanced as sample
+from gnjax.models.initializers import balanced as sample
 from gnjax.numerics.validation import (
     check_covariance,
     check_finite_number,

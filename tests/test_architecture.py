@@ -12,7 +12,7 @@ _ROOT = Path(__file__).parent.parent
 _STAGES = [
     {"gnjax.numerics.precision", "gnjax.numerics.validation"},
     {"gnjax.data"},
-    {"gnjax.numerics.rounding", "gnjax.initializers"},
+    {"gnjax.numerics.rounding", "gnjax.models.initializers"},
     {"gnjax.models"},
     {"gnjax.operators"},
     {"gnjax.staircase", "gnjax.formation"},

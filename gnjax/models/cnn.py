@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from gnjax import initializers
+from gnjax.models import initializers
 from gnjax.models.mlp import ACTIVATIONS, check_activation, dense, normalisation, normalised
 
 
@@ -34,7 +34,7 @@ class LinearCNN(nnx.Module):
         **options: object,
     ) -> None:
         """``kernels`` is (filters, kernel) and ``head`` (k, filters * length_out), both drawn as
-        such matrices by :func:`gnjax.initializers.chain`, to which ``options`` go."""
+        such matrices by :func:`gnjax.models.initializers.chain`, to which ``options`` go."""
         positions = output_length(length, kernel, stride, padding)
         self.length, self.stride, self.padding = length, stride, padding
         shapes = ((kernel, filters), (filters * positions, outputs))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from gnjax import initializers
+from gnjax.models import initializers
 from gnjax.numerics.validation import check_finite_number
 
 
@@ -31,7 +31,7 @@ class LinearNet(nnx.Module):
         **options: object,
     ) -> None:
         """``width`` of every hidden layer, or one for each of the depth - 1; ``options`` go to
-        :func:`gnjax.initializers.chain`."""
+        :func:`gnjax.models.initializers.chain`."""
         self.widths = layer_widths(inputs, outputs, depth, width)
         self.skip = check_finite_number("skip", skip)
         drawn = initializers.chain(key, self.widths, initializer, **options)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from gnjax import initializers
+from gnjax.models import initializers
 from gnjax.numerics.validation import check_finite_number
 
 NORMS = (None, "batch", "layer")
@@ -52,7 +52,7 @@ class MLP(nnx.Module):
           slope: of "leaky_relu" for negative arguments.
           bias: whether every layer has one; it starts at 0.
           norm: None, "batch" or "layer", before the activation of hidden layers.
-          initializer: of the weights; ``options`` go to :func:`gnjax.initializers.chain`.
+          initializer: of the weights; ``options`` go to :func:`gnjax.models.initializers.chain`.
           key: draws the weights.
         """
         self.activation, self.slope = check_activation(activation, slope)

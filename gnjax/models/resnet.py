@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from gnjax import initializers
+from gnjax.models import initializers
 from gnjax.models.parts import ConvNorm, linear
 
 STAGES = (16, 32, 64)  # filters

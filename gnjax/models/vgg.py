@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 from flax import nnx
 
-from gnjax import initializers
+from gnjax.models import initializers
 from gnjax.models.parts import ConvNorm, check_images, linear, max_pool
 
 VGG5 = (32, 64, 128, 128)  # filters; the head is the fifth layer
