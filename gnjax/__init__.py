@@ -14,12 +14,12 @@ from gnjax.curvature import (
 )
 from gnjax.density import Estimate, SpectralDensity, spectral_density
 from gnjax.diagnose import Diagnosis, diagnose
-from gnjax.functional import functional
 from gnjax.jacobian import with_jacobian
 from gnjax.leaky_relu import leaky_relu_gauss_newton
 from gnjax.linear_map import linear_map_gram
 from gnjax.linearisation import linearised
 from gnjax.models import initializers
+from gnjax.networks.model import functional
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators import (
     Dense,

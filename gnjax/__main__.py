@@ -25,8 +25,8 @@ from gnjax import data, doctor
 from gnjax.data.datasets import describe, unknown_name
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.diagnose_picture import check_format, draw
-from gnjax.functional import checked
-from gnjax.losses import LOSSES
+from gnjax.networks.losses import LOSSES
+from gnjax.networks.model import checked
 from gnjax.numerics import precision
 
 _SAMPLES = 100

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax import gram
-from gnjax.losses import Loss, check_targets, sample_loss
-from gnjax.network import (
+from gnjax.networks import kernels as gram
+from gnjax.networks.losses import Loss, check_targets, sample_loss
+from gnjax.networks.network import (
     Network,
     Only,
     backward_products,

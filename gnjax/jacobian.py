@@ -21,10 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax import gram, layers
 from gnjax.curvature import NetworkGram
 from gnjax.linearisation import Prepared
-from gnjax.network import Network, batched, entered, sum_of
+from gnjax.networks import kernels as gram
+from gnjax.networks import layers
+from gnjax.networks.network import Network, batched, entered, sum_of
 from gnjax.operators import Operator
 
 _MEMORY = 4e9

@@ -23,8 +23,8 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.curvature import NetworkGram
-from gnjax.functional import Apply, Params, checked, evaluate
-from gnjax.network import Only, network
+from gnjax.networks.model import Apply, Params, checked, evaluate
+from gnjax.networks.network import Only, network
 
 _PAIRS = 4
 _BENT = 1e-9

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.arranged import arranged
 from gnjax.curvature import HESSIAN, NetworkGram, NetworkHessian
-from gnjax.network import Network, batched, columns, pieces, spread, sum_of, weigh
+from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weigh
+from gnjax.networks.samples_last import arranged
 from gnjax.operators import Operator
 
 _KEPT_BYTES = 3e9

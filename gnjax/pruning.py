@@ -7,7 +7,7 @@ import fnmatch
 import jax
 import numpy as np
 
-from gnjax.functional import Params
+from gnjax.networks.model import Params
 
 
 def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> Params:

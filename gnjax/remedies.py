@@ -20,13 +20,14 @@ import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike
 
-from gnjax import bounds, layers
+from gnjax import bounds
 from gnjax.conditioning import ConditionNumber, condition_number
 from gnjax.curvature import NetworkGram, gauss_newton
 from gnjax.data.transforms import standardise, whiten
-from gnjax.functional import Apply, Params, functional
-from gnjax.losses import Loss
-from gnjax.network import parameter_names, rounding
+from gnjax.networks import layers
+from gnjax.networks.losses import Loss
+from gnjax.networks.model import Apply, Params, functional
+from gnjax.networks.network import parameter_names, rounding
 from gnjax.operators import Factored, factored
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"

@@ -13,7 +13,7 @@ from gnjax import krylov, single
 from gnjax.curvature import NetworkGram
 from gnjax.extremes import extremes
 from gnjax.linearisation import Prepared
-from gnjax.network import rounding as network_rounding
+from gnjax.networks.network import rounding as network_rounding
 from gnjax.numerics.rounding import singular_values, spectral_error, unit_roundoff
 from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.products import beside_xla, host_product, most_rows

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax import layers
 from gnjax.models import MLP, LinearCNN, freeze_statistics, linear
+from gnjax.networks import layers
 from tests.networks import CASES
 from tests.references import jacobian
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax import gram, linearisation, products, spectrum
 from gnjax import jacobian as module
+from gnjax import linearisation, products, spectrum
 from gnjax.models import CNN
+from gnjax.networks import kernels as gram
 from tests.networks import CASES
 
 _WITHOUT_LAYERS = {"batch norm of the batch", "linen, tied", "residual"}

@@ -7,8 +7,8 @@ import pytest
 
 import gnjax
 import gnjax.linearisation as module
-from gnjax import network
 from gnjax.linearisation import Linearised, linearised
+from gnjax.networks import network
 from tests.networks import CASES
 
 _MAKERS = {

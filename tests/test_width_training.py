@@ -8,7 +8,7 @@ import pytest
 
 from experiments import config, width_training
 from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
-from gnjax.functional import functional
+from gnjax.networks.model import functional
 from gnjax.sweep.checkpoint import Checkpoint
 from tests import references
 from tests.drawn import as_columns

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax import jaxprs, layers
-from gnjax.functional import Apply, checked, couples_samples
-from gnjax.losses import Loss, check_loss, check_targets, hessian_factors
+from gnjax.networks import jaxprs, layers
+from gnjax.networks.losses import Loss, check_loss, check_targets, hessian_factors
+from gnjax.networks.model import Apply, checked, couples_samples
 from gnjax.numerics.precision import real_dtype
 
 Only = str | Callable[[str], bool]

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax import layers
-from gnjax.network import Network, backward_products, pieces
+from gnjax.networks import layers
+from gnjax.networks.network import Network, backward_products, pieces
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64

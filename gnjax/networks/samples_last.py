@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax import jaxprs
+from gnjax.networks import jaxprs
 
 _MANY = 64  # what a transposition is repaid by
 

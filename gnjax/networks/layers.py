@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from gnjax.jaxprs import bind, bind_widened, evaluate, inlined
+from gnjax.networks.jaxprs import bind, bind_widened, evaluate, inlined
 
 _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
 
