@@ -32,7 +32,7 @@ from experiments.claims import (
 from experiments.linear_network import Start, initial_weights, listed, picked
 from experiments.table import Columns
 from gnjax import data as datasets
-from gnjax import normalised
+from gnjax.operators.closed_form import normalised
 from gnjax.sweep.grid import Experiment, Measurement
 
 NORMS = ("none", "batch", "frozen", "layer")

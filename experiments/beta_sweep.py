@@ -34,7 +34,7 @@ from experiments.linear_network import (
 )
 from experiments.table import Columns
 from experiments.whitened import describe, whitened
-from gnjax.closed_form import linear_gauss_newtons
+from gnjax.operators.closed_form.linear import linear_gauss_newtons
 from gnjax.sweep.grid import Experiment, Measurement
 
 BETAS: Mapping[str, Callable[[int], float]] = {

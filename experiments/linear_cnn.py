@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 import gnjax
 from gnjax import data as datasets
-from gnjax.closed_form import linear_factors
 from gnjax.models.cnn import output_length
 from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.operators.closed_form.linear import linear_factors
 
 WHITENINGS = ("zca", "pca")
 WHITENED_ON = ("drawn", "all")

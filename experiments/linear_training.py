@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import gnjax
 from gnjax import data as datasets
 from gnjax import linear_descent
-from gnjax.curvature import NetworkHessian
 from gnjax.descent import descend
 from gnjax.linear_descent import Moments, Weights
+from gnjax.operators.network import NetworkHessian
 
 
 @dataclass(frozen=True)

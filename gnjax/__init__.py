@@ -1,27 +1,13 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
 from gnjax import balanced, bounds, data, models
-from gnjax.closed_form import linear_gauss_newton
 from gnjax.conditioning import ConditionNumber, condition_number
-from gnjax.convolution import linear_cnn_gauss_newton, toeplitz
-from gnjax.curvature import (
-    NetworkGram,
-    NetworkHessian,
-    functional_hessian,
-    gauss_newton,
-    hessian,
-    ntk,
-)
 from gnjax.density import Estimate, SpectralDensity, spectral_density
 from gnjax.diagnose import Diagnosis, diagnose
-from gnjax.jacobian import with_jacobian
-from gnjax.leaky_relu import leaky_relu_gauss_newton
-from gnjax.linear_map import linear_map_gram
-from gnjax.linearisation import linearised
 from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.numerics.precision import enable_x64, x64
-from gnjax.operators import (
+from gnjax.operators.base import (
     Dense,
     Factored,
     KroneckerFactors,
@@ -31,6 +17,20 @@ from gnjax.operators import (
     factored,
     sum_of_kroneckers,
 )
+from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
+from gnjax.operators.closed_form.linear import linear_gauss_newton
+from gnjax.operators.closed_form.linear_map import linear_map_gram
+from gnjax.operators.linearised import linearised
+from gnjax.operators.network import (
+    NetworkGram,
+    NetworkHessian,
+    functional_hessian,
+    gauss_newton,
+    hessian,
+    ntk,
+)
+from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.ranks import RankSensitivity, rank_sensitivity
 from gnjax.spectrum import Spectrum, eigenvalues
 from gnjax.traces import Trace, trace

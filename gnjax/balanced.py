@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.closed_form import linear_factors
 from gnjax.models.initializers import balanced as sample
 from gnjax.numerics.validation import (
     check_covariance,
@@ -23,7 +22,8 @@ from gnjax.numerics.validation import (
     check_matrix,
     check_weights,
 )
-from gnjax.operators import KroneckerFactors
+from gnjax.operators.base import KroneckerFactors
+from gnjax.operators.closed_form.linear import linear_factors
 
 __all__ = [
     "Shallow",

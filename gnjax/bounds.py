@@ -12,11 +12,11 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.closed_form import linear_factors
-from gnjax.leaky_relu import leaky_layer
 from gnjax.numerics.rounding import singular_values, spectral_error
 from gnjax.numerics.validation import check_covariance, check_finite_number, check_matrix
-from gnjax.operators import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.closed_form.leaky_relu import leaky_layer
+from gnjax.operators.closed_form.linear import linear_factors
 
 _GRAM_FROM = 200
 _GRAM_CONDITION = 1e6

@@ -11,11 +11,11 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum, structured
-from gnjax.curvature import NetworkGram
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
+from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers, dense
+from gnjax.operators.closed_form.staircase import analytic_rank
+from gnjax.operators.network import NetworkGram
 from gnjax.products import beside_xla, host_product, most_rows
-from gnjax.staircase import analytic_rank
 
 _METHODS = ("auto", "closed_form", "krylov", "inverse", "factored", "dense")
 _CERTIFICATES = ("ritz", "inertia")
@@ -37,7 +37,7 @@ class ConditionNumber:
       value: kappa; where ``resolved`` is False a lower bound of it (nan for the zero matrix).
       interval: encloses kappa with probability ``confidence`` (1.0: no randomness involved).
       rank: the number of non-zero eigenvalues, and ``rank_source`` how it is known: "given",
-        "analytic" (the theorem of :mod:`gnjax.staircase`), "full" (every eigenvalue is proved to
+        "analytic" (the theorem of :mod:`gnjax.operators.closed_form.staircase`), "full" (every eigenvalue is proved to
         be non-zero), "gap" (the next eigenvalue lies 1000 times lower, at the floor) or "floor"
         (eigenvalues reach down into the floor, so the count is not the rank).
       resolved: lambda_rank is proved to be non-zero, so that the interval is finite.

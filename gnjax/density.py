@@ -22,7 +22,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum
-from gnjax.operators import Operator, dense
+from gnjax.operators.base import Operator, dense
 from gnjax.products import BASIS_BYTES, beside_xla, host_product
 from gnjax.traces import check_products, probe_stream
 

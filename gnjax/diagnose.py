@@ -24,11 +24,11 @@ from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum
 from gnjax.conditioning import ConditionNumber, condition_number
-from gnjax.curvature import NetworkGram, hessian
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
 from gnjax.numerics.rounding import spectral_error
+from gnjax.operators.network import NetworkGram, hessian
 from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.remedies import (
     HELPS,

@@ -13,10 +13,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from gnjax import krylov
-from gnjax.curvature import NetworkGram
-from gnjax.jacobian import WithJacobian, products_before, with_jacobian
-from gnjax.linearisation import Prepared, linearised
-from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers
+from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
+from gnjax.operators.linearised import Prepared, linearised
+from gnjax.operators.network import NetworkGram
+from gnjax.operators.stored_jacobian import WithJacobian, products_before, with_jacobian
 
 BASIS_BYTES = 2e9
 

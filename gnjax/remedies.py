@@ -22,13 +22,13 @@ from jax.typing import ArrayLike
 
 from gnjax import bounds
 from gnjax.conditioning import ConditionNumber, condition_number
-from gnjax.curvature import NetworkGram, gauss_newton
 from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names, rounding
-from gnjax.operators import Factored, factored
+from gnjax.operators.base import Factored, factored
+from gnjax.operators.network import NetworkGram, gauss_newton
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1

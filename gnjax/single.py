@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax import krylov
-from gnjax.curvature import NetworkGram, NetworkHessian
 from gnjax.extremes import Extremes, extremes
-from gnjax.linearisation import Linearised, linearised
-from gnjax.operators import Operator
+from gnjax.operators.base import Operator
+from gnjax.operators.linearised import Linearised, linearised
+from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.products import NotFinite, host_product, most_rows
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E

@@ -10,12 +10,12 @@ import numpy as np
 import scipy.linalg
 
 from gnjax import krylov, single
-from gnjax.curvature import NetworkGram
 from gnjax.extremes import extremes
-from gnjax.linearisation import Prepared
 from gnjax.networks.network import rounding as network_rounding
 from gnjax.numerics.rounding import singular_values, spectral_error, unit_roundoff
-from gnjax.operators import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
+from gnjax.operators.base import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
+from gnjax.operators.linearised import Prepared
+from gnjax.operators.network import NetworkGram
 from gnjax.products import beside_xla, host_product, most_rows
 
 _WHICH = ("all", "largest", "smallest")

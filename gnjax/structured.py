@@ -29,10 +29,10 @@ import scipy.linalg
 from gnjax.krylov import Run, lanczos, missed_probability, random_rows
 from gnjax.krylov import ritz as ritz_values
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.operators import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.closed_form.staircase import adapt
 from gnjax.products import beside_xla
 from gnjax.spectrum import host_matrix
-from gnjax.staircase import adapt
 
 _BLOCK = 4
 _LOCATE_STEPS = 40

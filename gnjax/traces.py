@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax import krylov, spectrum
-from gnjax.operators import Dense, Factored, Operator, SumOfKroneckers, dense
+from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers, dense
 from gnjax.products import host_product
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.linearisation import linearised
 from gnjax.networks import jaxprs
 from gnjax.networks.samples_last import arranged
+from gnjax.operators.linearised import linearised
 
 _N = 70  # samples: enough to be worth turning
 

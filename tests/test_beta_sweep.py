@@ -15,8 +15,9 @@ from experiments import beta_sweep, config, whitening_sweep
 from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim
 from experiments.linear_network import initial_weights
 from experiments.whitened import whitened
-from gnjax import closed_form, data
-from gnjax.closed_form import linear_gauss_newtons
+from gnjax import data
+from gnjax.operators.closed_form import linear as closed_form
+from gnjax.operators.closed_form.linear import linear_gauss_newtons
 from tests import exact, references
 
 SKIPS = (0.0, -0.4, 0.5, 2.0)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 import gnjax
-from gnjax import convolution
-from gnjax.convolution import linear_cnn_gauss_newton, toeplitz
 from gnjax.models.cnn import LinearCNN, output_length
+from gnjax.operators.closed_form import convolution
+from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
 from tests import references
 
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gnjax import closed_form, formation
+from gnjax.operators.closed_form import formation
+from gnjax.operators.closed_form import linear as closed_form
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gnjax
-import gnjax.linearisation as module
-from gnjax.linearisation import Linearised, linearised
+import gnjax.operators.linearised as module
 from gnjax.networks import network
+from gnjax.operators.linearised import Linearised, linearised
 from tests.networks import CASES
 
 _MAKERS = {

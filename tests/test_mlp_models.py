@@ -8,9 +8,9 @@ import scipy.signal
 import scipy.special
 from flax import nnx
 
-from gnjax.convolution import toeplitz
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
 from gnjax.models.mlp import weights
+from gnjax.operators.closed_form.convolution import toeplitz
 
 _PHI = {
     "relu": lambda z: np.maximum(z, 0),

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax import normalised
 from gnjax.models.mlp import MLP, freeze_statistics, weights
+from gnjax.operators.closed_form import normalised
 from tests import references
 
 KINDS = ("batch", "frozen", "layer")

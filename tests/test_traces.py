@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.operators import Operator
+from gnjax.operators.base import Operator
 from gnjax.traces import probe_stream, trace
 
 _RANDOM = ("hutchinson", "hutch++", "xtrace")

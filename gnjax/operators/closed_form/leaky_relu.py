@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
-from gnjax.operators import Dense, Factored
+from gnjax.operators.base import Dense, Factored
 
 _FACTOR_WORK = 1e10  # rows * columns * min(rows, columns): seconds for the singular values of J
 _LARGEST_MATRIX = 20_000  # 3.2 GB in float64

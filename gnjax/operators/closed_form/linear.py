@@ -10,11 +10,11 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.formation import probed_errors, worst_errors
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_covariance, check_finite_number, check_weights
-from gnjax.operators import KroneckerFactors, SumOfKroneckers
-from gnjax.staircase import numerical_rank
+from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.closed_form.formation import probed_errors, worst_errors
+from gnjax.operators.closed_form.staircase import numerical_rank
 
 _SVD_UP_TO = 256
 _BATCH_BYTES = 2**30

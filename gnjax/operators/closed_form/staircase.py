@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import scipy.linalg
 
-from gnjax.operators import KroneckerFactors
+from gnjax.operators.base import KroneckerFactors
 
 
 def numerical_rank(singular_values: np.ndarray, size: int, eps: float) -> int:

@@ -13,11 +13,11 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.closed_form import linear_factors
 from gnjax.models.cnn import output_length
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.validation import check_matrix
-from gnjax.operators import Dense, Factored
+from gnjax.operators.base import Dense, Factored
+from gnjax.operators.closed_form.linear import linear_factors
 
 _FACTOR_WORK = 1e10  # rows * columns * min(rows, columns): seconds for the singular values of J
 _LARGEST_MATRIX = 20_000  # 3.2 GB in float64

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
-from gnjax.operators import Factored
+from gnjax.operators.base import Factored
 
 Array = NDArray[np.floating]
 

@@ -22,9 +22,9 @@ import scipy.linalg
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.curvature import NetworkGram
 from gnjax.networks.model import Apply, Params, checked, evaluate
 from gnjax.networks.network import Only, network
+from gnjax.operators.network import NetworkGram
 
 _PAIRS = 4
 _BENT = 1e-9

@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.curvature import NetworkGram
-from gnjax.linearisation import Prepared
 from gnjax.networks import kernels as gram
 from gnjax.networks import layers
 from gnjax.networks.network import Network, batched, entered, sum_of
-from gnjax.operators import Operator
+from gnjax.operators.base import Operator
+from gnjax.operators.linearised import Prepared
+from gnjax.operators.network import NetworkGram
 
 _MEMORY = 4e9
 _READ = 4  # multiplications of a convolution in the time that it takes to read a number

@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.curvature import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weigh
 from gnjax.networks.samples_last import arranged
-from gnjax.operators import Operator
+from gnjax.operators.base import Operator
+from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
 
 _KEPT_BYTES = 3e9
 
