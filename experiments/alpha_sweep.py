@@ -36,7 +36,7 @@ from experiments.linear_network import initial_weights, kappa_fields, listed, pi
 from experiments.table import Columns
 from experiments.whitened import drawn
 from gnjax.numerics.rounding import unit_roundoff
-from gnjax.spectrum import formation_error
+from gnjax.spectra.eigenvalues import formation_error
 from gnjax.sweep.grid import Experiment, Measurement
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices

@@ -26,7 +26,7 @@ from gnjax import data as datasets
 from gnjax import initializers, pruning, training
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
 from gnjax.models.vgg import VGG5
-from gnjax.spectrum import fits_factored
+from gnjax.spectra.eigenvalues import fits_factored
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import Recipe

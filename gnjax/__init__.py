@@ -2,7 +2,6 @@
 
 from gnjax import balanced, bounds, data, models
 from gnjax.conditioning import ConditionNumber, condition_number
-from gnjax.density import Estimate, SpectralDensity, spectral_density
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
@@ -32,8 +31,9 @@ from gnjax.operators.network import (
 )
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.ranks import RankSensitivity, rank_sensitivity
-from gnjax.spectrum import Spectrum, eigenvalues
-from gnjax.traces import Trace, trace
+from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
+from gnjax.spectra.eigenvalues import Spectrum, eigenvalues
+from gnjax.spectra.trace import Trace, trace
 
 __all__ = [
     "ConditionNumber",

@@ -10,12 +10,14 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax import krylov, spectrum, structured
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers, dense
 from gnjax.operators.closed_form.staircase import analytic_rank
 from gnjax.operators.network import NetworkGram
-from gnjax.products import beside_xla, host_product, most_rows
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import kronecker as structured
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.host_products import beside_xla, host_product, most_rows
 
 _METHODS = ("auto", "closed_form", "krylov", "inverse", "factored", "dense")
 _CERTIFICATES = ("ritz", "inertia")
@@ -119,7 +121,7 @@ def condition_number(
       rtol: the relative width of the interval that iterative methods work towards.
       method: "auto" takes the fastest that reaches rtol; see the README for the others.
       certify: what bounds an iterative answer from outside: "ritz", the chance of the random
-        start (see :mod:`gnjax.krylov`), or "inertia", two Cholesky factorisations.
+        start (see :mod:`gnjax.spectra.lanczos`), or "inertia", two Cholesky factorisations.
       seed: of the random start.
     """
     operator = op if isinstance(op, Operator) else dense(op)

@@ -22,14 +22,12 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax import krylov, spectrum
 from gnjax.conditioning import ConditionNumber, condition_number
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.network import NetworkGram, hessian
-from gnjax.products import beside_xla, host_product, most_rows
 from gnjax.remedies import (
     HELPS,
     Found,
@@ -42,6 +40,9 @@ from gnjax.remedies import (
     natural_order,
     suggestions,
 )
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.host_products import beside_xla, host_product, most_rows
 
 _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed

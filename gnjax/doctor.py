@@ -21,7 +21,7 @@ import jax
 from gnjax import data
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
-from gnjax.spectrum import LARGEST_MATRIX
+from gnjax.spectra.eigenvalues import LARGEST_MATRIX
 from gnjax.sweep.collect import git_state
 from gnjax.sweep.pool import usable_cores
 

@@ -9,7 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax import conditioning, krylov, spectrum, structured
+from gnjax import conditioning
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import kronecker as structured
+from gnjax.spectra import lanczos as krylov
 from tests import exact
 
 _METHODS = ("auto", "krylov", "inverse", "factored", "dense")

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.density import SpectralDensity, spectral_density
-from gnjax.traces import probe_stream
+from gnjax.spectra.density import SpectralDensity, spectral_density
+from gnjax.spectra.trace import probe_stream
 
 
 def _matrix(eigenvalues, seed=0):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax import extremes as module
-from gnjax import krylov, spectrum
-from gnjax.products import host_product
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import few as module
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.host_products import host_product
 
 
 def _rotated(rng, values):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax import products, spectrum
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
 from gnjax.operators.base import linearised as linearisation
 from gnjax.operators.base import stored_jacobian as module
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import host_products as products
 from tests.networks import CASES
 
 _WITHOUT_LAYERS = {"batch norm of the batch", "linen, tied", "residual"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.ranks import rank_sensitivity
-from gnjax.spectrum import Spectrum
+from gnjax.spectra.eigenvalues import Spectrum
 
 
 def _spectrum(values, error=0.0):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax import products, single, spectrum
-from gnjax.products import host_product
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import float32_first as single
+from gnjax.spectra import host_products as products
+from gnjax.spectra.host_products import host_product
 
 _RTOL = 1e-5
 

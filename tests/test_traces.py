@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.operators.base import Operator
-from gnjax.traces import probe_stream, trace
+from gnjax.spectra.trace import probe_stream, trace
 
 _RANDOM = ("hutchinson", "hutch++", "xtrace")
 

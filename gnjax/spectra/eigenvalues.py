@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax import krylov, single
-from gnjax.extremes import extremes
 from gnjax.networks.network import rounding as network_rounding
 from gnjax.numerics.rounding import singular_values, spectral_error, unit_roundoff
 from gnjax.operators.base import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
 from gnjax.operators.linearised import Prepared
 from gnjax.operators.network import NetworkGram
-from gnjax.products import beside_xla, host_product, most_rows
+from gnjax.spectra import float32_first as single
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.few import extremes
+from gnjax.spectra.host_products import beside_xla, host_product, most_rows
 
 _WHICH = ("all", "largest", "smallest")
 _DENSE_UP_TO = 3000

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gnjax import krylov
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
 from gnjax.operators.linearised import Prepared, linearised
 from gnjax.operators.network import NetworkGram
 from gnjax.operators.stored_jacobian import WithJacobian, products_before, with_jacobian
+from gnjax.spectra import lanczos as krylov
 
 BASIS_BYTES = 2e9
 

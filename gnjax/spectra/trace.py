@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax import krylov, spectrum
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers, dense
-from gnjax.products import host_product
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.host_products import host_product
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _SMALL = 1000

@@ -7,7 +7,7 @@ V. By Sylvester's law A has as many eigenvalues above t as T has, and
     S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the complement of V
 
 together. T's are known. Whether S has any a second run decides, from a random start in the
-complement, with the chance of :mod:`gnjax.krylov` that it misses one.
+complement, with the chance of :mod:`gnjax.spectra.lanczos` that it misses one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnjax import krylov
+from gnjax.spectra import lanczos as krylov
 
 _MISSED = 1e-3
 _LOOK = 6  # steps without a look at the residuals, at most

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax import krylov, spectrum
 from gnjax.operators.base import Operator, dense
-from gnjax.products import BASIS_BYTES, beside_xla, host_product
-from gnjax.traces import check_products, probe_stream
+from gnjax.spectra import eigenvalues as spectrum
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.host_products import BASIS_BYTES, beside_xla, host_product
+from gnjax.spectra.trace import check_products, probe_stream
 
 _LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product

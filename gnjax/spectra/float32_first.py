@@ -2,7 +2,7 @@
 
 A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. With
 A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
-:mod:`gnjax.extremes`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values and
+:mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values and
 residuals that E does not enter. It does enter what the second run says of eigenvalues that the
 first has missed, which is right of A where they are further than ||E|| from the rest; E V^T, known
 by then, must be as small as that run takes it to be.
@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax import krylov
-from gnjax.extremes import Extremes, extremes
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Linearised, linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
-from gnjax.products import NotFinite, host_product, most_rows
+from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.few import Extremes, extremes
+from gnjax.spectra.host_products import NotFinite, host_product, most_rows
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32
@@ -31,7 +31,7 @@ _MARGIN = 0.9  # of rtol, for the residuals with A_32
 def extremes_of(
     op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float
 ) -> Extremes | None:
-    """What :func:`gnjax.extremes.extremes` finds, or None where it takes products in float64.
+    """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
 
     That is where E is too large for rtol, on one random vector or in the end; where the network
     computes in float64 whatever its parameters are; and for operators that are no network's.

@@ -8,7 +8,7 @@ for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive defin
     lambda_min(G) > s   if and only if   C = P^{-1/2} (G - s I) P^{-1/2} is positive definite
 
 (Sylvester). C has its spectrum in a short interval around 1, so few Lanczos steps from a random
-start decide the question, to the probability of :func:`gnjax.krylov.missed_probability`. The
+start decide the question, to the probability of :func:`gnjax.spectra.lanczos.missed_probability`. The
 Krylov space of C, mapped back by P^{-1/2}, gives the eigenvalue itself by Rayleigh-Ritz on G: the
 inverse-free preconditioned method of Golub and Ye (2002). The top end is the same for s I - G.
 """
@@ -26,13 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax.krylov import Run, lanczos, missed_probability, random_rows
-from gnjax.krylov import ritz as ritz_values
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.staircase import adapt
-from gnjax.products import beside_xla
-from gnjax.spectrum import host_matrix
+from gnjax.spectra.eigenvalues import host_matrix
+from gnjax.spectra.host_products import beside_xla
+from gnjax.spectra.lanczos import Run, lanczos, missed_probability, random_rows
+from gnjax.spectra.lanczos import ritz as ritz_values
 
 _BLOCK = 4
 _LOCATE_STEPS = 40
