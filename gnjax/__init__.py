@@ -1,7 +1,8 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
 from gnjax import balanced, bounds, data, models
-from gnjax.conditioning import ConditionNumber, condition_number
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
@@ -30,7 +31,6 @@ from gnjax.operators.network import (
     ntk,
 )
 from gnjax.operators.stored_jacobian import with_jacobian
-from gnjax.ranks import RankSensitivity, rank_sensitivity
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import Spectrum, eigenvalues
 from gnjax.spectra.trace import Trace, trace

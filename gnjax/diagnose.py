@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.conditioning import ConditionNumber, condition_number
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names

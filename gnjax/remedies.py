@@ -21,7 +21,7 @@ from flax import nnx
 from jax.typing import ArrayLike
 
 from gnjax import bounds
-from gnjax.conditioning import ConditionNumber, condition_number
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
 from gnjax.networks.losses import Loss

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax import conditioning
+from gnjax.conditioning.condition_number import condition_number as conditioning
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import kronecker as structured
 from gnjax.spectra import lanczos as krylov

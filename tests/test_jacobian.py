@@ -12,8 +12,8 @@ import pytest
 import gnjax
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
-from gnjax.operators.base import linearised as linearisation
-from gnjax.operators.base import stored_jacobian as module
+from gnjax.operators import linearised as linearisation
+from gnjax.operators import stored_jacobian as module
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import host_products as products
 from tests.networks import CASES

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.ranks import rank_sensitivity
+from gnjax.conditioning.rank_sensitivity import rank_sensitivity
 from gnjax.spectra.eigenvalues import Spectrum
 
 

@@ -2,7 +2,7 @@
 
 Every operator is a frozen pytree, so it passes through ``jax.jit`` as an argument. ``error`` is an
 absolute bound, in the spectral norm, on how far the stored numbers are from the matrix that the
-docstring states; the certificates of :mod:`gnjax.conditioning` start from it.
+docstring states; the certificates of :mod:`gnjax.conditioning.condition_number` start from it.
 """
 
 from __future__ import annotations
