@@ -1,6 +1,6 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from gnjax import balanced, bounds, data, models
+from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnose import Diagnosis, diagnose
@@ -34,6 +34,7 @@ from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import Spectrum, eigenvalues
 from gnjax.spectra.trace import Trace, trace
+from gnjax.theory import balanced, bounds
 
 __all__ = [
     "ConditionNumber",

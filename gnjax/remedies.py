@@ -20,7 +20,6 @@ import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike
 
-from gnjax import bounds
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
@@ -29,6 +28,7 @@ from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names, rounding
 from gnjax.operators.base import Factored, factored
 from gnjax.operators.network import NetworkGram, gauss_newton
+from gnjax.theory import bounds
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1

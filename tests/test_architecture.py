@@ -36,9 +36,9 @@ _STAGES = [
     {"gnjax.spectra.kronecker", "gnjax.spectra.trace", "gnjax.conditioning.rank_sensitivity"},
     {
         "gnjax.conditioning.condition_number",
-        "gnjax.bounds",
+        "gnjax.theory.bounds",
         "gnjax.spectra.density",
-        "gnjax.balanced",
+        "gnjax.theory.balanced",
     },
     {"gnjax.remedies"},
     {"gnjax.diagnose"},

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.bounds import leaky_relu as leaky_bound
 from gnjax.models.mlp import MLP, weights
 from gnjax.operators.closed_form import leaky_relu
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
+from gnjax.theory.bounds import leaky_relu as leaky_bound
 from tests import references
 
 _SLOPES = st.sampled_from([0.0, 0.01, 0.3, 1.0])
