@@ -21,9 +21,10 @@ from experiments.label_claims import CLAIMS
 from experiments.label_training import Recipe
 from experiments.linear_network import picked
 from experiments.linear_training import Data, draw
-from gnjax import balanced, linear_descent
+from gnjax import balanced
 from gnjax import data as datasets
 from gnjax.sweep.grid import Experiment, Measurement
+from gnjax.training.minibatch import linear_descent
 
 RECIPES = {  # of each trained panel: inputs, initialiser, activation
     "1c": ("orthogonalised", "balanced", "linear"),

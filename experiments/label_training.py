@@ -15,10 +15,20 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.linear_training import Data, draw, hessian
-from gnjax import balanced, linear_descent
+from gnjax import balanced
 from gnjax import data as datasets
-from gnjax.descent import PAPER, Halving, Loss, Path, Samples, descend, tanh_loss, tanh_network
-from gnjax.linear_descent import Moments
+from gnjax.training.descent import (
+    PAPER,
+    Halving,
+    Loss,
+    Path,
+    Samples,
+    descend,
+    tanh_loss,
+    tanh_network,
+)
+from gnjax.training.linear_descent import Moments
+from gnjax.training.minibatch import linear_descent
 
 INPUTS = ("orthogonalised", "raw")
 INITIALIZERS = ("balanced", "pytorch_default")

@@ -23,13 +23,14 @@ from experiments.claims import Claim, Verdict, length, means, not_testable, verd
 from experiments.linear_network import kappa_fields
 from experiments.table import Columns
 from gnjax import data as datasets
-from gnjax import initializers, pruning, training
+from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
 from gnjax.models.vgg import VGG5
 from gnjax.spectra.eigenvalues import fits_factored
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
-from gnjax.training import Recipe
+from gnjax.training.minibatch import Recipe, pruning
+from gnjax.training.minibatch import minibatch as training
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers
 FEWEST_EPOCHS = 20

@@ -22,11 +22,11 @@ from experiments.linear_network import interval_fields
 from experiments.table import Columns
 from experiments.whitened import describe
 from gnjax import data as datasets
-from gnjax import training
 from gnjax.models import LinearNet, linear
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
-from gnjax.training import Recipe
+from gnjax.training.minibatch import Recipe
+from gnjax.training.minibatch import minibatch as training
 
 Check = Callable[[Columns], Verdict]
 

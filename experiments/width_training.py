@@ -21,11 +21,11 @@ from experiments.claims import Claim, Verdict, length, means, not_testable, verd
 from experiments.linear_network import interval_fields
 from experiments.table import Columns
 from gnjax import data as datasets
-from gnjax import training
 from gnjax.models import MLP
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
-from gnjax.training import Recipe
+from gnjax.training.minibatch import Recipe
+from gnjax.training.minibatch import minibatch as training
 
 FEWEST_EPOCHS = 50
 OFF = 0.9  # figure 9: kappa at the chosen rank is compared with kappa at 0.9 of it

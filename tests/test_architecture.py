@@ -18,7 +18,12 @@ _STAGES = [
     {"gnjax.operators.closed_form.staircase", "gnjax.operators.closed_form.formation"},
     {"gnjax.networks.model", "gnjax.networks.losses", "gnjax.networks.jaxprs"},
     {"gnjax.networks.layers", "gnjax.networks.samples_last"},
-    {"gnjax.pruning", "gnjax.training", "gnjax.linear_descent", "gnjax.descent"},
+    {
+        "gnjax.training.pruning",
+        "gnjax.training.minibatch",
+        "gnjax.training.linear_descent",
+        "gnjax.training.descent",
+    },
     {"gnjax.networks.network"},
     {"gnjax.networks.kernels"},
     {"gnjax.operators.closed_form.linear", "gnjax.operators.network"},

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import gnjax
 from experiments.linear_training import representatives
-from gnjax import descent, initializers, linear_descent
-from gnjax.descent import Halving, descend
+from gnjax import initializers
+from gnjax.training.descent import Halving, descend
+from gnjax.training.minibatch import descent, linear_descent
 
 EPOCHS = 200
 RATE = 0.3

@@ -12,9 +12,9 @@ from jax.flatten_util import ravel_pytree
 import gnjax
 from experiments import config, pruning_sweep
 from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
-from gnjax import training
 from gnjax.models import ResNet
 from gnjax.sweep import checkpoint
+from gnjax.training.minibatch import minibatch as training
 
 
 def _config(profile):

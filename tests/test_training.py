@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gnjax import training
 from gnjax.models import CNN, MLP
 from gnjax.models.mlp import weights
-from gnjax.training import Recipe
+from gnjax.training.minibatch import Recipe
+from gnjax.training.minibatch import minibatch as training
 
 N, D, K = 23, 5, 3
 RECIPES = {

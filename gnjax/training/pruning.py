@@ -23,7 +23,7 @@ def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> P
 
     Returns:
       a pytree like ``params``, what ``mask=`` of :func:`gnjax.ntk` and of
-      :func:`gnjax.training.begin` take.
+      :func:`gnjax.training.minibatch.begin` take.
     """
     if not 0 <= rate < 1:
         msg = f"rate={rate} is not in [0, 1); it is the share of each layer's weights to prune"
