@@ -3,7 +3,7 @@
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
-from gnjax.diagnose import Diagnosis, diagnose
+from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.numerics.precision import enable_x64, x64

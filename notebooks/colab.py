@@ -79,7 +79,7 @@ for name in ("fig02", "fig05"):
 from flax import nnx
 
 import gnjax
-from gnjax.diagnose_picture import draw
+from gnjax.diagnosis.picture import draw
 
 gnjax.enable_x64()
 

@@ -45,11 +45,11 @@ _STAGES = [
         "gnjax.spectra.density",
         "gnjax.theory.balanced",
     },
-    {"gnjax.remedies"},
-    {"gnjax.diagnose"},
-    {"gnjax.diagnose_picture"},
+    {"gnjax.diagnosis.remedies"},
+    {"gnjax.diagnosis.diagnose"},
+    {"gnjax.diagnosis.picture"},
     {"gnjax"},
-    {"gnjax.sweep", "gnjax.doctor", "gnjax.__main__"},
+    {"gnjax.sweep", "gnjax.cli.doctor", "gnjax.cli.main"},
     {"experiments.table"},
     {"experiments.config", "experiments.claims", "experiments.launching"},
     {"configs"},
@@ -130,7 +130,7 @@ def test_library_has_no_broad_handlers_and_prints_nothing():
         handlers = len(re.findall(r"except (?:Exception|BaseException)\b(?!:\n\s+Path)", source))
         assert handlers == (1 if module == "gnjax.sweep.work" else 0), module
         assert not re.search(r"except\s*:", source), module
-        if module.startswith("gnjax") and module != "gnjax.__main__":
+        if module.startswith("gnjax") and module != "gnjax.cli.main":
             assert not re.search(r"^\s*print\(", source, re.MULTILINE), module
 
 

@@ -22,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnjax import data
-from gnjax.__main__ import main
+from gnjax.cli.main import main
 from gnjax.data import archives, computed, datasets, places, published
 from gnjax.data.archives import Archive, Member
 

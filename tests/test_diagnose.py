@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.__main__ import main
+from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
-from gnjax.diagnose import diagnose
-from gnjax.diagnose_picture import draw
+from gnjax.diagnosis.diagnose import diagnose
+from gnjax.diagnosis.picture import draw
+from gnjax.diagnosis.remedies import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
-from gnjax.remedies import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 
 _N, _WIDTHS = 12, (4, 6, 6, 3)
 
@@ -230,7 +230,7 @@ def test_an_unresolved_kappa_is_reported_as_a_lower_bound():
 
 
 def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.import_module("gnjax.diagnose"), "_DENSE_UP_TO", 10)
+    monkeypatch.setattr(importlib.import_module("gnjax.diagnosis.diagnose"), "_DENSE_UP_TO", 10)
     large = diagnose(_mlp(), _inputs())
     np.testing.assert_allclose(
         [layer.top for layer in large.layers], [layer.top for layer in found.layers], rtol=1e-5

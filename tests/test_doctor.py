@@ -8,8 +8,9 @@ from importlib import metadata
 import jax
 import pytest
 
-from gnjax import data, doctor
-from gnjax.__main__ import main
+from gnjax import data
+from gnjax.cli import doctor
+from gnjax.cli.main import main
 from gnjax.numerics import precision
 
 Device = namedtuple("Device", "platform device_kind")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnjax.diagnose import Diagnosis
+from gnjax.diagnosis.diagnose import Diagnosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

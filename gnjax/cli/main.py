@@ -21,10 +21,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gnjax import data, doctor
+from gnjax import data
+from gnjax.cli import doctor
 from gnjax.data.datasets import describe, unknown_name
-from gnjax.diagnose import Diagnosis, diagnose
-from gnjax.diagnose_picture import check_format, draw
+from gnjax.diagnosis.diagnose import Diagnosis, diagnose
+from gnjax.diagnosis.picture import check_format, draw
 from gnjax.networks.losses import LOSSES
 from gnjax.networks.model import checked
 from gnjax.numerics import precision

@@ -23,12 +23,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.networks.losses import Loss
-from gnjax.networks.model import functional
-from gnjax.networks.network import backward_products, parameter_names
-from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.network import NetworkGram, hessian
-from gnjax.remedies import (
+from gnjax.diagnosis.remedies import (
     HELPS,
     Found,
     LeftOut,
@@ -40,6 +35,11 @@ from gnjax.remedies import (
     natural_order,
     suggestions,
 )
+from gnjax.networks.losses import Loss
+from gnjax.networks.model import functional
+from gnjax.networks.network import backward_products, parameter_names
+from gnjax.numerics.rounding import spectral_error
+from gnjax.operators.network import NetworkGram, hessian
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.host_products import beside_xla, host_product, most_rows
