@@ -24,7 +24,7 @@ from experiments.linear_training import Data, draw
 from gnjax import balanced
 from gnjax import data as datasets
 from gnjax.sweep.grid import Experiment, Measurement
-from gnjax.training.minibatch import linear_descent
+from gnjax.training import linear_descent
 
 RECIPES = {  # of each trained panel: inputs, initialiser, activation
     "1c": ("orthogonalised", "balanced", "linear"),

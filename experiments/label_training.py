@@ -17,6 +17,7 @@ import gnjax
 from experiments.linear_training import Data, draw, hessian
 from gnjax import balanced
 from gnjax import data as datasets
+from gnjax.training import linear_descent
 from gnjax.training.descent import (
     PAPER,
     Halving,
@@ -28,7 +29,6 @@ from gnjax.training.descent import (
     tanh_network,
 )
 from gnjax.training.linear_descent import Moments
-from gnjax.training.minibatch import linear_descent
 
 INPUTS = ("orthogonalised", "raw")
 INITIALIZERS = ("balanced", "pytorch_default")

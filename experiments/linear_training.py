@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import gnjax
 from gnjax import data as datasets
 from gnjax.operators.network import NetworkHessian
+from gnjax.training import linear_descent
 from gnjax.training.descent import descend
 from gnjax.training.linear_descent import Moments, Weights
-from gnjax.training.minibatch import linear_descent
 
 
 @dataclass(frozen=True)

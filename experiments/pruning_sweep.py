@@ -29,8 +29,9 @@ from gnjax.models.vgg import VGG5
 from gnjax.spectra.eigenvalues import fits_factored
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
-from gnjax.training.minibatch import Recipe, pruning
-from gnjax.training.minibatch import minibatch as training
+from gnjax.training import minibatch as training
+from gnjax.training import pruning
+from gnjax.training.minibatch import Recipe
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers
 FEWEST_EPOCHS = 20

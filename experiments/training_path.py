@@ -25,8 +25,8 @@ from gnjax import data as datasets
 from gnjax.models import LinearNet, linear
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
+from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
-from gnjax.training.minibatch import minibatch as training
 
 Check = Callable[[Columns], Verdict]
 

@@ -24,8 +24,8 @@ from gnjax import data as datasets
 from gnjax.models import MLP
 from gnjax.sweep.checkpoint import Checkpoint, resumed
 from gnjax.sweep.grid import Experiment, Measurement
+from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
-from gnjax.training.minibatch import minibatch as training
 
 FEWEST_EPOCHS = 50
 OFF = 0.9  # figure 9: kappa at the chosen rank is compared with kappa at 0.9 of it

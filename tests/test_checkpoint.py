@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gnjax.sweep.checkpoint import Checkpoint, load, resumed, save
+from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
-from gnjax.training.minibatch import minibatch as training
 
 STOPS = [0, 1, 3, 4]
 _DTYPES = ("float64", "float32", "int32", "uint8", "bool")

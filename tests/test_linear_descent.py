@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import gnjax
 from experiments.linear_training import representatives
 from gnjax import initializers
+from gnjax.training import descent, linear_descent
 from gnjax.training.descent import Halving, descend
-from gnjax.training.minibatch import descent, linear_descent
 
 EPOCHS = 200
 RATE = 0.3

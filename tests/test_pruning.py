@@ -12,8 +12,8 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from gnjax.models import MLP, ViT
-from gnjax.training.minibatch import minibatch as training
-from gnjax.training.minibatch import pruning
+from gnjax.training import minibatch as training
+from gnjax.training import pruning
 
 _KEY = jax.random.key(0)
 _SIZES = st.tuples(st.integers(1, 7), st.integers(1, 7))

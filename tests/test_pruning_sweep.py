@@ -14,7 +14,7 @@ from experiments import config, pruning_sweep
 from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
 from gnjax.models import ResNet
 from gnjax.sweep import checkpoint
-from gnjax.training.minibatch import minibatch as training
+from gnjax.training import minibatch as training
 
 
 def _config(profile):

@@ -7,8 +7,8 @@ import pytest
 
 from gnjax.models import CNN, MLP
 from gnjax.models.mlp import weights
+from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
-from gnjax.training.minibatch import minibatch as training
 
 N, D, K = 23, 5, 3
 RECIPES = {

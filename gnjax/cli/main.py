@@ -263,7 +263,3 @@ class _Bar:
 
     def close(self) -> None:
         self._progress.stop_task(self._task)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
