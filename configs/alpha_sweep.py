@@ -8,7 +8,7 @@ MNIST, half an hour on 2 cores.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

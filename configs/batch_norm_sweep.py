@@ -8,7 +8,7 @@ minute on 2 cores. paper: 1000 of CIFAR-10, a few minutes on 2 cores.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

@@ -11,7 +11,7 @@ at full size with two layers, at 14 x 14 with three; two hours on 2 cores.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 KERNELS = (3, 5, 7, 11, 15, 21)

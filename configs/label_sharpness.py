@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 ALL = tuple(share / 10 for share in range(1, 11))

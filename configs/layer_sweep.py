@@ -7,7 +7,7 @@ smoke and laptop: seconds. paper: MNIST, a minute.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 RATES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)

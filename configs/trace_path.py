@@ -8,7 +8,7 @@ MNIST, Fashion-MNIST and CIFAR-10 at n = 5,000 and full size; hours on 2 cores.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

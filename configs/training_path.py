@@ -7,7 +7,7 @@ smoke: seconds. laptop: photograph patches, minutes on 2 cores. paper: CIFAR-10,
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

@@ -8,7 +8,7 @@ cores. paper: CIFAR-10 at full size and m = 3100, about half an hour on 2 cores.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

@@ -9,7 +9,7 @@ for a GPU: a kernel of 10,000 x 10,000 for each kappa.
 
 from ml_collections import ConfigDict
 
-from experiments.config import unknown_profile
+from sweeps.config import unknown_profile
 
 PROFILES = ("smoke", "laptop", "paper")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from experiments.claims import Claim
 from experiments.findings import Section, figure_of, name
 from figures import catalogue
+from sweeps.claims import Claim
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "figures"

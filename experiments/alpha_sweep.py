@@ -18,8 +18,12 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
+from experiments.linear_network import initial_weights, kappa_fields, listed, picked
+from experiments.whitened import drawn
+from gnjax.numerics.rounding import unit_roundoff
+from gnjax.spectra.eigenvalues import formation_error
+from sweeps import command_line as cli
+from sweeps.claims import (
     Claim,
     Verdict,
     crossovers,
@@ -32,12 +36,8 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import initial_weights, kappa_fields, listed, picked
-from experiments.table import Columns
-from experiments.whitened import drawn
-from gnjax.numerics.rounding import unit_roundoff
-from gnjax.spectra.eigenvalues import formation_error
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
 RELU, LINEAR = 0.0, 1.0

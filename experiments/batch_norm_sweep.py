@@ -16,8 +16,11 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
+from experiments.linear_network import Start, initial_weights, listed, picked
+from gnjax import data as datasets
+from gnjax.operators.closed_form import normalised
+from sweeps import command_line as cli
+from sweeps.claims import (
     Claim,
     Verdict,
     length,
@@ -29,11 +32,8 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import Start, initial_weights, listed, picked
-from experiments.table import Columns
-from gnjax import data as datasets
-from gnjax.operators.closed_form import normalised
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 NORMS = ("none", "batch", "frozen", "layer")
 ONE_HIDDEN = 2  # weight matrices

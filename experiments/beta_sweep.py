@@ -13,8 +13,18 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
+from experiments.linear_network import (
+    Cell,
+    bound_fields,
+    initial_weights,
+    kappa_fields,
+    listed,
+    picked,
+)
+from experiments.whitened import describe, whitened
+from gnjax.operators.closed_form.linear import linear_gauss_newtons
+from sweeps import command_line as cli
+from sweeps.claims import (
     Claim,
     Verdict,
     bound_holds,
@@ -24,18 +34,8 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import (
-    Cell,
-    bound_fields,
-    initial_weights,
-    kappa_fields,
-    listed,
-    picked,
-)
-from experiments.table import Columns
-from experiments.whitened import describe, whitened
-from gnjax.operators.closed_form.linear import linear_gauss_newtons
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 BETAS: Mapping[str, Callable[[int], float]] = {
     "0": lambda depth: 0.0,

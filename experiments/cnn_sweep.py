@@ -15,16 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
-    Claim,
-    Verdict,
-    growth_exponent,
-    means,
-    not_testable,
-    verdict,
-    where,
-)
 from experiments.linear_cnn import (
     WHITENED_ON,
     WHITENINGS,
@@ -33,8 +23,18 @@ from experiments.linear_cnn import (
     initial_weights,
 )
 from experiments.linear_network import kappa_fields
-from experiments.table import Columns
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps import command_line as cli
+from sweeps.claims import (
+    Claim,
+    Verdict,
+    growth_exponent,
+    means,
+    not_testable,
+    verdict,
+    where,
+)
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)

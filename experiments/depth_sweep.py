@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
+from experiments.linear_network import Cell, bound_fields, initial_weights, kappa_fields
+from experiments.whitened import describe, whitened
+from sweeps import command_line as cli
+from sweeps.claims import (
     Claim,
     Verdict,
     bound_holds,
@@ -30,10 +32,8 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import Cell, bound_fields, initial_weights, kappa_fields
-from experiments.table import Columns
-from experiments.whitened import describe, whitened
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
 from experiments.corrections import CORRECTIONS
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
 
 
 @dataclass(frozen=True)

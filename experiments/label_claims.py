@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claims import (
+from sweeps.claims import (
     Claim,
     Verdict,
     length,
@@ -18,7 +18,7 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.table import Columns
+from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
 

@@ -16,15 +16,16 @@ import jax
 import numpy as np
 
 import gnjax
-from experiments import cli, label_training
+from experiments import label_training
 from experiments.label_claims import CLAIMS
 from experiments.label_training import Recipe
 from experiments.linear_network import picked
 from experiments.linear_training import Data, draw
 from gnjax import balanced
 from gnjax import data as datasets
-from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import linear_descent
+from sweeps import command_line as cli
+from sweeps.grid import Experiment, Measurement
 
 RECIPES = {  # of each trained panel: inputs, initialiser, activation
     "1c": ("orthogonalised", "balanced", "linear"),

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import (
+from experiments.linear_network import Start, initial_weights, picked
+from experiments.whitened import describe, whitened
+from sweeps import command_line as cli
+from sweeps.claims import (
     Claim,
     Verdict,
     length,
@@ -25,10 +27,8 @@ from experiments.claims import (
     verdict,
     where,
 )
-from experiments.linear_network import Start, initial_weights, picked
-from experiments.table import Columns
-from experiments.whitened import describe, whitened
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 
 import gnjax
-from gnjax.sweep.grid import Measurement
+from sweeps.grid import Measurement
 
 
 class Network(Protocol):

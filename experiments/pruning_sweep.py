@@ -18,20 +18,20 @@ from flax import nnx
 from numpy.typing import NDArray
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, length, means, not_testable, verdict, where
 from experiments.linear_network import kappa_fields
-from experiments.table import Columns
 from gnjax import data as datasets
 from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
 from gnjax.models.vgg import VGG5
 from gnjax.spectra.eigenvalues import fits_factored
-from gnjax.sweep.checkpoint import Checkpoint, resumed
-from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import minibatch as training
 from gnjax.training import pruning
 from gnjax.training.minibatch import Recipe
+from sweeps import command_line as cli
+from sweeps.checkpoint import Checkpoint, resumed
+from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers
 FEWEST_EPOCHS = 20

@@ -19,15 +19,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from experiments import cli, findings, launching, report
-from experiments import table as tables
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
+from experiments import findings, report
 from experiments.findings import Section
 from figures import __main__ as drawing
 from figures import catalogue
-from gnjax.sweep import progress
-from gnjax.sweep.store import write_atomically
-from gnjax.sweep.work import Launcher, here
+from sweeps import command_line as cli
+from sweeps import launching, progress
+from sweeps import table as tables
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
+from sweeps.store import write_atomically
+from sweeps.work import Launcher, here
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")

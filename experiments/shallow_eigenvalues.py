@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, means, not_testable, verdict, where
 from experiments.linear_network import picked
 from experiments.linear_training import (
     Data,
@@ -26,9 +24,11 @@ from experiments.linear_training import (
     orthogonal,
     train,
 )
-from experiments.table import Columns
 from gnjax import balanced
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps import command_line as cli
+from sweeps.claims import Claim, Verdict, means, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 LONG = 10_000  # epochs that the paper trains for
 PRODUCTS = 500.0  # with the Hessian, at one epoch

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, length, not_testable, verdict
 from experiments.linear_network import listed, picked
 from experiments.linear_training import (
     Data,
@@ -27,9 +25,11 @@ from experiments.linear_training import (
     orthogonal,
     train,
 )
-from experiments.table import Columns
 from gnjax import balanced
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps import command_line as cli
+from sweeps.claims import Claim, Verdict, length, not_testable, verdict
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, not_testable, verdict, where
 from experiments.linear_network import interval_fields
-from experiments.table import Columns
 from experiments.whitened import describe
 from gnjax import data as datasets
 from gnjax.models import LinearNet, linear
-from gnjax.sweep.checkpoint import Checkpoint, resumed
-from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
+from sweeps import command_line as cli
+from sweeps.checkpoint import Checkpoint, resumed
+from sweeps.claims import Claim, Verdict, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
 from experiments.linear_network import (
     Cell,
     bound_fields,
@@ -23,9 +21,11 @@ from experiments.linear_network import (
     listed,
     picked,
 )
-from experiments.table import Columns
 from experiments.whitened import describe, whitened
-from gnjax.sweep.grid import Experiment, Measurement
+from sweeps import command_line as cli
+from sweeps.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 INPUTS = ("whitened", "raw")
 ABOUT = 10.0  # an order of magnitude, on the figure's logarithmic axis

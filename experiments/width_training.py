@@ -16,16 +16,16 @@ import jax
 import numpy as np
 
 import gnjax
-from experiments import cli
-from experiments.claims import Claim, Verdict, length, means, not_testable, verdict, where
 from experiments.linear_network import interval_fields
-from experiments.table import Columns
 from gnjax import data as datasets
 from gnjax.models import MLP
-from gnjax.sweep.checkpoint import Checkpoint, resumed
-from gnjax.sweep.grid import Experiment, Measurement
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
+from sweeps import command_line as cli
+from sweeps.checkpoint import Checkpoint, resumed
+from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
 
 FEWEST_EPOCHS = 50
 OFF = 0.9  # figure 9: kappa at the chosen rank is compared with kappa at 0.9 of it

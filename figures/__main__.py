@@ -12,10 +12,10 @@ from typing import Any
 
 import matplotlib
 
-from experiments import table
 from figures import catalogue, style
 from figures.catalogue import TableFigure
 from figures.series import Columns
+from sweeps import table
 
 FORMATS = (".png", ".pdf")
 _PASSING = ("date", "git", "machine", "device", "seconds")  # of a provenance

@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.table import TableError
 from figures import captions, style
 from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from sweeps.table import TableError
 
 EXPERIMENT = "depth_sweep"
 COLUMNS = (

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.claims import crossovers
 from figures import captions, style
 from figures.series import Columns, distinct, kappa_over_seeds, select
+from sweeps.claims import crossovers
 
 EXPERIMENT = "alpha_sweep"
 COLUMNS = (*captions.CELL, *captions.CERTIFICATE, *("figure", "slope", "samples", "gain"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.table import Columns
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)

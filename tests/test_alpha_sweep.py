@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from experiments import alpha_sweep, config
+from experiments import alpha_sweep
 from experiments.alpha_sweep import gauss_newtons, lagrange
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, crossovers, regime, trend
 from experiments.linear_network import initial_weights
-from experiments.table import Columns
 from experiments.whitened import drawn, whitened
 from gnjax import data
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, crossovers, regime, trend
+from sweeps.table import Columns
 
 SLOPES = (0.0, 0.01, 0.3, 0.5, 0.8, 1.0)
 

@@ -11,11 +11,11 @@ import pytest
 
 import gnjax
 from experiments import batch_norm_sweep as sweep
-from experiments import config
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
 from experiments.linear_network import initial_weights
-from experiments.table import Columns
 from gnjax import data
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.table import Columns
 from tests import references
 
 

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from experiments import beta_sweep, config, whitening_sweep
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE, Claim
+from experiments import beta_sweep, whitening_sweep
 from experiments.linear_network import initial_weights
 from experiments.whitened import whitened
 from gnjax import data
 from gnjax.operators.closed_form import linear as closed_form
 from gnjax.operators.closed_form.linear import linear_gauss_newtons
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim
 from tests import exact, references
 
 SKIPS = (0.0, -0.4, 0.5, 2.0)

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from gnjax.sweep import launch
-from gnjax.sweep.cluster import on_ray
-from gnjax.sweep.store import open_store
-from gnjax.sweep.work import LauncherError
+from sweeps import launch
+from sweeps.cluster import on_ray
+from sweeps.store import open_store
+from sweeps.work import LauncherError
 from tests import toy
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

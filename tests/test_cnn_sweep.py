@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from jax import lax
 
 import gnjax
-from experiments import cnn_sweep, config, linear_cnn
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments import cnn_sweep, linear_cnn
 from gnjax.models.cnn import LinearCNN
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 
 _SMALL = cnn_sweep.Panel(2, (2, 3), (1, 2), 1, side=3)

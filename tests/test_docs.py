@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import gnjax
-from experiments.claims import Claim, verdict
 from experiments.findings import figure_of, name
 from figures import catalogue
+from sweeps.claims import Claim, verdict
 
 _ROOT = Path(__file__).parent.parent
 _PAGES = sorted((_ROOT / "docs").glob("*.md"))

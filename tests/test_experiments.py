@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import gnjax
-from experiments import cli, config, depth_sweep, layer_sweep
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
-from experiments.table import read
+from experiments import depth_sweep, layer_sweep
+from sweeps import command_line as cli
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.table import read
 
 _SWEEPS = ("depth_sweep", "layer_sweep")
 _TINY = [

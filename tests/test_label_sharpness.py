@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import gnjax
-from experiments import config, label_sharpness, label_training
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments import label_sharpness, label_training
 from experiments.label_claims import CLAIMS
 from experiments.label_training import Recipe
 from experiments.linear_training import Data
 from gnjax import balanced
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 
 RECIPE = Recipe("orthogonalised", "balanced", "linear", 4, 12, 1.0, 0.5, 0.05, 150)
 IMAGES = Data("fashion_mnist_5000", 150, 0.4, 0, 4)

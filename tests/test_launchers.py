@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gnjax.sweep import launch
-from gnjax.sweep.pool import in_processes
-from gnjax.sweep.store import Finished, StoreError, claim, open_store, save
-from gnjax.sweep.work import Task, attempt
+from sweeps import launch
+from sweeps.pool import in_processes
+from sweeps.store import Finished, StoreError, claim, open_store, save
+from sweeps.work import Task, attempt
 from tests import toy
 
 CELLS = 12

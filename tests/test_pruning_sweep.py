@@ -10,11 +10,11 @@ from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from experiments import config, pruning_sweep
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments import pruning_sweep
 from gnjax.models import ResNet
-from gnjax.sweep import checkpoint
 from gnjax.training import minibatch as training
+from sweeps import checkpoint, config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 
 
 def _config(profile):

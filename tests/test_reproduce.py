@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cli, findings, report, reproduce
-from experiments.claims import Claim, not_testable, verdict
+from experiments import findings, report, reproduce
 from experiments.corrections import CORRECTIONS
 from experiments.findings import Section
 from figures import __main__ as drawing
 from figures import catalogue
-from gnjax.sweep.store import StoreError
+from sweeps import command_line as cli
+from sweeps.claims import Claim, not_testable, verdict
+from sweeps.store import StoreError
 
 HELD = Claim("2b", "grows", lambda table: verdict(True, 1.5, "exponent 1.50"), "1.4")
 FAILED = Claim("2a", "a < b & c", lambda table: verdict(False, 2.0, "at most 2 | L=3"))

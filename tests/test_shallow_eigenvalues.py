@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from experiments import config, linear_training, shallow_eigenvalues
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
-from experiments.table import read
+from experiments import linear_training, shallow_eigenvalues
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.table import read
 from tests import references
 
 _TINY = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gnjax.sweep import collect, launch, progress
-from gnjax.sweep.store import Finished, StoreError, load, open_store, save, write_atomically
+from sweeps import collect, launch, progress
+from sweeps.store import Finished, StoreError, load, open_store, save, write_atomically
 from tests import toy
 
 
@@ -186,7 +186,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
 
 
 def test_table_reads_back_to_the_bit(tmp_path):
-    from experiments.table import read
+    from sweeps.table import read
 
     values = [0.1, 1e-300, 1 / 3, 2.5e17]
     collect.write_table(tmp_path / "t.csv", [toy.Row(i, v) for i, v in enumerate(values)])

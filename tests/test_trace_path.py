@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from experiments import config, linear_training, trace_path
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
-from experiments.table import read
+from experiments import linear_training, trace_path
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.table import read
 
 _TINY = [
     "--config=configs/trace_path.py:smoke",

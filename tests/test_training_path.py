@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import gnjax
-from experiments import config, training_path
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments import training_path
 from experiments.training_path import KAIMING, XAVIER
 from gnjax.models import linear
-from gnjax.sweep.checkpoint import Checkpoint
+from sweeps import config
+from sweeps.checkpoint import Checkpoint
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns
 from tests.references import pseudo_condition
 

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import config, width_training
-from experiments.claims import FAILS, HOLDS, NOT_TESTABLE
+from experiments import width_training
 from gnjax.networks.model import functional
-from gnjax.sweep.checkpoint import Checkpoint
+from sweeps import config
+from sweeps.checkpoint import Checkpoint
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 from tests.drawn import as_columns
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from gnjax.sweep import collect, launch, pool, work
-from gnjax.sweep.grid import Experiment
-from gnjax.sweep.store import open_store
+from sweeps import collect, launch, pool, work
+from sweeps.grid import Experiment
+from sweeps.store import open_store
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from gnjax import data
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
 from gnjax.spectra.eigenvalues import LARGEST_MATRIX
-from gnjax.sweep.collect import git_state
-from gnjax.sweep.pool import usable_cores
+from sweeps.collect import git_state
+from sweeps.pool import usable_cores
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

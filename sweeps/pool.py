@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from gnjax.sweep.grid import Cell
-from gnjax.sweep.work import Ended, Failure, Launcher, Task, attempt, settle
+from sweeps.grid import Cell
+from sweeps.work import Ended, Failure, Launcher, Task, attempt, settle
 
 
 def in_processes(jobs: int) -> Launcher:

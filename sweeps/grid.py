@@ -26,7 +26,7 @@ class Experiment:
       cost: the work in a cell, in any unit; used to foretell the time.
       progress: the number worth watching in a measurement, as text.
       code: the files whose text decides the numbers, besides the library's.
-      resumes: whether ``measure`` takes a :class:`gnjax.sweep.checkpoint.Checkpoint` beside the
+      resumes: whether ``measure`` takes a :class:`sweeps.checkpoint.Checkpoint` beside the
         cell and goes on from it, where a killed run had come to.
     """
 

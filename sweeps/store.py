@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnjax.sweep.grid import Cell, Measurement
+from sweeps.grid import Cell, Measurement
 
 _NOT_NUMBERS = ("sweep", "__main__.py")  # parts of the library that cannot change a number
 _ABANDONED = 3600.0  # seconds after which a half-written file belongs to no living process

@@ -15,16 +15,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments import config as configs
-from experiments import launching
-from experiments import table as tables
-from experiments.claims import FAILS, HOLDS, Claim
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
-from gnjax.sweep import collect, launch, progress
-from gnjax.sweep.grid import Experiment
-from gnjax.sweep.store import Store, StoreError, open_store, write_atomically
-from gnjax.sweep.work import Failure, Launcher, LauncherError, here
+from sweeps import collect, launch, launching, progress
+from sweeps import config as configs
+from sweeps import table as tables
+from sweeps.claims import FAILS, HOLDS, Claim
+from sweeps.grid import Experiment
+from sweeps.store import Store, StoreError, open_store, write_atomically
+from sweeps.work import Failure, Launcher, LauncherError, here
 
 MISTAKES = (
     configs.ConfigError,

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from gnjax.sweep.grid import Measurement
-from gnjax.sweep.store import checksum, write_atomically
+from sweeps.grid import Measurement
+from sweeps.store import checksum, write_atomically
 
 State = TypeVar("State")
 Stop = TypeVar("Stop")

@@ -10,11 +10,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from gnjax.sweep import store as stores
-from gnjax.sweep.checkpoint import Checkpoint
-from gnjax.sweep.grid import Cell
-from gnjax.sweep.store import Finished
-from gnjax.sweep.work import Ended, Failure, Launcher, LauncherError, Task, keep, measured, settle
+from sweeps import store as stores
+from sweeps.checkpoint import Checkpoint
+from sweeps.grid import Cell
+from sweeps.store import Finished
+from sweeps.work import Ended, Failure, Launcher, LauncherError, Task, keep, measured, settle
 
 _RETRIES = 3  # of a cell whose node or process died
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from gnjax.numerics import precision
-from gnjax.sweep import store as stores
-from gnjax.sweep.checkpoint import Checkpoint
-from gnjax.sweep.grid import Cell, Measurement
-from gnjax.sweep.store import Finished, Store
+from sweeps import store as stores
+from sweeps.checkpoint import Checkpoint
+from sweeps.grid import Cell, Measurement
+from sweeps.store import Finished, Store
 
 
 class LauncherError(RuntimeError):

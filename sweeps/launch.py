@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gnjax.sweep import store as stores
-from gnjax.sweep.grid import Cell, Experiment
-from gnjax.sweep.store import Finished, Store
-from gnjax.sweep.work import Failure, Launcher, Task, here
+from sweeps import store as stores
+from sweeps.grid import Cell, Experiment
+from sweeps.store import Finished, Store
+from sweeps.work import Failure, Launcher, Task, here
 
 _COMPILING = 1.0  # seconds that a cell takes at least, however small it is
 _PATIENCE = 1.0  # seconds between looks at cells that other processes compute

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from gnjax.sweep.grid import Cell, Experiment
-from gnjax.sweep.launch import Plan, Watcher
-from gnjax.sweep.store import Finished
-from gnjax.sweep.work import Failure
+from sweeps.grid import Cell, Experiment
+from sweeps.launch import Plan, Watcher
+from sweeps.store import Finished
+from sweeps.work import Failure
 
 _SECONDS_BETWEEN_LINES = 5.0
 _TELLING = (

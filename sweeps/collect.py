@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from gnjax.sweep.store import write_atomically
+from sweeps.store import write_atomically
 
 _PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "numpy", "scipy")
 

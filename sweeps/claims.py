@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from experiments.table import Columns
+from sweeps.table import Columns
 
 HOLDS, FAILS, NOT_TESTABLE = "holds", "fails", "not testable"
 
