@@ -18,8 +18,8 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_network import initial_weights, kappa_fields, listed, picked
-from experiments.whitened import drawn
+from experiments.shared.linear_network import initial_weights, kappa_fields, listed, picked
+from experiments.shared.whitened import drawn
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.spectra.eigenvalues import formation_error
 from sweeps import command_line as cli

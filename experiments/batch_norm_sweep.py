@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_network import Start, initial_weights, listed, picked
+from experiments.shared.linear_network import Start, initial_weights, listed, picked
 from gnjax import data as datasets
 from gnjax.operators.closed_form import normalised
 from sweeps import command_line as cli

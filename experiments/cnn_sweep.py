@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_cnn import (
+from experiments.shared.linear_cnn import (
     WHITENED_ON,
     WHITENINGS,
     gauss_newton,
     images,
     initial_weights,
 )
-from experiments.linear_network import kappa_fields
+from experiments.shared.linear_network import kappa_fields
 from sweeps import command_line as cli
 from sweeps.claims import (
     Claim,

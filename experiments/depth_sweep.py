@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import gnjax
-from experiments.linear_network import Cell, bound_fields, initial_weights, kappa_fields
-from experiments.whitened import describe, whitened
+from experiments.shared.linear_network import Cell, bound_fields, initial_weights, kappa_fields
+from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps.claims import (
     Claim,

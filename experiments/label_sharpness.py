@@ -16,11 +16,11 @@ import jax
 import numpy as np
 
 import gnjax
-from experiments import label_training
-from experiments.label_claims import CLAIMS
-from experiments.label_training import Recipe
-from experiments.linear_network import picked
-from experiments.linear_training import Data, draw
+from experiments.shared import label_training
+from experiments.shared.label_claims import CLAIMS
+from experiments.shared.label_training import Recipe
+from experiments.shared.linear_network import picked
+from experiments.shared.linear_training import Data, draw
 from gnjax import balanced
 from gnjax import data as datasets
 from gnjax.training import linear_descent

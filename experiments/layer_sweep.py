@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments.linear_network import Start, initial_weights, picked
-from experiments.whitened import describe, whitened
+from experiments.shared.linear_network import Start, initial_weights, picked
+from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps.claims import (
     Claim,

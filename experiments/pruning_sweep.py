@@ -18,7 +18,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_network import kappa_fields
+from experiments.shared.linear_network import kappa_fields
 from gnjax import data as datasets
 from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments.linear_network import picked
-from experiments.linear_training import (
+from experiments.shared.linear_network import picked
+from experiments.shared.linear_training import (
     Data,
     Orthogonal,
     Point,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import gnjax
-from experiments.linear_network import listed, picked
-from experiments.linear_training import (
+from experiments.shared.linear_network import listed, picked
+from experiments.shared.linear_training import (
     Data,
     Orthogonal,
     Point,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_network import interval_fields
-from experiments.whitened import describe
+from experiments.shared.linear_network import interval_fields
+from experiments.shared.whitened import describe
 from gnjax import data as datasets
 from gnjax.models import LinearNet, linear
 from gnjax.training import minibatch as training

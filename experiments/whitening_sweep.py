@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import gnjax
-from experiments.linear_network import (
+from experiments.shared.linear_network import (
     Cell,
     bound_fields,
     initial_weights,
@@ -21,7 +21,7 @@ from experiments.linear_network import (
     listed,
     picked,
 )
-from experiments.whitened import describe, whitened
+from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
 from sweeps.grid import Experiment, Measurement

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 import gnjax
-from experiments.linear_network import interval_fields
+from experiments.shared.linear_network import interval_fields
 from gnjax import data as datasets
 from gnjax.models import MLP
 from gnjax.training import minibatch as training

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import gnjax
 from experiments import alpha_sweep
 from experiments.alpha_sweep import gauss_newtons, lagrange
-from experiments.linear_network import initial_weights
-from experiments.whitened import drawn, whitened
+from experiments.shared.linear_network import initial_weights
+from experiments.shared.whitened import drawn, whitened
 from gnjax import data
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, crossovers, regime, trend

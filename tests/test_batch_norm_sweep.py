@@ -11,7 +11,7 @@ import pytest
 
 import gnjax
 from experiments import batch_norm_sweep as sweep
-from experiments.linear_network import initial_weights
+from experiments.shared.linear_network import initial_weights
 from gnjax import data
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE

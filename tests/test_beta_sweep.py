@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import gnjax
 from experiments import beta_sweep, whitening_sweep
-from experiments.linear_network import initial_weights
-from experiments.whitened import whitened
+from experiments.shared.linear_network import initial_weights
+from experiments.shared.whitened import whitened
 from gnjax import data
 from gnjax.operators.closed_form import linear as closed_form
 from gnjax.operators.closed_form.linear import linear_gauss_newtons

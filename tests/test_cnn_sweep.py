@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import gnjax
-from experiments import cnn_sweep, linear_cnn
+from experiments import cnn_sweep
+from experiments.shared import linear_cnn
 from gnjax.models.cnn import LinearCNN
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import gnjax
-from experiments import label_sharpness, label_training
-from experiments.label_claims import CLAIMS
-from experiments.label_training import Recipe
-from experiments.linear_training import Data
+from experiments import label_sharpness
+from experiments.shared import label_training
+from experiments.shared.label_claims import CLAIMS
+from experiments.shared.label_training import Recipe
+from experiments.shared.linear_training import Data
 from gnjax import balanced
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE

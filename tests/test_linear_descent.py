@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from experiments.linear_training import representatives
+from experiments.shared.linear_training import representatives
 from gnjax import initializers
 from gnjax.training import descent, linear_descent
 from gnjax.training.descent import Halving, descend

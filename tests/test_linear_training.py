@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
-from experiments import linear_training
-from experiments.linear_training import Data, Training
+from experiments.shared import linear_training
+from experiments.shared.linear_training import Data, Training
 from gnjax.training import linear_descent
 from gnjax.training.descent import descend
 

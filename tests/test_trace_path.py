@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from experiments import linear_training, trace_path
+from experiments import trace_path
+from experiments.shared import linear_training
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read

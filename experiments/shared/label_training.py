@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.linear_training import Data, draw, hessian
+from experiments.shared.linear_training import Data, draw, hessian
 from gnjax import balanced
 from gnjax import data as datasets
 from gnjax.training import linear_descent
