@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from experiments.findings import Section, figure_of, name
 from figures import catalogue
+from reproduction.findings import Section, figure_of, name
 from sweeps.claims import Claim
 
 ROOT = Path(__file__).parent.parent
@@ -100,7 +100,7 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
 
 def _commands(section: Section) -> str:
     number = section.anchor.removeprefix("fig")
-    lines = [f"python -m experiments.reproduce --figures={number} --profile=laptop"]
+    lines = [f"python -m reproduction.reproduce --figures={number} --profile=laptop"]
     if (experiment := _experiment(section.figure)) is not None:
         config = f"configs/{experiment}.py:laptop"
         lines.append(f"python -m experiments.{experiment} --config={config}")

@@ -56,7 +56,7 @@ _STAGES = [
     {"sweeps.command_line"},
     {"experiments"},
     {"figures", "benchmarks"},
-    {"experiments.report", "experiments.findings", "experiments.reproduce"},
+    {"reproduction.report", "reproduction.findings", "reproduction.reproduce"},
 ]
 _EXPERIMENTS = {path.stem for path in (_ROOT / "configs").glob("*.py")} - {"__init__"}
 _PACKAGES = ("gnjax", "experiments", "configs", "figures", "benchmarks")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gnjax
-from experiments.findings import figure_of, name
 from figures import catalogue
+from reproduction.findings import figure_of, name
 from sweeps.claims import Claim, verdict
 
 _ROOT = Path(__file__).parent.parent

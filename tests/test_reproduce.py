@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import findings, report, reproduce
-from experiments.corrections import CORRECTIONS
-from experiments.findings import Section
 from figures import __main__ as drawing
 from figures import catalogue
+from reproduction import findings, report, reproduce
+from reproduction.corrections import CORRECTIONS
+from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps.claims import Claim, not_testable, verdict
 from sweeps.store import StoreError

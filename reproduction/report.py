@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from string import Template
 
-from experiments.findings import Section
+from reproduction.findings import Section
 from sweeps.claims import FAILS, HOLDS, Claim
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown

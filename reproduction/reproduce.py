@@ -1,6 +1,6 @@
 """Everything from one command: run what is missing, draw, check, report.
 
-python -m experiments.reproduce --profile=laptop --figures=2,3,b1
+python -m reproduction.reproduce --profile=laptop --figures=2,3,b1
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from experiments import findings, report
-from experiments.findings import Section
 from figures import __main__ as drawing
 from figures import catalogue
+from reproduction import findings, report
+from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps import launching, progress
 from sweeps import table as tables
@@ -232,7 +232,7 @@ def _verdicts(section: Section) -> str:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.reproduce", description=__doc__, allow_abbrev=False
+        prog="python -m reproduction.reproduce", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--profile", choices=PROFILES, default="laptop", help="(%(default)s)")
     parser.add_argument(
