@@ -370,8 +370,8 @@ EXPERIMENT = Experiment(
     lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
     (
         Path(__file__),
-        Path(__file__).with_name("linear_network.py"),
-        Path(__file__).with_name("whitened.py"),
+        Path(__file__).parent / "shared" / "linear_network.py",
+        Path(__file__).parent / "shared" / "whitened.py",
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -386,8 +386,8 @@ EXPERIMENT = Experiment(
     lambda measurement: f"kappa {measurement['kappa']:.4g}",
     (
         Path(__file__),
-        Path(__file__).with_name("linear_cnn.py"),
-        Path(__file__).with_name("linear_network.py"),
+        Path(__file__).parent / "shared" / "linear_cnn.py",
+        Path(__file__).parent / "shared" / "linear_network.py",
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

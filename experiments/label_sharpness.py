@@ -447,9 +447,12 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     _progress,
-    tuple(
-        Path(__file__).with_name(f"{name}.py")
-        for name in ("label_sharpness", "label_training", "linear_training", "linear_network")
+    (
+        Path(__file__),
+        *(
+            Path(__file__).parent / "shared" / f"{name}.py"
+            for name in ("label_training", "linear_training", "linear_network")
+        ),
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

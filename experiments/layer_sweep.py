@@ -209,8 +209,8 @@ EXPERIMENT = Experiment(
     lambda measurement: f"largest term {max(measurement['term']):.4g}",
     (
         Path(__file__),
-        Path(__file__).with_name("linear_network.py"),
-        Path(__file__).with_name("whitened.py"),
+        Path(__file__).parent / "shared" / "linear_network.py",
+        Path(__file__).parent / "shared" / "whitened.py",
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -235,9 +235,12 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"loss {measurement['excess'][-1]:.2g} above its floor",
-    tuple(
-        Path(__file__).with_name(f"{name}.py")
-        for name in ("shallow_eigenvalues", "linear_training", "linear_network")
+    (
+        Path(__file__),
+        *(
+            Path(__file__).parent / "shared" / f"{name}.py"
+            for name in ("linear_training", "linear_network")
+        ),
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -200,9 +200,12 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"trace {measurement['predicted'][-1]:.4g}",
-    tuple(
-        Path(__file__).with_name(f"{name}.py")
-        for name in ("trace_path", "linear_training", "linear_network")
+    (
+        Path(__file__),
+        *(
+            Path(__file__).parent / "shared" / f"{name}.py"
+            for name in ("linear_training", "linear_network")
+        ),
     ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -338,8 +338,8 @@ EXPERIMENT = Experiment(
     lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
     (
         Path(__file__),
-        Path(__file__).with_name("linear_network.py"),
-        Path(__file__).with_name("whitened.py"),
+        Path(__file__).parent / "shared" / "linear_network.py",
+        Path(__file__).parent / "shared" / "whitened.py",
     ),
     resumes=True,
 )

@@ -389,7 +389,7 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
-    (Path(__file__), Path(__file__).with_name("linear_network.py")),
+    (Path(__file__), Path(__file__).parent / "shared" / "linear_network.py"),
     resumes=True,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

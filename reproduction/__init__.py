@@ -1,0 +1,1 @@
+"""Everything from one command: run, draw, check and report every figure."""

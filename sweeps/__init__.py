@@ -1,0 +1,1 @@
+"""What every experiment uses: cells, their store, launchers, tables, claims, the command line."""

@@ -7,9 +7,8 @@ import dataclasses
 import io
 import json
 import platform
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import jax
 
+from gnjax.cli.machine import git_state
 from sweeps.store import write_atomically
 
 _PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "numpy", "scipy")
@@ -56,26 +56,3 @@ def write_provenance(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
-
-
-def git_state(folder: Path) -> Mapping[str, Any]:
-    """The commit, and whether files differ from it; empty where there is no git checkout."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    return (
-        {}
-        if commit is None
-        else {
-            "commit": commit,
-            "clean": _git(folder, "status", "--porcelain", "--untracked-files=no") == "",
-        }
-    )
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
+from gnjax.cli.machine import usable_cores
 from sweeps.grid import Cell
 from sweeps.work import Ended, Failure, Launcher, Task, attempt, settle
 
@@ -87,10 +88,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def usable_cores() -> int:
-    """The cores that this process may run on, where the system says so."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gnjax
 from sweeps.grid import Cell, Measurement
 
-_NOT_NUMBERS = ("sweep", "__main__.py")  # parts of the library that cannot change a number
+_NOT_NUMBERS = ("cli", "__main__.py")  # parts of the library that cannot change a number
 _ABANDONED = 3600.0  # seconds after which a half-written file belongs to no living process
 
 
@@ -57,7 +58,7 @@ def open_store(folder: Path, code: Iterable[Path], precision: str) -> Store:
 
 def fingerprint(files: Iterable[Path]) -> str:
     """A hash of the library's source and of the given files."""
-    library = Path(__file__).parent.parent
+    library = Path(gnjax.__file__).parent
     source = [
         path
         for path in sorted(library.rglob("*.py"))

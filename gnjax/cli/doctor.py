@@ -19,11 +19,10 @@ from pathlib import Path
 import jax
 
 from gnjax import data
+from gnjax.cli.machine import git_state, usable_cores
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
 from gnjax.spectra.eigenvalues import LARGEST_MATRIX
-from sweeps.collect import git_state
-from sweeps.pool import usable_cores
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -1,0 +1,1 @@
+"""Condition numbers with certified intervals."""

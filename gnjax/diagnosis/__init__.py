@@ -1,0 +1,1 @@
+"""What conditions a network badly, and which remedies help."""

@@ -1,0 +1,1 @@
+"""A model at a batch as a function of its parameters, and products with its Jacobian."""

@@ -1,0 +1,1 @@
+"""Symmetric matrices that state what they know about themselves."""

@@ -1,0 +1,1 @@
+"""Numbers from operators: eigenvalues, densities and traces, each with its error."""

@@ -1,0 +1,1 @@
+"""The theorems of both papers, one function for each theorem or equation."""

@@ -1,0 +1,1 @@
+"""Training of small networks, as far as the figures need it."""

@@ -1,0 +1,1 @@
+"""Gauss-Newton matrices of networks that are known in closed form."""
