@@ -53,9 +53,10 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 	$(FLOOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-floor.txt -e '.[dev]'
 	@touch $@
 
-lint: $(READY)  ## ruff
+lint: $(READY)  ## ruff, and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
 
 types: $(READY)  ## mypy
 	$(BIN)/mypy

@@ -39,7 +39,7 @@ class ConditionNumber:
       value: kappa; where ``resolved`` is False a lower bound of it (nan for the zero matrix).
       interval: encloses kappa with probability ``confidence`` (1.0: no randomness involved).
       rank: the number of non-zero eigenvalues, and ``rank_source`` how it is known: "given",
-        "analytic" (the theorem of :mod:`gnjax.operators.closed_form.staircase`), "full" (every eigenvalue is proved to
+        "analytic" (:mod:`gnjax.operators.closed_form.staircase`), "full" (every eigenvalue is proved to
         be non-zero), "gap" (the next eigenvalue lies 1000 times lower, at the floor) or "floor"
         (eigenvalues reach down into the floor, so the count is not the rank).
       resolved: lambda_rank is proved to be non-zero, so that the interval is finite.

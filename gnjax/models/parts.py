@@ -1,6 +1,7 @@
 """Layers of convolutional networks and transformers, and what they ask of images.
 
-Their weights start at zero and are drawn together, by :func:`gnjax.models.initializers.start_as_pytorch`
+Their weights start at zero and are drawn together, by
+:func:`gnjax.models.initializers.start_as_pytorch`
 at the end of a model's constructor.
 """
 

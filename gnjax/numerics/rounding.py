@@ -22,7 +22,7 @@ def spectral_error(size: int, dtype: jnp.dtype) -> float:
     """Relative to the norm, how far a LAPACK eigenvalue or singular value can be from exact.
 
     The proofs give a low-degree polynomial of the size, practice a few units of eps that grow no
-    faster than the square root; ``tests/test_conditioning.py`` holds the intervals that rest on
+    faster than the square root; the tests hold the intervals that rest on
     this constant against many-digit arithmetic.
     """
     return max(4.0, size**0.5) * float(jnp.finfo(dtype).eps)

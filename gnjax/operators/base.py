@@ -93,8 +93,8 @@ class KroneckerFactors:
 
     For a linear network S_l = W^{L:l+1} (k, a_l) and T_l = Sigma^{1/2} W^{1:l-1} (d, a_{l-1}).
     Column spaces grow with l on the left and shrink with l on the right, which makes the range of
-    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`). The ranks are the generic ones: the
-    smallest rank in the chain of matrices that each product is made of.
+    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`). The ranks
+    are the generic ones: the smallest rank in the chain of matrices that each product is made of.
     """
 
     lefts: tuple[jax.Array, ...]

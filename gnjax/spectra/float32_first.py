@@ -2,8 +2,8 @@
 
 A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. With
 A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
-:mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values and
-residuals that E does not enter. It does enter what the second run says of eigenvalues that the
+:mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values
+and residuals that E does not enter. It does enter what the second run says of eigenvalues that the
 first has missed, which is right of A where they are further than ||E|| from the rest; E V^T, known
 by then, must be as small as that run takes it to be.
 """

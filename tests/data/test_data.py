@@ -438,7 +438,7 @@ def test_changed_bundle_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def subset_script() -> ModuleType:
-    path = Path(__file__).parents[1] / "scripts" / "make_fashion_subset.py"
+    path = Path(__file__).parents[2] / "scripts" / "make_fashion_subset.py"
     spec = importlib.util.spec_from_file_location("make_fashion_subset", path)
     assert spec is not None
     assert spec.loader is not None

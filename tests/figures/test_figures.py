@@ -384,7 +384,7 @@ def test_drawing_needs_neither_jax_nor_the_library() -> None:
     check = "import sys, figures.__main__; print({'jax', 'flax', 'gnjax'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", check],
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=True,

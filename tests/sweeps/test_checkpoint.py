@@ -65,7 +65,7 @@ def test_a_process_killed_without_warning_is_continued_by_another(tmp_path):
         "from gnjax.numerics.precision import enable_x64; enable_x64()\n"
         "from pathlib import Path\n"
         "from sweeps.checkpoint import Checkpoint, resumed\n"
-        "from tests.test_checkpoint import STOPS, start, step\n"
+        "from tests.sweeps.test_checkpoint import STOPS, start, step\n"
         "problem, state = start()\n"
         "def one(state, stop):\n"
         "    if stop == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
