@@ -39,8 +39,8 @@ class ConditionNumber:
       value: kappa; where ``resolved`` is False a lower bound of it (nan for the zero matrix).
       interval: encloses kappa with probability ``confidence`` (1.0: no randomness involved).
       rank: the number of non-zero eigenvalues, and ``rank_source`` how it is known: "given",
-        "analytic" (:mod:`gnjax.operators.closed_form.staircase`), "full" (every eigenvalue is proved to
-        be non-zero), "gap" (the next eigenvalue lies 1000 times lower, at the floor) or "floor"
+        "analytic" (:mod:`gnjax.operators.closed_form.staircase`), "full" (every eigenvalue is
+        proved to be non-zero), "gap" (the next eigenvalue lies 1000 times lower, at the floor) or "floor"
         (eigenvalues reach down into the floor, so the count is not the rank).
       resolved: lambda_rank is proved to be non-zero, so that the interval is finite.
       floor: the smallest eigenvalue that this computation could have told from zero.

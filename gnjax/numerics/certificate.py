@@ -1,0 +1,136 @@
+"""What a number rests on: every error says how it is known, and a certificate adds errors up.
+
+There are four kinds of evidence, from the strongest to the weakest.
+
+- ``proved``: a theorem with all of its constants, rounding included.
+- ``probable``: the statement is false with at most the stated probability, over random numbers
+  that this library draws itself.
+- ``measured``: an estimate with a safety factor, such as the rounding of a network. No probability
+  is claimed for it.
+- ``unknown``: nobody has stated it. The error is then infinite, never zero.
+
+The weakest part names the whole, and the probabilities of failure of all parts add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+PROVED, PROBABLE, MEASURED, UNKNOWN = "proved", "probable", "measured", "unknown"
+KINDS = (PROVED, PROBABLE, MEASURED, UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Error:
+    """A bound on how far a number can be from the truth, and what the bound rests on.
+
+    Attributes:
+      value: the bound, in the units of the number; infinite where it is unknown.
+      kind: "proved", "probable", "measured" or "unknown".
+      failure: the probability that the bound does not hold, for a probable one.
+      reason: where the error comes from, in plain words, such as "rounding of the network".
+    """
+
+    value: float
+    kind: str = PROVED
+    failure: float = 0.0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            msg = f"kind={self.kind!r} is not one of {', '.join(KINDS)}"
+            raise ValueError(msg)
+        if not self.value >= 0 or not 0 <= self.failure <= 1:
+            msg = f"an error is not negative and fails with a probability, got {self!r}"
+            raise ValueError(msg)
+        if self.kind == UNKNOWN and self.value != math.inf:
+            msg = "an unknown error is infinite: there is no number to trust"
+            raise ValueError(msg)
+
+    def __add__(self, other: Error) -> Error:
+        """The bound on the sum of both errors."""
+        return Error(
+            self.value + other.value,
+            weakest(self.kind, other.kind),
+            min(1.0, self.failure + other.failure),
+            _joined(self.reason, other.reason),
+        )
+
+    def scaled(self, factor: float) -> Error:
+        """The same evidence for a number that is ``factor`` times as large."""
+        return self if self.kind == UNKNOWN else replace(self, value=self.value * abs(factor))
+
+    def to(self, value: float) -> Error:
+        """The same evidence for another bound that follows from this one."""
+        return self if self.kind == UNKNOWN else replace(self, value=value)
+
+
+def unknown(reason: str) -> Error:
+    """The error of something that nobody has stated."""
+    return Error(math.inf, UNKNOWN, 0.0, reason)
+
+
+def weakest(*kinds: str) -> str:
+    """The kind of a statement that needs all of its parts: the weakest among them."""
+    return max(kinds, key=KINDS.index, default=PROVED)
+
+
+def _joined(first: str, second: str) -> str:
+    parts = [part for part in (first, second) if part]
+    return parts[0] if len(set(parts)) == 1 else "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an answer rests on: the errors and chances that it is made of.
+
+    Attributes:
+      parts: every error that enters the answer, with its kind, its probability of failure and its
+        reason.
+    """
+
+    parts: tuple[Error, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The weakest kind among the parts."""
+        return weakest(*(part.kind for part in self.parts))
+
+    @property
+    def failure(self) -> float:
+        """The probability that some probable part fails: the sum over the parts, at most 1."""
+        return min(1.0, sum(part.failure for part in self.parts))
+
+    @property
+    def confidence(self) -> float:
+        """The probability that is claimed: 1 where all is proved, nan where none is claimed.
+
+        A measured part has no probability, and an unknown one has no meaning.
+        """
+        return 1.0 - self.failure if self.kind in (PROVED, PROBABLE) else math.nan
+
+    def __add__(self, other: Certificate) -> Certificate:
+        """Both together. A part that stands in both, random draws included, counts once."""
+        return Certificate((*self.parts, *(p for p in other.parts if p not in self.parts)))
+
+    def __str__(self) -> str:
+        """The kind, the chance of failure, and the reasons of the parts that decide the kind."""
+        reasons = "; ".join(
+            dict.fromkeys(p.reason for p in self.parts if p.kind == self.kind and p.reason)
+        )
+        if self.kind == UNKNOWN:
+            return f"uncertified: {reasons or 'the error is unknown'}"
+        chance = f", fails with probability below {_rounded_up(self.failure)}"
+        return self.kind + (chance if self.failure else "") + (f" ({reasons})" if reasons else "")
+
+
+def certificate(*errors: Error) -> Certificate:
+    """The certificate of an answer that needs every one of the errors to hold."""
+    return Certificate(tuple(dict.fromkeys(errors)))
+
+
+def _rounded_up(probability: float) -> str:
+    """Two digits, rounded up, so that the text never claims more than the number."""
+    scale = 10.0 ** (math.floor(math.log10(probability)) - 1)
+    return f"{min(1.0, math.ceil(probability / scale * (1 - 1e-12)) * scale):.2g}"
