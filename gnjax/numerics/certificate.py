@@ -111,8 +111,8 @@ class Certificate:
         return 1.0 - self.failure if self.kind in (PROVED, PROBABLE) else math.nan
 
     def __add__(self, other: Certificate) -> Certificate:
-        """Both together. A part that stands in both, random draws included, counts once."""
-        return Certificate((*self.parts, *(p for p in other.parts if p not in self.parts)))
+        """Both together. Chances add up, also those of parts that look the same."""
+        return certificate(*self.parts, *other.parts)
 
     def __str__(self) -> str:
         """The kind, the chance of failure, and the reasons of the parts that decide the kind."""
@@ -121,13 +121,22 @@ class Certificate:
         )
         if self.kind == UNKNOWN:
             return f"uncertified: {reasons or 'the error is unknown'}"
-        chance = f", fails with probability below {_rounded_up(self.failure)}"
-        return self.kind + (chance if self.failure else "") + (f" ({reasons})" if reasons else "")
+        text = self.kind
+        if self.failure:
+            text += f", fails with probability below {_rounded_up(self.failure)}"
+        return f"{text} ({reasons})" if reasons else text
 
 
 def certificate(*errors: Error) -> Certificate:
-    """The certificate of an answer that needs every one of the errors to hold."""
-    return Certificate(tuple(dict.fromkeys(errors)))
+    """The certificate of an answer that needs every one of the errors to hold.
+
+    Of equal parts without a chance of failure one is kept; random ones are separate draws.
+    """
+    kept: list[Error] = []
+    for error in errors:
+        if error.failure or error not in kept:
+            kept.append(error)
+    return Certificate(tuple(kept))
 
 
 def _rounded_up(probability: float) -> str:
