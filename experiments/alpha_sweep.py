@@ -21,7 +21,7 @@ import gnjax
 from experiments.shared.linear_network import initial_weights, kappa_fields, listed, picked
 from experiments.shared.whitened import drawn
 from gnjax.numerics.rounding import unit_roundoff
-from gnjax.spectra.eigenvalues import formation_error
+from gnjax.operators.facts import error_of
 from sweeps import command_line as cli
 from sweeps.claims import (
     Claim,
@@ -228,7 +228,7 @@ def gauss_newtons(
     nodes = [gnjax.leaky_relu_gauss_newton(V, W, X, node) for node in _NODES]
     matrices = [op.as_matrix() for op in nodes]
     norms = np.array([float(jnp.linalg.norm(matrix)) for matrix in matrices])
-    errors = np.array([formation_error(op, norm) for op, norm in zip(nodes, norms, strict=True)])
+    errors = np.array([error_of(op, norm).value for op, norm in zip(nodes, norms, strict=True)])
     for slope in slopes:
         shares = lagrange(slope)
         rounding = (len(_NODES) + 1) * unit_roundoff(matrices[0].dtype) * norms

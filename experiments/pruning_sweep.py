@@ -23,7 +23,8 @@ from gnjax import data as datasets
 from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
 from gnjax.models.vgg import VGG5
-from gnjax.spectra.eigenvalues import fits_factored
+from gnjax.numerics.limits import LIMITS
+from gnjax.operators.facts import factorisation_of
 from gnjax.training import minibatch as training
 from gnjax.training import pruning
 from gnjax.training.minibatch import Recipe
@@ -256,7 +257,8 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
 def _kappa(kernel: gnjax.Operator, cell: Cell) -> gnjax.ConditionNumber:
     """By the cell's method; unresolved, by the singular values of J where J fits."""
     found = gnjax.condition_number(kernel, method=cell.method, seed=cell.seed)
-    if found.resolved or not fits_factored(kernel):
+    factor = factorisation_of(kernel)
+    if found.resolved or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
         return found
     return gnjax.condition_number(kernel, method="factored")
 

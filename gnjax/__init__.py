@@ -6,6 +6,8 @@ from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivit
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
+from gnjax.numerics.certificate import Certificate, Error
+from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators.base import (
     Dense,
@@ -32,17 +34,21 @@ from gnjax.operators.network import (
 )
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
-from gnjax.spectra.eigenvalues import Spectrum, eigenvalues
+from gnjax.spectra.eigenvalues import eigenvalues
+from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
 from gnjax.theory import balanced, bounds
 
 __all__ = [
+    "Certificate",
     "ConditionNumber",
     "Dense",
     "Diagnosis",
+    "Error",
     "Estimate",
     "Factored",
     "KroneckerFactors",
+    "Limits",
     "NetworkGram",
     "NetworkHessian",
     "Operator",

@@ -71,7 +71,7 @@ def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
         "kappa": kappa.value,
         "kappa_low": kappa.interval[0],
         "kappa_high": kappa.interval[1],
-        "confidence": kappa.confidence,
+        "confidence": 1.0 - kappa.certificate.failure,
         "resolved": kappa.resolved,
         "rank": kappa.rank,
     }

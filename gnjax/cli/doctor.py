@@ -22,7 +22,7 @@ from gnjax import data
 from gnjax.cli.machine import git_state, usable_cores
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
-from gnjax.spectra.eigenvalues import LARGEST_MATRIX
+from gnjax.numerics.limits import LIMITS
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -223,7 +223,7 @@ def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
 
 def largest_dense(memory: float) -> int:
     """The largest matrix in float64 whose eigenvalues fit: a few copies, four fifths of memory."""
-    return min(LARGEST_MATRIX, math.isqrt(int(0.8 * memory / (8 * _COPIES))))
+    return min(LIMITS.matrix_rows, math.isqrt(int(0.8 * memory / (8 * _COPIES))))
 
 
 def _profile(memory: float | None, accelerated: bool) -> str:

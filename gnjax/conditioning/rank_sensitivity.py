@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnjax.spectra.eigenvalues import Spectrum
+from gnjax.spectra.spectrum import Spectrum
 
 _NEGATIVE = 1e-5  # of the largest eigenvalue: more than rounding in 32 bits
 _AROUND = 3

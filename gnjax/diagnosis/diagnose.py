@@ -38,6 +38,7 @@ from gnjax.diagnosis.remedies import (
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.network import NetworkGram, hessian
 from gnjax.spectra import eigenvalues as spectrum
@@ -188,7 +189,8 @@ class _Parts:
 
 
 def _fits(op: NetworkGram) -> bool:
-    return min(op.factor_shape) <= _DENSE_UP_TO and spectrum.fits_factored(op)
+    fits = op.factorisation().size_in_bytes <= LIMITS.factor_bytes
+    return min(op.factor_shape) <= _DENSE_UP_TO and fits
 
 
 def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> _Parts:
@@ -299,10 +301,9 @@ def _kappa(found: Diagnosis) -> str:
     condition = found.condition
     low, high = condition.interval
     relation = "=" if condition.resolved else ">="
-    sure = "" if condition.confidence == 1 else f", confidence {condition.confidence:.4f}"
     lines = [
         f"kappa {relation} {condition.value:.6g} in [{low:.6g}, {high:.6g}]",
-        f"  method {condition.method}, certificate {condition.certificate}{sure}",
+        f"  method {condition.method}, {condition.certificate.kind}",
         f"  lambda_max {condition.lambda_max:.4g}, lambda_min {condition.lambda_min:.4g}, "
         f"floor {condition.floor:.2g}",
         *_filled(_rank(found)),

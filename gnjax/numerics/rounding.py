@@ -6,6 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from gnjax.numerics.certificate import MEASURED, Error
+
+LAPACK = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
+"""What :func:`spectral_error` rests on; ``LAPACK.to(value)`` is the error itself."""
+
 
 def unit_roundoff(dtype: jnp.dtype) -> float:
     """u = eps / 2, the relative error of one rounding."""

@@ -1,8 +1,7 @@
-"""Symmetric positive semidefinite operators: shape, dtype, mv, as_matrix, and nothing else.
+"""Symmetric operators: shape, dtype, mv, as_matrix, and the facts that they state.
 
-Every operator is a frozen pytree, so it passes through ``jax.jit`` as an argument. ``error`` is an
-absolute bound, in the spectral norm, on how far the stored numbers are from the matrix that the
-docstring states; the certificates of :mod:`gnjax.conditioning.condition_number` start from it.
+Every operator here is a frozen pytree, so it passes through ``jax.jit`` as an argument. The facts
+that an operator may state are listed in :mod:`gnjax.operators.facts`.
 """
 
 from __future__ import annotations
@@ -13,9 +12,15 @@ from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import PROVED, Error
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.rounding import gamma, unit_roundoff
+from gnjax.numerics.validation import check_matrix
+from gnjax.operators.closed_form.staircase import analytic_rank
+from gnjax.operators.factorisation import Factorisation, gram_error, of_kroneckers
 
 
 @runtime_checkable
@@ -38,10 +43,22 @@ class Operator(Protocol):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense:
-    """The symmetric matrix ``matrix``, stored."""
+    """The symmetric matrix ``matrix``, stored, up to ``stored_error`` in the 2-norm."""
 
     matrix: jax.Array
-    error: jax.Array
+    stored_error: jax.Array
+    evidence: str = field(default=PROVED, metadata={"static": True})
+    failure: float = field(default=0.0, metadata={"static": True})
+
+    symmetric = True
+    forms_cheaply = True
+
+    def error(self, norm: float) -> Error:
+        """||stored - exact||_2, whatever the norm is."""
+        del norm
+        return Error(
+            float(self.stored_error), self.evidence, self.failure, "rounding of a stored matrix"
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,11 +80,16 @@ class Dense:
 class Factored:
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
-    ``error`` bounds the factor, ||stored - J||_2, not its square.
+    ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
     """
 
     factor: jax.Array
-    error: jax.Array
+    stored_error: jax.Array
+    evidence: str = field(default=PROVED, metadata={"static": True})
+    failure: float = field(default=0.0, metadata={"static": True})
+
+    symmetric = True
+    forms_cheaply = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,6 +106,28 @@ class Factored:
 
     def as_matrix(self) -> jax.Array:
         return jnp.matmul(self.factor, self.factor.T, precision="highest")
+
+    @property
+    def rank_bound(self) -> int:
+        return min(self.factor.shape)
+
+    def factorisation(self) -> Factorisation:
+        rows, columns = self.factor.shape
+        return Factorisation(
+            (rows, columns), lambda: np.asarray(self.factor, np.float64), self._factor_error
+        )
+
+    def _factor_error(self) -> Error:
+        return Error(
+            float(self.stored_error), self.evidence, self.failure, "rounding of a stored factor"
+        )
+
+    def error(self, norm: float) -> Error:
+        """Of J J^T: what the factor's error makes of it, and the rounding of the product."""
+        squared = float(jnp.linalg.norm(self.factor)) ** 2
+        rounding = gamma(self.factor.shape[1] + 2, self.factor.dtype) * squared
+        product = Error(rounding, PROVED, 0.0, "rounding of J J^T")
+        return gram_error(max(norm, squared), self._factor_error()) + product
 
 
 @jax.tree_util.register_dataclass
@@ -104,6 +148,9 @@ class KroneckerFactors:
     left_ranks: tuple[int, ...] = field(metadata={"static": True})
     right_ranks: tuple[int, ...] = field(metadata={"static": True})
     whitened: bool = field(metadata={"static": True})  # T_1 is the identity
+    evidence: str = field(default=PROVED, metadata={"static": True})  # of the errors
+    failure: float = field(default=0.0, metadata={"static": True})
+    assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
 
 
 @jax.tree_util.register_dataclass
@@ -117,8 +164,42 @@ class SumOfKroneckers:
 
     lefts: jax.Array  # (L, k, k)
     rights: jax.Array  # (L, d, d)
-    error: jax.Array | float = 0.0
+    stored_error: jax.Array | float = 0.0
     factors: KroneckerFactors | None = None
+
+    symmetric = True
+    forms_cheaply = True
+
+    @property
+    def kroneckers(self) -> SumOfKroneckers | None:
+        """Itself, where the factors are known on which the structured methods work."""
+        return None if self.factors is None else self
+
+    def factorisation(self) -> Factorisation | None:
+        return None if self.factors is None else of_kroneckers(self.factors)
+
+    @property
+    def assumed(self) -> bool:
+        return self.factors is not None and self.factors.assumed
+
+    @property
+    def rank_bound(self) -> int:
+        """What the dimensions along the chain of weights allow."""
+        return self.shape[0] if self.factors is None else analytic_rank(self.factors)
+
+    def error(self, norm: float) -> Error:
+        """||stored - exact||_2, and the rounding of one product or of the sum when it is formed."""
+        del norm
+        rounding = product_rounding(self)
+        if self.factors is None:
+            return Error(float(self.stored_error) + rounding, PROVED, 0.0, "rounding of the terms")
+        known = self.factors
+        return Error(
+            float(self.stored_error) + rounding,
+            known.evidence,
+            known.failure,
+            "rounding of the products of a network's weights",
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -145,25 +226,43 @@ class SumOfKroneckers:
         return matrix.reshape(self.shape)
 
 
+def product_rounding(op: SumOfKroneckers) -> float:
+    """A bound on the rounding of one product with a unit vector, and of the sum when formed."""
+    depth, k, _ = op.lefts.shape
+    norms = jnp.linalg.norm(op.lefts, axis=(1, 2)) * jnp.linalg.norm(op.rights, axis=(1, 2))
+    return float(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms.sum())
+
+
 def dense(matrix: ArrayLike) -> Dense:
-    """The operator of a symmetric matrix; refuses what is not square, finite and symmetric."""
-    stored = jnp.asarray(matrix, real_dtype())
-    if stored.ndim != 2 or stored.shape[0] != stored.shape[1] or stored.shape[0] == 0:
+    """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
+
+    Refuses what is not square, real, finite and symmetric to a millionth of its largest entry.
+    """
+    stored, moved = _stored("matrix", matrix)
+    if stored.shape[0] != stored.shape[1]:
         msg = f"an operator needs a square matrix, got shape {stored.shape}"
         raise ValueError(msg)
-    _check_finite("matrix", stored)
     _check_symmetric("matrix", stored)
-    return Dense((stored + stored.T) / 2, jnp.zeros((), stored.dtype))
+    if bool((stored == stored.T).all()):
+        return Dense(stored, jnp.asarray(moved, stored.dtype))
+    moved += unit_roundoff(stored.dtype) * float(jnp.linalg.norm(stored))
+    return Dense((stored + stored.T) / 2, jnp.asarray(moved, stored.dtype))
 
 
 def factored(factor: ArrayLike) -> Factored:
     """The operator J J^T of a factor J (n, p)."""
-    stored = jnp.asarray(factor, real_dtype())
-    if stored.ndim != 2 or 0 in stored.shape:
-        msg = f"a factor is a non-empty matrix (n, p), got shape {stored.shape}"
-        raise ValueError(msg)
-    _check_finite("factor", stored)
-    return Factored(stored, jnp.zeros((), stored.dtype))
+    stored, moved = _stored("factor", factor)
+    return Factored(stored, jnp.asarray(moved, stored.dtype))
+
+
+def _stored(name: str, value: ArrayLike) -> tuple[jax.Array, float]:
+    """A matrix in the working precision, and a bound on what the conversion has rounded."""
+    stored = check_matrix(name, value)
+    given = np.asarray(value)
+    if given.dtype == stored.dtype:
+        return stored, 0.0
+    wide = given.astype(np.longdouble)
+    return stored, float(np.linalg.norm((wide - np.asarray(stored)).astype(float)) * (1 + 1e-9))
 
 
 def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:

@@ -18,7 +18,9 @@ import jax.numpy as jnp
 
 from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weigh
 from gnjax.networks.samples_last import arranged
+from gnjax.numerics.certificate import Error
 from gnjax.operators.base import Operator
+from gnjax.operators.facts import error_of, rank_bound_of
 from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
 
 _KEPT_BYTES = 3e9
@@ -30,6 +32,9 @@ class Prepared:
 
     op: NetworkGram | NetworkHessian
 
+    symmetric = True
+    forms_cheaply = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.op.shape
@@ -38,8 +43,15 @@ class Prepared:
     def dtype(self) -> jnp.dtype:
         return self.op.dtype
 
+    @property
+    def rank_bound(self) -> int:
+        return rank_bound_of(self.op)
+
     def as_matrix(self) -> jax.Array:
         return self.op.as_matrix()
+
+    def error(self, norm: float) -> Error:
+        return error_of(self.op, norm)
 
 
 @jax.tree_util.register_dataclass

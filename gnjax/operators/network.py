@@ -31,9 +31,12 @@ from gnjax.networks.network import (
     gauss_newton_products,
     network,
     pieces,
+    rounding,
     spread,
     sum_of,
 )
+from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.operators.factorisation import Factorisation, gram_error
 
 HESSIAN = 3  # evaluations that write as much as a product
 _COLUMNS = 64
@@ -48,6 +51,9 @@ class NetworkGram:
     net: Network
     side: str = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
+
+    symmetric = True
+    forms_cheaply = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,6 +84,18 @@ class NetworkGram:
         """F with F F^T the operator, in host memory."""
         jacobian = gram.jacobian(self.net) * self.scale**0.5
         return jacobian.T if self.side == "parameters" else jacobian
+
+    def factorisation(self) -> Factorisation:
+        return Factorisation(self.factor_shape, self.factor, self._factor_error)
+
+    def _factor_error(self) -> Error:
+        return Error(
+            float(rounding(self.net)) * self.scale**0.5, MEASURED, 0.0, "rounding of the network"
+        )
+
+    def error(self, norm: float) -> Error:
+        """What the rounding of the Jacobian makes of the matrix, measured."""
+        return gram_error(norm, self._factor_error())
 
 
 @jax.tree_util.register_dataclass

@@ -162,7 +162,7 @@ def spectral_density(
     _check_arguments(size, probes, steps)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
-    floor = spectrum.dense_error(operator, spectrum.operator_norm(operator))
+    floor = spectrum.dense_error(operator, spectrum.operator_norm(operator)).value
     with beside_xla():
         found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
     longest = max(len(nodes) for nodes, _, _ in found)

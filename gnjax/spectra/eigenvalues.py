@@ -2,272 +2,160 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numbers
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from jax.typing import ArrayLike
 
-from gnjax.networks.network import rounding as network_rounding
-from gnjax.numerics.rounding import singular_values, spectral_error, unit_roundoff
-from gnjax.operators.base import Dense, Factored, KroneckerFactors, Operator, SumOfKroneckers
-from gnjax.operators.linearised import Prepared
-from gnjax.operators.network import NetworkGram
-from gnjax.spectra import float32_first as single
-from gnjax.spectra import lanczos as krylov
+from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.operators.base import Operator, dense
+from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
+from gnjax.spectra import float32_first, lanczos
 from gnjax.spectra.few import extremes
-from gnjax.spectra.host_products import beside_xla, host_product, most_rows
+from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
 
 _WHICH = ("all", "largest", "smallest")
-_DENSE_UP_TO = 3000
-LARGEST_MATRIX = 20_000  # 3.2 GB in float64
-_LARGEST_FACTOR_BYTES = 4e9
-_BLOCK = 4
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """Eigenvalues from the largest down; the true ones differ by at most ``errors``."""
-
-    values: np.ndarray
-    errors: np.ndarray
-    method: str
-
-    def __len__(self) -> int:
-        return len(self.values)
+_NORM_BLOCK = 4
+_NORM_STEPS = 8
 
 
 def eigenvalues(
-    op: Operator, *, k: int | None = None, which: str = "all", rtol: float = 1e-10
+    op: Operator | ArrayLike,
+    *,
+    k: int | None = None,
+    which: str = "all",
+    rtol: float = 1e-10,
+    limits: Limits = LIMITS,
 ) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
 
     All of them come from the singular values of a factor where one is known and small enough, else
     from the dense matrix. A few of a large operator come from Lanczos, repeated ones as often as
-    they are, with the residual norm as error: an eigenvalue lies that close to each value; they are
-    at most rtol times the operator's norm. For an rtol from 1e-6 on, networks multiply in float32,
-    and values and residuals are computed in float64 from the vectors that this leads to.
+    they are, with the residual norm as error: an eigenvalue lies that close to each value. The
+    residuals are at most rtol times the operator's norm, or ``converged`` is False. For an rtol
+    from 1e-6 on, networks multiply in float32, and values and residuals are computed in float64
+    from the vectors that this leads to.
+    """
+    operator = as_operator(op)
+    size = operator.shape[0]
+    _check_arguments(size, k, which, rtol)
+    twin = twin_of(operator)
+    if k is not None and size > limits.whole_rows:
+        small = min(k, twin.shape[0])
+        spare = k - small if which == "largest" else size - twin.shape[0]
+        if which == "smallest" and spare >= k:
+            return _zeros(k)
+        wanted = small if which == "largest" else k - spare
+        return with_zeros(_few(twin, wanted, which, rtol, limits), k)
+    found = with_zeros(whole_spectrum(twin, limits), size)
+    if k is None:
+        return found
+    kept = slice(0, k) if which == "largest" else slice(size - k, size)
+    return Spectrum(found.values[kept], found.errors[kept], found.method, found.certificate)
+
+
+def as_operator(op: Operator | ArrayLike) -> Operator:
+    """An operator as it is, a matrix as the operator that multiplies with it."""
+    if isinstance(op, Operator):
+        check_shape(op)
+        return op
+    return dense(op)
+
+
+def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Every eigenvalue: by a factor where one is stated and fits in memory, else by the matrix."""
+    factor = factorisation_of(op)
+    if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
+        return factored_spectrum(op, limits)
+    return dense_spectrum(op, limits)
+
+
+def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """LAPACK's values-only driver on the matrix; the error by Weyl, from rounding and formation."""
+    matrix, asymmetry = host_matrix(op, limits)
+    values = scipy.linalg.eigvalsh(matrix, check_finite=False)
+    norm = float(np.abs(values).max())
+    error = dense_error(op, norm) + asymmetry
+    return whole(values, error.value, "dense", certificate(error))
+
+
+def dense_error(op: Operator, norm: float) -> Error:
+    """How far an eigenvalue computed from the formed matrix can be from the operator's."""
+    rounding = spectral_error(op.shape[0], op.dtype) * abs(float(norm))
+    return LAPACK.to(rounding) + error_of(op, norm)
+
+
+def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
+    """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
+
+    Refused where it would not fit, and where it is far from symmetric.
     """
     size = op.shape[0]
-    if which not in _WHICH:
-        msg = f"which={which!r} is not one of {', '.join(_WHICH)}"
+    if size > limits.matrix_rows:
+        msg = f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
         raise ValueError(msg)
-    if not 0 < rtol < 1:
-        msg = f"rtol={rtol} is not between 0 and 1; 1e-10 is the default"
-        raise ValueError(msg)
-    if which == "all" and k is not None:
-        msg = f"k={k} needs which='largest' or which='smallest'"
-        raise ValueError(msg)
-    if which != "all" and (k is None or not 1 <= k <= size):
-        msg = f"which={which!r} needs k between 1 and {size}, got k={k}"
-        raise ValueError(msg)
-    if k is not None and size > _DENSE_UP_TO:
-        return _few(op, k, which, rtol)
-    whole = factored_spectrum(op) if has_factor(op) and fits_factored(op) else dense_spectrum(op)
-    if k is None:
-        return whole
-    kept = slice(0, k) if which == "largest" else slice(size - k, size)
-    return Spectrum(whole.values[kept], whole.errors[kept], whole.method)
+    matrix = np.asarray(op.as_matrix(), np.float64)
+    if getattr(op, "symmetric", False):
+        return matrix, Error(0.0)
+    return _symmetric_part(matrix)
 
 
-def dense_spectrum(op: Operator) -> Spectrum:
-    """LAPACK's values-only driver on the matrix; the error by Weyl, rounding and formation."""
-    values = scipy.linalg.eigvalsh(host_matrix(op), check_finite=False)[::-1]
-    return Spectrum(values, np.full(len(values), dense_error(op, values[0])), "dense")
-
-
-def dense_error(op: Operator, norm: float) -> float:
-    """How far an eigenvalue computed from the formed matrix can be from the operator's."""
-    return spectral_error(op.shape[0], op.dtype) * abs(float(norm)) + formation_error(op, norm)
-
-
-def formation_error(op: Operator, norm: float) -> float:
-    """A bound on ||M - the matrix it stands for||_2, M being what is stored, of 2-norm ``norm``."""
-    if isinstance(op, Factored):
-        length = float(jnp.linalg.norm(op.factor))
-        columns = op.factor.shape[1]
-        rounding = columns * unit_roundoff(op.dtype) * length**2
-        return (2 * length + float(op.error)) * float(op.error) + rounding
-    if isinstance(op, Dense | SumOfKroneckers):
-        return float(op.error)
-    if isinstance(op, Prepared):
-        return formation_error(op.op, norm)
-    if isinstance(op, NetworkGram):
-        moved = _network_error(op)
-        return (2 * abs(float(norm)) ** 0.5 + moved) * moved
-    return 0.0
-
-
-def _network_error(op: NetworkGram) -> float:
-    """A bound on ||stored factor - exact||, measured by adjoint products."""
-    return float(network_rounding(op.net)) * op.scale**0.5
-
-
-def host_matrix(op: Operator) -> np.ndarray:
-    """The matrix in host memory, in float64, refused where it would not fit."""
-    if op.shape[0] > LARGEST_MATRIX:
+def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
+    skew = float(np.linalg.norm(matrix - matrix.T)) / 2
+    if not np.isfinite(matrix).all() or skew > 1e-5 * float(np.linalg.norm(matrix)):
         msg = (
-            f"a dense {op.shape[0]} x {op.shape[0]} matrix needs "
-            f"{8e-9 * op.shape[0] ** 2:.0f} GB; use method='krylov'"
+            "as_matrix of the operator is not a symmetric matrix of finite numbers: its skew part "
+            f"has the norm {skew:.3g}; pass an operator with A = A^T"
         )
         raise ValueError(msg)
-    return np.asarray(op.as_matrix(), np.float64)
+    return (matrix + matrix.T) / 2, Error(skew, reason="the skew part of the matrix")
 
 
-def has_factor(op: Operator) -> bool:
-    """Whether F with F F^T = G can be formed."""
-    if isinstance(op, SumOfKroneckers):
-        return op.factors is not None
-    return isinstance(op, Factored | NetworkGram)
-
-
-def fits_factored(op: Operator) -> bool:
-    """Whether the factor and its QR fit in memory."""
-    return 8.0 * op.shape[0] * _columns(op) <= _LARGEST_FACTOR_BYTES
-
-
-def factored_spectrum(op: Operator) -> Spectrum:
-    """Squares of the singular values of J with G = J J^T.
+def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Squares of the singular values of J with A = J J^T.
 
     A singular value known to e gives sigma^2 to 2 sigma e + e^2, so that eigenvalues down to
     about (eps ||J||)^2 are resolved where the matrix itself stops at eps ||J||^2.
     """
-    if not has_factor(op):
+    factor = factorisation_of(op)
+    if factor is None:
         msg = (
-            "method='factored' needs a factor J with G = J J^T, and this operator has none; "
+            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
             "use gnjax.factored(J), or method='dense'"
         )
         raise ValueError(msg)
-    if not fits_factored(op):
+    if factor.size_in_bytes > limits.factor_bytes:
         msg = (
-            f"the factor, {op.shape[0]} x {_columns(op)}, needs "
-            f"{8e-9 * op.shape[0] * _columns(op):.0f} GB; use method='krylov'"
+            f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
+            f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
         )
         raise ValueError(msg)
-    factor, formed = _factor(op)
-    sigma = singular_values(factor)
-    error = spectral_error(max(factor.shape), op.dtype) * sigma[0] + formed
-    sigma = np.pad(sigma, (0, op.shape[0] - len(sigma)))
-    return Spectrum(sigma**2, (2 * sigma + error) * error, "factored")
+    sigma = singular_values(factor.form())
+    error = LAPACK.to(spectral_error(max(factor.shape), op.dtype) * sigma[0]) + factor.error()
+    found = squares(sigma, error.value, "factored", certificate(error))
+    return with_zeros(found, op.shape[0])
 
 
-def closed_form_spectrum(op: Operator) -> Spectrum:
-    """One layer: the eigenvalues of Sigma, k times. Two layers: sums of squares.
-
-    With S_1 = W_2 and T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
-    sigma_i(W_2)^2 Sigma + T_2 T_2^T, whose factor is [sigma_i(W_2) Sigma^{1/2}, T_2]. For whitened
-    data the blocks share their eigenvectors and G has the eigenvalues
-    sigma_i(W_2)^2 + sigma_j(W_1)^2.
-    """
-    factors = op.factors if isinstance(op, SumOfKroneckers) else None
-    if factors is None or len(factors.lefts) > 2:
-        depth = "no network" if factors is None else f"depth {len(factors.lefts)}"
-        msg = (
-            f"method='closed_form' knows linear networks of depth 1 and 2, got {depth}; use 'auto'"
-        )
-        raise ValueError(msg)
-    k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
-    inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
-    if len(factors.lefts) == 1:
-        return _squares(np.tile(inner, k), inner_error)
-    outer, outer_error = _sigma(factors.lefts[0], factors.left_errors[0])
-    if not factors.whitened:
-        return _blocks(factors, outer, outer_error)
-    outer, inner = np.pad(outer, (0, k - len(outer))), np.pad(inner, (0, d - len(inner)))
-    sums = np.add.outer(outer**2, inner**2).ravel()
-    errors = np.add.outer(
-        (2 * outer + outer_error) * outer_error, (2 * inner + inner_error) * inner_error
-    ).ravel()
-    order = np.argsort(-sums)
-    return Spectrum(sums[order], errors[order], "closed_form")
+def operator_norm(op: Operator) -> float:
+    """||A||_2 to a few per cent, for scales of rounding."""
+    start = lanczos.random_rows(op.shape[0], _NORM_BLOCK, 1)
+    with beside_xla():
+        run = lanczos.lanczos(host_product(op), start, max_steps=_NORM_STEPS, noise=0.0)
+    return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 
 
-def _blocks(factors: KroneckerFactors, outer: np.ndarray, outer_error: float) -> Spectrum:
-    """The singular values of [sigma_i T_1, T_2] for every singular value sigma_i of W_2."""
-    first, second = (np.asarray(t) for t in factors.rights)
-    outer = np.pad(outer, (0, factors.lefts[0].shape[0] - len(outer)))
-    sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in outer]
-    norm = max(values[0] for values in sigma)
-    first_norm = np.linalg.norm(first, 2)
-    moved = outer_error * first_norm + outer[0] * float(factors.right_errors[0])
-    error = spectral_error(sum(first.shape), first.dtype) * norm + moved
-    return _squares(np.concatenate(sigma), error + float(factors.right_errors[1]))
-
-
-def _sigma(factor: jax.Array, formed: jax.Array) -> tuple[np.ndarray, float]:
-    values = singular_values(np.asarray(factor))
-    return values, spectral_error(max(factor.shape), factor.dtype) * values[0] + float(formed)
-
-
-def _squares(sigma: np.ndarray, error: float) -> Spectrum:
-    descending = np.sort(sigma)[::-1]
-    return Spectrum(descending**2, (2 * descending + error) * error, "closed_form")
-
-
-def _columns(op: Operator) -> int:
-    if isinstance(op, Factored):
-        return op.factor.shape[1]
-    if isinstance(op, NetworkGram):
-        return op.factor_shape[1]
-    assert isinstance(op, SumOfKroneckers)
-    assert op.factors is not None
-    sides = zip(op.factors.lefts, op.factors.rights, strict=True)
-    return sum(min(s.shape) * min(t.shape) for s, t in sides)
-
-
-def _factor(op: Operator) -> tuple[np.ndarray, float]:
-    """J, and a bound on ||stored - J||_2."""
-    if isinstance(op, Factored):
-        return np.asarray(op.factor), float(op.error)
-    if isinstance(op, NetworkGram):
-        return op.factor(), _network_error(op)
-    assert isinstance(op, SumOfKroneckers)
-    assert op.factors is not None
-    return kronecker_factor(op.factors)
-
-
-def kronecker_factor(factors: KroneckerFactors) -> tuple[np.ndarray, float]:
-    """J = [S_1 (x) T_1, .., S_L (x) T_L], so that J J^T = sum_l S_l S_l^T (x) T_l T_l^T.
-
-    A factor with more columns than rows is replaced by the triangular factor of its transpose,
-    which has the same product with its own transpose.
-    """
-    blocks, squared = [], 0.0
-    pairs = zip(
-        factors.lefts, factors.rights, factors.left_errors, factors.right_errors, strict=True
-    )
-    for left, right, left_error, right_error in pairs:
-        s, t = _compact(np.asarray(left)), _compact(np.asarray(right))
-        blocks.append(np.kron(s, t))
-        s_norm, t_norm = float(np.linalg.norm(s, 2)), float(np.linalg.norm(t, 2))
-        s_error = float(left_error) + _compaction_error(left, s_norm)
-        t_error = float(right_error) + _compaction_error(right, t_norm)
-        rounding = unit_roundoff(left.dtype) * float(np.linalg.norm(s) * np.linalg.norm(t))
-        moved = s_error * t_norm + (s_norm + s_error) * t_error + rounding
-        squared += moved**2
-    return np.concatenate(blocks, axis=1), float(squared**0.5)
-
-
-def _compact(factor: np.ndarray) -> np.ndarray:
-    rows, columns = factor.shape
-    if columns <= rows:
-        return factor
-    return scipy.linalg.qr(factor.T, mode="r", check_finite=False)[0][:rows].T
-
-
-def _compaction_error(factor: jnp.ndarray, norm: float) -> float:
-    rows, columns = factor.shape
-    return 0.0 if columns <= rows else spectral_error(columns, factor.dtype) * norm
-
-
-def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
+def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
     """k Ritz values from one end, when the residuals of all of them are small."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
     product = host_product(op)
     with beside_xla():
-        found = single.extremes_of(op, product, k, sign=sign, rtol=rtol)
+        found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol)
         if found is None:
             found = extremes(
                 product,
@@ -276,14 +164,33 @@ def _few(op: Operator, k: int, which: str, rtol: float) -> Spectrum:
                 sign=sign,
                 rtol=rtol,
                 noise=spectral_error(size, op.dtype),
-                most=most_rows(size),
+                most=limits.basis_rows(size),
             )
-    return Spectrum(found.values, found.residuals + dense_error(op, found.scale), "krylov")
+    error = dense_error(op, found.scale)
+    return Spectrum(found.values, found.residuals + error.value, "krylov", certificate(error), True)
 
 
-def operator_norm(op: Operator) -> float:
-    """||G||_2 to a few per cent, for scales of rounding."""
-    start = krylov.random_rows(op.shape[0], _BLOCK, 1)
-    with beside_xla():
-        run = krylov.lanczos(host_product(op), start, max_steps=8, noise=0.0)
-    return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
+def _zeros(count: int) -> Spectrum:
+    """Eigenvalues that are zero by the shapes of the factors."""
+    exact = Error(0.0, reason="the rank that the shapes allow")
+    return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(exact))
+
+
+def _check_arguments(size: int, k: Any, which: str, rtol: float) -> None:
+    if which not in _WHICH:
+        msg = f"which={which!r} is not one of {', '.join(_WHICH)}"
+        raise ValueError(msg)
+    if not isinstance(rtol, int | float | np.floating) or not 0 < rtol < 1:
+        msg = f"rtol={rtol!r} is not a number between 0 and 1; 1e-10 is the default"
+        raise ValueError(msg)
+    if which == "all" and k is not None:
+        msg = f"k={k} needs which='largest' or which='smallest'"
+        raise ValueError(msg)
+    if which != "all" and (not is_count(k) or not 1 <= k <= size):
+        msg = f"which={which!r} needs an integer k between 1 and {size}, got k={k!r}"
+        raise ValueError(msg)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.staircase import adapt
 from gnjax.spectra.eigenvalues import host_matrix
@@ -92,7 +92,7 @@ def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
     """A (x) B and B (x) A have the same eigenvalues; the preconditioner wants the larger right."""
     if op.lefts.shape[-1] <= op.rights.shape[-1]:
         return Reduced(op, groups)
-    swapped = SumOfKroneckers(op.rights, op.lefts, op.error)
+    swapped = SumOfKroneckers(op.rights, op.lefts, op.stored_error)
     return Reduced(swapped, tuple((columns, rows) for rows, columns in groups))
 
 
@@ -107,7 +107,7 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
         lefts, rights = rights, lefts
         kept = np.array([(kept > column).sum() for column in range(kept.max())])
     groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
-    stored = SumOfKroneckers(jnp.asarray(lefts), jnp.asarray(rights), op.error + rotated)
+    stored = SumOfKroneckers(jnp.asarray(lefts), jnp.asarray(rights), op.stored_error + rotated)
     return Reduced(stored, groups)
 
 
@@ -124,15 +124,8 @@ def packed_matrix(reduced: Reduced) -> np.ndarray:
     d = reduced.operator.rights.shape[-1]
     rows = np.repeat([c for _, c in reduced.groups], [r for r, _ in reduced.groups])
     inside = np.concatenate([row * d + np.arange(columns) for row, columns in enumerate(rows)])
-    matrix = host_matrix(reduced.operator)
+    matrix, _ = host_matrix(reduced.operator)
     return matrix if len(inside) == len(matrix) else matrix[np.ix_(inside, inside)]
-
-
-def product_error(op: SumOfKroneckers) -> float:
-    """A bound on the rounding of one product with a unit vector."""
-    depth, k, _ = op.lefts.shape
-    norms = jnp.linalg.norm(op.lefts, axis=(1, 2)) * jnp.linalg.norm(op.rights, axis=(1, 2))
-    return float(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms.sum())
 
 
 def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tuple[End, End]:

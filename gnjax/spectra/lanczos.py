@@ -54,6 +54,9 @@ class Run:
     complete: bool  # everything outside the basis is the null space, or there is nothing outside
     products: int
     size: int  # of the space that the start was drawn from
+    dropped: float = 0.0
+    null_error: float = 0.0
+    null_failure: float = 0.0
 
     @property
     def block(self) -> int:

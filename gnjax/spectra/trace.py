@@ -147,7 +147,7 @@ def _xtrace(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
     count = len(tests)
     images = _images(product, tests)
     columns, scales, right = np.linalg.svd(images.T, full_matrices=False)
-    rank = int((scales > spectrum.dense_error(op, scales[0])).sum())
+    rank = int((scales > spectrum.dense_error(op, scales[0]).value).sum())
     basis = columns[:, :rank].T
     missed = _unit_rows(right.T / scales) if rank == count else np.zeros((count, rank))
     basis_images = _images(product, basis)

@@ -9,8 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.conditioning.condition_number import condition_number as conditioning
-from gnjax.spectra import eigenvalues as spectrum
+from gnjax.conditioning import condition_number as conditioning
+from gnjax.conditioning.ends import Enclosure, Ends, Problem
+from gnjax.conditioning.methods.krylov import chance
+from gnjax.numerics.certificate import certificate
+from gnjax.numerics.limits import Limits
 from gnjax.spectra import kronecker as structured
 from gnjax.spectra import lanczos as krylov
 from tests import exact
@@ -177,13 +180,22 @@ def _positive(eigenvalues, seed=0):
 @pytest.mark.parametrize("method", ["auto", "krylov", "inverse", "dense"])
 @pytest.mark.parametrize("least", [6e-5, 1.44e-10])
 def test_rank_deficient_matrix_has_its_pseudo_condition_number(method, least):
-    """Rank 60 of 136, kappa 2.4e4 and 1e10; the Krylov space runs far past the rank."""
+    """Rank 60 of 136, kappa 2.4e4 and 1e10; the Krylov space runs far past the rank.
+
+    A stored matrix is known to its rounding alone, so that the other eigenvalues may be tiny
+    instead of zero: kappa is that at a numerical rank, until the caller vouches for the rank.
+    """
     eigenvalues = np.zeros(136)
     eigenvalues[:60] = np.geomspace(least, 1.44, 60)
     root = _positive(eigenvalues)
     k = gnjax.condition_number(root @ root, method=method)
-    assert (k.rank, k.rank_source, k.resolved) == (60, "gap", True)
-    assert k.interval[0] <= 1.44 / least <= k.interval[1]
+    assert (k.rank, k.rank_source, k.resolved) == (60, "gap", False)  # the rank is an assumption
+    assert k.at_rank[0] <= 1.44 / least <= k.at_rank[1] < np.inf
+    assert k.interval == (k.at_rank[0], np.inf)
+    assert "kappa at numerical rank 60" in str(k)
+    given = gnjax.condition_number(root @ root, method="dense", rank=60)
+    assert given.resolved
+    assert given.interval == given.at_rank
     assert abs(k.value * least / 1.44 - 1) < 1e-4
 
 
@@ -259,16 +271,16 @@ def test_certificate_fails_no_more_often_than_it_says():
 def test_a_bound_in_the_wrong_place_is_not_certified():
     """Break the answer on purpose: claimed bounds inside the spectrum have no Cholesky factor."""
     op = gnjax.dense(np.diag([8.0, 4.0, 2.0, 1.0]))
-    wrong = conditioning._Ends(
-        conditioning._Enclosure(8.0, 8.0, 8.0),
-        conditioning._Enclosure(2.0, 2.0, 2.0),
+    wrong = Ends(
+        Enclosure(8.0, 8.0, 8.0),
+        Enclosure(2.0, 2.0, 2.0),
         rank=4,
         rank_source="full",
         floor=0.0,
         method="krylov",
-        certificate="ritz",
+        certificate=certificate(chance(1e-3)),
     )
-    mended = conditioning._inertia(op, wrong, 1e-3)
+    mended = conditioning._by_inertia(Problem(op, None, 1e-3, 0), wrong)
     np.testing.assert_allclose(mended.smallest.value, 1.0)
     assert mended.method == "dense"
 
@@ -280,7 +292,7 @@ def test_a_start_that_misses_an_eigenvector_is_found_out():
     start = krylov.random_rows(60, 2, 0)
     blind = np.hstack([np.full((2, 1), 1e-9), start])
     run = krylov.lanczos(lambda rows: rows @ matrix, blind, max_steps=8, noise=1e-14)
-    assert krylov.missed_probability(run, 0.1)[0] > 1e-18
+    assert krylov.missed_probability(run, 0.1)[0] > 5e-4
 
 
 def test_reduced_operator_has_the_rank_as_size():
@@ -391,14 +403,14 @@ def test_a_few_eigenvalues_of_a_large_operator_come_with_residuals():
 
 @pytest.mark.parametrize("which", ["largest", "smallest"])
 @pytest.mark.parametrize("copies", [1, 2, 3, 7, 20])
-def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(monkeypatch, which, copies):
+def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(which, copies):
     """As in the kernel of a last layer, H H^T (x) I_k, each k times."""
-    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 100)
     rng = np.random.default_rng(copies)
     distinct = np.sort(rng.uniform(-1, 2, 300 // copies))[::-1]
     repeated = np.repeat(distinct, copies)
     basis = np.linalg.qr(rng.standard_normal((len(repeated), len(repeated))))[0]
-    found = gnjax.eigenvalues(gnjax.dense((basis * repeated) @ basis.T), k=8, which=which)
+    matrix = (basis * repeated) @ basis.T
+    found = gnjax.eigenvalues(matrix, k=8, which=which, limits=Limits(whole_rows=100))
     assert found.method == "krylov"
     expected = repeated[:8] if which == "largest" else repeated[-8:]
     np.testing.assert_allclose(found.values, expected, atol=1e-9)

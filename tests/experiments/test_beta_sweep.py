@@ -59,7 +59,7 @@ def test_every_beta_has_the_matrix_of_equation_7(
         assert op.factors.left_ranks == alone.factors.left_ranks
         assert op.factors.right_ranks == alone.factors.right_ranks
         assert op.factors.whitened is not raw
-        np.testing.assert_allclose(op.error, alone.error, rtol=1e-6)
+        np.testing.assert_allclose(op.stored_error, alone.stored_error, rtol=1e-6)
 
 
 def test_products_above_the_limit_are_not_batched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_gauss_newton_is_the_jacobian_of_the_network(sizes, seed):
     values = gnjax.eigenvalues(op).values
     np.testing.assert_allclose(op.as_matrix(), jacobian @ jacobian.T, atol=1e-13 * exact[0] ** 2)
     np.testing.assert_allclose(values[: len(exact)], exact**2, atol=1e-13 * exact[0] ** 2)
-    assert 0 < float(op.error) < 1e-11 * exact[0]
+    assert 0 < float(op.stored_error) < 1e-11 * exact[0]
 
 
 def test_two_layers_are_the_librarys_linear_cnn():

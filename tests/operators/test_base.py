@@ -66,10 +66,11 @@ def test_sum_of_kroneckers_is_the_sum_of_krons():
     ("make", "words"),
     [
         (lambda: gnjax.dense(np.ones((2, 3))), "square"),
-        (lambda: gnjax.dense(np.zeros((0, 0))), "square"),
+        (lambda: gnjax.dense(np.zeros((0, 0))), "non-empty"),
         (lambda: gnjax.dense([[1.0, np.nan], [np.nan, 1.0]]), "NaN"),
         (lambda: gnjax.dense([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
         (lambda: gnjax.factored(np.ones(3)), "matrix"),
+        (lambda: gnjax.dense(np.eye(2) * 1j), "real"),
         (lambda: gnjax.factored(np.full((2, 2), np.inf)), "Inf"),
         (lambda: gnjax.sum_of_kroneckers([np.eye(2)], []), "one right for each left"),
         (lambda: gnjax.sum_of_kroneckers([np.eye(2), np.eye(3)], [np.eye(4)] * 2), "one size"),

@@ -72,7 +72,7 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     np.testing.assert_allclose(op.as_matrix(), auto, rtol=0, atol=1e-12 * np.abs(auto).max())
     np.testing.assert_allclose(_written(v, w, x, slope), auto, rtol=0, atol=1e-13 * scale)
     distance = np.linalg.norm(np.asarray(op.as_matrix() - auto), 2)
-    error = float(op.error)
+    error = float(op.stored_error)
     allowed = (2 * scale**0.5 + error) * error if work else error
     assert distance <= allowed + 1e-14 * scale
     assert allowed <= 1e-12 * scale

@@ -17,12 +17,14 @@ In those bases G vanishes outside the staircase and is positive definite inside.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 import scipy.linalg
 
-from gnjax.operators.base import KroneckerFactors
+if TYPE_CHECKING:
+    from gnjax.operators.base import KroneckerFactors
 
 
 def numerical_rank(singular_values: np.ndarray, size: int, eps: float) -> int:

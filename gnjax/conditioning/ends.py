@@ -1,0 +1,160 @@
+"""Both ends of a non-zero spectrum, and how the rank between them is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.numerics.certificate import Certificate
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rounding import spectral_error
+from gnjax.operators.base import Operator
+from gnjax.operators.facts import rank_bound_of, rank_is_assumed
+from gnjax.spectra.spectrum import Spectrum
+
+GIVEN, ANALYTIC, FULL, GAP, FLOOR = "given", "analytic", "full", "gap", "floor"
+KNOWN = (GIVEN, ANALYTIC, FULL)
+"""The sources of a rank that make an answer kappa itself, and not kappa at an assumed rank."""
+
+_CLEAR_GAP = 1e3  # between neighbouring eigenvalues, for a numerical rank to be called a gap
+_INDEFINITE = 100.0  # errors below zero that an eigenvalue of a semidefinite matrix may lie
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method is asked: an operator, already the smaller of two twins, and the wishes."""
+
+    op: Operator
+    rank: int | None
+    rtol: float
+    seed: int
+    limits: Limits = LIMITS
+
+    @property
+    def size(self) -> int:
+        return self.op.shape[0]
+
+    @property
+    def rank_bound(self) -> int:
+        return rank_bound_of(self.op)
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """An eigenvalue: its best value, and bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What every method returns: both ends of the non-zero spectrum and how they are known."""
+
+    largest: Enclosure
+    smallest: Enclosure
+    rank: int
+    rank_source: str
+    floor: float
+    method: str
+    certificate: Certificate
+    products: int = 0
+
+    @property
+    def resolved(self) -> bool:
+        """Whether lambda_rank is certified to be positive, for a rank that is not assumed."""
+        return self.smallest.low > 0 and self.rank_source in KNOWN
+
+
+def bound_source(problem: Problem) -> str:
+    """How the rank is known when the eigenvalue at its structural bound is certified positive."""
+    if rank_is_assumed(problem.op):
+        return GAP
+    return FULL if problem.rank_bound == problem.size else ANALYTIC
+
+
+def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
+    """Both ends of a whole spectrum; None where no eigenvalue can be told from zero.
+
+    The rank is the caller's; else what structure allows at most, where the eigenvalue there is
+    certified to be positive, which proves it; else the number of eigenvalues above their errors,
+    which is an assumption.
+    """
+    values, errors = whole.values, whole.errors
+    norm = float(np.abs(values).max())
+    if not np.isfinite(errors).all():
+        return _uncertified(problem, whole, norm)
+    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
+    if values[0] <= errors[0]:
+        return None
+    rank, source = _rank(problem, values, errors)
+    low = 0.0 if source == FLOOR else max(float(values[rank - 1] - errors[rank - 1]), 0.0)
+    return Ends(
+        _enclosure(values[0], errors[0]),
+        Enclosure(
+            max(float(values[rank - 1]), 0.0), low, float(values[rank - 1] + errors[rank - 1])
+        ),
+        rank,
+        source,
+        _floor(whole),
+        whole.method,
+        whole.certificate,
+    )
+
+
+def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
+    if problem.rank is not None:
+        return problem.rank, GIVEN
+    bound = problem.rank_bound
+    above = values > errors
+    if bound and above[bound - 1]:
+        return bound, bound_source(problem)
+    counted = max(int(above[:bound].sum()), 1)
+    following = max(abs(values[counted]), errors[counted])
+    return counted, GAP if values[counted - 1] >= _CLEAR_GAP * following else FLOOR
+
+
+def _enclosure(value: float, error: float) -> Enclosure:
+    return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
+
+
+def _floor(whole: Spectrum) -> float:
+    """The least positive number that can be told from zero with the errors of the last values.
+
+    For a matrix that is its error. For singular values known to e it is (3 + 2 sqrt 2) e^2, the
+    value of sigma^2 at which (2 sigma + e) e reaches it; there the error at zero is e^2.
+    """
+    last = float(whole.errors.max() if whole.errors[-1] == 0 else whole.errors[-1])
+    return last * (3 + 2 * 2**0.5) if whole.method in ("factored", "closed_form") else last
+
+
+def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:
+    """Ends of a spectrum whose errors are unknown: the values as computed, and no bound."""
+    values = whole.values
+    noise = spectral_error(problem.size, problem.op.dtype) * norm
+    if norm == 0:
+        return None
+    check_semidefinite(float(values[-1]), float(values[0]), 1e-6 * norm)
+    rank = problem.rank or max(int((values > noise).sum()), 1)
+    return Ends(
+        Enclosure(float(values[0]), 0.0, np.inf),
+        Enclosure(max(float(values[rank - 1]), 0.0), 0.0, np.inf),
+        rank,
+        GIVEN if problem.rank is not None else FLOOR,
+        float(noise),
+        whole.method,
+        whole.certificate,
+    )
+
+
+def check_semidefinite(least: float, largest: float, error: float) -> None:
+    """Refuse a matrix with an eigenvalue that rounding cannot have moved below zero."""
+    if least < -_INDEFINITE * error:
+        msg = (
+            f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "
+            f"{largest:.3g}, and kappa is defined for Gauss-Newton matrices and kernels; "
+            "gnjax.eigenvalues gives the spectrum of a Hessian"
+        )
+        raise ValueError(msg)

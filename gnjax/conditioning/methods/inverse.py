@@ -1,0 +1,102 @@
+"""Cholesky, then Lanczos on the inverse for lambda_min and on the matrix for lambda_max."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from gnjax.conditioning.ends import GIVEN, Enclosure, Ends, Problem, bound_source
+from gnjax.conditioning.methods import dense
+from gnjax.conditioning.methods.base import Method
+from gnjax.conditioning.methods.krylov import MISSED, chance
+from gnjax.conditioning.positive import cholesky, matrix_on_range
+from gnjax.numerics.certificate import certificate
+from gnjax.operators.facts import forms_cheaply
+from gnjax.spectra import lanczos
+from gnjax.spectra.eigenvalues import dense_error
+
+_BLOCK = 8  # a stored matrix is read once for all rows: eight cost little more than four
+_OVERHEAD = 2e10  # multiplications in the time that small matrices take all the same
+_FORMING = 1e6  # so that a matrix whose structure does not help is not formed
+
+
+def _refuses(problem: Problem) -> str:
+    refused = dense.METHOD.refuses(problem)
+    if not refused and problem.rank not in (None, problem.rank_bound):
+        return (
+            "method='inverse' answers for the whole range that structure allows, of rank "
+            f"{problem.rank_bound}; for an assumed rank of {problem.rank} use 'factored' or 'dense'"
+        )
+    return refused
+
+
+def _cost(problem: Problem) -> float:
+    formed = 1.0 if forms_cheaply(problem.op) else _FORMING
+    return _OVERHEAD + problem.size**3 / 3 + formed * problem.size**2
+
+
+def _ends(problem: Problem) -> Ends | None:
+    """A matrix that is singular to working precision goes to the dense method instead.
+
+    A Cholesky factorisation can succeed by rounding on a singular matrix: only an eigenvalue of the
+    inverse that stays above the error proves full rank.
+    """
+    matrix, stored, asymmetry = matrix_on_range(problem)
+    size = len(matrix)
+    factor = cholesky(matrix) if size == problem.rank_bound else None
+    if factor is None:
+        return dense.METHOD.ends(problem)
+    top = _largest(lambda rows: rows @ matrix, size, problem.rtol / 4, problem.seed)
+    inverse = _largest(lambda rows: _solve(factor, rows), size, problem.rtol / 2, problem.seed)
+    if not np.isfinite([top.high, inverse.high]).all():
+        return dense.METHOD.ends(problem)
+    error = dense_error(stored, top.high) + asymmetry
+    smallest = Enclosure(
+        1 / inverse.value, 1 / inverse.high - error.value, 1 / inverse.low + error.value
+    )
+    if not smallest.low > 0:
+        return dense.METHOD.ends(problem)
+    source = GIVEN if problem.rank is not None else bound_source(problem)
+    return Ends(
+        Enclosure(top.value, top.low - error.value, top.high + error.value),
+        smallest,
+        size,
+        source,
+        error.value,
+        "inverse",
+        certificate(error, chance(MISSED)),
+    )
+
+
+def _solve(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
+
+
+def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosure:
+    """The largest eigenvalue of a positive definite operator, to rtol with the usual chance."""
+
+    def enough(run: lanczos.Run) -> bool:
+        top = float(np.linalg.eigvalsh(run.projection)[-1])
+        return bool(lanczos.missed_probability(run, top * (1 + rtol))[0] <= MISSED / 2)
+
+    run = lanczos.lanczos(
+        apply,
+        lanczos.random_rows(size, _BLOCK, seed),
+        max_steps=size,
+        noise=0.0,
+        enough=enough,
+        check_every=2,
+    )
+    top = float(np.linalg.eigvalsh(run.projection)[-1])
+    ceiling = top if run.complete else lanczos.beyond(run, top, top * rtol, MISSED / 2)
+    return Enclosure(top, top, ceiling)
+
+
+METHOD = Method(
+    "inverse",
+    "Cholesky, and Lanczos on the inverse and on the matrix",
+    "a matrix of full rank that fits in memory",
+    _refuses,
+    _cost,
+    _ends,
+)

@@ -1,0 +1,188 @@
+"""Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
+
+Ritz values bound the ends of the spectrum from inside. What a run from a random start may have
+missed is bounded by :func:`gnjax.spectra.lanczos.missed_probability`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from gnjax.conditioning.ends import (
+    FLOOR,
+    FULL,
+    GIVEN,
+    Enclosure,
+    Ends,
+    Problem,
+    bound_source,
+    check_semidefinite,
+    ends_of_spectrum,
+)
+from gnjax.conditioning.methods.base import Method
+from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.rounding import spectral_error
+from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
+from gnjax.spectra import kronecker, lanczos
+from gnjax.spectra.eigenvalues import dense_error, operator_norm
+from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.spectrum import Spectrum
+
+MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
+_BLOCK = 4
+_OVERHEAD = 2e10  # multiplications in the time of compiling and of many small calls
+_PRODUCTS = 600.0  # of a run, to compare costs
+_OPAQUE = 3.4e10  # of an operator that is known by its products alone: above 1500 rows it is best
+
+
+def chance(failure: float) -> Error:
+    """The part of a certificate that says how likely a random start was to miss an eigenvalue."""
+    return Error(0.0, PROBABLE, failure, "a random start may have missed an eigenvalue")
+
+
+def _refuses(problem: Problem) -> str:
+    if kroneckers_of(problem.op) is None or problem.rank in (None, problem.rank_bound):
+        return ""
+    return (
+        f"method='krylov' finds the end of the range, whose rank is at most {problem.rank_bound}; "
+        f"for an assumed rank of {problem.rank} use method='factored' or 'dense'"
+    )
+
+
+def _cost(problem: Problem) -> float:
+    known = kroneckers_of(problem.op)
+    if known is None:  # a basis may become as large as the matrix
+        return 4.0 * problem.size**3 if forms_cheaply(problem.op) else _OPAQUE
+    depth, k, _ = known.lefts.shape
+    d = known.rights.shape[-1]
+    return _OVERHEAD + _PRODUCTS * depth * k * d * (k + d) + 10.0 * d**3
+
+
+def _ends(problem: Problem) -> Ends | None:
+    return _plain(problem) if kroneckers_of(problem.op) is None else _structured(problem)
+
+
+def _structured(problem: Problem) -> Ends | None:
+    """On the range that structure allows: the end of it is lambda_rank where that is positive."""
+    known = kroneckers_of(problem.op)
+    if problem.rank_bound == 0:
+        return None
+    reduced = kronecker.reduce(known)
+    error = error_of(reduced.operator, 0.0)
+    top, bottom = kronecker.ends(reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed)
+    if top.ritz <= error.value:
+        return None
+    smallest = Enclosure(
+        bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
+    )
+    source = FLOOR if smallest.low <= 0 else bound_source(problem)
+    return Ends(
+        Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
+        smallest,
+        problem.rank_bound,
+        source if problem.rank is None else GIVEN,
+        error.value,
+        "krylov",
+        certificate(error, chance(top.missed + bottom.missed)),
+        top.products + bottom.products,
+    )
+
+
+def _plain(problem: Problem) -> Ends | None:
+    """To the end of the range, or until both ends are certified, or the basis is full."""
+    op, size = problem.op, problem.size
+    norm = operator_norm(op)
+    error = dense_error(op, norm)
+    noise = error.value if np.isfinite(error.value) else spectral_error(size, op.dtype) * norm
+    if norm <= noise:
+        return None
+    with beside_xla():
+        run = lanczos.lanczos(
+            host_product(op),
+            lanczos.random_rows(size, _BLOCK, problem.seed),
+            max_steps=max(2, problem.limits.basis_rows(size) // _BLOCK + 1),
+            noise=noise,
+            enough=partial(_both_certain, rtol=problem.rtol, error=noise),
+            check_every=8,
+            seed=problem.seed,
+        )
+    error += Error(run.dropped, reason="couplings that a run of Lanczos left out as noise")
+    values, residuals, _ = lanczos.ritz(run)
+    check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
+    if run.complete:
+        ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
+        return None if ends is None else replace(ends, products=run.products)
+    if problem.rank not in (None, size):
+        msg = (
+            f"rank={problem.rank}: Lanczos did not come to the end of the range within "
+            f"{run.products} products, so that it cannot count {problem.rank} eigenvalues; use "
+            "method='factored' or 'dense', or leave the rank out"
+        )
+        raise ValueError(msg)
+    return _incomplete(problem, run, values, residuals, error)
+
+
+def _complete(
+    run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
+) -> Spectrum:
+    """All Ritz values, and zeros for what a random block outside of the space was mapped to."""
+    null = run.null_error if size > len(values) else 0.0
+    rests_on = certificate(error, chance(run.null_failure if size > len(values) else 0.0))
+    missing = (0, size - len(values))
+    found = np.pad(values[::-1], missing)
+    errors = np.pad(residuals[::-1] + error.value, missing, constant_values=error.value + null)
+    order = np.argsort(-found, kind="stable")
+    return Spectrum(found[order], errors[order], "krylov", rests_on)
+
+
+def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
+    """Whether nothing hides further out than a share of rtol beyond either end."""
+    values = np.linalg.eigvalsh(run.projection)
+    bottom = values[0] * (1 - rtol / 2)
+    if bottom <= error:
+        return False
+    chances = lanczos.missed_probability(run, np.array([bottom, values[-1] * (1 + rtol / 3)]))
+    return bool((chances <= MISSED / 2).all())
+
+
+def _incomplete(
+    problem: Problem,
+    run: lanczos.Run,
+    values: np.ndarray,
+    residuals: np.ndarray,
+    error: Error,
+) -> Ends:
+    """Ends of an incomplete run; the smallest is known only if the whole space is positive."""
+    size, top, bottom = run.size, float(values[-1]), float(values[0])
+    known: Certificate = certificate(error, chance(MISSED))
+    if not np.isfinite(error.value):
+        unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
+        return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", known, run.products)
+    moved = error.value
+    ceiling = lanczos.beyond(run, top, top, MISSED / 2)
+    below = lanczos.beyond(run, bottom, -max(bottom, moved), MISSED / 2)
+    if below > moved:
+        smallest = Enclosure(bottom, below - moved, bottom + moved)
+        rank, source = size, FULL if problem.rank is None else GIVEN
+    else:
+        nonzero = values - residuals > moved  # an eigenvalue lies within each residual
+        index = int(np.argmax(nonzero))
+        reached = values[index] + residuals[index] if nonzero.any() else top
+        smallest = Enclosure(max(float(values[index]), 0.0), 0.0, float(reached + moved))
+        rank, source = int(nonzero.sum()), FLOOR
+    largest = Enclosure(top, top - moved, ceiling + moved)
+    return Ends(largest, smallest, rank, source, moved, "krylov", known, run.products)
+
+
+METHOD = Method(
+    "krylov",
+    "block Lanczos on products alone, preconditioned for linear networks; certified by the chance "
+    "that a random start misses an eigenvalue",
+    "any operator",
+    _refuses,
+    _cost,
+    _ends,
+)

@@ -1,0 +1,31 @@
+"""The limits of memory and work that choose between methods; a caller can pass others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a computation may take.
+
+    Attributes:
+      matrix_rows: the most rows that a matrix formed in host memory may have.
+      factor_bytes: the most memory that a factor J with J J^T = A may take.
+      basis_bytes: the most memory that a Krylov basis may take.
+      factor_rows: up to so many rows or columns "auto" takes the singular values of a factor.
+      whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
+    """
+
+    matrix_rows: int = 20_000  # 3.2 GB in float64
+    factor_bytes: float = 4e9
+    basis_bytes: float = 2e9
+    factor_rows: int = 4000
+    whole_rows: int = 3000
+
+    def basis_rows(self, size: int) -> int:
+        """How many vectors of a length a Krylov basis may hold."""
+        return int(min(size, self.basis_bytes / (8 * size)))
+
+
+LIMITS = Limits()

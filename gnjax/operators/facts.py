@@ -1,0 +1,109 @@
+"""What operators state about themselves, and what is assumed where they do not: nothing.
+
+Every operator has ``shape``, ``dtype``, ``mv`` and ``as_matrix``. It may state facts, as attributes
+or methods of these names, and the spectrum engine asks for nothing else:
+
+- ``error``: an :class:`gnjax.numerics.certificate.Error`, a number, or a method ``error(norm)``
+  that returns an ``Error``: a bound, in the spectral norm, on how far the numbers of ``mv`` and
+  ``as_matrix`` are from the matrix of the docstring, whose 2-norm is about ``norm``. A number is
+  taken as proved by whoever states it. Without it the error is unknown.
+- ``factorisation()``: a :class:`gnjax.operators.factorisation.Factorisation`, J with J J^T = A.
+- ``rank_bound``: a number that the rank of the matrix cannot exceed, by its structure alone.
+- ``assumed``: True where a numerical cut-off has decided what ``rank_bound`` is.
+- ``twin``: an operator with the same non-zero eigenvalues that is not larger.
+- ``kroneckers``: the same matrix as a sum of Kronecker products.
+- ``trace_by_structure()``: its trace without a product, with its error.
+- ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
+- ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
+- ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
+
+A fact that is not stated is unknown, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gnjax.numerics.certificate import Error, unknown
+from gnjax.operators.base import Operator
+from gnjax.operators.factorisation import Factorisation
+
+
+def error_of(op: Operator, norm: float) -> Error:
+    """A bound on ||A as computed - A||_2 where ||A||_2 is about ``norm``; unknown if not stated."""
+    stated: Any = getattr(op, "error", None)
+    if stated is None:
+        return unknown(f"{type(op).__name__} does not state the error of its products")
+    if callable(stated):
+        stated = stated(norm)
+    if isinstance(stated, Error):
+        return stated
+    return Error(float(stated), reason="the error that the operator states")
+
+
+def factorisation_of(op: Operator) -> Factorisation | None:
+    """The factor of the operator, or None where none is stated."""
+    stated = getattr(op, "factorisation", None)
+    return None if stated is None else stated()
+
+
+def rank_bound_of(op: Operator) -> int:
+    """What the rank cannot exceed: the size where nothing better is stated."""
+    return min(int(getattr(op, "rank_bound", op.shape[0])), op.shape[0])
+
+
+def rank_is_assumed(op: Operator) -> bool:
+    """Whether a numerical cut-off has decided what the rank may be."""
+    return bool(getattr(op, "assumed", False))
+
+
+def twin_of(op: Operator) -> Operator:
+    """The operator with the same non-zero eigenvalues on which it is cheapest to work."""
+    return getattr(op, "twin", op)
+
+
+def kroneckers_of(op: Operator) -> Any:
+    """The same matrix as sum_l A_l (x) B_l with its factors, or None."""
+    return getattr(op, "kroneckers", None)
+
+
+def forms_cheaply(op: Operator) -> bool:
+    return bool(getattr(op, "forms_cheaply", False))
+
+
+def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Refuse products that are not symmetric, where structure does not make them so.
+
+    <x, A y> = <A x, y> for all x and y, and two random vectors tell a matrix that is far from it.
+    """
+    if getattr(op, "symmetric", False):
+        return
+    x, y = np.random.default_rng(13).standard_normal((2, op.shape[0]))
+    images = multiply(np.stack([x, y]))
+    forward, backward = float(x @ images[1]), float(images[0] @ y)
+    scale = float(np.linalg.norm(images[0]) * np.linalg.norm(y))
+    if abs(forward - backward) > _ASYMMETRIC * scale:
+        msg = (
+            f"the operator is not symmetric: <x, A y> = {forward:.6g} and <A x, y> = "
+            f"{backward:.6g} for random x and y; pass an operator with A = A^T"
+        )
+        raise ValueError(msg)
+
+
+_ASYMMETRIC = 1e-5  # of |A x| |y|: products in float32 pass, whose error is unknown until stated
+
+
+def check_shape(op: Any) -> None:
+    """Refuse an operator whose shape is not (n, n)."""
+    shape = tuple(op.shape)
+    whole = all(isinstance(side, numbers.Integral) for side in shape)
+    if len(shape) != 2 or not whole or shape[0] != shape[1] or shape[0] < 1:
+        msg = f"an operator has a square shape (n, n) with n of at least 1, got {shape}"
+        raise ValueError(msg)
+    if np.dtype(op.dtype).kind != "f" and op.dtype != "bfloat16":
+        msg = f"an operator has a real floating dtype, got {op.dtype}"
+        raise ValueError(msg)

@@ -1,0 +1,79 @@
+"""A spectrum as an answer: eigenvalues with the errors that they are known to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.numerics.certificate import Certificate, certificate, unknown
+
+_UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues from the largest down; the true ones differ by at most ``errors``.
+
+    Attributes:
+      values: the eigenvalues, from the largest down.
+      errors: a bound on the error of each, infinite where the operator does not state its own.
+      method: how they were computed.
+      certificate: what the errors rest on.
+      converged: whether an iterative method reached the tolerance that was asked for.
+    """
+
+    values: np.ndarray
+    errors: np.ndarray
+    method: str
+    certificate: Certificate = _UNSTATED
+    converged: bool = True
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        """The ends of the spectrum, the largest error, and what it rests on."""
+        shown = [f"{value:.6g}" for value in self.values]
+        if len(shown) > 6:
+            shown = [*shown[:3], "...", *shown[-3:]]
+        state = "" if self.converged else ", NOT CONVERGED"
+        return (
+            f"{len(self.values)} eigenvalues {', '.join(shown)}, each to {self.errors.max():.2g} "
+            f"({self.method}; {self.certificate}){state}"
+        )
+
+
+def whole(values: np.ndarray, error: float, method: str, rests_on: Certificate) -> Spectrum:
+    """The spectrum of ``values`` in any order, all known to the same error."""
+    descending = np.sort(values)[::-1]
+    return Spectrum(descending, np.full(len(values), error), method, rests_on)
+
+
+def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate) -> Spectrum:
+    """The squares of singular values that are known to ``error``, from the largest down.
+
+    A singular value known to e gives sigma^2 to (2 sigma + e) e.
+    """
+    descending = np.sort(sigma)[::-1]
+    return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+
+
+def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
+    """The spectrum of a matrix of ``size`` rows with these eigenvalues, all others being zero.
+
+    The zeros are exact: they come from the shapes of the factors, not from a computation.
+    """
+    missing = size - len(spectrum)
+    if missing == 0:
+        return spectrum
+    values = np.concatenate([spectrum.values, np.zeros(missing)])
+    errors = np.concatenate([spectrum.errors, np.zeros(missing)])
+    order = np.argsort(-values, kind="stable")
+    return Spectrum(
+        values[order],
+        errors[order],
+        spectrum.method,
+        spectrum.certificate,
+        spectrum.converged,
+    )
