@@ -258,7 +258,7 @@ def _kappa(kernel: gnjax.Operator, cell: Cell) -> gnjax.ConditionNumber:
     """By the cell's method; unresolved, by the singular values of J where J fits."""
     found = gnjax.condition_number(kernel, method=cell.method, seed=cell.seed)
     factor = factorisation_of(kernel)
-    if found.resolved or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
+    if found.bounded or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
         return found
     return gnjax.condition_number(kernel, method="factored")
 

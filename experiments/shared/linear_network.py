@@ -66,13 +66,13 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
 
 
 def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
-    """A condition number with its interval and its rank."""
+    """A condition number with its interval at its rank, and whether that interval is finite."""
     return {
         "kappa": kappa.value,
-        "kappa_low": kappa.interval[0],
-        "kappa_high": kappa.interval[1],
+        "kappa_low": kappa.at_rank[0],
+        "kappa_high": kappa.at_rank[1],
         "confidence": 1.0 - kappa.certificate.failure,
-        "resolved": kappa.resolved,
+        "resolved": kappa.bounded,
         "rank": kappa.rank,
     }
 

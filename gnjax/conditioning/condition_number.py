@@ -67,6 +67,11 @@ class ConditionNumber:
         return self.certificate.confidence
 
     @property
+    def bounded(self) -> bool:
+        """Whether kappa at the stated rank, known or assumed, has a bound from above."""
+        return self.at_rank[1] < math.inf
+
+    @property
     def log10(self) -> float:
         return math.log10(self.value) if self.value > 0 else math.nan
 

@@ -299,8 +299,8 @@ def _heading(found: Diagnosis) -> str:
 
 def _kappa(found: Diagnosis) -> str:
     condition = found.condition
-    low, high = condition.interval
-    relation = "=" if condition.resolved else ">="
+    low, high = condition.at_rank
+    relation = "=" if condition.bounded else ">="
     lines = [
         f"kappa {relation} {condition.value:.6g} in [{low:.6g}, {high:.6g}]",
         f"  method {condition.method}, {condition.certificate.kind}",
@@ -323,7 +323,12 @@ def _rank(found: Diagnosis) -> str:
 
 def _resolved(found: Diagnosis) -> str:
     if found.condition.resolved:
-        return "resolved: the smallest non-zero eigenvalue is proved to lie above its error"
+        return "resolved: the smallest non-zero eigenvalue is certified to lie above its error"
+    if found.condition.bounded:
+        return (
+            "NOT RESOLVED: this is kappa at a numerical rank, which was read off a gap; "
+            f"eigenvalues below {found.condition.floor:.2g} are taken for zero"
+        )
     return (
         "NOT RESOLVED: eigenvalues run down into the floor of this arithmetic, so kappa is a "
         "lower bound and the rank counts what exceeds the floor"
@@ -331,7 +336,7 @@ def _resolved(found: Diagnosis) -> str:
 
 
 def _rates(found: Diagnosis) -> str:
-    bound = "" if found.condition.resolved else "at least "
+    bound = "" if found.condition.bounded else "at least "
     lines = [
         "learning rate of gradient descent",
         f"  stable below 2 / lambda_max(G) = {found.learning_rate:.4g}",
@@ -371,7 +376,7 @@ def _layers(found: Diagnosis) -> str:
 def _short(condition: ConditionNumber) -> str:
     if condition.rank == 0:
         return "zero"
-    return f"{'' if condition.resolved else '>='}{condition.value:.3g}"
+    return f"{'' if condition.bounded else '>='}{condition.value:.3g}"
 
 
 def _verdict(found: Diagnosis) -> str:
@@ -414,8 +419,8 @@ def _numbers(suggestion: Suggestion) -> str:
 
 def _within(condition: ConditionNumber) -> str:
     """Four digits, and the interval where they are not all certain."""
-    low, high = condition.interval
-    if condition.resolved and high - low <= _FOUR_DIGITS * condition.value:
+    low, high = condition.at_rank
+    if condition.bounded and high - low <= _FOUR_DIGITS * condition.value:
         return f"{condition.value:.4g}"
     return f"{_short(condition)} in [{low:.4g}, {high:.4g}]"
 

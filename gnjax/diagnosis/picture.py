@@ -56,7 +56,7 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
             "floor ", (1, condition.floor), xycoords=("axes fraction", "data"), ha="right",
             va="bottom", color=_GREY,
         )  # fmt: skip
-    relation = "=" if condition.resolved else "\N{GREATER-THAN OR EQUAL TO}"
+    relation = "=" if condition.bounded else "\N{GREATER-THAN OR EQUAL TO}"
     axes.set_title(f"kappa {relation} {condition.value:.4g}, rank {condition.rank}", loc="left")
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue of G")

@@ -26,6 +26,7 @@ from gnjax.networks import layers
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names, rounding
+from gnjax.numerics.certificate import MEASURED
 from gnjax.operators.base import Factored, factored
 from gnjax.operators.network import NetworkGram, gauss_newton
 from gnjax.theory import bounds
@@ -51,12 +52,12 @@ class Suggestion:
     @property
     def verdict(self) -> str:
         """By the intervals: a change of kappa counts where they prove a factor of 1.1 or more."""
-        before, after = self.before.interval, self.after.interval
+        before, after = self.before.at_rank, self.after.at_rank
         if before[0] >= _WORTHWHILE * after[1]:
             return HELPS
         if after[0] >= _WORTHWHILE * before[1]:
             return HURTS
-        return SAME if self.before.resolved and self.after.resolved else UNKNOWN
+        return SAME if self.before.bounded and self.after.bounded else UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
     """The variant whose kappa is proved to be lowest."""
     before = condition if remedy.before is None else remedy.before()
     tried = [(label, measure()) for label, measure in remedy.variants]
-    label, after = min(tried, key=lambda pair: (pair[1].interval[1], pair[1].value))
+    label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
     labels = ", ".join(name for name, _ in tried)
     name = f"{remedy.name} {label} (best of {labels})" if len(tried) > 1 else remedy.name
     return Suggestion(name, before, after, remedy.reason)
@@ -154,7 +155,8 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """kappa of J J^T for columns of the Jacobian of ``op``, scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = float(rounding(op.net)) * op.scale**0.5
-    return condition_number(Factored(jnp.asarray(shorter, op.dtype), jnp.asarray(error, op.dtype)))
+    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error, op.dtype)
+    return condition_number(Factored(*stored, evidence=MEASURED))
 
 
 def layer_name(parameter: str) -> str:
@@ -202,7 +204,7 @@ def _by_covariance(flat: np.ndarray) -> str:
     sigma = _covariance_condition(flat)
     return (
         "for linear networks kappa(G) <= kappa(Sigma) x a factor of the weights (Lemma 2); here "
-        f"kappa(Sigma) {'=' if sigma.resolved else '>='} {sigma.value:.3g}"
+        f"kappa(Sigma) {'=' if sigma.bounded else '>='} {sigma.value:.3g}"
     )
 
 
