@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 
 from gnjax.conditioning.ends import GAP, GIVEN, Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method
-from gnjax.conditioning.positive import least_if_factored, matrix_on_range
-from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
+from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
+from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
@@ -138,7 +138,7 @@ def condition_number(
     ends = chosen.ends(problem)
     if method == "auto" and ends is not None and not ends.resolved and not chosen.sharp:
         ends = _sharper(problem, ends)
-    if ends is not None and certify == "inertia" and ends.certificate.failure > 0:
+    if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return _zero(chosen.name, size) if ends is None else _assembled(ends, size)
 
@@ -212,30 +212,24 @@ def _sharper(problem: Problem, ends: Ends) -> Ends:
 
 
 def _by_inertia(problem: Problem, ends: Ends) -> Ends:
-    """Prove both bounds: M - low I and high I - M have Cholesky factors (Sylvester's law).
+    """Prove both ends: M - s I has a Cholesky factor for s just below lambda_min, t I - M above.
 
     Where a factorisation fails, an eigenvalue was missed, and the dense method finds it.
     """
+    if not ends.resolved or ends.rank != problem.rank_bound:
+        return ends
     matrix, stored, asymmetry = matrix_on_range(problem)
-    if len(matrix) != ends.rank:
-        return _dense_instead(problem, ends)
-    low = ends.smallest.value * (1 - problem.rtol / 4)
-    high = ends.largest.value * (1 + problem.rtol / 4)
-    below, above = least_if_factored(matrix, low), least_if_factored(-matrix, -high)
-    if below is None or above is None:
-        return _dense_instead(problem, ends)
-    error = error_of(stored, high) + asymmetry
-    top = Enclosure(ends.largest.value, ends.largest.low, high + above.value + error.value)
-    bottom = Enclosure(
-        ends.smallest.value, max(low - below.value - error.value, 0.0), ends.smallest.high
-    )
-    return replace(ends, largest=top, smallest=bottom, certificate=certificate(error, below, above))
-
-
-def _dense_instead(problem: Problem, ends: Ends) -> Ends:
-    whole = dense_spectrum(problem.op, problem.limits)
-    found = ends_of_spectrum(replace(problem, rank=ends.rank), whole)
-    return ends if found is None else replace(found, rank_source=ends.rank_source)
+    share = problem.rtol / 4
+    least = least_eigenvalue(matrix, ends.smallest.value, share)
+    negative = least_eigenvalue(-matrix, -ends.largest.value, share)
+    if least is None or negative is None:
+        found = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
+        return ends if found is None else found
+    error = error_of(stored, -negative.low) + asymmetry
+    top = Enclosure(-negative.value, -negative.high - error.value, -negative.low + error.value)
+    bottom = Enclosure(least.value, max(least.low - error.value, 0.0), least.high + error.value)
+    proof = Error(0.0, PROVED, 0.0, "Cholesky factors and Rayleigh quotients, with their rounding")
+    return replace(ends, largest=top, smallest=bottom, certificate=certificate(error, proof))
 
 
 def _assembled(ends: Ends, size: int) -> ConditionNumber:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from gnjax.conditioning.ends import Problem
-from gnjax.numerics.certificate import PROVED, Error
+from gnjax.conditioning.ends import Enclosure, Problem
+from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import kroneckers_of
 from gnjax.spectra import kronecker
 from gnjax.spectra.eigenvalues import host_matrix
+
+_STREAM = 7919
+_ITERATIONS = 6
 
 
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
@@ -33,20 +36,33 @@ def cholesky(matrix: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def least_if_factored(matrix: np.ndarray, shift: float) -> Error | None:
-    """If fl(M - shift I) has a Cholesky factor, lambda_min(M) > shift - error; None if it has not.
+def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
+    """Proved bounds on lambda_min(M) around a guess, or None where the guess is too high.
 
-    The computed factor L satisfies L L^T = A + E with |E| <= gamma_{n+1} |L| |L|^T (Higham,
-    Accuracy and Stability of Numerical Algorithms, Theorem 10.3), and || |L| |L|^T ||_2 is at most
-    trace(L L^T). So A is at least -gamma_{n+1} / (1 - gamma_{n+1}) trace(A). The subtraction of the
-    shift rounds each diagonal entry once more.
+    From below: if fl(M - s I) has a Cholesky factor L for the shift s = guess - rtol |guess|, then
+    lambda_min(M) > s - error. The computed factor satisfies L L^T = A + E with
+    |E| <= gamma_{n+1} |L| |L|^T (Higham, Accuracy and Stability of Numerical Algorithms,
+    Theorem 10.3), and || |L| |L|^T ||_2 is at most trace(L L^T), so that A is at least
+    -gamma_{n+1} / (1 - gamma_{n+1}) trace(A). The subtraction rounds each diagonal entry once more.
+
+    From above: x^T M x / x^T x for the x that inverse iteration with L finds, with the rounding of
+    the quotient.
     """
+    shift = guess - rtol * abs(guess)
     shifted = matrix.copy()
     shifted[np.diag_indices_from(shifted)] -= shift
-    if cholesky(shifted) is None:
+    factor = cholesky(shifted)
+    if factor is None:
         return None
-    share = gamma(len(matrix) + 2, np.dtype(float))
+    size = len(matrix)
+    share = gamma(size + 2, np.dtype(float))
     diagonal = np.abs(np.diagonal(shifted))
     rounding = share / (1 - share) * float(diagonal.sum()) * (1 + share)
     rounding += float(np.finfo(float).eps) * float(diagonal.max() + abs(shift))
-    return Error(rounding, PROVED, 0.0, "rounding of a Cholesky factorisation")
+    x = np.random.default_rng(_STREAM).standard_normal(size)
+    for _ in range(_ITERATIONS):
+        x = scipy.linalg.cho_solve((factor, True), x, check_finite=False)
+        x /= np.linalg.norm(x)
+    quotient = float(x @ (matrix @ x))
+    moved = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
+    return Enclosure(min(guess, quotient + moved), shift - rounding, quotient + moved)

@@ -49,12 +49,17 @@ class Error:
             raise ValueError(msg)
 
     def __add__(self, other: Error) -> Error:
-        """The bound on the sum of both errors."""
+        """The bound on the sum of both errors; the reason is that of the weaker evidence."""
+        for one, rest in ((self, other), (other, self)):
+            if rest.value == 0 and rest.failure == 0 and rest.kind == PROVED:
+                return one
+        kind = weakest(self.kind, other.kind)
+        reasons = (error.reason for error in (self, other) if error.kind == kind and error.reason)
         return Error(
             self.value + other.value,
-            weakest(self.kind, other.kind),
+            kind,
             min(1.0, self.failure + other.failure),
-            _joined(self.reason, other.reason),
+            "; ".join(dict.fromkeys(reasons)),
         )
 
     def scaled(self, factor: float) -> Error:
@@ -74,11 +79,6 @@ def unknown(reason: str) -> Error:
 def weakest(*kinds: str) -> str:
     """The kind of a statement that needs all of its parts: the weakest among them."""
     return max(kinds, key=KINDS.index, default=PROVED)
-
-
-def _joined(first: str, second: str) -> str:
-    parts = [part for part in (first, second) if part]
-    return parts[0] if len(set(parts)) == 1 else "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
 from gnjax.spectra import float32_first, lanczos
 from gnjax.spectra.few import extremes
-from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
 
 _WHICH = ("all", "largest", "smallest")
@@ -153,6 +153,9 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
     """k Ritz values from one end, when the residuals of all of them are small."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
+    refused = too_large(size, min(size, k + 2), limits)
+    if refused:
+        raise ValueError(refused)
     product = host_product(op)
     with beside_xla():
         found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol)

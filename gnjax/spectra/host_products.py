@@ -8,11 +8,24 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import check_symmetric
 from gnjax.operators.prepare import prepared_product
 from gnjax.spectra import lanczos
+
+
+def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
+    """Why a Krylov basis of so many vectors cannot be held, or "" where it can."""
+    if vectors <= limits.basis_rows(size):
+        return ""
+    return (
+        f"an operator of {size:,} rows needs a Krylov basis of at least {vectors} vectors, "
+        f"{8e-9 * size * vectors:.3g} GB, and limits.basis_bytes allows "
+        f"{limits.basis_bytes / 1e9:.3g} GB; pass limits=gnjax.Limits(basis_bytes=..) if the "
+        "machine has the memory"
+    )
+
 
 BASIS_BYTES = LIMITS.basis_bytes
 

@@ -28,7 +28,7 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
 from gnjax.spectra import kronecker, lanczos
 from gnjax.spectra.eigenvalues import dense_error, operator_norm
-from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum
 
 MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
@@ -44,7 +44,9 @@ def chance(failure: float) -> Error:
 
 
 def _refuses(problem: Problem) -> str:
-    if kroneckers_of(problem.op) is None or problem.rank in (None, problem.rank_bound):
+    if kroneckers_of(problem.op) is None:
+        return too_large(problem.size, 2 * _BLOCK, problem.limits)
+    if problem.rank in (None, problem.rank_bound):
         return ""
     return (
         f"method='krylov' finds the end of the range, whose rank is at most {problem.rank_bound}; "
@@ -55,7 +57,7 @@ def _refuses(problem: Problem) -> str:
 def _cost(problem: Problem) -> float:
     known = kroneckers_of(problem.op)
     if known is None:  # a basis may become as large as the matrix
-        return 4.0 * problem.size**3 if forms_cheaply(problem.op) else _OPAQUE
+        return _OVERHEAD + 40.0 * problem.size**3 if forms_cheaply(problem.op) else _OPAQUE
     depth, k, _ = known.lefts.shape
     d = known.rights.shape[-1]
     return _OVERHEAD + _PRODUCTS * depth * k * d * (k + d) + 10.0 * d**3
