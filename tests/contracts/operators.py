@@ -1,0 +1,135 @@
+"""Operators of every kind, each beside the matrix that it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gnjax
+
+SIZE = 6
+
+
+@dataclass(frozen=True)
+class Callers:
+    """An operator as a caller writes one: the four things that are required, and nothing else."""
+
+    matrix: jax.Array
+
+    @property
+    def shape(self):
+        return self.matrix.shape
+
+    @property
+    def dtype(self):
+        return self.matrix.dtype
+
+    def mv(self, v):
+        return self.matrix @ v
+
+    def as_matrix(self):
+        return self.matrix
+
+
+@dataclass(frozen=True)
+class CallersWithError(Callers):
+    """The same with its error stated as a number."""
+
+    error: float = 1e-6
+
+
+def _rotation(size, seed):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+
+
+def matrix(kind):
+    """A symmetric matrix of a kind, with entries that are exact in float32 too."""
+    values = {
+        "definite": np.array([5.0, 3.0, 2.0, 1.0, 0.5, 0.25]),
+        "indefinite": np.array([2.0, 1.0, 0.5, -0.25, -1.0, -3.0]),
+        "negative": -np.array([0.25, 0.5, 1.0, 2.0, 3.0, 5.0]),
+        "deficient": np.array([4.0, 2.0, 1.0, 0.0, 0.0, 0.0]),
+        "zero": np.zeros(SIZE),
+        "one": np.array([2.5]),
+    }[kind]
+    basis = _rotation(len(values), 3)
+    full = (basis * values) @ basis.T
+    return np.asarray((full + full.T) / 2, np.float32).astype(float)
+
+
+def _factor(kind):
+    """J (6, 8) of the rank of the kind: exact integers, so that the rank is exact too."""
+    rng = np.random.default_rng(4)
+    if kind == "definite":
+        return rng.integers(-3, 4, (SIZE, 8)).astype(float)
+    if kind == "deficient":
+        return (rng.integers(-2, 3, (SIZE, 3)) @ rng.integers(-2, 3, (3, 8))).astype(float)
+    return {"zero": np.zeros((SIZE, 8)), "one": np.array([[1.5, 2.0]])}[kind]
+
+
+def _weights():
+    rng = np.random.default_rng(6)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in ((4, 3), (4, 4), (2, 4))]
+
+
+def _linear_matrix(weights):
+    first, second, third = (w.astype(float) for w in weights)
+    pairs = [
+        (third @ second, np.eye(3)),
+        (third, first.T),
+        (np.eye(2), (second @ first).T),
+    ]
+    return sum(np.kron(s @ s.T, t @ t.T) for s, t in pairs)
+
+
+def _network():
+    model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    x = np.random.default_rng(8).standard_normal((3, 3))
+    return gnjax.functional(model), x
+
+
+def _jacobian(apply, params, x):
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    f = lambda v: apply(unravel(v), jnp.asarray(x, flat.dtype)).reshape(-1)  # noqa: E731
+    return np.asarray(jax.jacrev(f)(flat)), f, flat
+
+
+def stored(kind):
+    """(name, operator, matrix) for operators of stored numbers that can be of the kind."""
+    exact = matrix(kind)
+    yield "dense", gnjax.dense(exact), exact
+    yield "callers", Callers(jnp.asarray(exact)), exact
+    yield "callers_with_error", CallersWithError(jnp.asarray(exact)), exact
+    if kind not in ("indefinite", "negative"):
+        factor = _factor(kind)
+        yield "factored", gnjax.factored(factor), factor @ factor.T
+    if kind in ("definite", "deficient"):
+        small = np.array([[2.0, 1.0], [1.0, 2.0]])
+        kroneckers = gnjax.sum_of_kroneckers([small, np.eye(2)], [exact, exact])
+        yield "kroneckers", kroneckers, np.kron(small + np.eye(2), exact)
+
+
+def networks():
+    """(name, operator, matrix) for operators of networks, the matrix by automatic differentiation."""
+    weights = _weights()
+    linear = gnjax.linear_gauss_newton(weights)
+    yield "linear", linear, _linear_matrix(weights)
+    (apply, params), x = _network()
+    jacobian, f, flat = _jacobian(apply, params, x)
+    n = len(x)
+    model = (apply, params)
+    small = jacobian.T @ jacobian / n
+    op = gnjax.gauss_newton(model, x, side="parameters")
+    yield "gauss_newton", op, small
+    yield "linearised", gnjax.linearised(op), small
+    yield "with_jacobian", gnjax.with_jacobian(op), small
+    yield "outputs", gnjax.gauss_newton(model, x, side="outputs"), jacobian @ jacobian.T / n
+    yield "ntk", gnjax.ntk(model, x), jacobian @ jacobian.T
+    y = np.random.default_rng(9).standard_normal((n, 2))
+    target = jnp.asarray(y, flat.dtype).reshape(-1)
+    full = np.asarray(jax.hessian(lambda v: jnp.sum((f(v) - target) ** 2) / (2 * n))(flat))
+    yield "hessian", gnjax.hessian(model, x, y), full
+    yield "functional_hessian", gnjax.functional_hessian(model, x, y), full - small

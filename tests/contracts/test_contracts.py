@@ -1,0 +1,150 @@
+"""What every operator and every method owes, whatever they are and in whichever precision.
+
+Matrices small enough that numpy's eigenvalues in float64 are exact beside the errors stated.
+"""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.conditioning.methods import METHODS
+from gnjax.numerics.certificate import KINDS, MEASURED, PROVED, UNKNOWN
+from gnjax.operators.facts import error_of, factorisation_of, rank_bound_of, twin_of
+from tests.contracts.operators import networks, stored
+
+_KINDS = ("definite", "indefinite", "negative", "deficient", "zero", "one")
+_PRECISIONS = {"float64": True, "float32": False}
+_REFERENCE = 1e-14  # of the norm: numpy's eigenvalues of a matrix of at most 40 rows
+
+pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+
+
+def _cases(precision):
+    with jax.enable_x64(_PRECISIONS[precision]):
+        for kind in _KINDS:
+            for name, op, exact in stored(kind):
+                yield f"{kind}-{name}", op, exact
+        yield from networks()
+
+
+@pytest.fixture(params=_PRECISIONS, scope="module")
+def cases(request):
+    with jax.enable_x64(_PRECISIONS[request.param]):
+        yield list(_cases(request.param))
+
+
+def _truth(exact):
+    return np.linalg.eigvalsh(exact)[::-1]
+
+
+def _norm(exact):
+    return float(np.abs(_truth(exact)).max())
+
+
+def _kappa(exact):
+    values = _truth(exact)
+    rank = int((values > 1e-10 * max(values[0], 1e-300)).sum())
+    return (values[0] / values[rank - 1], rank) if rank else (math.nan, 0)
+
+
+def test_products_are_those_of_the_matrix(cases):
+    rng = np.random.default_rng(0)
+    for name, op, exact in cases:
+        error = error_of(op, _norm(exact))
+        assert error.kind in KINDS, name
+        slack = 1e-5 if str(op.dtype) == "float32" else 1e-12
+        block = rng.standard_normal((op.shape[0], 3)).astype(op.dtype)
+        expected = exact @ block.astype(float)
+        scale = slack * max(_norm(exact), 1e-300) * np.linalg.norm(block)
+        assert np.linalg.norm(np.asarray(op.mv(block)) - expected) <= scale, name
+        column = np.asarray(op.mv(block[:, 0]))
+        assert np.linalg.norm(column - expected[:, 0]) <= scale, name
+        assert np.linalg.norm(np.asarray(op.as_matrix()) - exact) <= slack * 40 * _norm(exact), name
+
+
+def test_what_is_stored_is_within_the_stated_error(cases):
+    """Of the matrix that the docstring names; what nobody states is unknown, never zero."""
+    for name, op, exact in cases:
+        error = error_of(op, _norm(exact))
+        assert (error.kind == UNKNOWN) == ("callers" in name and "error" not in name), name
+        distance = np.linalg.norm(np.asarray(op.as_matrix(), float) - exact, 2)
+        assert distance <= error.value + _REFERENCE * _norm(exact), name
+
+
+def test_factors_ranks_and_twins_are_of_the_same_matrix(cases):
+    for name, op, exact in cases:
+        _, rank = _kappa(exact)
+        if "definite" in name or "deficient" in name:
+            assert rank_bound_of(op) >= rank, name
+        factor = factorisation_of(op)
+        if factor is not None:
+            formed = factor.form()
+            assert formed.shape == factor.shape, name
+            error = factor.error().value
+            moved = (2 * np.linalg.norm(formed, 2) + error) * error
+            assert np.linalg.norm(formed @ formed.T - exact, 2) <= moved + 1e-14 * _norm(exact), (
+                name
+            )
+        twin = twin_of(op)
+        assert twin.shape[0] <= op.shape[0], name
+        small = np.linalg.eigvalsh(np.asarray(twin.as_matrix(), float))[::-1]
+        slack = 1e-5 if str(op.dtype) == "float32" else 1e-13
+        common = min(len(small), op.shape[0])
+        if "hessian" not in name and "indefinite" not in name and "negative" not in name:
+            gap = np.abs(small[:common] - _truth(exact)[:common]).max()
+            assert gap <= slack * max(_norm(exact), 1e-300), name
+
+
+def test_every_eigenvalue_lies_within_its_error(cases):
+    for name, op, exact in cases:
+        found = gnjax.eigenvalues(op)
+        truth = _truth(exact)
+        assert len(found) == op.shape[0], name
+        assert found.certificate.kind in KINDS, name
+        off = np.abs(found.values - truth) - found.errors
+        assert (off <= _REFERENCE * _norm(exact)).all(), (name, off.max())
+
+
+@pytest.mark.parametrize("certify", ["ritz", "inertia"])
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_every_method_encloses_kappa_or_says_why_not(cases, method, certify):
+    for name, op, exact in cases:
+        kappa, rank = _kappa(exact)
+        try:
+            k = gnjax.condition_number(op, method=method, certify=certify)
+        except ValueError as refusal:
+            known = ("method=", "not positive semidefinite", "one of size")
+            assert any(words in str(refusal) for words in known), (name, refusal)
+            continue
+        where = (name, str(k))
+        if math.isnan(kappa):
+            assert math.isnan(k.value) or k.certificate.kind == UNKNOWN, where
+            assert not k.resolved, where
+            continue
+        if math.isnan(k.value):
+            assert not k.resolved, where
+            continue
+        slack = 1 + 1e-12
+        assert k.interval[0] <= kappa * slack, where
+        assert kappa <= k.interval[1] * slack, where
+        assert k.interval[0] <= k.at_rank[0] * slack <= k.at_rank[1] * slack**2, where
+        if k.resolved:
+            assert k.rank == rank, where
+            assert k.certificate.kind != UNKNOWN, where
+        if k.rank_source in ("gap", "floor") or k.certificate.kind == UNKNOWN:
+            assert not k.resolved, where
+            assert k.interval[1] == math.inf, where
+        if k.confidence == 1:
+            assert k.certificate.kind == PROVED, where
+        assert str(k.certificate).split(",")[0].split(" ")[0].rstrip(":") in (*KINDS, "uncertified")
+
+
+def test_what_lapack_computes_is_measured_and_what_inertia_proves_is_proved():
+    op = gnjax.dense(np.diag([4.0, 2.0, 1.0]))
+    assert gnjax.condition_number(op, method="dense").certificate.kind == MEASURED
+    proved = gnjax.condition_number(op, method="dense", certify="inertia")
+    assert (proved.certificate.kind, proved.confidence, proved.resolved) == (PROVED, 1.0, True)
+    assert proved.interval[0] <= 4.0 <= proved.interval[1]
