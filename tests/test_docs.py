@@ -12,6 +12,7 @@ import pytest
 
 import gnjax
 from figures import catalogue
+from gnjax.conditioning.methods import METHODS
 from reproduction.findings import figure_of, name
 from sweeps.claims import Claim, verdict
 
@@ -128,6 +129,12 @@ def test_page_says_what_is_missing(figure_pages, tmp_path, monkeypatch):
     known = {"laptop": {name(other): {"figure": "fig02", "status": "holds", "number": "1"}}}
     page = figure_pages.page("fig02", [_CLAIM, other], known, tmp_path)
     assert f"**{figure_pages.UNRECORDED}**" in page
+
+
+def test_the_table_of_methods_is_that_of_the_code():
+    page = (_ROOT / "docs" / "choosing.md").read_text()
+    for method in METHODS.values():
+        assert f"| `{method.name}` | {method.summary} | {method.needs} |" in page
 
 
 def test_every_public_name_is_in_the_reference():
