@@ -26,14 +26,14 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=2)
-	$(BIN)/python -m reproduction.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
+	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
 
 # One process: it is compilation that takes the time, and two would compile everything twice.
 smoke: $(READY)  ## the same in four minutes, at toy sizes
 	@$(MAKE) --no-print-directory reproduce PROFILE=smoke JOBS=1
 
 gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expected.json
-	$(BIN)/python -m reproduction.reproduce --profile=laptop --jobs=$(JOBS) --publish
+	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.
 test: $(READY)  ## the tests, in a few minutes

@@ -100,7 +100,7 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
 
 def _commands(section: Section) -> str:
     number = section.anchor.removeprefix("fig")
-    lines = [f"python -m reproduction.reproduce --figures={number} --profile=laptop"]
+    lines = [f"python -m experiments.reproduce --figures={number} --profile=laptop"]
     if (experiment := _experiment(section.figure)) is not None:
         config = f"configs/{experiment}.py:laptop"
         lines.append(f"python -m experiments.{experiment} --config={config}")

@@ -57,7 +57,7 @@ if find_spec("gnjax") is None:
 # them cannot be tested; `--profile=laptop` takes minutes and tests them.
 
 # %%
-command = [sys.executable, "-m", "reproduction.reproduce", "--profile=smoke", "--figures=2,5"]
+command = [sys.executable, "-m", "experiments.reproduce", "--profile=smoke", "--figures=2,5"]
 done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 print(done.stdout, done.stderr)
 done.check_returncode()

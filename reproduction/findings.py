@@ -111,7 +111,7 @@ def markdown(recorded: Mapping[str, Mapping[str, str]], profile: str) -> str:
     sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
     parts = [
         "# Findings",
-        f"Written by `python -m reproduction.reproduce --profile={profile} --publish` from the"
+        f"Written by `python -m experiments.reproduce --profile={profile} --publish` from the"
         f" tables of the {profile} profile. Of {len(recorded)} claims {len(by_status[HOLDS])} hold,"
         f" {len(by_status[FAILS])} fail at these settings and {len(by_status[NOT_TESTABLE])} cannot"
         " be tested at these sizes. Every verdict is the number beside it.",

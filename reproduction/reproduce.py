@@ -1,6 +1,6 @@
 """Everything from one command: run what is missing, draw, check, report.
 
-python -m reproduction.reproduce --profile=laptop --figures=2,3,b1
+python -m experiments.reproduce --profile=laptop --figures=2,3,b1
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _verdicts(section: Section) -> str:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m reproduction.reproduce", description=__doc__, allow_abbrev=False
+        prog="python -m experiments.reproduce", description=__doc__, allow_abbrev=False
     )
     parser.add_argument("--profile", choices=PROFILES, default="laptop", help="(%(default)s)")
     parser.add_argument(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.ends import GAP, GIVEN, Enclosure, Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
@@ -77,26 +77,21 @@ class ConditionNumber:
 
     def __str__(self) -> str:
         low, high = self.at_rank
-        known = f"rank {self.rank} of {self.size}, {self.rank_source}; {self.method}"
-        if math.isnan(self.value):
-            return f"kappa is not defined: no eigenvalue can be told from zero ({known})"
-        if self.certificate.kind == UNKNOWN:
-            return f"kappa about {self.value:.6g}, {self.certificate} ({known})"
-        if self.resolved or (self.rank_source == GIVEN and low < math.inf):
-            relation = "=" if self.resolved else ">="
-            note = "" if self.resolved else ", NOT RESOLVED: lambda_min is below the floor"
-            text = f"kappa {relation} {self.value:.6g} in [{low:.6g}, {high:.6g}]"
-            return f"{text} ({known}), {self.certificate}{note}"
-        if self.rank_source == GAP:
-            text = (
-                f"kappa at numerical rank {self.rank} = {self.value:.6g} in [{low:.6g}, {high:.6g}]"
-            )
-            note = f"the rank is assumed, as other eigenvalues are below {self.floor:.2g}"
-            return f"{text} ({known}), {self.certificate}, NOT RESOLVED: {note}"
-        return (
-            f"kappa >= {self.value:.6g} ({known}), {self.certificate}, "
-            f"NOT RESOLVED: lambda_min is below the floor {self.floor:.2g}"
+        known = (
+            f"(rank {self.rank} of {self.size}, {self.rank_source}; "
+            f"{self.method}, {self.certificate.brief})"
         )
+        if math.isnan(self.value):
+            return f"kappa is not defined: no eigenvalue can be told from zero {known}"
+        if self.certificate.kind == UNKNOWN:
+            return f"kappa about {self.value:.6g} {known}"
+        within = f"{self.value:.6g} in [{low:.6g}, {high:.6g}] {known}"
+        if self.resolved:
+            return f"kappa = {within}"
+        if self.bounded:
+            text = f"kappa at numerical rank {self.rank} = {within}"
+            return f"{text}, NOT RESOLVED: the rank is assumed"
+        return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
 
 
 def condition_number(

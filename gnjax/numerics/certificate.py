@@ -114,17 +114,19 @@ class Certificate:
         """Both together. Chances add up, also those of parts that look the same."""
         return certificate(*self.parts, *other.parts)
 
-    def __str__(self) -> str:
-        """The kind, the chance of failure, and the reasons of the parts that decide the kind."""
-        reasons = "; ".join(
-            dict.fromkeys(p.reason for p in self.parts if p.kind == self.kind and p.reason)
-        )
-        if self.kind == UNKNOWN:
-            return f"uncertified: {reasons or 'the error is unknown'}"
-        text = self.kind
+    @property
+    def brief(self) -> str:
+        """The kind in a word, and the probability of failure where there is one."""
+        text = "uncertified" if self.kind == UNKNOWN else self.kind
         if self.failure:
             text += f", fails with probability below {_rounded_up(self.failure)}"
-        return f"{text} ({reasons})" if reasons else text
+        return text
+
+    def __str__(self) -> str:
+        """The kind, the chance of failure, and the reasons of the parts that decide the kind."""
+        parts = (p.reason for p in self.parts if p.kind == self.kind and p.reason)
+        reasons = "; ".join(dict.fromkeys(parts))
+        return f"{self.brief} ({reasons})" if reasons else self.brief
 
 
 def certificate(*errors: Error) -> Certificate:

@@ -40,7 +40,7 @@ class Spectrum:
         state = "" if self.converged else ", NOT CONVERGED"
         return (
             f"{len(self.values)} eigenvalues {', '.join(shown)}, each to {self.errors.max():.2g} "
-            f"({self.method}; {self.certificate}){state}"
+            f"({self.method}, {self.certificate.brief}){state}"
         )
 
 

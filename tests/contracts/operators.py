@@ -113,7 +113,7 @@ def stored(kind):
 
 
 def networks():
-    """(name, operator, matrix) for operators of networks, the matrix by automatic differentiation."""
+    """(name, operator, matrix) for networks, the matrix by automatic differentiation."""
     weights = _weights()
     linear = gnjax.linear_gauss_newton(weights)
     yield "linear", linear, _linear_matrix(weights)

@@ -108,16 +108,24 @@ def test_every_eigenvalue_lies_within_its_error(cases):
         assert (off <= _REFERENCE * _norm(exact)).all(), (name, off.max())
 
 
+def _answer(op, method, certify):
+    """The answer, or None where the method refuses in words that say why."""
+    try:
+        return gnjax.condition_number(op, method=method, certify=certify)
+    except ValueError as refused:
+        reason = str(refused)
+    known = ("method=", "not positive semidefinite", "one of size")
+    assert any(words in reason for words in known), reason
+    return None
+
+
 @pytest.mark.parametrize("certify", ["ritz", "inertia"])
 @pytest.mark.parametrize("method", ["auto", *METHODS])
 def test_every_method_encloses_kappa_or_says_why_not(cases, method, certify):
     for name, op, exact in cases:
         kappa, rank = _kappa(exact)
-        try:
-            k = gnjax.condition_number(op, method=method, certify=certify)
-        except ValueError as refusal:
-            known = ("method=", "not positive semidefinite", "one of size")
-            assert any(words in str(refusal) for words in known), (name, refusal)
+        k = _answer(op, method, certify)
+        if k is None:
             continue
         where = (name, str(k))
         if math.isnan(kappa):
