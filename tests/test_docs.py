@@ -17,6 +17,7 @@ from reproduction.findings import figure_of, name
 from sweeps.claims import Claim, verdict
 
 _ROOT = Path(__file__).parent.parent
+_COMMANDS = ("gnjax", "sweeps", "experiments", "figures", "reproduction", "benchmarks")
 _PAGES = sorted((_ROOT / "docs").glob("*.md"))
 _TEXT, _NOTEBOOK = (_ROOT / "notebooks" / f"colab{suffix}" for suffix in (".py", ".ipynb"))
 
