@@ -1,7 +1,8 @@
 """A network at fixed inputs as a function of its parameters, and products with its Jacobian.
 
 J is the Jacobian (n k, p) of the outputs F(x_1) .. F(x_n) with respect to the chosen entries of
-the parameters, samples first, weighted by R^T where a loss has the output Hessian R R^T.
+the parameters, samples first. Where a loss has the output Hessians R_i R_i^T, R_i (k, r), it stands
+for R^T J (n r, p), with r rows for every sample.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks import jaxprs, layers
-from gnjax.networks.losses import Loss, check_loss, check_targets, hessian_factors
+from gnjax.networks.losses import (
+    Loss,
+    check_convex,
+    check_loss,
+    check_targets,
+    factor_columns,
+    hessian_factors,
+)
 from gnjax.networks.model import Apply, checked, couples_samples
 from gnjax.numerics.precision import real_dtype
 
@@ -38,7 +46,7 @@ class Network:
     leaves: tuple[jax.Array, ...]
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
     x: jax.Array
-    factors: jax.Array | None  # R (n, k, k)
+    factors: jax.Array | None  # R (n, k, r)
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
     chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
@@ -56,6 +64,11 @@ class Network:
     @property
     def parameters(self) -> int:
         return sum(self.counts)
+
+    @property
+    def rows(self) -> int:
+        """The rows that a sample has in J: the r columns of R, or its k outputs."""
+        return self.k if self.factors is None else self.factors.shape[-1]
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -87,7 +100,10 @@ def network(
     """Check what comes in, choose the parameters, and decide how many samples go at once."""
     check_loss(loss)
     apply, params, inputs, outputs = checked(model, x)
+    factor_columns(loss, outputs.shape[1])
     targets = None if y is None else check_targets(loss, y, outputs)
+    outputs = outputs.astype(real_dtype())
+    check_convex(loss, outputs, targets)
     leaves, structure = jax.tree.flatten(params)
     chosen, kept = _choose(params, mask, only)
     counts = tuple(
@@ -99,7 +115,7 @@ def network(
         tuple(leaves),
         kept,
         inputs,
-        hessian_factors(loss, outputs.astype(real_dtype()), targets),
+        hessian_factors(loss, outputs, targets),
         apply,
         structure,
         chosen,
@@ -243,13 +259,13 @@ def weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Ar
 
 
 def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
-    """J_b v, (n_b, k)."""
+    """J_b v, (n_b, r)."""
     f = partial(net.outputs, x=x)
     return weigh(factors, jax.jvp(f, (list(net.leaves),), (spread(net, v),))[1], transpose=True)
 
 
 def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Array) -> jax.Array:
-    """J_b^T u, (p,), for u (n_b, k)."""
+    """J_b^T u, (p,), for u (n_b, r)."""
     _, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
     return gather(net, pullback(weigh(factors, u, transpose=False))[0])
 
@@ -310,8 +326,8 @@ def forward_products(net: Network, v: jax.Array) -> jax.Array:
 
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
-    """J^T u for u (n k,) or (n k, b)."""
-    parts = u.reshape(net.samples, net.k, *u.shape[1:])
+    """J^T u for u (n r,) or (n r, b)."""
+    parts = u.reshape(net.samples, net.rows, *u.shape[1:])
     return sum_of(
         columns(net, partial(_backward_batch, net, x, r), w, 2)
         for x, r, w in pieces(net, net.factors, parts)
@@ -340,6 +356,6 @@ def rounding(net: Network) -> jax.Array:
     """
     keys = jax.random.split(jax.random.key(0))
     v = jax.random.normal(keys[0], (net.parameters, _PROBES), net.dtype)
-    r = jax.random.normal(keys[1], (net.samples * net.k, _PROBES), net.dtype)
+    r = jax.random.normal(keys[1], (net.samples * net.rows, _PROBES), net.dtype)
     gaps = r.T @ forward_products(net, v) - backward_products(net, r).T @ v
     return _SAFETY * jnp.sqrt(jnp.square(gaps).mean())

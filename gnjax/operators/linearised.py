@@ -58,7 +58,7 @@ class Linearised(Prepared):
         if self.op.side == "parameters":
             products = (partial(_gauss_newton, m, r) for m, r in self._batches())
             return self.op.scale * sum_of(columns(net, f, v) for f in products)
-        parts = v.reshape(net.samples, net.k, *v.shape[1:])
+        parts = v.reshape(net.samples, net.rows, *v.shape[1:])
         pulled = zip(self.maps, pieces(net, net.factors, parts), strict=True)
         w = sum_of(
             columns(net, partial(_pulled, m, net.parameters, r), u, 2) for m, (_, r, u) in pulled

@@ -3,7 +3,8 @@
 With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the loss at sample i,
 
     G = 1/n sum_i J_i^T B_i J_i        (p, p), Eq 1; the non-zero eigenvalues are also those of
-    1/n R^T J J^T R, B = R R^T         (n k, n k), and of the NTK J J^T / n for the squared error,
+    1/n R^T J J^T R, B = R R^T         (n r, n r), R with r columns for each sample, and of the
+                                       NTK J J^T / n (n k, n k) for the squared error,
     H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17).
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.losses import Loss, check_targets, sample_loss
+from gnjax.networks.losses import Loss, check_targets, factor_columns, sample_loss
 from gnjax.networks.network import (
     Network,
     Only,
@@ -43,7 +44,7 @@ _SIDES = ("auto", "parameters", "outputs")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NetworkGram:
-    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n k, n k))."""
+    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r))."""
 
     net: Network
     side: str = field(metadata={"static": True})
@@ -56,7 +57,7 @@ class NetworkGram:
     @property
     def factor_shape(self) -> tuple[int, int]:
         """Of the factor F with F F^T the operator: J^T or J."""
-        sides = self.net.parameters, self.net.samples * self.net.k
+        sides = self.net.parameters, self.net.samples * self.net.rows
         return sides if self.side == "parameters" else sides[::-1]
 
     @property
@@ -217,7 +218,8 @@ def _hessian(
     only: Only | None,
 ) -> NetworkHessian:
     net = network(model, x, batch_size=batch_size, mask=mask, only=only)
-    outputs = net.outputs(net.leaves, net.x)
+    factor_columns(loss, net.k)  # refuses the cross-entropy of one class
+    outputs = jax.ShapeDtypeStruct((net.samples, net.k), net.dtype)
     return NetworkHessian(net, check_targets(loss, y, outputs), loss, functional)
 
 
