@@ -112,7 +112,9 @@ def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
                 gram[top:bottom, :, start:stop] += np.asarray(_structured(left[0], right[0]))
             if left[1].shape[-1]:
                 product = _outer(_flat(left[1]), _flat(right[1]))
-                gram[top:bottom, :, start:stop] += product.reshape(bottom - top, net.rows, -1, net.rows)
+                gram[top:bottom, :, start:stop] += product.reshape(
+                    bottom - top, net.rows, -1, net.rows
+                )
 
 
 def _mirror(matrix: np.ndarray, size: int) -> None:

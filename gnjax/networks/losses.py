@@ -64,6 +64,24 @@ def _summed(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     return total
 
 
+def check_call(
+    loss: Loss, outputs: jax.Array | jax.ShapeDtypeStruct, targets: jax.Array | None
+) -> None:
+    """Refuse a function that does not take one sample's output (and target) as its loss."""
+    if not callable(loss):
+        return
+    given = [
+        jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (outputs, targets) if a is not None
+    ]
+    try:
+        jax.eval_shape(sample_loss(loss), *given)
+    except (TypeError, IndexError) as error:
+        shapes = " and a target of shape ".join(str(a.shape) for a in given)
+        hint = "; pass the targets as y" if targets is None else ""
+        msg = f"the loss does not take one sample, outputs of shape {shapes}: {error}{hint}"
+        raise ValueError(msg) from error
+
+
 def _squared_error(f: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.square(f - y).sum() / 2
 
@@ -72,9 +90,7 @@ def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(f) - (y * f).sum()
 
 
-def check_targets(
-    loss: Loss, y: ArrayLike, outputs: jax.Array | jax.ShapeDtypeStruct
-) -> jax.Array:
+def check_targets(loss: Loss, y: ArrayLike, outputs: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:
     """Targets (n, k) for the named losses: integer labels become one-hot rows.
 
     Only the shape and the dtype of ``outputs`` are read.

@@ -94,7 +94,22 @@ def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[Any, ...]:
 def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
     """v -> J_b v, before the loss weighs it."""
     net = op.net
-    return _linear_map(net, lambda w: net.outputs(_moved(net, w), x))
+    outputs = partial(_moved_outputs, net, x)
+    if net.forward:
+        return _linear_map(net, outputs)
+    _, pullback = jax.vjp(outputs, _origin(net))
+    return jax.tree_util.Partial(partial(_transposed, (len(x), net.k)), pullback)
+
+
+def _moved_outputs(net: Network, x: jax.Array, w: jax.Array) -> jax.Array:
+    return net.outputs(_moved(net, w), x)
+
+
+def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
+    """J_b v as the transpose of J_b^T, for a model without a forward mode."""
+    cotangent = jax.ShapeDtypeStruct(shape, v.dtype)
+    image: jax.Array = jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
+    return image
 
 
 @jax.jit

@@ -20,21 +20,28 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.losses import Loss, check_targets, factor_columns, sample_loss
+from gnjax.networks.construct import network
+from gnjax.networks.duplicates import merged, unique_samples
+from gnjax.networks.losses import (
+    Loss,
+    check_call,
+    check_targets,
+    factor_columns,
+    sample_loss,
+)
 from gnjax.networks.network import (
     Network,
-    Only,
     backward_products,
     batched,
     columns,
     forward_products,
     gather,
     gauss_newton_products,
-    network,
     pieces,
     spread,
     sum_of,
 )
+from gnjax.networks.parameters import Only
 
 HESSIAN = 3  # evaluations that write as much as a product
 _COLUMNS = 64
@@ -63,6 +70,28 @@ class NetworkGram:
     @property
     def dtype(self) -> jnp.dtype:
         return self.net.dtype
+
+    @property
+    def twin(self) -> NetworkGram:
+        """The smallest operator with the same non-zero eigenvalues; itself, where it is smallest.
+
+        J^T J and J J^T have the same non-zero eigenvalues. Samples that are equal bit for bit are
+        replaced by one of them, weighted by their number, so that J has fewer rows.
+        """
+        net = merged(self.net)
+        side = _side(net, "auto")
+        if net.parameters == net.samples * net.rows:
+            side = self.side
+        return self if net is self.net and side == self.side else NetworkGram(net, side, self.scale)
+
+    @property
+    def rank_bound(self) -> int:
+        """A number that the rank of the exact matrix does not exceed, whatever the parameters are.
+
+        It is the smaller of the number of chosen parameters and of the rows of J of samples that
+        differ.
+        """
+        return min(self.net.parameters, unique_samples(self.net) * self.net.rows)
 
     def mv(self, v: jax.Array) -> jax.Array:
         if self.side == "parameters":
@@ -141,10 +170,11 @@ def gauss_newton(
     model: Any,
     x: ArrayLike,
     *,
-    loss: Loss = "mse",
-    side: str = "auto",
+    loss: Loss = "squared_error",
+    side: str = "parameters",
     batch_size: int | None = None,
     y: ArrayLike | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkGram:
@@ -153,16 +183,31 @@ def gauss_newton(
     Args:
       model: see :func:`gnjax.functional`.
       x: inputs (n, ...).
-      loss: "mse" (B = I), "cross_entropy" (B = diag(p) - p p^T), or a convex ``loss(f, y)`` of one
-        sample (``loss(f)`` where no y is given).
-      side: "parameters" (p, p), "outputs" (n k, n k), or "auto", the smaller. Both have the same
-        non-zero eigenvalues.
+      loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (B = diag(p) -
+        p p^T), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A loss
+        with one number for each output, like optax's elementwise ones, is summed over outputs.
+      side: "parameters", G itself (p, p); "outputs", its twin 1/n R^T J J^T R (n r, n r) with the
+        same non-zero eigenvalues, where r = k, or k - 1 for the cross-entropy; or "auto", the
+        smaller of the two.
       batch_size: samples at once; chosen to bound memory where not given.
+      coupled: whether the outputs of a sample depend on the other samples of the batch, as under
+        BatchNorm in training mode. None finds out; True differentiates the batch as one function;
+        False is refused where samples turn out to be coupled.
       mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
         parameters of G.
-      only: a pattern like "layers/0/*", or a function of the path, that chooses parameters.
+      only: what chooses parameters: a pattern like "layers/0/*", a list of patterns, a function of
+        the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
     """
-    net = network(model, x, loss=loss, y=y, batch_size=batch_size, mask=mask, only=only)
+    net = network(
+        model,
+        x,
+        loss=loss,
+        y=y,
+        batch_size=batch_size,
+        coupled=coupled,
+        mask=mask,
+        only=only,
+    )
     return NetworkGram(net, _side(net, side), 1.0 / net.samples)
 
 
@@ -171,11 +216,12 @@ def ntk(
     x: ArrayLike,
     *,
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkGram:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first."""
-    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
+    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
     return NetworkGram(net, "outputs", 1.0)
 
 
@@ -184,13 +230,14 @@ def hessian(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkHessian:
     """The Hessian of the mean loss; symmetric, and in general not positive semidefinite."""
-    return _hessian(model, x, y, loss, False, batch_size, mask, only)
+    return _hessian(model, x, y, loss, False, batch_size, coupled, mask, only)
 
 
 def functional_hessian(
@@ -198,13 +245,14 @@ def functional_hessian(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkHessian:
     """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
-    return _hessian(model, x, y, loss, True, batch_size, mask, only)
+    return _hessian(model, x, y, loss, True, batch_size, coupled, mask, only)
 
 
 def _hessian(
@@ -214,13 +262,16 @@ def _hessian(
     loss: Loss,
     functional: bool,
     batch_size: int | None,
+    coupled: bool | None,
     mask: Any,
     only: Only | None,
 ) -> NetworkHessian:
-    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
+    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
     factor_columns(loss, net.k)  # refuses the cross-entropy of one class
     outputs = jax.ShapeDtypeStruct((net.samples, net.k), net.dtype)
-    return NetworkHessian(net, check_targets(loss, y, outputs), loss, functional)
+    targets = check_targets(loss, y, outputs)
+    check_call(loss, outputs, targets)
+    return NetworkHessian(net, targets, loss, functional)
 
 
 def _side(net: Network, side: str) -> str:
@@ -229,4 +280,4 @@ def _side(net: Network, side: str) -> str:
         raise ValueError(msg)
     if side != "auto":
         return side
-    return "parameters" if net.parameters < net.samples * net.k else "outputs"
+    return "parameters" if net.parameters < net.samples * net.rows else "outputs"

@@ -76,8 +76,9 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
     For many products with one convolutional network; making J costs r backward passes, about as
-    much as r products. r are the rows of J for each sample, k or k - 1. It takes up to ``memory`` bytes: more is faster, down to what the inputs and
-    sensitivities of all layers take. :func:`gnjax.linearised` costs next to nothing to make.
+    much as r products, where r is the number of rows of J for each sample. It takes up to
+    ``memory`` bytes: more is faster, down to what the inputs and sensitivities of all layers take.
+    :func:`gnjax.linearised` costs next to nothing to make.
     """
     if not isinstance(op, NetworkGram):
         msg = (

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
-import optax
 import pytest
 
 import gnjax
-from gnjax.networks.losses import check_targets, hessian_factors, sample_loss
+from gnjax.networks.losses import hessian_factors
 
 DIGITS = 60
 EPS = np.finfo(np.float64).eps
@@ -41,7 +40,10 @@ def _slack(f):
 
 
 SATURATED = [
-    (margin, k, top) for margin in (0.0, 1.0, 10.0, 40.0) for k in (2, 3, 7) for top in {0, 1, k - 1}
+    (margin, k, top)
+    for margin in (0.0, 1.0, 10.0, 40.0)
+    for k in (2, 3, 7)
+    for top in {0, 1, k - 1}
 ]
 
 
