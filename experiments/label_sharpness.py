@@ -302,7 +302,7 @@ def _(cell: RandomCell) -> Measurement:
     y = x @ np.asarray(linear_descent.product(weights)).T
     layers = balanced.layer_singular_values(x, y, cell.depth, cell.sigma_x, fitted=True)
     predicted = balanced.eigenvalues(layers, cell.depth, cell.sigma_x)
-    computed = gnjax.eigenvalues(gnjax.gauss_newton((_linear, weights), x))
+    computed = gnjax.eigenvalues(gnjax.gauss_newton((_linear, weights), x, side="auto"))
     kept = len(predicted) + 1
     return {
         "data": "gaussian, orthogonalised",

@@ -193,7 +193,7 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
     J^T J is singular whatever the data are (scale the weights into a ReLU unit and those out of it
     inversely, and f stays), and singular values tell its rank where their squares would hide it.
     """
-    op = gnjax.gauss_newton(net, data.inputs)
+    op = gnjax.gauss_newton(net, data.inputs, side="auto")
     method = "factored" if op.side == "parameters" else "inverse"
     kappa = gnjax.condition_number(op, method=method, seed=seed)
     return {**interval_fields(kappa), "rank_source": kappa.rank_source}
@@ -201,7 +201,9 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
 
 def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
     """Every eigenvalue, by singular values of J, and kappa at every rank one might assume."""
-    found = gnjax.rank_sensitivity(gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs)))
+    found = gnjax.rank_sensitivity(
+        gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs, side="auto"))
+    )
     return {
         "rank": found.floor_rank,
         "eigenvalue": found.values.tolist(),

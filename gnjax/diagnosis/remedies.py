@@ -83,7 +83,7 @@ class Problem:
     seed: int
 
     def gram(self) -> NetworkGram:
-        return gauss_newton(self.model, self.x, loss=self.loss, y=self.y)
+        return gauss_newton(self.model, self.x, loss=self.loss, y=self.y, side="auto")
 
     def kappa(self) -> ConditionNumber:
         return condition_number(self.gram(), seed=self.seed)

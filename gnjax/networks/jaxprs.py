@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -92,6 +92,48 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
 def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
     """``array`` with zeros behind its entries along an axis."""
     return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
+
+
+def pushed(
+    function: Callable[[Any], jax.Array], point: Any, tangent: Any, *, forward: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The value of a function at a point, and its derivative along a tangent.
+
+    A function with a ``jax.custom_vjp`` has no forward mode. Its derivative (``forward=False``) is
+    the transpose of its reverse mode, which is linear in the cotangent.
+    """
+    if forward:
+        return jax.jvp(function, (point,), (tangent,))
+    value, pullback = jax.vjp(function, point)
+    (image,) = jax.linear_transpose(lambda u: pullback(u)[0], value)(tangent)
+    return value, image
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a jaxpr, those of loops, branches and calls inside it too."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in jax.tree.leaves(
+            list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def coarsest_eps(jaxpr: Any) -> float:
+    """The eps of the coarsest floating format among the results in a jaxpr, 0 where none floats."""
+    kinds = {v.aval.dtype for eqn in equations(jaxpr) for v in eqn.outvars if _floats(v)}
+    return max((float(jnp.finfo(kind).eps) for kind in kinds), default=0.0)
+
+
+def _floats(v: Any) -> bool:
+    return hasattr(v.aval, "dtype") and jnp.issubdtype(v.aval.dtype, jnp.floating)
+
+
+def has_custom_vjp(jaxpr: Any) -> bool:
+    """Whether some equation has a reverse mode of its own, and so no forward mode."""
+    return any(eqn.primitive.name.startswith("custom_vjp_call") for eqn in equations(jaxpr))
 
 
 def bind(eqn: Any, operands: Sequence[Any]) -> Any:

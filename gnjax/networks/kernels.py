@@ -38,15 +38,15 @@ class Item:
     place: int  # among the chosen leaves
     layer: int | None  # among the traced layers
     form: Literal["rows", "pair", "vectors"]
-    width: int  # numbers a sample and output
+    width: int  # numbers for each row of J that a sample has
 
 
 Pieces = tuple[list[layers.Pair], jax.Array]
-"""The pairs of some samples, one for each item that is not "rows", and rows (n, k, p)."""
+"""The pairs of some samples, one for each item that is not "rows", and rows (n, r, p)."""
 
 
 def row_blocks(net: Network) -> Iterator[jax.Array]:
-    """J (n k, p) some rows at a time, columns in the order of the parameter vector."""
+    """J (n r, p) some rows at a time, columns in the order of the parameter vector."""
     if net.coupled:
         yield from _coupled_blocks(net)
         return
@@ -56,13 +56,13 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 
 
 def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
-    """What is made of the items, for as many samples at a time as k backward passes allow."""
+    """What is made of the items, for as many samples at a time as r backward passes allow."""
     for x, factors in pieces(replace(net, batch=_fewer(net)), net.factors):
         yield _pieces(net, items, x, factors)
 
 
 def jacobian(net: Network) -> np.ndarray:
-    """J (n k, p), columns in the order of the parameter vector."""
+    """J (n r, p), columns in the order of the parameter vector."""
     return np.concatenate([np.asarray(block) for block in row_blocks(net)])
 
 
@@ -75,17 +75,17 @@ def parameter_gram(net: Network) -> np.ndarray:
 
 
 def output_gram(net: Network) -> np.ndarray:
-    """J J^T (n k, n k), samples first."""
-    n, k = net.samples, net.k
+    """J J^T (n r, n r), samples first."""
+    n, r = net.samples, net.rows
     if net.coupled:
         whole = jacobian(net)
         return whole @ whole.T
-    gram = np.zeros((n, k, n, k), net.dtype)
+    gram = np.zeros((n, r, n, r), net.dtype)
     items = items_of(net, traced_sample(net))
     for group in _groups(net, sorted(items, key=lambda item: item.width)):
         _add_group(net, group, gram)
-    flat = gram.reshape(n * k, n * k)
-    _mirror(flat, k * min(_BLOCK, n))
+    flat = gram.reshape(n * r, n * r)
+    _mirror(flat, r * min(_BLOCK, n))
     return flat
 
 
@@ -94,7 +94,7 @@ def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
     n = net.samples
     edges = [(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
     held: dict[int, Pieces] = {}
-    fits = n * net.k * sum(item.width for item in group) * net.dtype.itemsize <= _CACHE_BYTES
+    fits = n * net.rows * sum(item.width for item in group) * net.dtype.itemsize <= _CACHE_BYTES
 
     def piece(index: int) -> Pieces:
         if index in held:
@@ -112,7 +112,9 @@ def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
                 gram[top:bottom, :, start:stop] += np.asarray(_structured(left[0], right[0]))
             if left[1].shape[-1]:
                 product = _outer(_flat(left[1]), _flat(right[1]))
-                gram[top:bottom, :, start:stop] += product.reshape(bottom - top, net.k, -1, net.k)
+                gram[top:bottom, :, start:stop] += product.reshape(
+                    bottom - top, net.rows, -1, net.rows
+                )
 
 
 def _mirror(matrix: np.ndarray, size: int) -> None:
@@ -124,7 +126,7 @@ def _mirror(matrix: np.ndarray, size: int) -> None:
 
 @jax.jit
 def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
-    """sum_layers (a_i . a_j) (delta_i delta_j^T), a block (i, k, j, k) of two sets of samples."""
+    """sum_layers (a_i . a_j) (delta_i delta_j^T), a block (i, r, j, r) of two sets of samples."""
     total: jax.Array | float = 0.0
     for (a, delta), (b, epsilon) in zip(left, right, strict=True):
         inputs = jnp.matmul(a, b.T, precision="highest")
@@ -134,7 +136,7 @@ def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
 
 
 def _flat(rows: jax.Array) -> np.ndarray | jax.Array:
-    """(n, k, p) as (n k, p); for a CPU on the host, where arrays are shared, not copied."""
+    """(n, r, p) as (n r, p); for a CPU on the host, where arrays are shared, not copied."""
     on_cpu = all(device.platform == "cpu" for device in rows.devices())
     here = rows.is_fully_addressable or rows.is_fully_replicated
     host = np.asarray(rows) if on_cpu and here else rows
@@ -169,7 +171,7 @@ def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
             continue
         layer = traced.layers[index]
         if kept is None and layer.positions == 1:
-            width = layer.outputs + layer.inputs // net.k + 1
+            width = layer.outputs + layer.inputs // net.rows + 1
             items.append(Item(place, index, "vectors", width))
         else:
             items.append(Item(place, index, "rows", net.counts[place]))
@@ -178,7 +180,7 @@ def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
 
 def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Runs of parameters whose pieces for all samples fit in memory together, if each does."""
-    limit = _CACHE_BYTES / (net.samples * net.k * net.dtype.itemsize)
+    limit = _CACHE_BYTES / (net.samples * net.rows * net.dtype.itemsize)
     group: list[Item] = []
     for item in items:
         if group and sum(i.width for i in group) + item.width > limit:
@@ -189,7 +191,7 @@ def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 
 
 def _fewer(net: Network) -> int:
-    return max(1, net.batch // net.k)
+    return max(1, net.batch // net.rows)
 
 
 def _pieces_of(net: Network, group: tuple[Item, ...], start: int, stop: int) -> Pieces:
@@ -219,7 +221,7 @@ def _pieces(
         weights = jnp.eye(net.k, dtype=net.dtype) if factor is None else factor.T
         pairs, gradients = layers.sensitivities(traced, found, others, net.leaves, xi, weights)
         near, far = iter(pairs), iter(gradients)
-        held, rows = [], [jnp.zeros((net.k, 0), net.dtype)]
+        held, rows = [], [jnp.zeros((net.rows, 0), net.dtype)]
         for item in group:
             kept = net.kept[item.place]
             if item.layer is None:
@@ -243,10 +245,10 @@ def _pieces(
 def _explicit(
     net: Network, traced: layers.Traced, item: Item, a: jax.Array, delta: jax.Array
 ) -> jax.Array:
-    """sum_t delta_t a_t^T (k, p) of one layer, entries in the order of the parameter vector."""
+    """sum_t delta_t a_t^T (r, p) of one layer, entries in the order of the parameter vector."""
     assert item.layer is not None
     layer = traced.layers[item.layer]
-    product = jnp.einsum("ti,kto->kio", a, delta, precision="highest").reshape(net.k, -1)
+    product = jnp.einsum("ti,kto->kio", a, delta, precision="highest").reshape(net.rows, -1)
     shape = net.leaves[layer.leaf].shape
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold the sort
         positions = jnp.arange(int(np.prod(shape))).reshape(shape)
@@ -260,7 +262,7 @@ def _explicit(
 
 def _coupled_blocks(net: Network) -> Iterator[jax.Array]:
     """J of the whole batch as one function, some outputs at a time."""
-    size = net.samples * net.k
+    size = net.samples * net.rows
     unit = jnp.eye(size, dtype=net.dtype)
     for start in range(0, size, _ROWS):
         yield backward_products(net, unit[:, start : start + _ROWS]).T

@@ -1,12 +1,14 @@
-"""Losses of one sample's output, and their output Hessians.
+"""Losses of one sample's output, and factors of their output Hessians.
 
-``mse`` is |f - y|^2 / 2, whose output Hessian is the identity; ``cross_entropy`` is
-logsumexp(f) - f_y with diag(p) - p p^T, p = softmax(f). Either weights the Jacobian in the
-generalised Gauss-Newton matrix, 1/n sum_i J_i^T B_i J_i.
+``squared_error`` is |f - y|^2 / 2, whose output Hessian B is the identity (``mse`` is an older name
+of the same loss). ``cross_entropy`` is logsumexp(f) - f_y with B = diag(p) - p p^T, p = softmax(f).
+A factor R with R R^T = B weights the Jacobian in the generalised Gauss-Newton matrix
+1/n sum_i J_i^T B_i J_i.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,28 +18,71 @@ import numpy as np
 from jax.typing import ArrayLike
 
 Loss = str | Callable[..., jax.Array]
-LOSSES = ("mse", "cross_entropy")
+LOSSES = ("squared_error", "cross_entropy", "mse")
+_SQUARED = ("squared_error", "mse")
 _CONCAVE = 1e-8
+_SUM_OF_TARGETS = 1e-3  # targets in half precision sum to one to about this
 
 
 def check_loss(loss: Loss) -> None:
-    if not callable(loss) and loss not in LOSSES:
-        msg = (
-            f"loss={loss!r} is not one of {', '.join(LOSSES)}, nor a function loss(f, y) of one "
-            "sample's output"
-        )
-        raise ValueError(msg)
+    """Refuse a loss that is neither a known name nor a function."""
+    if callable(loss) or (isinstance(loss, str) and loss in LOSSES):
+        return
+    msg = (
+        f"loss={loss!r} is not one of {', '.join(LOSSES)}, nor a function loss(f, y) of one "
+        "sample's output"
+    )
+    raise ValueError(msg)
 
 
-def sample_loss(loss: Loss) -> Callable[[jax.Array, Any], jax.Array]:
-    """The loss of one output (k,) and its target."""
+def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
+    """The loss of one output (k,) and its target, as one number.
+
+    A function that returns one number for each output, as optax's elementwise losses do, is summed
+    over the outputs.
+    """
     check_loss(loss)
-    if callable(loss):
-        return loss
-    return _mse if loss == "mse" else _cross_entropy
+    if isinstance(loss, str):
+        return _squared_error if loss in _SQUARED else _cross_entropy
+    return _summed(loss)
 
 
-def _mse(f: jax.Array, y: jax.Array) -> jax.Array:
+def _summed(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    def total(f: jax.Array, *target: Any) -> jax.Array:
+        value = jnp.asarray(loss(f, *target))
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            msg = f"the loss must return a real number, got dtype {value.dtype}"
+            raise ValueError(msg)
+        if value.shape not in ((), f.shape):
+            msg = (
+                f"the loss of one sample, outputs of shape {f.shape}, has shape {value.shape}; "
+                "return one number, or one number for each output (they are then summed)"
+            )
+            raise ValueError(msg)
+        return value.sum()
+
+    return total
+
+
+def check_call(
+    loss: Loss, outputs: jax.Array | jax.ShapeDtypeStruct, targets: jax.Array | None
+) -> None:
+    """Refuse a function that does not take one sample's output (and target) as its loss."""
+    if not callable(loss):
+        return
+    given = [
+        jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (outputs, targets) if a is not None
+    ]
+    try:
+        jax.eval_shape(sample_loss(loss), *given)
+    except (TypeError, IndexError) as error:
+        shapes = " and a target of shape ".join(str(a.shape) for a in given)
+        hint = "; pass the targets as y" if targets is None else ""
+        msg = f"the loss does not take one sample, outputs of shape {shapes}: {error}{hint}"
+        raise ValueError(msg) from error
+
+
+def _squared_error(f: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.square(f - y).sum() / 2
 
 
@@ -45,15 +90,15 @@ def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
     return jax.nn.logsumexp(f) - (y * f).sum()
 
 
-def check_targets(loss: Loss, y: ArrayLike, outputs: jax.Array) -> jax.Array:
-    """Targets (n, k) for the named losses: integer labels become one-hot rows."""
+def check_targets(loss: Loss, y: ArrayLike, outputs: jax.Array | jax.ShapeDtypeStruct) -> jax.Array:
+    """Targets (n, k) for the named losses: integer labels become one-hot rows.
+
+    Only the shape and the dtype of ``outputs`` are read.
+    """
     n, k = outputs.shape
-    targets = jnp.asarray(y)
-    if len(np.shape(y)) == 0 or len(targets) != n:
+    targets = _real_targets(y)
+    if targets.ndim == 0 or len(targets) != n:
         msg = f"y has shape {targets.shape}, but x has {n} samples: one target a sample is needed"
-        raise ValueError(msg)
-    if not bool(jnp.isfinite(targets).all()):
-        msg = "y contains NaN or Inf"
         raise ValueError(msg)
     if callable(loss):
         return targets
@@ -67,34 +112,122 @@ def check_targets(loss: Loss, y: ArrayLike, outputs: jax.Array) -> jax.Array:
     if targets.shape != (n, k):
         msg = f"y has shape {targets.shape}; integer labels ({n},) or targets ({n}, {k}) are needed"
         raise ValueError(msg)
+    if loss == "cross_entropy":
+        _check_probabilities(targets)
     return targets.astype(outputs.dtype)
 
 
-def hessian_factors(loss: Loss, outputs: jax.Array, y: jax.Array | None) -> jax.Array | None:
-    """R (n, k, k) with R_i R_i^T the output Hessian of sample i; None for the identity.
+def _real_targets(y: ArrayLike) -> jax.Array:
+    given = y if isinstance(y, jax.Array) else np.asarray(y)
+    if not (given.dtype == bool or jnp.issubdtype(given.dtype, jnp.integer)) and not (
+        jnp.issubdtype(given.dtype, jnp.floating)
+    ):
+        msg = f"y must hold labels or real targets, got dtype {given.dtype}"
+        raise ValueError(msg)
+    targets = jnp.asarray(given, int) if given.dtype == bool else jnp.asarray(given)
+    if not bool(jnp.isfinite(targets).all()):
+        msg = "y contains NaN or Inf"
+        raise ValueError(msg)
+    return targets
 
-    For the cross-entropy with s = sqrt(p): R = diag(s) (I - s s^T), because I - s s^T is a
-    projection.
+
+def _check_probabilities(targets: jax.Array) -> None:
+    sums = targets.sum(axis=1)
+    if float(jnp.abs(sums - 1).max()) > _SUM_OF_TARGETS or float(targets.min()) < 0:
+        msg = (
+            "targets of the cross-entropy are probabilities, rows that are not negative and sum "
+            f"to one; got sums from {float(sums.min()):.3g} to {float(sums.max()):.3g} and a "
+            f"smallest entry {float(targets.min()):.3g}"
+        )
+        raise ValueError(msg)
+
+
+def factor_columns(loss: Loss, k: int) -> int:
+    """The number r of columns of R: k - 1 for the cross-entropy, else k.
+
+    The cross-entropy of a single class is zero whatever the model says, and is refused.
     """
     check_loss(loss)
-    if loss == "mse":
-        return None
-    if loss == "cross_entropy":
-        s = jnp.sqrt(jax.nn.softmax(outputs, axis=-1))
-        identity = jnp.eye(outputs.shape[1], dtype=outputs.dtype)
-        return s[:, :, None] * (identity[None] - s[:, :, None] * s[:, None, :])
-    return _convex_factors(sample_loss(loss), outputs, y)
+    if loss != "cross_entropy":
+        return k
+    if k == 1:
+        msg = (
+            "the cross-entropy of a model with one output is zero whatever that output is; give "
+            "the model one output for each class, or pass a loss of one logit as a function, such "
+            "as lambda f, y: jax.nn.softplus(f[0]) - y * f[0] with labels y of 0 and 1"
+        )
+        raise ValueError(msg)
+    return k - 1
 
 
-def _convex_factors(
-    loss: Callable[..., jax.Array], outputs: jax.Array, y: jax.Array | None
-) -> jax.Array:
-    """V diag(sqrt(lambda)) for the eigenvalues and vectors of every output Hessian."""
-    if y is None:
-        hessians = jax.vmap(jax.hessian(loss))(outputs)
-    else:
-        hessians = jax.vmap(jax.hessian(loss))(outputs, y)
-    values, vectors = jnp.linalg.eigh(hessians)
+def hessian_factors(loss: Loss, outputs: jax.Array, y: jax.Array | None) -> jax.Array | None:
+    """R (n, k, r) with R_i R_i^T = B_i, the output Hessian of sample i; None for the identity.
+
+    This is a pure function of outputs and targets: it can be traced, and it changes continuously
+    with the outputs except at the threshold that :func:`_softmax_factor` states. The function
+    :func:`check_convex` says whether a loss of the caller's has such a factor.
+    """
+    columns = factor_columns(loss, outputs.shape[1])
+    if isinstance(loss, str):
+        if loss in _SQUARED:
+            return None
+        factors = jax.vmap(_softmax_factor)(outputs)
+        assert factors.shape[-1] == columns
+        return factors
+    return jax.vmap(_symmetric_root)(_output_hessians(loss, outputs, y))
+
+
+def _softmax_factor(f: jax.Array) -> jax.Array:
+    """R (k, k - 1), the Cholesky factor of diag(p) - p p^T, p = softmax(f), in closed form.
+
+    With the tail sums q_j = sum_{i >= j} p_i, elimination of one class after the other gives
+
+        R_jj = sqrt(p_j q_{j+1} / q_j),   R_ij = -p_i sqrt(p_j / (q_j q_{j+1})) for i > j.
+
+    Only positive numbers are added and multiplied, so every entry has a relative error of some eps
+    (times the size of the logits, from which exp takes its error), for saturated outputs too, where
+    p and 1 - p both lose their digits. The columns are multiples of e_j - pi_j for probabilities
+    pi_j over the classes behind j. Such columns are independent whatever the probabilities are, so
+    entries with small relative errors give singular values with small relative errors.
+
+    A likely class comes last, so that no q_j is small: R R^T then has entries with small relative
+    errors too. It is the first class that has at least half the probability of the likeliest. The
+    likeliest itself would change with the rounding of logits that are equal, and R with it.
+    """
+    k = len(f)
+    last = jnp.argmax(f >= f.max() - math.log(2.0))
+    order = jnp.arange(k).at[last].set(k - 1).at[k - 1].set(last)  # its own inverse
+    logs = jax.nn.log_softmax(f[order])
+    p, root = jnp.exp(logs), jnp.exp(logs / 2)
+    tails = jnp.cumsum(p[::-1])[::-1]
+    here, behind = tails[:-1], tails[1:]
+    diagonal = root[:-1] * jnp.sqrt(behind / here)
+    below = -p[:, None] * (root[:-1] / jnp.sqrt(here * behind))[None, :]
+    entries = jnp.tril(below, -1) + jnp.eye(k, k - 1, dtype=f.dtype) * diagonal[None, :]
+    return entries[order]
+
+
+def _output_hessians(loss: Loss, outputs: jax.Array, y: jax.Array | None) -> jax.Array:
+    """B (n, k, k) by differentiation."""
+    hessian = jax.vmap(jax.hessian(sample_loss(loss)))
+    return hessian(outputs) if y is None else hessian(outputs, y)
+
+
+def _symmetric_root(hessian: jax.Array) -> jax.Array:
+    """B^{1/2} (k, k), which, unlike a matrix of eigenvectors, is a continuous function of B.
+
+    Directions without curvature stay, with zeros; what rounding made negative is zero too.
+    """
+    values, vectors = jnp.linalg.eigh(hessian)
+    roots = jnp.sqrt(values.clip(0))
+    return jnp.matmul(vectors * roots[None, :], vectors.T, precision="highest")
+
+
+def check_convex(loss: Loss, outputs: jax.Array, y: jax.Array | None) -> None:
+    """Refuse a loss of the caller's whose output Hessian is not positive semidefinite here."""
+    if not callable(loss):
+        return
+    values = jnp.linalg.eigvalsh(_output_hessians(loss, outputs, y))
     if not bool(jnp.isfinite(values).all()):
         msg = "the loss has an output Hessian with NaN or Inf"
         raise ValueError(msg)
@@ -104,4 +237,3 @@ def _convex_factors(
             f"{float(values.min()):.3g}, and the Gauss-Newton matrix needs B_i >= 0"
         )
         raise ValueError(msg)
-    return vectors * jnp.sqrt(values.clip(0))[:, None, :]

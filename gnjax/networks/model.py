@@ -24,7 +24,10 @@ _FORMS = (
     "a Flax NNX module, a Linen (module, variables) pair, or (apply, params) with "
     "apply(params, x) -> (n, k)"
 )
-_COUPLED = 1e-5
+REFUSALS = (TypeError, ValueError, IndexError, AssertionError, flax.errors.FlaxError)
+"""What a model raises that does not take an input of a given shape."""
+
+_COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
 def functional(model: Any) -> tuple[Apply, Params]:
@@ -47,12 +50,51 @@ def functional(model: Any) -> tuple[Apply, Params]:
     if not callable(first) or isinstance(first, nnx.Module):
         msg = f"a model is {_FORMS}; got a pair that starts with {type(first).__name__}"
         raise ValueError(msg)
+    _check_variables(first, second)
     return Partial(first), second
 
 
+def _check_variables(apply: Any, params: Any) -> None:
+    """Refuse Linen variables as parameters, where more than parameters is among them."""
+    names = [str(name) for name in params] if hasattr(params, "keys") else []
+    others = [name for name in names if name != "params"]
+    bound = isinstance(getattr(apply, "__self__", None), flax.linen.Module)
+    if "params" in names and others and (bound or any(name in _COLLECTIONS for name in others)):
+        msg = (
+            f"the parameters are Linen variables with {', '.join(others)}, which would be "
+            "differentiated like parameters; pass (module, variables), which holds them fixed, or "
+            "(lambda params, x: module.apply({**variables, 'params': params}, x), "
+            "variables['params']), with the keywords that the call needs"
+        )
+        raise ValueError(msg)
+
+
 def _nnx(model: nnx.Module) -> tuple[Apply, Params]:
+    _check_dropout(model)
     graph, params, *others = nnx.split(model, nnx.Param, ...)
     return Partial(_NnxCall(graph), others), params
+
+
+def _check_dropout(model: nnx.Module) -> None:
+    """Refuse dropout that is switched on: its one frozen mask would be part of the network."""
+    active = [
+        "/".join(str(part) for part in path) for path, node in nnx.iter_graph(model) if _drops(node)
+    ]
+    if active:
+        msg = (
+            f"dropout is switched on ({', '.join(active)}): a new NNX module is in training mode; "
+            "call model.eval() first, or, to see the network under one dropout mask, pass "
+            "(apply, params) with an apply that makes its nnx.Rngs from a fixed key"
+        )
+        raise ValueError(msg)
+
+
+def _drops(node: Any) -> bool:
+    if isinstance(node, nnx.Dropout):
+        return node.rate > 0 and not node.deterministic
+    if isinstance(node, nnx.MultiHeadAttention):
+        return node.dropout_rate > 0 and not node.deterministic
+    return False
 
 
 @dataclass(frozen=True)
@@ -95,6 +137,15 @@ def _like(params: Params, rest: Any) -> Any:
 
 def checked(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
     """apply, parameters and inputs in the working precision, and the outputs (n, k)."""
+    apply, params, inputs = prepared(model, x)
+    described(apply, params, inputs)
+    outputs = evaluate(apply, params, inputs)
+    check_outputs(outputs)
+    return apply, params, inputs, outputs
+
+
+def prepared(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array]:
+    """apply, parameters and inputs in the working precision; the model is not evaluated."""
     apply, params = functional(model)
     inputs = _inputs(x)
     params = jax.tree.map(_parameter, params)
@@ -105,7 +156,7 @@ def checked(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Arr
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
         msg = "a parameter of the model is NaN or Inf; a spectrum needs finite parameters"
         raise ValueError(msg)
-    return apply, params, inputs, _outputs(apply, params, inputs)
+    return apply, params, inputs
 
 
 def _inputs(x: ArrayLike) -> jax.Array:
@@ -142,17 +193,31 @@ def evaluate(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
     return apply(params, x)
 
 
-def _outputs(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
-    """F(x), checked to be (n, k) and finite."""
+def described(apply: Apply, params: Params, x: jax.Array) -> jax.ShapeDtypeStruct:
+    """The shape (n, k) and the dtype of the outputs, checked without evaluating the model."""
     try:
-        outputs = evaluate(apply, params, x)
+        outputs = jax.eval_shape(apply, params, x)
     except flax.errors.ModifyScopeVariableError as error:
         msg = (
             "the Linen module wants to update its batch statistics: call it in evaluation mode, "
             "or pass (apply, params) with an apply that discards the updates"
         )
         raise ValueError(msg) from error
-    except (TypeError, flax.errors.ScopeParamShapeError) as error:
+    except flax.errors.InvalidRngError as error:
+        msg = (
+            "the Linen module wants random numbers, as dropout does in training mode: pass "
+            "(lambda params, x: module.apply({'params': params}, x, deterministic=True), params), "
+            "with the keyword that your module has for evaluation"
+        )
+        raise ValueError(msg) from error
+    except flax.errors.TraceContextError as error:
+        msg = (
+            "the function of the model changes an NNX object from outside, such as a captured "
+            "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
+            "key, or pass the NNX module itself in evaluation mode (model.eval())"
+        )
+        raise ValueError(msg) from error
+    except REFUSALS as error:
         msg = f"the model does not take an x of shape {x.shape}: {error}"
         raise ValueError(msg) from error
     shape = getattr(outputs, "shape", None)
@@ -166,20 +231,10 @@ def _outputs(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
     if not jnp.issubdtype(outputs.dtype, jnp.floating):
         msg = f"the model must return real numbers, got dtype {outputs.dtype}"
         raise ValueError(msg)
-    if not bool(jnp.isfinite(outputs).all()):
-        msg = "the model's outputs contain NaN or Inf at these parameters and inputs"
-        raise ValueError(msg)
     return outputs
 
 
-def couples_samples(apply: Apply, params: Params, x: jax.Array, outputs: jax.Array) -> bool:
-    """Whether one sample's output depends on the others, as under BatchNorm's batch statistics.
-
-    Found by evaluating two samples alone.
-    """
-    if len(x) == 1:
-        return False
-    ends = np.array([0, len(x) - 1])
-    alone = jnp.concatenate([evaluate(apply, params, x[i : i + 1]) for i in ends])
-    scale = float(jnp.abs(outputs).max())
-    return not float(jnp.abs(alone - outputs[ends]).max()) <= _COUPLED * scale
+def check_outputs(outputs: jax.Array) -> None:
+    if not bool(jnp.isfinite(outputs).all()):
+        msg = "the model's outputs contain NaN or Inf at these parameters and inputs"
+        raise ValueError(msg)

@@ -1,31 +1,26 @@
 """A network at fixed inputs as a function of its parameters, and products with its Jacobian.
 
 J is the Jacobian (n k, p) of the outputs F(x_1) .. F(x_n) with respect to the chosen entries of
-the parameters, samples first, weighted by R^T where a loss has the output Hessian R R^T.
+the parameters, samples first. Where a loss has the output Hessians R_i R_i^T, R_i (k, r), it stands
+for R^T J (n r, p), with r rows for every sample.
 """
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
-from gnjax.networks import jaxprs, layers
-from gnjax.networks.losses import Loss, check_loss, check_targets, hessian_factors
-from gnjax.networks.model import Apply, checked, couples_samples
-from gnjax.numerics.precision import real_dtype
+from gnjax.networks import jaxprs
+from gnjax.networks.model import Apply
+from gnjax.networks.parameters import paths
 
-Only = str | Callable[[str], bool]
-
-_WORKING = 2.5e7  # numbers that one evaluation of a batch writes: more would leave the caches
-_TOGETHER = 3.5e6  # the same, for columns of dense layers, whose arrays are smaller
+_TOGETHER = 3.5e6  # numbers that one evaluation writes for columns that go together
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -38,7 +33,7 @@ class Network:
     leaves: tuple[jax.Array, ...]
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
     x: jax.Array
-    factors: jax.Array | None  # R (n, k, k)
+    factors: jax.Array | None  # R (n, k, r)
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
     chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
@@ -46,6 +41,8 @@ class Network:
     k: int = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
     convolves: bool = field(metadata={"static": True})
+    forward: bool = field(metadata={"static": True})  # the model has a forward mode
+    targeted: bool = field(metadata={"static": True})  # R depends on targets, not on x alone
     written: float = field(metadata={"static": True})  # numbers that an evaluation writes a sample
     batch: int = field(metadata={"static": True})
 
@@ -56,6 +53,11 @@ class Network:
     @property
     def parameters(self) -> int:
         return sum(self.counts)
+
+    @property
+    def rows(self) -> int:
+        """The rows that a sample has in J: the r columns of R, or its k outputs."""
+        return self.k if self.factors is None else self.factors.shape[-1]
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -74,123 +76,11 @@ class Network:
         return self.apply(jax.tree.unflatten(self.structure, list(leaves)), x).astype(self.dtype)
 
 
-def network(
-    model: Any,
-    x: ArrayLike,
-    *,
-    loss: Loss = "mse",
-    y: ArrayLike | None = None,
-    batch_size: int | None = None,
-    mask: Any = None,
-    only: Only | None = None,
-) -> Network:
-    """Check what comes in, choose the parameters, and decide how many samples go at once."""
-    check_loss(loss)
-    apply, params, inputs, outputs = checked(model, x)
-    targets = None if y is None else check_targets(loss, y, outputs)
-    leaves, structure = jax.tree.flatten(params)
-    chosen, kept = _choose(params, mask, only)
-    counts = tuple(
-        leaves[leaf].size if indices is None else len(indices)
-        for leaf, indices in zip(chosen, kept, strict=True)
-    )
-    coupled = couples_samples(apply, params, inputs, outputs)
-    made = Network(
-        tuple(leaves),
-        kept,
-        inputs,
-        hessian_factors(loss, outputs.astype(real_dtype()), targets),
-        apply,
-        structure,
-        chosen,
-        counts,
-        outputs.shape[1],
-        coupled,
-        False,
-        1.0,
-        len(inputs),
-    )
-    written, convolves = _work(made)
-    made = replace(made, convolves=convolves, written=written)
-    return made if coupled and batch_size is None else _batched(made, batch_size)
-
-
-def _batched(net: Network, batch_size: int | None) -> Network:
-    if net.coupled:
-        msg = (
-            f"batch_size={batch_size} splits the samples, but this model's outputs depend on the "
-            "whole batch (BatchNorm in training mode?); call model.eval() for per-sample "
-            "derivatives, or leave batch_size out to differentiate the batch as one function"
-        )
-        raise ValueError(msg)
-    if batch_size is None:
-        largest = int(np.clip(_WORKING / net.written, 1, net.samples))
-        return replace(net, batch=-(-net.samples // -(-net.samples // largest)))
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        msg = f"batch_size={batch_size!r} is not a positive integer"
-        raise ValueError(msg)
-    return replace(net, batch=min(batch_size, net.samples))
-
-
-def _work(net: Network) -> tuple[float, bool]:
-    """How many numbers one evaluation writes a sample, and whether it convolves."""
-    samples = net.samples if net.coupled else 1
-    traced = layers.trace(net.outputs, net.leaves, net.x[:samples])
-    written = sum(v.aval.size for eqn in traced.jaxpr.eqns for v in eqn.outvars)
-    names = {eqn.primitive.name for eqn in traced.jaxpr.eqns}
-    return max(written / samples, 1.0), "conv_general_dilated" in names
-
-
-def _choose(
-    params: Any, mask: Any, only: Only | None
-) -> tuple[tuple[int, ...], tuple[jax.Array | None, ...]]:
-    """The chosen leaves, and the flat indices of what the mask keeps of each."""
-    paths = [_path(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    leaves, structure = jax.tree.flatten(params)
-    masks: list[Any] = [None] * len(leaves)
-    found: Any
-    if mask is not None:
-        masks, found = jax.tree.flatten(mask)
-        shapes = [np.shape(m) for m in masks]
-        if found != structure or shapes != [leaf.shape for leaf in leaves]:
-            msg = (
-                "mask must have the structure and the shapes of the parameters, one entry for "
-                f"each; got {found} with shapes {shapes}, parameters {structure}"
-            )
-            raise ValueError(msg)
-    chosen, kept = [], []
-    for index, path in enumerate(paths):
-        if only is not None and not _wanted(path, only):
-            continue
-        entries = None if masks[index] is None else np.flatnonzero(np.asarray(masks[index]))
-        if entries is not None and len(entries) == leaves[index].size:
-            entries = None
-        if entries is None or len(entries):
-            chosen.append(index)
-            kept.append(None if entries is None else jnp.asarray(entries))
-    if not chosen:
-        msg = f"only={only!r} and the mask leave no parameter of {', '.join(paths)}"
-        raise ValueError(msg)
-    return tuple(chosen), tuple(kept)
-
-
-def _path(path: tuple[Any, ...]) -> str:
-    """layers/0/kernel, the same for dictionaries, lists and NNX states."""
-    parts = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
-    if parts and parts[-1] in ("value", "raw_value"):
-        parts = parts[:-1]
-    return "/".join(parts)
-
-
-def _wanted(path: str, only: Only) -> bool:
-    return bool(only(path)) if callable(only) else fnmatch.fnmatch(path, only)
-
-
 def parameter_names(net: Network) -> list[str]:
     """The path of every chosen leaf, in the order of the parameter vector."""
     params = jax.tree.unflatten(net.structure, list(net.leaves))
-    paths = [_path(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    return [paths[leaf] for leaf in net.chosen]
+    names = paths(params)
+    return [names[leaf] for leaf in net.chosen]
 
 
 def spread(net: Network, v: jax.Array) -> list[jax.Array]:
@@ -243,13 +133,14 @@ def weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Ar
 
 
 def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
-    """J_b v, (n_b, k)."""
+    """J_b v, (n_b, r)."""
     f = partial(net.outputs, x=x)
-    return weigh(factors, jax.jvp(f, (list(net.leaves),), (spread(net, v),))[1], transpose=True)
+    _, image = jaxprs.pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
+    return weigh(factors, image, transpose=True)
 
 
 def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Array) -> jax.Array:
-    """J_b^T u, (p,), for u (n_b, k)."""
+    """J_b^T u, (p,), for u (n_b, r)."""
     _, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
     return gather(net, pullback(weigh(factors, u, transpose=False))[0])
 
@@ -310,8 +201,8 @@ def forward_products(net: Network, v: jax.Array) -> jax.Array:
 
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
-    """J^T u for u (n k,) or (n k, b)."""
-    parts = u.reshape(net.samples, net.k, *u.shape[1:])
+    """J^T u for u (n r,) or (n r, b)."""
+    parts = u.reshape(net.samples, net.rows, *u.shape[1:])
     return sum_of(
         columns(net, partial(_backward_batch, net, x, r), w, 2)
         for x, r, w in pieces(net, net.factors, parts)
@@ -340,6 +231,6 @@ def rounding(net: Network) -> jax.Array:
     """
     keys = jax.random.split(jax.random.key(0))
     v = jax.random.normal(keys[0], (net.parameters, _PROBES), net.dtype)
-    r = jax.random.normal(keys[1], (net.samples * net.k, _PROBES), net.dtype)
+    r = jax.random.normal(keys[1], (net.samples * net.rows, _PROBES), net.dtype)
     gaps = r.T @ forward_products(net, v) - backward_products(net, r).T @ v
     return _SAFETY * jnp.sqrt(jnp.square(gaps).mean())

@@ -70,7 +70,7 @@ class Linearised(Prepared):
         if self.op.side == "parameters":
             products = (partial(_gauss_newton, m, r) for m, r in self._batches())
             return self.op.scale * sum_of(columns(net, f, v) for f in products)
-        parts = v.reshape(net.samples, net.k, *v.shape[1:])
+        parts = v.reshape(net.samples, net.rows, *v.shape[1:])
         pulled = zip(self.maps, pieces(net, net.factors, parts), strict=True)
         w = sum_of(
             columns(net, partial(_pulled, m, net.parameters, r), u, 2) for m, (_, r, u) in pulled
@@ -106,7 +106,22 @@ def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[Any, ...]:
 def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
     """v -> J_b v, before the loss weighs it."""
     net = op.net
-    return _linear_map(net, lambda w: net.outputs(_moved(net, w), x))
+    outputs = partial(_moved_outputs, net, x)
+    if net.forward:
+        return _linear_map(net, outputs)
+    _, pullback = jax.vjp(outputs, _origin(net))
+    return jax.tree_util.Partial(partial(_transposed, (len(x), net.k)), pullback)
+
+
+def _moved_outputs(net: Network, x: jax.Array, w: jax.Array) -> jax.Array:
+    return net.outputs(_moved(net, w), x)
+
+
+def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
+    """J_b v as the transpose of J_b^T, for a model without a forward mode."""
+    cotangent = jax.ShapeDtypeStruct(shape, v.dtype)
+    image: jax.Array = jax.linear_transpose(lambda u: pullback(u)[0], cotangent)(v)[0]
+    return image
 
 
 @jax.jit

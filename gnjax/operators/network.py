@@ -3,7 +3,8 @@
 With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the loss at sample i,
 
     G = 1/n sum_i J_i^T B_i J_i        (p, p), Eq 1; the non-zero eigenvalues are also those of
-    1/n R^T J J^T R, B = R R^T         (n k, n k), and of the NTK J J^T / n for the squared error,
+    1/n R^T J J^T R, B = R R^T         (n r, n r), R with r columns for each sample, and of the
+                                       NTK J J^T / n (n k, n k) for the squared error,
     H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17).
 """
 
@@ -19,22 +20,29 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.losses import Loss, check_targets, sample_loss
+from gnjax.networks.construct import network
+from gnjax.networks.duplicates import merged, unique_samples
+from gnjax.networks.losses import (
+    Loss,
+    check_call,
+    check_targets,
+    factor_columns,
+    sample_loss,
+)
 from gnjax.networks.network import (
     Network,
-    Only,
     backward_products,
     batched,
     columns,
     forward_products,
     gather,
     gauss_newton_products,
-    network,
     pieces,
     rounding,
     spread,
     sum_of,
 )
+from gnjax.networks.parameters import Only
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.operators.factorisation import Factorisation, gram_error
 
@@ -46,7 +54,7 @@ _SIDES = ("auto", "parameters", "outputs")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NetworkGram:
-    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n k, n k))."""
+    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r))."""
 
     net: Network
     side: str = field(metadata={"static": True})
@@ -62,12 +70,34 @@ class NetworkGram:
     @property
     def factor_shape(self) -> tuple[int, int]:
         """Of the factor F with F F^T the operator: J^T or J."""
-        sides = self.net.parameters, self.net.samples * self.net.k
+        sides = self.net.parameters, self.net.samples * self.net.rows
         return sides if self.side == "parameters" else sides[::-1]
 
     @property
     def dtype(self) -> jnp.dtype:
         return self.net.dtype
+
+    @property
+    def twin(self) -> NetworkGram:
+        """The smallest operator with the same non-zero eigenvalues; itself, where it is smallest.
+
+        J^T J and J J^T have the same non-zero eigenvalues. Samples that are equal bit for bit are
+        replaced by one of them, weighted by their number, so that J has fewer rows.
+        """
+        net = merged(self.net)
+        side = _side(net, "auto")
+        if net.parameters == net.samples * net.rows:
+            side = self.side
+        return self if net is self.net and side == self.side else NetworkGram(net, side, self.scale)
+
+    @property
+    def rank_bound(self) -> int:
+        """A number that the rank of the exact matrix does not exceed, whatever the parameters are.
+
+        It is the smaller of the number of chosen parameters and of the rows of J of samples that
+        differ.
+        """
+        return min(self.net.parameters, unique_samples(self.net) * self.net.rows)
 
     def mv(self, v: jax.Array) -> jax.Array:
         if self.side == "parameters":
@@ -158,10 +188,11 @@ def gauss_newton(
     model: Any,
     x: ArrayLike,
     *,
-    loss: Loss = "mse",
-    side: str = "auto",
+    loss: Loss = "squared_error",
+    side: str = "parameters",
     batch_size: int | None = None,
     y: ArrayLike | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkGram:
@@ -170,16 +201,31 @@ def gauss_newton(
     Args:
       model: see :func:`gnjax.functional`.
       x: inputs (n, ...).
-      loss: "mse" (B = I), "cross_entropy" (B = diag(p) - p p^T), or a convex ``loss(f, y)`` of one
-        sample (``loss(f)`` where no y is given).
-      side: "parameters" (p, p), "outputs" (n k, n k), or "auto", the smaller. Both have the same
-        non-zero eigenvalues.
+      loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (B = diag(p) -
+        p p^T), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A loss
+        with one number for each output, like optax's elementwise ones, is summed over outputs.
+      side: "parameters", G itself (p, p); "outputs", its twin 1/n R^T J J^T R (n r, n r) with the
+        same non-zero eigenvalues, where r = k, or k - 1 for the cross-entropy; or "auto", the
+        smaller of the two.
       batch_size: samples at once; chosen to bound memory where not given.
+      coupled: whether the outputs of a sample depend on the other samples of the batch, as under
+        BatchNorm in training mode. None finds out; True differentiates the batch as one function;
+        False is refused where samples turn out to be coupled.
       mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
         parameters of G.
-      only: a pattern like "layers/0/*", or a function of the path, that chooses parameters.
+      only: what chooses parameters: a pattern like "layers/0/*", a list of patterns, a function of
+        the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
     """
-    net = network(model, x, loss=loss, y=y, batch_size=batch_size, mask=mask, only=only)
+    net = network(
+        model,
+        x,
+        loss=loss,
+        y=y,
+        batch_size=batch_size,
+        coupled=coupled,
+        mask=mask,
+        only=only,
+    )
     return NetworkGram(net, _side(net, side), 1.0 / net.samples)
 
 
@@ -188,11 +234,12 @@ def ntk(
     x: ArrayLike,
     *,
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkGram:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first."""
-    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
+    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
     return NetworkGram(net, "outputs", 1.0)
 
 
@@ -201,13 +248,14 @@ def hessian(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkHessian:
     """The Hessian of the mean loss; symmetric, and in general not positive semidefinite."""
-    return _hessian(model, x, y, loss, False, batch_size, mask, only)
+    return _hessian(model, x, y, loss, False, batch_size, coupled, mask, only)
 
 
 def functional_hessian(
@@ -215,13 +263,14 @@ def functional_hessian(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     batch_size: int | None = None,
+    coupled: bool | None = None,
     mask: Any = None,
     only: Only | None = None,
 ) -> NetworkHessian:
     """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
-    return _hessian(model, x, y, loss, True, batch_size, mask, only)
+    return _hessian(model, x, y, loss, True, batch_size, coupled, mask, only)
 
 
 def _hessian(
@@ -231,12 +280,16 @@ def _hessian(
     loss: Loss,
     functional: bool,
     batch_size: int | None,
+    coupled: bool | None,
     mask: Any,
     only: Only | None,
 ) -> NetworkHessian:
-    net = network(model, x, batch_size=batch_size, mask=mask, only=only)
-    outputs = net.outputs(net.leaves, net.x)
-    return NetworkHessian(net, check_targets(loss, y, outputs), loss, functional)
+    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
+    factor_columns(loss, net.k)  # refuses the cross-entropy of one class
+    outputs = jax.ShapeDtypeStruct((net.samples, net.k), net.dtype)
+    targets = check_targets(loss, y, outputs)
+    check_call(loss, outputs, targets)
+    return NetworkHessian(net, targets, loss, functional)
 
 
 def _side(net: Network, side: str) -> str:
@@ -245,4 +298,4 @@ def _side(net: Network, side: str) -> str:
         raise ValueError(msg)
     if side != "auto":
         return side
-    return "parameters" if net.parameters < net.samples * net.k else "outputs"
+    return "parameters" if net.parameters < net.samples * net.rows else "outputs"

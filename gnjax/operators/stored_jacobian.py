@@ -1,13 +1,13 @@
 """Gauss-Newton matrices and kernels of networks with their Jacobian in memory.
 
 A product that runs the network passes four times through its layers, and a kernel that acts on t
-positions costs t products each time. A product with a stored J (n k, p) reads it twice. The block
-of a layer W, from q_in to q_out numbers, is kept as its k q_in q_out numbers a sample or, from
+positions costs t products each time. A product with a stored J (n r, p) reads it twice. The block
+of a layer W, from q_in to q_out numbers, is kept as its r q_in q_out numbers a sample or, from
 
     (J V)_c = sum_t delta_tc . V a_t,    J^T u = sum_t (sum_c u_c delta_tc) a_t^T,
 
-as its inputs a_t and sensitivities delta_t, k t q_out numbers: two passes through the layer. The
-first is less work where t is more than a few times k, as in convolutional networks; the second
+as its inputs a_t and sensitivities delta_t, r t q_out numbers: two passes through the layer. The
+first is less work where t is more than a few times r, as in convolutional networks; the second
 where t is small, as in dense layers, and often less to keep.
 """
 
@@ -44,8 +44,8 @@ Map = Callable[[jax.Array], jax.Array]
 class Block:
     """R^T J of some samples: the columns of some parameters, and the pairs of other layers."""
 
-    rows: jax.Array  # (n_b k, p')
-    pairs: tuple[layers.Pair, ...]  # (n_b, ..) and (n_b, k, ..)
+    rows: jax.Array  # (n_b r, p')
+    pairs: tuple[layers.Pair, ...]  # (n_b, ..) and (n_b, r, ..)
 
 
 @jax.tree_util.register_dataclass
@@ -73,11 +73,12 @@ class WithJacobian(Prepared):
 
 
 def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
-    """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n k, p) stored.
+    """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
-    For many products with one convolutional network; making J costs k backward passes, about as
-    much as k products. It takes up to ``memory`` bytes: more is faster, down to what the inputs and
-    sensitivities of all layers take. :func:`gnjax.linearised` costs next to nothing to make.
+    For many products with one convolutional network; making J costs r backward passes, about as
+    much as r products, where r is the number of rows of J for each sample. It takes up to
+    ``memory`` bytes: more is faster, down to what the inputs and sensitivities of all layers take.
+    :func:`gnjax.linearised` costs next to nothing to make.
     """
     if not isinstance(op, NetworkGram):
         msg = (
@@ -90,7 +91,7 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     size = _bytes(net, items)
     if not size <= memory:
         msg = (
-            f"the Jacobian, {net.samples * net.k} x {net.parameters} in {net.dtype}, takes at "
+            f"the Jacobian, {net.samples * net.rows} x {net.parameters} in {net.dtype}, takes at "
             f"least {size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or "
             "more where that is free, or use gnjax.linearised(op)"
         )
@@ -101,7 +102,7 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
 def products_before(op: NetworkGram) -> float:
     """How many products of a network that convolves cost what making J does.
 
-    That is k backward passes and the compilation. Infinite where products with J are not much
+    That is r backward passes and the compilation. Infinite where products with J are not much
     quicker, where it does not fit, and on several devices.
     """
     net = op.net
@@ -116,7 +117,7 @@ def products_before(op: NetworkGram) -> float:
     without = 2 * sum(work.values())
     if _bytes(net, items) > _MEMORY or _GAIN * with_j > without:
         return np.inf
-    return net.k + _COMPILED / (2 * net.samples * without)
+    return net.rows + _COMPILED / (2 * net.samples * without)
 
 
 def _results(layer: layers.Layer) -> int:
@@ -133,7 +134,7 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
     ``width`` are numbers a sample.
     """
     items = [
-        replace(item, form="rows", width=net.k * net.counts[item.place])
+        replace(item, form="rows", width=net.rows * net.counts[item.place])
         for item in gram.items_of(net, traced)
     ]
     if net.coupled:
@@ -144,8 +145,8 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
             continue
         layer = traced.layers[item.layer]
         inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
-        pair = replace(item, form="pair", width=inputs + net.k * _results(layer))
-        if _results(layer) * (layer.inputs + net.k) < item.width:  # multiplications
+        pair = replace(item, form="pair", width=inputs + net.rows * _results(layer))
+        if _results(layer) * (layer.inputs + net.rows) < item.width:  # multiplications
             items[index] = pair
         elif pair.width < item.width:
             smaller[index] = pair
@@ -237,7 +238,7 @@ def _through(
     pair: layers.Pair,
     part: jax.Array,
 ) -> jax.Array:
-    """sum_t delta_t . V a_t, (n_b k,), for the chosen entries of V."""
+    """sum_t delta_t . V a_t, (n_b r,), for the chosen entries of V."""
     inputs, deltas = pair
     image = layers.acting(traced, layer, entered(net, place, part), inputs)
     image = image.reshape(len(inputs), -1)

@@ -77,7 +77,7 @@ def test_batches_masks_and_filters_in_several_blocks(side, only, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_BYTES", 1e2)
     model, x = CASES["mlp relu"]()
     _, params = gnjax.functional(model)
-    mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 3 > 0, params)
+    mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 4 > 0, params)
     kept = _agree(_made(model, x, side, mask=mask, only=only, batch_size=3))
     assert len(kept.blocks) > 1
     assert "pair" in _forms(kept)

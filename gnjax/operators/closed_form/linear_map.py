@@ -22,8 +22,9 @@ import scipy.linalg
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
+from gnjax.networks.construct import network
 from gnjax.networks.model import Apply, Params, checked, evaluate
-from gnjax.networks.network import Only, network
+from gnjax.networks.parameters import Only
 from gnjax.operators.network import NetworkGram
 
 _PAIRS = 4

@@ -1,0 +1,193 @@
+"""Whether a sample's output depends on the other samples of its batch, or on its place in it.
+
+BatchNorm in training mode, dropout with a fixed key, a mixture of experts with a capacity and a
+graph network couple the samples. The derivatives of such a model are those of the whole batch as
+one function. This is right for every model; for a model that does not couple its samples, it is
+slow.
+
+Every sample i is evaluated in its batch and alone, with its outputs F_i and their derivative T_i in
+one random direction v of the parameters. The derivatives are needed too: a BatchNorm whose scale is
+zero couples samples in derivatives only. Where both agree up to rounding, the samples are not
+coupled.
+
+Rounding is measured against |F_i| + |T_i|. The entries of v have the size of the parameters, and
+the rounding of a layer acts like a relative change of its weights by a few eps, so that an
+ill-conditioned network gets a scale that is larger in proportion. Three cases are told apart, with
+the eps of the coarsest number format in the model's equations (float32 in a float64 model, say):
+
+- differences of at most 16 eps of the working format are rounding;
+- differences above 1024 eps of the coarsest format are coupling;
+- what lies between may be either. It is decided by an exchange: every other sample is replaced, and
+  the rest must keep every bit. The same program computes both with the same shapes, so that samples
+  which are not coupled do keep them, however coarse the numbers are.
+
+In formats coarser than float64 a unit at its kink may be on in one evaluation and off in the other,
+which changes derivatives by much and outputs by nothing. There, derivatives that differ at up to
+one sample in a hundred go to the exchange as well. What can be missed is an effect of the place in
+the batch alone which is smaller than 1024 eps of the coarsest format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks import jaxprs
+
+if TYPE_CHECKING:
+    from gnjax.networks.network import Network
+
+_ROUNDING = 1024  # eps: long sums and deep networks stay below
+_SAME = 16  # eps: what no reader of a spectrum could tell from rounding
+_COARSE = 0.1  # no difference this large is rounding, in bfloat16 either
+_KINKS = 0.01  # of the samples, in formats coarser than float64
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """What was found, in words that continue "the samples are coupled: "."""
+
+    coupled: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """The largest differences between samples in their batch and alone, relative to their size."""
+
+    outputs: float
+    derivatives: float
+    share: float  # of the samples whose derivatives differ by more than the limit
+
+
+def compare(net: Network, together: int, coarsest: float) -> tuple[jax.Array, Coupling]:
+    """The outputs (n, k), and whether samples are coupled in batches of ``together`` samples.
+
+    ``coarsest`` is the eps of the coarsest floating format that the model computes in. It costs two
+    evaluations with one directional derivative each; the exchange, where it is needed, costs two
+    more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a time.
+    """
+    v = _direction(net)
+    limit = min(_ROUNDING * coarsest, _COARSE)
+    outputs, verdict = [], Coupling(False)
+    for x, new in _windows(net.x, together):
+        whole = _responses(net, x, v, False)
+        outputs.append(whole[0][new:])
+        if len(x) > 1 and not verdict.coupled:
+            verdict = _judged(net, x, v, whole, limit, coarsest)
+    return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs), verdict
+
+
+def _judged(
+    net: Network,
+    x: jax.Array,
+    v: list[jax.Array],
+    whole: tuple[jax.Array, jax.Array],
+    limit: float,
+    coarsest: float,
+) -> Coupling:
+    working = float(jnp.finfo(net.dtype).eps)
+    parts = [_responses(net, part, v, True) for part, _ in _windows(x, net.batch)]
+    skips = [skip for _, skip in _windows(x, net.batch)]
+    alone = tuple(
+        jnp.concatenate([part[i][skip:] for part, skip in zip(parts, skips, strict=True)])
+        for i in range(2)
+    )
+    gaps = _gaps(whole, alone, limit)
+    kinks = _KINKS if coarsest > jnp.finfo(jnp.float64).eps else 0.0
+    if gaps.outputs > limit:
+        return Coupling(True, _differ("outputs", gaps.outputs, limit))
+    if gaps.share > kinks:
+        return Coupling(True, _differ("derivatives", gaps.derivatives, limit))
+    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, v, whole):
+        return Coupling(False)
+    gap = max(gaps.outputs, gaps.derivatives)
+    return Coupling(
+        True,
+        "samples change when others are exchanged, and evaluated alone they differ by "
+        f"{gap:.1e} of their size",
+    )
+
+
+def _differ(what: str, gap: float, limit: float) -> str:
+    return (
+        f"the {what} of a sample alone and in its batch differ by {gap:.1e} of their size, and "
+        f"rounding explains at most {limit:.1e}"
+    )
+
+
+def _direction(net: Network) -> list[jax.Array]:
+    """A random direction with entries of the size of the parameters, nowhere zero."""
+
+    def drawn(index: int, leaf: jax.Array) -> jax.Array:
+        typical = jnp.sqrt(jnp.square(leaf).mean()) if leaf.size else jnp.ones((), leaf.dtype)
+        size = jnp.abs(leaf) + jnp.where(typical > 0, typical, 1)
+        normal = jax.random.normal(jax.random.key(index), leaf.shape, leaf.dtype)
+        return normal * size
+
+    return [drawn(index, leaf) for index, leaf in enumerate(net.leaves)]
+
+
+def _windows(x: jax.Array, size: int) -> Iterator[tuple[jax.Array, int]]:
+    """Runs of ``size`` samples, all of one length, and how many of each have come before.
+
+    The last run reaches back, so that one compiled program serves all and nobody is left alone.
+    """
+    n = len(x)
+    if size >= n:
+        yield x, 0
+        return
+    for start in range(0, n, size):
+        first = min(start, n - size)
+        yield x[first : first + size], start - first
+
+
+@partial(jax.jit, static_argnames=("alone",))
+def _responses(
+    net: Network, x: jax.Array, v: list[jax.Array], alone: bool
+) -> tuple[jax.Array, jax.Array]:
+    """F (n, k) and its derivative along v, of the batch or of its samples alone."""
+
+    def outputs(leaves: list[jax.Array]) -> jax.Array:
+        if alone:
+            return jax.vmap(lambda sample: net.outputs(leaves, sample[None])[0])(x)
+        return net.outputs(leaves, x)
+
+    return jaxprs.pushed(outputs, list(net.leaves), v, forward=net.forward)
+
+
+def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limit: float) -> Gaps:
+    size = sum(jnp.abs(part).max(axis=1) for part in whole)
+    found = []
+    for one, other in zip(whole, alone, strict=True):
+        same = (one == other) | (jnp.isnan(one) & jnp.isnan(other))
+        difference = jnp.where(same, 0, jnp.abs(one - other)).max(axis=1)
+        relative = jnp.where(difference == 0, 0, difference / size)
+        found.append(jnp.where(jnp.isnan(relative), math.inf, relative))
+    outputs, derivatives = found
+    share = (derivatives > limit).mean()
+    return Gaps(float(outputs.max()), float(derivatives.max()), float(share))
+
+
+def _keeps(
+    net: Network, x: jax.Array, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]
+) -> bool:
+    """Whether samples keep every bit of F and T when the samples beside them are replaced."""
+    places = jnp.arange(len(x))
+    others = jnp.roll(x, 1, axis=0)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        others = others * 1.5
+    for parity in (0, 1):
+        kept = places % 2 == parity
+        mixed = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)
+        for before, after in zip(whole, _responses(net, mixed, v, False), strict=True):
+            same = (before == after) | (jnp.isnan(before) & jnp.isnan(after))
+            if not bool(jnp.where(kept[:, None], same, True).all()):
+                return False
+    return True

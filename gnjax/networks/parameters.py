@@ -1,0 +1,118 @@
+"""Which entries of a model's parameters are differentiated: names, filters and masks."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from flax.nnx import filterlib
+
+Only = str | Sequence[str] | type | Callable[[str], bool]
+"""A pattern of paths, several of them, an NNX filter, or a function of the path."""
+
+_FILTERS = filterlib.__name__
+
+
+def choose(
+    params: Any, mask: Any, only: Only | None
+) -> tuple[tuple[int, ...], tuple[jax.Array | None, ...]]:
+    """The chosen leaves, and the flat indices of what the mask keeps of each (None for all)."""
+    names = paths(params)
+    leaves = jax.tree.leaves(params)
+    masks = _masks(params, mask)
+    wanted = _wanted(params, names, only)
+    chosen, kept = [], []
+    for index in wanted:
+        entries = None if masks[index] is None else np.flatnonzero(np.asarray(masks[index]))
+        if entries is not None and len(entries) == leaves[index].size:
+            entries = None
+        if entries is None or len(entries):
+            chosen.append(index)
+            kept.append(None if entries is None else jnp.asarray(entries))
+    if not chosen:
+        msg = f"only={only!r} and the mask leave no parameter of {', '.join(names)}"
+        raise ValueError(msg)
+    return tuple(chosen), tuple(kept)
+
+
+def paths(params: Any) -> list[str]:
+    """layers/0/kernel for every leaf, the same for dictionaries, lists and NNX states."""
+    return [_path(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+
+
+def _path(path: tuple[Any, ...]) -> str:
+    parts = [str(getattr(p, "key", getattr(p, "idx", getattr(p, "name", p)))) for p in path]
+    if parts and parts[-1] in ("value", "raw_value"):
+        parts = parts[:-1]
+    return "/".join(parts)
+
+
+def _masks(params: Any, mask: Any) -> list[Any]:
+    """The mask of every leaf, None where there is no mask."""
+    structure: Any
+    found: Any
+    leaves, structure = jax.tree.flatten(params)
+    if mask is None:
+        return [None] * len(leaves)
+    masks, found = jax.tree.flatten(mask)
+    shapes = [np.shape(m) for m in masks]
+    if found != structure or shapes != [leaf.shape for leaf in leaves]:
+        msg = (
+            "mask must have the structure and the shapes of the parameters, one entry for "
+            f"each; got {found} with shapes {shapes}, parameters {structure}"
+        )
+        raise ValueError(msg)
+    return masks
+
+
+def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
+    """The indices of the leaves that ``only`` chooses."""
+    if only is None:
+        return list(range(len(names)))
+    if isinstance(only, type) or type(only).__module__ == _FILTERS:
+        return _filtered(params, only)
+    if callable(only):
+        return [index for index, name in enumerate(names) if only(name)]
+    patterns = [only] if isinstance(only, str) else only
+    if not isinstance(patterns, list | tuple) or not all(isinstance(p, str) for p in patterns):
+        msg = (
+            f"only={only!r} is no pattern like 'layers/0/*', list of patterns, NNX filter like "
+            "nnx.LoRAParam, or function of the path"
+        )
+        raise ValueError(msg)
+    return [
+        index
+        for index, name in enumerate(names)
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    ]
+
+
+def _filtered(params: Any, only: Any) -> list[int]:
+    """The leaves of the NNX variables that a filter of NNX lets through, in the leaves' order."""
+    if isinstance(only, type) and not issubclass(only, nnx.Variable):
+        msg = f"only={only!r} is a type, but no type of NNX variables such as nnx.LoRAParam"
+        raise ValueError(msg)
+    found = jax.tree_util.tree_leaves_with_path(
+        params, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable)
+    )
+    if not all(isinstance(variable, nnx.Variable) for _, variable in found):
+        msg = (
+            f"only={only!r} chooses NNX variables, and the parameters of this model are none; "
+            "give the NNX module itself, or choose by a pattern of the path"
+        )
+        raise ValueError(msg)
+    predicate = filterlib.to_predicate(only)
+    wanted: list[int] = []
+    index = 0
+    for path, variable in found:
+        leaves = len(jax.tree.leaves(variable))
+        keys = tuple(getattr(p, "key", getattr(p, "idx", p)) for p in path)
+        if predicate(keys, variable):
+            wanted += range(index, index + leaves)
+        index += leaves
+    return wanted

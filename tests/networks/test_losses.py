@@ -1,0 +1,129 @@
+"""Factors of output Hessians against diag(p) - p p^T in many digits, and what losses refuse."""
+
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.networks.losses import hessian_factors
+
+DIGITS = 60
+EPS = np.finfo(np.float64).eps
+
+
+def _outputs(margin, k, top):
+    f = np.random.default_rng(k + top).standard_normal(k)
+    f[top] += margin
+    return f
+
+
+def _softmax(f):
+    """p in many digits, from the stored logits."""
+    powers = [mp.exp(mp.mpf(float(v)) - mp.mpf(float(max(f)))) for v in f]
+    return [power / mp.fsum(powers) for power in powers]
+
+
+def _factor(f):
+    return np.asarray(hessian_factors("cross_entropy", jnp.asarray(f)[None], None))[0]
+
+
+def _exact_product(factor):
+    matrix = mp.matrix(np.asarray(factor, float).tolist())
+    return matrix * matrix.T
+
+
+def _slack(f):
+    """Relative rounding: exp turns the error of f into one of p, and k sums and products follow."""
+    return 2 * EPS * (4 + 2 * np.ptp(f) + 3 * len(f))
+
+
+SATURATED = [
+    (margin, k, top)
+    for margin in (0.0, 1.0, 10.0, 40.0)
+    for k in (2, 3, 7)
+    for top in {0, 1, k - 1}
+]
+
+
+@pytest.mark.parametrize(("margin", "k", "top"), SATURATED)
+def test_factor_of_the_softmax_has_the_entries_of_its_hessian(margin, k, top):
+    """Every entry of R R^T, in 60 digits, to a relative error of rounding."""
+    f = _outputs(margin, k, top)
+    factor = _factor(f)
+    assert factor.shape == (k, k - 1)
+    with mp.workdps(DIGITS):
+        p, found = _softmax(f), _exact_product(factor)
+        for i in range(k):
+            for j in range(k):
+                others = mp.fsum(p[m] for m in range(k) if m != i)
+                truth = p[i] * others if i == j else -p[i] * p[j]
+                assert abs(found[i, j] - truth) <= _slack(f) * abs(truth)
+
+
+@pytest.mark.parametrize("top", [0, 2, 4])
+def test_margin_of_seven_hundred(top):
+    """Probabilities of 1e-304: their squares underflow, what is left has all of its digits."""
+    f = _outputs(700.0, 5, top)
+    factor = _factor(f)
+    with mp.workdps(700):
+        p, found = _softmax(f), _exact_product(factor)
+        for i in range(5):
+            truth = p[i] * mp.fsum(p[m] for m in range(5) if m != i)
+            assert abs(found[i, i] - truth) <= _slack(f) * truth
+        others = [i for i in range(5) if i != top]
+        for i in others:
+            assert abs(found[i, top] + p[i] * p[top]) <= _slack(f) * p[i]
+
+
+@pytest.mark.parametrize(("margin", "top"), [(0.0, 0), (10.0, 1), (40.0, 0), (40.0, 3), (300.0, 2)])
+def test_singular_values_of_the_factor_keep_their_digits(margin, top):
+    """R has full column rank; all k - 1 eigenvalues of R^T R, in many digits, are those of B."""
+    f = _outputs(margin, 4, top) + 30 * np.arange(4) * (margin > 0)
+    with mp.workdps(500):
+        p = _softmax(f)
+        matrix = mp.matrix(_factor(f).tolist())
+        hessian = mp.matrix(4, 4)
+        for i in range(4):
+            for j in range(4):
+                hessian[i, j] = (p[i] if i == j else 0) - p[i] * p[j]
+        truth = sorted(mp.eigsy(hessian, eigvals_only=True))[1:]
+        found = sorted(mp.eigsy(matrix.T * matrix, eigvals_only=True))
+        for value, exact in zip(found, truth, strict=True):
+            assert abs(value - exact) <= 16 * _slack(f) * exact  # k steps of a bound of k each
+
+
+def test_factor_does_not_jump_where_logits_are_equal():
+    """Rounding decides which of two equal logits is the largest; R moves by rounding only."""
+    f = np.array([0.3, 2.0, -1.0, 2.0, 2.0])
+    moved = f * (1 + EPS * np.array([1, -1, 1, 1, -1]))
+    np.testing.assert_allclose(_factor(moved), _factor(f), rtol=0, atol=16 * EPS)
+
+
+def test_factors_can_be_traced():
+    """Monte Carlo arithmetic evaluates the equations of the factor."""
+    f, y = jnp.asarray(_outputs(3.0, 4, 1))[None], jnp.ones((1, 4))
+    for loss in ("cross_entropy", lambda f, y: jnp.cosh(f - y).sum()):
+        traced = jax.make_jaxpr(lambda f, loss=loss: hessian_factors(loss, f, y))(f)
+        assert traced.jaxpr.eqns
+
+
+def test_convex_losses_keep_directions_without_curvature():
+    """B = a a^T and B = 0: the symmetric root, with as many columns as outputs."""
+    a = jnp.asarray([3.0, 4.0, 0.0])
+    f = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3)))
+    factors = hessian_factors(lambda f: (a @ f) ** 2 / 2, f, None)
+    np.testing.assert_allclose(
+        factors @ factors.swapaxes(1, 2), np.broadcast_to(np.outer(a, a), (2, 3, 3)), atol=1e-13
+    )
+    assert factors.shape == (2, 3, 3)
+    assert not np.asarray(hessian_factors(lambda f: f.sum(), f, None)).any()
+
+
+def test_cross_entropy_of_one_class_is_refused():
+    model = (lambda p, x: x @ p, np.ones((3, 1)))
+    with pytest.raises(ValueError, match="one output is zero"):
+        gnjax.gauss_newton(model, np.ones((4, 3)), loss="cross_entropy")
+    with pytest.raises(ValueError, match="one output is zero"):
+        gnjax.hessian(model, np.ones((4, 3)), np.zeros(4, int), loss="cross_entropy")

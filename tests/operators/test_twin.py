@@ -1,0 +1,103 @@
+"""The twin of a Gauss-Newton matrix or NTK: the same non-zero eigenvalues, and no larger."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.models import MLP
+from gnjax.networks.duplicates import merged
+from tests.networks import CASES
+
+RNG = np.random.default_rng(1)
+DRAWN = RNG.standard_normal((5, 4))
+TWICE = DRAWN[[0, 1, 2, 0, 3, 4, 0, 2]]
+MODEL = MLP((4, 6, 3), activation="tanh", key=jax.random.key(0))  # 51 parameters
+LABELS = np.array([0, 1, 2, 0, 1, 0, 2, 2])
+
+
+def _cosh(f, y):
+    return jnp.cosh(f - y).sum()
+
+
+OPS = {
+    "squared error": lambda **o: gnjax.gauss_newton(MODEL, TWICE, **o),
+    "cross-entropy": lambda **o: gnjax.gauss_newton(MODEL, TWICE, loss="cross_entropy", **o),
+    "targets": lambda **o: gnjax.gauss_newton(
+        MODEL, TWICE, loss=_cosh, y=np.eye(3)[LABELS] * 2, **o
+    ),
+    "ntk": lambda **o: gnjax.ntk(MODEL, TWICE),
+    "few parameters": lambda **o: gnjax.gauss_newton(MODEL, TWICE, only="dense2/bias", **o),
+    "ntk of few parameters": lambda **o: gnjax.ntk(MODEL, TWICE, only="dense2/bias"),
+}
+SIZES = {
+    "squared error": 15,
+    "cross-entropy": 10,
+    "targets": 18,  # of the pairs (x, y), 6 differ
+    "ntk": 15,
+    "few parameters": 3,
+    "ntk of few parameters": 3,
+}
+
+
+@pytest.mark.parametrize("side", ["parameters", "outputs"])
+@pytest.mark.parametrize("case", OPS)
+def test_twin_has_the_non_zero_eigenvalues(case, side):
+    op = OPS[case](side=side)
+    twin = op.twin
+    assert twin.shape == (SIZES[case],) * 2
+    truth = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    found = np.linalg.eigvalsh(np.asarray(twin.as_matrix()))[::-1]
+    few = min(len(truth), len(found))
+    np.testing.assert_allclose(found[:few], truth[:few], rtol=0, atol=1e-12 * truth[0])
+    np.testing.assert_allclose(truth[few:], 0, atol=1e-12 * truth[0])
+    v = jnp.asarray(RNG.standard_normal(len(found)))
+    np.testing.assert_allclose(
+        twin.mv(v), twin.as_matrix() @ v, rtol=0, atol=1e-12 * truth[0] * np.linalg.norm(v)
+    )
+    assert (truth > 1e-12 * truth[0]).sum() <= op.rank_bound == twin.rank_bound
+
+
+def test_targets_that_differ_keep_samples_apart_but_not_their_range():
+    """Three samples are equal in x, two of them in (x, y): 6 pairs, and a rank of 5 x 3."""
+    op = OPS["targets"]()
+    assert merged(op.net).samples == 6
+    assert op.rank_bound == 15
+
+
+def test_operators_that_are_smallest_are_their_own_twins():
+    x = DRAWN
+    for op in (
+        gnjax.gauss_newton(MODEL, x, side="outputs"),
+        gnjax.gauss_newton(MODEL, x, only="dense2/bias"),
+        gnjax.ntk(MODEL, x),
+    ):
+        assert op.twin is op
+    assert gnjax.gauss_newton(MODEL, x).twin.side == "outputs"
+    assert gnjax.gauss_newton(MODEL, x).rank_bound == 15
+    assert gnjax.gauss_newton(MODEL, x, loss="cross_entropy").rank_bound == 10
+
+
+def test_coupled_samples_are_not_merged():
+    model, x = CASES["batch norm of the batch"]()
+    op = gnjax.ntk(model, x[[0, 1, 2, 3, 4, 0]])
+    assert op.net.coupled
+    assert op.twin.shape == op.shape
+    assert op.rank_bound == min(op.net.parameters, op.shape[0])
+
+
+def test_sides():
+    """G is (p, p) unless another side is asked for; R has k - 1 columns for the cross-entropy."""
+    n, k, p = 8, 3, 51
+    assert gnjax.gauss_newton(MODEL, TWICE).shape == (p, p)
+    assert gnjax.gauss_newton(MODEL, TWICE, side="auto").shape == (n * k, n * k)
+    assert gnjax.gauss_newton(MODEL, TWICE, side="outputs", loss="cross_entropy").shape == (16, 16)
+    assert gnjax.ntk(MODEL, TWICE).shape == (n * k, n * k)
+    saturated = (lambda w, x: 60 * x @ w, jnp.asarray(RNG.standard_normal((4, 3))))
+    op = gnjax.gauss_newton(saturated, TWICE[:3], loss="cross_entropy", side="outputs")
+    sigma = np.linalg.svd(op.factor(), compute_uv=False)
+    assert sigma[-1] > 0
+    np.testing.assert_allclose(
+        np.linalg.matrix_rank(op.factor() / np.linalg.norm(op.factor(), axis=1, keepdims=True)), 6
+    )
