@@ -1,7 +1,7 @@
 """Monte Carlo arithmetic: a function evaluated with every rounding replaced by a random one.
 
-Every floating point result is multiplied by 1 + eps or 1 - eps, at random, where eps belongs to the
-dtype of that result (Parker 1997). The spread of a few evaluations shows how much rounding can do
+Every floating point result is multiplied by 1 + u or 1 - u, at random, where u is the largest
+relative error of one rounding in the dtype of that result (Parker 1997). The spread of a few evaluations shows how much rounding can do
 to the value of the function: also where two ways to compute it share their rounding errors, where
 sums cancel, and where a part of a float64 model works in float32 or bfloat16.
 
@@ -9,15 +9,15 @@ What is perturbed:
 
 - Operations that are exact (copies, reshapes, gathers, comparisons, maxima, conversions to a wider
   type, integers and booleans): nothing.
-- Sums, differences, products, quotients and square roots: the result, by eps.
+- Sums, differences, products, quotients and square roots: the result, by u.
 - Sums of many terms (matrix products, convolutions, sums over axes): the terms as well, because the
   rounding of partial sums remains where the sum itself cancels. XLA adds the terms of a matrix
-  product one after the other in long runs, so that the size grows with the square root of their
+  product one after the other in long runs, so that its error grows with the square root of their
   number.
-- Elementary functions: the result, by 4 eps, because XLA computes them to a few units only.
+- Elementary functions: the result, by 4 u, because XLA computes them to a few units only.
+- Functions with a relative error that grows in their tails (erfc): the operand by 2 u as well.
 - Everything else (special functions, decompositions of matrices, library calls, whatever cannot be
-  entered): the operands by 4 eps and the results by 16 eps. A custom call that is less accurate than
-  that is not seen to be.
+  entered): the operands by 8 u and the results by 32 u. What is less accurate than that is not seen.
 
 Calls, loops and branches are entered. Constants and arguments count as exact.
 """
@@ -34,9 +34,10 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.jaxprs import bind, evaluate, wrapped
+from gnjax.numerics.rounding import unit_roundoff
 
-_ELEMENTARY, _TERMS, _OTHER = 4.0, 4.0, 16.0  # in eps
-_RUN = 16.0  # the error of a sum of K terms is that of sqrt(K) / 16 roundings, see tests
+_ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
+_RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**16
 _GOLDEN = 0x9E3779B9
 
@@ -58,12 +59,16 @@ _SUMS = frozenset(
     """.split()
 )
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
-_FUNCTIONS = frozenset(
-    """
-    acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt sin
-    sinh tan tanh
-    """.split()
-)
+_FUNCTIONS = {
+    **dict.fromkeys(
+        """
+        acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt
+        sin sinh tan tanh
+        """.split(),
+        _ELEMENTARY,
+    ),
+    "erfc": _TAILS,
+}
 
 
 def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: Any) -> Any:
@@ -179,22 +184,21 @@ def _sizes(eqn: Any) -> tuple[float, float]:
     floating = [v.aval for v in eqn.outvars if _inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:
         return 0.0, 0.0
-    eps = max(float(jnp.finfo(aval.dtype).eps) for aval in floating)
+    u = max(unit_roundoff(aval.dtype) for aval in floating)
     name = eqn.primitive.name
     if name == "convert_element_type":
-        return 0.0, eps if _narrows(eqn) else 0.0
+        return 0.0, u if _narrows(eqn) else 0.0
     if name == "reduce_precision":
-        return 0.0, max(eps, 2.0 ** -eqn.params["mantissa_bits"])
+        return 0.0, max(u, 0.5 ** (eqn.params["mantissa_bits"] + 1))
     if name in _BASIC:
-        return 0.0, eps
+        return 0.0, u
     if name in _CONTRACTIONS:
         runs = 1 + math.sqrt(_terms(eqn)) / _RUN
-        return max(runs * eps, _multiplier_eps(eqn)), runs * eps
+        return max(runs * u, _multiplier_roundoff(eqn)), runs * u
     if name in _SUMS:
-        return eps, eps
-    if name in _FUNCTIONS:
-        return 0.0, _ELEMENTARY * eps
-    return _TERMS * eps, _OTHER * eps
+        return u, u
+    before, after = _FUNCTIONS.get(name, _OTHER)
+    return before * u, after * u
 
 
 def _narrows(eqn: Any) -> bool:
@@ -219,20 +223,19 @@ def _terms(eqn: Any) -> int:
     return math.prod(shape) // max(shape[out], 1)
 
 
-def _multiplier_eps(eqn: Any) -> float:
-    """The precision to which a device rounds the factors of a matrix product before it multiplies.
+def _multiplier_roundoff(eqn: Any) -> float:
+    """The relative error to which a device rounds the factors of a matrix product beforehand.
 
     A GPU takes float32 factors in TF32, a TPU in bfloat16, where no precision is asked for.
     """
     asked = str(eqn.params["precision"]).upper()
-    plain = "HIGHEST" not in asked and "HIGH" not in asked
-    device = jax.default_backend()
-    if "BF16" in asked or (device == "tpu" and plain):
-        return float(jnp.finfo(jnp.bfloat16).eps)
-    single = eqn.outvars[0].aval.dtype == jnp.float32
-    if "TF32" in asked or (single and device == "gpu" and plain and "F32_F32" not in asked):
-        return 2.0**-10
-    return float(jnp.finfo(jnp.float16).eps) if "F16" in asked else 0.0
+    device, single = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
+    plain = asked in ("NONE", "DEFAULT") or "PRECISION.DEFAULT" in asked or ".DEFAULT" in asked
+    if "BF16" in asked or (single and plain and device == "tpu"):
+        return unit_roundoff(jnp.dtype(jnp.bfloat16))
+    if "TF32" in asked or (single and plain and device == "gpu"):
+        return 2.0**-11
+    return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in asked else 0.0
 
 
 def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:

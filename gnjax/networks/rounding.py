@@ -34,7 +34,7 @@ from gnjax.numerics.certificate import MEASURED, Error, unknown
 SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
-_FEW_OUTPUTS = 64.0
+_FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
