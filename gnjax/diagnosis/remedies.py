@@ -25,8 +25,7 @@ from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
-from gnjax.networks.network import parameter_names, rounding
-from gnjax.numerics.certificate import MEASURED
+from gnjax.networks.network import parameter_names
 from gnjax.operators.base import Factored, factored
 from gnjax.operators.network import NetworkGram, gauss_newton
 from gnjax.theory import bounds
@@ -154,9 +153,9 @@ def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """kappa of J J^T for columns of the Jacobian of ``op``, scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
-    error = float(rounding(op.net)) * op.scale**0.5
-    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error, op.dtype)
-    return condition_number(Factored(*stored, evidence=MEASURED))
+    error = op.factorisation().error()
+    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
+    return condition_number(Factored(*stored, evidence=error.kind))
 
 
 def layer_name(parameter: str) -> str:

@@ -10,6 +10,14 @@ import jax.numpy as jnp
 from jax.extend import core
 
 _CALLS = ("pjit", "jit", "closed_call", "core_call")
+_WRAPPERS = {
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
 _FEW_PAIRS = 256  # of input and output channels
 
 Bind = Callable[[Any, Sequence[Any]], Any]
@@ -141,3 +149,15 @@ def bind(eqn: Any, operands: Sequence[Any]) -> Any:
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ([], bound)
     return eqn.primitive.bind(*functions, *operands, **params)
+
+
+def wrapped(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The jaxpr and the constants that an equation evaluates once; None if it is no such call.
+
+    Calls that :func:`evaluate` inlines by itself do not get here: these are the ones that matter to
+    differentiation (checkpoints, functions with rules of their own), and to nothing else.
+    """
+    if eqn.primitive.name not in _WRAPPERS:
+        return None
+    inner = eqn.params[_WRAPPERS[eqn.primitive.name]]
+    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())

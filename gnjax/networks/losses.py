@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -175,6 +176,18 @@ def hessian_factors(loss: Loss, outputs: jax.Array, y: jax.Array | None) -> jax.
         assert factors.shape[-1] == columns
         return factors
     return jax.vmap(_symmetric_root)(_output_hessians(loss, outputs, y))
+
+
+@dataclass(frozen=True)
+class OutputFactors:
+    """:func:`hessian_factors` of one loss, as a function that compares by the loss."""
+
+    loss: Loss
+
+    def __call__(self, outputs: jax.Array, y: jax.Array | None = None) -> jax.Array:
+        factors = hessian_factors(self.loss, outputs, y)
+        assert factors is not None  # R is the identity, and nobody asks for it
+        return factors
 
 
 def _softmax_factor(f: jax.Array) -> jax.Array:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
+from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply
 from gnjax.networks.parameters import paths
 
@@ -34,10 +35,12 @@ class Network:
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
     x: jax.Array
     factors: jax.Array | None  # R (n, k, r)
+    targets: jax.Array | None  # what R was made from beside the outputs
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
     chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
+    loss: Loss = field(metadata={"static": True})  # what R was made for
     k: int = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
     convolves: bool = field(metadata={"static": True})
@@ -220,17 +223,3 @@ def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
 def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
     """Their sum, one held at a time."""
     return reduce(jnp.add, parts)
-
-
-def rounding(net: Network) -> jax.Array:
-    """||J_forward - J_backward||_F, estimated from above: what rounding makes of the Jacobian.
-
-    For Gaussian r and v the mean square of r^T (J v) - (J^T r)^T v is the squared norm of the
-    difference between the Jacobians that the two modes see; both differ from the exact one by as
-    much.
-    """
-    keys = jax.random.split(jax.random.key(0))
-    v = jax.random.normal(keys[0], (net.parameters, _PROBES), net.dtype)
-    r = jax.random.normal(keys[1], (net.samples * net.rows, _PROBES), net.dtype)
-    gaps = r.T @ forward_products(net, v) - backward_products(net, r).T @ v
-    return _SAFETY * jnp.sqrt(jnp.square(gaps).mean())

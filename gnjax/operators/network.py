@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.networks import kernels as gram
@@ -24,6 +25,7 @@ from gnjax.networks.construct import network
 from gnjax.networks.duplicates import merged, unique_samples
 from gnjax.networks.losses import (
     Loss,
+    OutputFactors,
     check_call,
     check_targets,
     factor_columns,
@@ -38,12 +40,12 @@ from gnjax.networks.network import (
     gather,
     gauss_newton_products,
     pieces,
-    rounding,
     spread,
     sum_of,
 )
 from gnjax.networks.parameters import Only
-from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.networks.rounding import jacobian_error, product_error
+from gnjax.numerics.certificate import Error
 from gnjax.operators.factorisation import Factorisation, gram_error
 
 HESSIAN = 3  # evaluations that write as much as a product
@@ -59,6 +61,7 @@ class NetworkGram:
     net: Network
     side: str = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
+    unmerged: Network | None = None  # with all samples, where ``net`` has equal ones merged
 
     symmetric = True
     forms_cheaply = True
@@ -88,7 +91,9 @@ class NetworkGram:
         side = _side(net, "auto")
         if net.parameters == net.samples * net.rows:
             side = self.side
-        return self if net is self.net and side == self.side else NetworkGram(net, side, self.scale)
+        if net is self.net and side == self.side:
+            return self
+        return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
 
     @property
     def rank_bound(self) -> int:
@@ -119,9 +124,10 @@ class NetworkGram:
         return Factorisation(self.factor_shape, self.factor, self._factor_error)
 
     def _factor_error(self) -> Error:
-        return Error(
-            float(rounding(self.net)) * self.scale**0.5, MEASURED, 0.0, "rounding of the network"
-        )
+        """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
+        net = self.net if self.unmerged is None else self.unmerged
+        factors = None if net.factors is None else OutputFactors(net.loss)
+        return jacobian_error(net, factors, net.targets).scaled(self.scale**0.5)
 
     def error(self, norm: float) -> Error:
         """What the rounding of the Jacobian makes of the matrix, measured."""
@@ -138,6 +144,9 @@ class NetworkHessian:
     loss: Loss = field(metadata={"static": True})
     functional: bool = field(metadata={"static": True})
 
+    symmetric = True
+    forms_cheaply = True
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.net.parameters, self.net.parameters
@@ -153,6 +162,20 @@ class NetworkHessian:
             for x, y in pieces(self.net, self.y)
         )
         return sum_of(parts) / self.net.samples
+
+    def error(self, norm: float) -> Error:
+        """What the rounding of the network makes of the products, measured."""
+        del norm
+        net = self.net
+        found = product_error(
+            Partial(_hessian_product, self),
+            net.parameters,
+            net.dtype,
+            batches=list(pieces(net, self.y)),
+            work=HESSIAN * net.written * net.batch,
+            reason="rounding of the network, by Monte Carlo arithmetic",
+        )
+        return found.scaled(1.0 / net.samples)
 
     def objective(self, x: jax.Array, y: jax.Array, leaves: list[jax.Array]) -> jax.Array:
         """The loss summed over samples, linearised in the outputs for H_F."""
@@ -175,13 +198,13 @@ class NetworkHessian:
 
 @jax.jit
 def _hessian_batch(op: NetworkHessian, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    net = op.net
+    return batched(lambda w: _hessian_product(op, w, x, y), v)
+
+
+def _hessian_product(op: NetworkHessian, w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    """n H_b w of one batch, forward over reverse."""
     gradient = jax.grad(partial(op.objective, x, y))
-
-    def product(w: jax.Array) -> jax.Array:
-        return gather(net, jax.jvp(gradient, (list(net.leaves),), (spread(net, w),))[1])
-
-    return batched(product, v)
+    return gather(op.net, jax.jvp(gradient, (list(op.net.leaves),), (spread(op.net, w),))[1])
 
 
 def gauss_newton(

@@ -13,6 +13,7 @@ network, or BatchNorm with fixed statistics, with the parameters that they reall
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,14 +23,11 @@ import scipy.linalg
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
+from gnjax.networks.affine import what_bends
 from gnjax.networks.construct import network
-from gnjax.networks.model import Apply, Params, checked, evaluate
+from gnjax.networks.model import Apply, Params, checked
 from gnjax.networks.parameters import Only
 from gnjax.operators.network import NetworkGram
-
-_PAIRS = 4
-_BENT = 1e-9
-_SINGLE_BENT = 1e-4
 
 
 def linear_map_gram(
@@ -37,10 +35,18 @@ def linear_map_gram(
 ) -> NetworkGram:
     """1/n J J^T on the output side of d + 1 rows that stand for all n samples.
 
-    It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error.
+    It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error. The network
+    must be proved to be affine in its input, by :func:`gnjax.networks.affine.is_affine`, and to treat
+    every sample by itself.
     """
     apply, params, inputs, _ = checked(model, x)
     _check_affine(apply, params, inputs)
+    if network((apply, params), inputs).coupled:
+        msg = (
+            "the network's outputs depend on the whole batch, and d + 1 rows cannot stand for all "
+            "samples then; call model.eval(), or use gnjax.gauss_newton"
+        )
+        raise ValueError(msg)
     rows = _rows(np.asarray(inputs).reshape(len(inputs), -1))
     mapped = Partial(_Mapped(inputs.shape[1:]), apply)
     net = network((mapped, params), rows, mask=mask, only=only)
@@ -66,17 +72,11 @@ def _rows(x: np.ndarray) -> np.ndarray:
 
 
 def _check_affine(apply: Apply, params: Params, x: jax.Array) -> None:
-    """F(u + v) + F(0) = F(u) + F(v) at random points of the size of the data."""
-    scale = jnp.sqrt(jnp.square(x).mean()) + jnp.finfo(x.dtype).tiny
-    u, v = scale * jax.random.normal(jax.random.key(0), (2, _PAIRS, *x.shape[1:]), x.dtype)
-    f = [evaluate(apply, params, z) for z in (u + v, jnp.zeros_like(u), u, v)]
-    gap = float(jnp.abs(f[0] + f[1] - f[2] - f[3]).max())
-    size = max(float(jnp.abs(part).max()) for part in f)
-    bent = _BENT if x.dtype == jnp.float64 else _SINGLE_BENT
-    if gap > bent * size:
+    bends = what_bends(partial(apply, params), x)
+    if bends:
         msg = (
-            f"the network is not linear in its input: F(u + v) + F(0) and F(u) + F(v) differ by "
-            f"{gap / max(size, 1e-300):.1e} of their size; use gnjax.gauss_newton, which takes any "
-            "network (BatchNorm must be in evaluation mode to be linear)"
+            f"the network is not proved to be linear in its input: the operation {bends!r} depends "
+            "on the input in another way; use gnjax.gauss_newton, which takes any network "
+            "(BatchNorm must be in evaluation mode to be linear, and a leaky ReLU must have slope 1)"
         )
         raise ValueError(msg)

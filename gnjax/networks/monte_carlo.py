@@ -1,0 +1,288 @@
+"""Monte Carlo arithmetic: a function evaluated with every rounding replaced by a random one.
+
+Every floating point result is multiplied by 1 + u or 1 - u, at random, where u is the largest
+relative error of one rounding in the dtype of that result (Parker 1997). The spread of a few evaluations shows how much rounding can do
+to the value of the function: also where two ways to compute it share their rounding errors, where
+sums cancel, and where a part of a float64 model works in float32 or bfloat16.
+
+What is perturbed:
+
+- Operations that are exact (copies, reshapes, gathers, comparisons, maxima, conversions to a wider
+  type, integers and booleans): nothing.
+- Sums, differences, products, quotients and square roots: the result, by u.
+- Sums of many terms (matrix products, convolutions, sums over axes): the terms as well, because the
+  rounding of partial sums remains where the sum itself cancels. XLA adds the terms of a matrix
+  product one after the other in long runs, so that its error grows with the square root of their
+  number.
+- Elementary functions: the result, by 4 u, because XLA computes them to a few units only.
+- Functions with a relative error that grows in their tails (erfc): the operand by 2 u as well.
+- Everything else (special functions, decompositions of matrices, library calls, whatever cannot be
+  entered): the operands by 8 u and the results by 32 u. What is less accurate than that is not seen.
+
+Calls, loops and branches are entered. Constants and arguments count as exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.jaxprs import bind, evaluate, wrapped
+from gnjax.numerics.rounding import unit_roundoff
+
+_ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
+_RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**16
+_GOLDEN = 0x9E3779B9
+
+_EXACT = frozenset(
+    """
+    abs all_gather all_to_all argmax argmin broadcast broadcast_in_dim bitcast_convert_type ceil
+    clamp complex concatenate conj copy copy_p copysign cummax cummin device_put dynamic_slice
+    dynamic_update_slice empty expand_dims floor full gather imag iota max min name neg nextafter
+    optimization_barrier pad ppermute real reduce_max reduce_min reduce_window_max
+    reduce_window_min rem reshape rev round scatter scatter_max scatter_min select_and_gather_add
+    select_n sharding_constraint sign slice sort split squeeze stop_gradient tile top_k transpose
+    """.split()
+)
+_BASIC = frozenset("add add_any div integer_pow mul sqrt square sub".split())
+_SUMS = frozenset(
+    """
+    conv_general_dilated cumsum dot_general psum reduce_sum reduce_window_sum scatter-add
+    scatter_add select_and_scatter_add
+    """.split()
+)
+_CONTRACTIONS = ("dot_general", "conv_general_dilated")
+_FUNCTIONS = {
+    **dict.fromkeys(
+        """
+        acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt
+        sin sinh tan tanh
+        """.split(),
+        _ELEMENTARY,
+    ),
+    "erfc": _TAILS,
+}
+
+
+def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: Any) -> Any:
+    """``function(*args)`` in Monte Carlo arithmetic, with the random signs that ``seed`` chooses.
+
+    Args:
+      function: any JAX function of pytrees of arrays, also one that differentiates.
+      seed: an integer; another one gives independent signs.
+      args: its arguments, which are taken as exact.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    signs = _signs(jnp.asarray(seed).astype(jnp.uint32))
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
+    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, signs))
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
+    """The floating dtype with the smallest exponent range that is a result in ``function``."""
+    closed = jax.make_jaxpr(function)(*args)
+    found = {
+        v.aval.dtype for eqn in _equations(closed.jaxpr) for v in eqn.outvars if _inexact(v.aval)
+    }
+    return max(found, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """The equations of a jaxpr and of the jaxprs among their parameters."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                yield from _equations(getattr(inner, "jaxpr", inner))
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns")
+
+
+Signs = Callable[[tuple[int, ...]], jax.Array]
+"""A source of random booleans of a shape, others at every call."""
+
+
+def _signs(seed: jax.Array) -> Signs:
+    """The random booleans of a seed, drawn many at a time, which XLA compiles sooner."""
+    held, used, blocks = jnp.zeros(0, bool), 0, itertools.count(1)
+
+    def take(shape: tuple[int, ...]) -> jax.Array:
+        nonlocal held, used
+        size = math.prod(shape)
+        if used + size > held.size:
+            block = max(size, min(4 * held.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
+            held, used = _drawn(seed + jnp.uint32(next(blocks) * _GOLDEN % 2**32), block), 0
+        used += size
+        return jax.lax.slice(held, (used - size,), (used,)).reshape(shape)
+
+    return take
+
+
+def _drawn(seed: jax.Array, size: int) -> jax.Array:
+    """The first bits of hashes of (seed, 0), (seed, 1), .."""
+    count = jax.lax.iota(jnp.uint32, size) * jnp.uint32(_GOLDEN)
+    return jax.lax.optimization_barrier(_mixed(count + _mixed(seed)) >> 31 == 1)
+
+
+def _mixed(word: jax.Array) -> jax.Array:
+    """A hash of 32-bit words in which every bit depends on every bit (shifts and products)."""
+    word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
+    word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
+    return word ^ (word >> 16)
+
+
+def _word(signs: Signs) -> jax.Array:
+    """A random word of 32 bits, the seed of a loop."""
+    powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)
+    return jnp.where(signs((32,)), powers, jnp.uint32(0)).sum(dtype=jnp.uint32)
+
+
+def _moved(value: Any, size: float, signs: Signs) -> Any:
+    """value (1 + size xi) for independent random signs xi, one for every entry."""
+    value = jnp.asarray(value)
+    if not _inexact(value) or value.size == 0 or size == 0:
+        return value
+    up, down = (jnp.full(value.shape, 1 + sign * size, value.dtype) for sign in (1, -1))
+    return value * jax.lax.select(signs(value.shape), up, down)
+
+
+def _inexact(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
+
+
+def _bind(signs: Signs, eqn: Any, operands: Sequence[Any]) -> Any:
+    """An equation in Monte Carlo arithmetic."""
+    name = eqn.primitive.name
+    if name in _LOOPS:
+        results: list[Any] = _LOOPS[name](_word(signs), eqn, operands)
+        return results
+    inner = wrapped(eqn)
+    if inner is not None:
+        values = evaluate(*inner, operands, partial(_bind, signs))
+        return values if eqn.primitive.multiple_results else values[0]
+    before, after = _sizes(eqn)
+    if before:
+        operands = [_moved(_as_wide(eqn, o), before, signs) for o in operands]
+    bound = bind(eqn, operands)
+    if not eqn.primitive.multiple_results:
+        return _moved(bound, after, signs)
+    return [_moved(result, after, signs) for result in bound]
+
+
+def _sizes(eqn: Any) -> tuple[float, float]:
+    """The relative size of the perturbations of an equation's operands and of its results."""
+    floating = [v.aval for v in eqn.outvars if _inexact(v.aval)]
+    if not floating or eqn.primitive.name in _EXACT:
+        return 0.0, 0.0
+    u = max(unit_roundoff(aval.dtype) for aval in floating)
+    name = eqn.primitive.name
+    if name == "convert_element_type":
+        return 0.0, u if _narrows(eqn) else 0.0
+    if name == "reduce_precision":
+        return 0.0, max(u, 0.5 ** (eqn.params["mantissa_bits"] + 1))
+    if name in _BASIC:
+        return 0.0, u
+    if name in _CONTRACTIONS:
+        runs = 1 + math.sqrt(_terms(eqn)) / _RUN
+        return max(runs * u, _multiplier_roundoff(eqn)), runs * u
+    if name in _SUMS:
+        return u, u
+    before, after = _FUNCTIONS.get(name, _OTHER)
+    return before * u, after * u
+
+
+def _narrows(eqn: Any) -> bool:
+    """Whether a conversion rounds. Integers are taken to be small enough to be exact."""
+    given, made = eqn.invars[0].aval, eqn.outvars[0].aval
+    return _inexact(given) and jnp.finfo(made.dtype).eps > jnp.finfo(given.dtype).eps
+
+
+def _as_wide(eqn: Any, operand: Any) -> Any:
+    """The operand of a matrix product in the dtype of the result, in which the terms are added."""
+    result = eqn.outvars[0].aval.dtype
+    mixed = eqn.primitive.name in _CONTRACTIONS and jnp.result_type(operand) != result
+    return jnp.asarray(operand).astype(result) if mixed else operand
+
+
+def _terms(eqn: Any) -> int:
+    """How many products are added to make one entry of a matrix product or a convolution."""
+    if eqn.primitive.name == "dot_general":
+        shape = eqn.invars[0].aval.shape
+        return math.prod(shape[axis] for axis in eqn.params["dimension_numbers"][0][0])
+    shape, (out, *_) = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+    return math.prod(shape) // max(shape[out], 1)
+
+
+def _multiplier_roundoff(eqn: Any) -> float:
+    """The relative error to which a device rounds the factors of a matrix product beforehand.
+
+    A GPU takes float32 factors in TF32, a TPU in bfloat16, where no precision is asked for.
+    """
+    asked = str(eqn.params["precision"]).upper()
+    device, single = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
+    plain = asked in ("NONE", "DEFAULT") or "PRECISION.DEFAULT" in asked or ".DEFAULT" in asked
+    if "BF16" in asked or (single and plain and device == "tpu"):
+        return unit_roundoff(jnp.dtype(jnp.bfloat16))
+    if "TF32" in asked or (single and plain and device == "gpu"):
+        return 2.0**-11
+    return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in asked else 0.0
+
+
+def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """A loop whose body is perturbed with other signs each time; its condition is not."""
+    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    first = eqn.params["cond_nconsts"]
+    second = first + eqn.params["body_nconsts"]
+    tested, used, carry = operands[:first], operands[first:second], operands[second:]
+
+    def goes_on(state: list[Any]) -> Any:
+        return evaluate(condition.jaxpr, condition.consts, [*tested, *state[1:]], bind)[0]
+
+    def step(state: list[Any]) -> list[Any]:
+        now, *values = state
+        return [_mixed(now + jnp.uint32(1)), *_inside(now, body, [*used, *values])]
+
+    return list(jax.lax.while_loop(goes_on, step, [seed, *carry])[1:])
+
+
+def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    params, first = eqn.params, eqn.params["num_consts"]
+    second = first + params["num_carry"]
+    used, carry, rows = operands[:first], operands[first:second], operands[second:]
+
+    def step(state: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+        now, *values = state
+        results = _inside(now, params["jaxpr"], [*used, *values, *row])
+        count = params["num_carry"]
+        return [_mixed(now + jnp.uint32(1)), *results[:count]], results[count:]
+
+    last, stacked = jax.lax.scan(
+        step, [seed, *carry], list(rows), params["length"], params["reverse"]
+    )
+    return [*last[1:], *stacked]
+
+
+def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    index, *values = operands
+    branches = [
+        lambda *given, inner=inner: _inside(seed, inner, given) for inner in eqn.params["branches"]
+    ]
+    return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
+
+
+def _inside(seed: jax.Array, closed: Any, values: Sequence[Any]) -> list[Any]:
+    """The body of a loop or a branch, in Monte Carlo arithmetic."""
+    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, _signs(seed)))
+
+
+_LOOPS = {"while": _while, "scan": _scan, "cond": _cond}

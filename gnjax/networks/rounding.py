@@ -1,0 +1,246 @@
+"""What rounding makes of a network's Jacobian, or of any symmetric product, measured.
+
+The Jacobian J = R^T dF/dtheta is computed with rounding, so that a spectrum belongs to another
+matrix J + E. The size ||E||_F is measured in three ways, and the largest counts:
+
+- Monte Carlo arithmetic (:mod:`gnjax.networks.monte_carlo`) on forward products J v and on backward
+  products J^T u. It sees what both share: saturated units, a softmax that is nearly one-hot, sums
+  that cancel, layers in low precision. R is computed anew from the perturbed outputs.
+- The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
+- The gap between J v and the rows of J as :mod:`gnjax.networks.kernels` forms them, sample by
+  sample, for small networks.
+
+For a vector v of random direction and squared length p, the mean of |E v|^2 is ||E||_F^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jax.typing import ArrayLike
+
+from gnjax.networks.kernels import row_blocks
+from gnjax.networks.monte_carlo import narrowest, perturbed
+from gnjax.networks.network import Network, gather, pieces, spread, weigh
+from gnjax.numerics.certificate import MEASURED, Error, unknown
+
+SAFETY = 4.0
+_MOST, _FEWEST = 16, 3  # draws
+_WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
+_FEW_OUTPUTS = 256.0
+_SMALL_JACOBIAN = 1e6  # entries
+_REASON = "rounding of the network, by Monte Carlo arithmetic"
+
+Factors = Callable[..., jax.Array]
+"""R (n, k, r) from outputs (n, k) and, where there are some, from targets (n, ...)."""
+
+
+def jacobian_error(
+    net: Network, factors: Factors | None = None, targets: jax.Array | None = None, *, seed: int = 0
+) -> Error:
+    """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
+
+    Exact means: at the stored parameters and inputs, in exact arithmetic.
+
+    Args:
+      net: the network.
+      factors: computes R from the outputs, and from the targets if they are given. It must be a
+        JAX function that is continuous in the outputs and whose value at the computed outputs is
+        ``net.factors``. Without it R counts as exact, which is right where there is none.
+      targets: (n, ...), the second argument of ``factors``.
+      seed: of the random signs and vectors.
+    """
+    work = net.written * min(net.batch, net.samples)
+    rows = net.samples * _columns(net)
+    count = draws(work, rows)
+    build = None if factors is None else Partial(factors)
+    rng = np.random.default_rng(seed)
+    total = 0.0
+    for piece in pieces(net, net.factors, targets):
+        total += _batch_square(net, build, piece, rng, count)
+    if rows * net.parameters <= _SMALL_JACOBIAN:
+        total = max(total, _rows_square(net, rng, count))
+    smallest = narrowest(partial(net.outputs, x=net.x[:1] if not net.coupled else net.x), net.leaves)
+    return _measured(total, rows * net.parameters, smallest, _REASON)
+
+
+def product_error(
+    product: Callable[..., jax.Array],
+    size: int,
+    dtype: jnp.dtype,
+    *,
+    batches: Iterable[Sequence[Any]] = ((),),
+    work: float = 0.0,
+    seed: int = 0,
+    reason: str = "rounding of the product, by Monte Carlo arithmetic",
+) -> Error:
+    """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
+
+    A v is the sum of ``product(v, *batch)`` over the batches. Where one mode computes what the
+    other does not, the computed A is not symmetric: the gap <x, A y> - <A x, y> counts as well.
+
+    Args:
+      product: a JAX function; one that is a pytree (``jax.tree_util.Partial``) is compiled once.
+      size: of A.
+      dtype: of the vectors.
+      batches: the other arguments of the product, one sequence for each batch.
+      work: about how many numbers a product of a batch writes; many make fewer draws.
+      seed: of the random signs and vectors.
+      reason: what the error comes from, in words.
+    """
+    function = product if isinstance(product, Partial) else Partial(product)
+    rng, count, pieces_of = np.random.default_rng(seed), draws(work, size), list(batches)
+    vectors, images, square = [], [], 0.0
+    for _ in range(count):
+        v = _direction(rng, (size,), dtype)
+        image, moved = np.zeros(size), np.zeros(size)
+        for batch in pieces_of:
+            parts = _product_gap(function, _seed(rng), v, *batch)
+            image, moved = image + _host(parts[0]), moved + _host(parts[1])
+        vectors.append(_host(v))
+        images.append(image)
+        square += float(np.square(moved).sum()) / count
+    products = np.stack(vectors) @ np.stack(images).T
+    gaps = (products - products.T)[~np.eye(count, dtype=bool)]
+    square = max(square, float(np.square(gaps).mean()))
+    return _measured(square, size**2, narrowest(function, v, *pieces_of[0]), reason)
+
+
+def draws(work: float, rows: int) -> int:
+    """How many independent evaluations estimate a squared norm.
+
+    An error that sits in a single direction and has a single cause makes every squared estimate a
+    product of two squared Gaussians. The larger of the means over 16 draws of both modes then is
+    below 1/16 of the expectation, an underestimate by more than 4, with probability below 1e-6
+    (the tests compute it). Networks with many outputs have many directions: three draws are enough.
+    """
+    by_work = _WORK / max(work, 1.0)
+    by_rows = _FEW_OUTPUTS / rows
+    return int(min(max(by_work, by_rows, _FEWEST), _MOST))
+
+
+def _columns(net: Network) -> int:
+    """r, the number of rows of J for a sample."""
+    return net.k if net.factors is None else net.factors.shape[-1]
+
+
+def _measured(square: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
+    """The estimate times the safety factor; never less than underflow can have hidden."""
+    if not math.isfinite(square):
+        return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
+    hidden = math.sqrt(entries) * float(jnp.finfo(smallest).tiny)
+    return Error(SAFETY * (math.sqrt(square) + hidden), MEASURED, reason=reason)
+
+
+def _batch_square(
+    net: Network, build: Partial | None, piece: Sequence[Any], rng: np.random.Generator, count: int
+) -> float:
+    """The estimate of ||E_b||_F^2 for the rows of J of one batch."""
+    x, stored, targets = piece
+    shape = (len(x), _columns(net))
+    found: list[list[np.ndarray]] = []
+    for _ in range(count):
+        v = _direction(rng, (net.parameters,), net.dtype)
+        u = _direction(rng, shape, net.dtype)
+        forward = _forward_gap(net, build, x, stored, targets, _seed(rng), v)
+        backward = _backward_gap(net, build, x, stored, targets, _seed(rng), u)
+        found.append([_host(a).ravel() for a in (v, u, *forward, *backward)])
+    v, u, image, moved, pulled, shifted = (np.stack(a) for a in zip(*found, strict=True))
+    gaps = u @ image.T - pulled @ v.T
+    perturbations = max(np.square(a).sum(axis=1).mean() for a in (moved, shifted))
+    return float(max(perturbations, np.square(gaps).mean()))
+
+
+def _rows_square(net: Network, rng: np.random.Generator, count: int) -> float:
+    """The estimate of ||rows of J - J in forward mode||_F^2."""
+    drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
+    v = np.stack([_host(w) for w in drawn])
+    rows = np.concatenate([_host(block) @ v.T for block in row_blocks(net)])
+    images = []
+    for w in v:
+        parts = [
+            _host(_plain_forward(net, x, stored, jnp.asarray(w, net.dtype)))
+            for x, stored in pieces(net, net.factors)
+        ]
+        images.append(np.concatenate(parts).ravel())
+    return float(np.square(rows - np.stack(images).T).sum(axis=0).mean())
+
+
+def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """A vector of random direction, its squared length the number of its entries."""
+    v = rng.standard_normal(shape)
+    return jnp.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
+
+
+def _seed(rng: np.random.Generator) -> np.uint32:
+    return np.uint32(rng.integers(2**32))
+
+
+def _host(array: jax.Array) -> np.ndarray:
+    """In float64, in which squares of small errors do not vanish."""
+    return np.asarray(array, np.float64)
+
+
+def _forward(
+    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, v: jax.Array
+) -> jax.Array:
+    """J_b v (n_b, r), with R made from the outputs where ``build`` makes it."""
+    f = partial(net.outputs, x=x)
+    outputs, tangents = jax.jvp(f, (list(net.leaves),), (spread(net, v),))
+    return weigh(_factors(build, outputs, stored, targets), tangents, transpose=True)
+
+
+def _backward(
+    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, u: jax.Array
+) -> jax.Array:
+    """J_b^T u (p,) for u (n_b, r), with R made from the outputs where ``build`` makes it."""
+    outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
+    weighed = weigh(_factors(build, outputs, stored, targets), u, transpose=False)
+    return gather(net, pullback(weighed.astype(outputs.dtype))[0])
+
+
+def _factors(build: Any, outputs: jax.Array, stored: Any, targets: Any) -> Any:
+    if build is None:
+        return stored
+    return build(outputs) if targets is None else build(outputs, targets)
+
+
+@jax.jit
+def _plain_forward(net: Network, x: jax.Array, stored: Any, v: jax.Array) -> jax.Array:
+    return _forward(net, None, x, stored, None, v)
+
+
+@jax.jit
+def _forward_gap(
+    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, seed: ArrayLike, v: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """J_b v, and how far it moves in Monte Carlo arithmetic."""
+    plain = _forward(net, None, x, stored, targets, v)
+    moved = perturbed(partial(_forward, net, build, x, stored, targets), seed, v)
+    return plain, moved - plain
+
+
+@jax.jit
+def _backward_gap(
+    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, seed: ArrayLike, u: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """J_b^T u, and how far it moves in Monte Carlo arithmetic."""
+    plain = _backward(net, None, x, stored, targets, u)
+    moved = perturbed(partial(_backward, net, build, x, stored, targets), seed, u)
+    return plain, moved - plain
+
+
+@jax.jit
+def _product_gap(
+    product: Any, seed: ArrayLike, v: jax.Array, *batch: Any
+) -> tuple[jax.Array, jax.Array]:
+    """A_b v, and how far it moves in Monte Carlo arithmetic."""
+    plain = product(v, *batch)
+    return plain, perturbed(lambda w: product(w, *batch), seed, v) - plain
