@@ -17,7 +17,7 @@ from gnjax.spectra import lanczos
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
     """Why a Krylov basis of so many vectors cannot be held, or "" where it can."""
-    if vectors <= limits.basis_rows(size):
+    if min(vectors, size) <= limits.basis_rows(size):
         return ""
     return (
         f"an operator of {size:,} rows needs a Krylov basis of at least {vectors} vectors, "

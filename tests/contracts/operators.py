@@ -86,15 +86,27 @@ def _linear_matrix(weights):
 
 
 def _network():
+    """A network whose weights and inputs are exact in float32."""
     model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
-    x = np.random.default_rng(8).standard_normal((3, 3))
-    return gnjax.functional(model), x
+    x = np.random.default_rng(8).standard_normal((3, 3)).astype(np.float32)
+    apply, params = gnjax.functional(model)
+    return (apply, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)), x
 
 
-def _jacobian(apply, params, x):
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    f = lambda v: apply(unravel(v), jnp.asarray(x, flat.dtype)).reshape(-1)  # noqa: E731
-    return np.asarray(jax.jacrev(f)(flat)), f, flat
+def _references(apply, params, x, y):
+    """J and the Hessian of the mean loss, by automatic differentiation in float64."""
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), params)
+        flat, unravel = jax.flatten_util.ravel_pytree(wide)
+        inputs, targets = jnp.asarray(x, jnp.float64), jnp.asarray(y, jnp.float64).reshape(-1)
+
+        def outputs(v):
+            return apply(unravel(v), inputs).reshape(-1)
+
+        def loss(v):
+            return jnp.square(outputs(v) - targets).sum() / (2 * len(x))
+
+        return np.asarray(jax.jacrev(outputs)(flat)), np.asarray(jax.hessian(loss)(flat))
 
 
 def stored(kind):
@@ -118,8 +130,9 @@ def networks():
     linear = gnjax.linear_gauss_newton(weights)
     yield "linear", linear, _linear_matrix(weights)
     (apply, params), x = _network()
-    jacobian, f, flat = _jacobian(apply, params, x)
     n = len(x)
+    y = np.random.default_rng(9).standard_normal((n, 2)).astype(np.float32)
+    jacobian, full = _references(apply, params, x, y)
     model = (apply, params)
     small = jacobian.T @ jacobian / n
     op = gnjax.gauss_newton(model, x, side="parameters")
@@ -128,8 +141,5 @@ def networks():
     yield "with_jacobian", gnjax.with_jacobian(op), small
     yield "outputs", gnjax.gauss_newton(model, x, side="outputs"), jacobian @ jacobian.T / n
     yield "ntk", gnjax.ntk(model, x), jacobian @ jacobian.T
-    y = np.random.default_rng(9).standard_normal((n, 2))
-    target = jnp.asarray(y, flat.dtype).reshape(-1)
-    full = np.asarray(jax.hessian(lambda v: jnp.sum((f(v) - target) ** 2) / (2 * n))(flat))
     yield "hessian", gnjax.hessian(model, x, y), full
     yield "functional_hessian", gnjax.functional_hessian(model, x, y), full - small
