@@ -43,7 +43,7 @@ def closure(start: Path) -> Closure:
     home, name = _place(start)
     files: dict[str, Path] = {}
     packages: set[str] = set()
-    left = [name]
+    left = _with_parents(name)  # Python runs the packages around a module before the module
     while left:
         name = left.pop()
         path = _file(name, home)
@@ -51,8 +51,7 @@ def closure(start: Path) -> Closure:
             packages |= set() if "." in name else {name}
         elif name not in files and _counts(name):
             files[name] = path
-            # Python runs the packages around a module before the module itself.
-            left += [*_with_parents(name)[:-1], *read(path, name).imports]
+            left += read(path, name).imports
     return Closure(files, frozenset(packages))
 
 

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,9 @@ def open_store(folder: Path, environment: Environment) -> Store:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for partial in folder.glob("*.partial"):
-            if time.time() - partial.stat().st_mtime > _ABANDONED:
-                partial.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # its process has finished writing it meanwhile
+                if time.time() - partial.stat().st_mtime > _ABANDONED:
+                    partial.unlink()
     except OSError as error:
         msg = f"cannot write results to {folder}: {error.strerror}; choose another with --results"
         raise StoreError(msg) from error

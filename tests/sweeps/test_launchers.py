@@ -67,7 +67,9 @@ def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
 def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path):
     store = toy.store(tmp_path)
     task = Task(toy.surroundings, False, store)
-    ((_, ended),) = in_processes(1).compute(task, [toy.Cell(1, 0.0)])
+    launcher = in_processes(1)
+    assert launcher.device() == store.environment.device
+    ((_, ended),) = launcher.compute(task, [toy.Cell(1, 0.0)])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
 
