@@ -66,7 +66,9 @@ def test_kill_9_of_a_node_loses_no_cell(cluster, tmp_path):
 def test_a_failure_on_a_node_is_that_cells_alone(cluster, tmp_path):
     store = toy.store(tmp_path)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
-    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), on_ray())
+    launcher = on_ray()
+    assert launcher.device() == store.environment.device
+    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
     assert len(outcome.finished) == 13
     assert "thirteen layers are unlucky" in outcome.failures[0].summary
 
