@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -314,7 +313,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
-    (Path(__file__), Path(__file__).parent / "shared" / "linear_network.py"),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -384,11 +383,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['kappa']:.4g}",
-    (
-        Path(__file__),
-        Path(__file__).parent / "shared" / "linear_cnn.py",
-        Path(__file__).parent / "shared" / "linear_network.py",
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,11 +310,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['kappa']:.4g}",
-    (
-        Path(__file__),
-        Path(__file__).parent / "shared" / "linear_network.py",
-        Path(__file__).parent / "shared" / "whitened.py",
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -447,13 +446,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     _progress,
-    (
-        Path(__file__),
-        *(
-            Path(__file__).parent / "shared" / f"{name}.py"
-            for name in ("label_training", "linear_training", "linear_network")
-        ),
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -207,11 +206,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"largest term {max(measurement['term']):.4g}",
-    (
-        Path(__file__),
-        Path(__file__).parent / "shared" / "linear_network.py",
-        Path(__file__).parent / "shared" / "whitened.py",
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

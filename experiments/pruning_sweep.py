@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -440,7 +439,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['kappa']:.4g}",
-    (Path(__file__), Path(__file__).parent / "shared" / "linear_network.py"),
     resumes=True,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -235,13 +234,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"loss {measurement['excess'][-1]:.2g} above its floor",
-    (
-        Path(__file__),
-        *(
-            Path(__file__).parent / "shared" / f"{name}.py"
-            for name in ("linear_training", "linear_network")
-        ),
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

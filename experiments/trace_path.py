@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,13 +199,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"trace {measurement['predicted'][-1]:.4g}",
-    (
-        Path(__file__),
-        *(
-            Path(__file__).parent / "shared" / f"{name}.py"
-            for name in ("linear_training", "linear_network")
-        ),
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -336,11 +335,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['seeds'][0]['kappa']:.4g}",
-    (
-        Path(__file__),
-        Path(__file__).parent / "shared" / "linear_network.py",
-        Path(__file__).parent / "shared" / "whitened.py",
-    ),
     resumes=True,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

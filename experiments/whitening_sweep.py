@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -194,11 +193,6 @@ EXPERIMENT = Experiment(
     rows,
     cost,
     lambda measurement: f"kappa {measurement['kappa'][0]:.4g}, raw {measurement['kappa'][1]:.4g}",
-    (
-        Path(__file__),
-        Path(__file__).parent / "shared" / "linear_network.py",
-        Path(__file__).parent / "shared" / "whitened.py",
-    ),
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

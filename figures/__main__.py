@@ -18,7 +18,7 @@ from figures.series import Columns
 from sweeps import table
 
 FORMATS = (".png", ".pdf")
-_PASSING = ("date", "git", "machine", "device", "seconds")  # of a provenance
+_PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # of a provenance
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

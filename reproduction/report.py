@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import Template
+from typing import Any
 
 from reproduction.findings import Section
 from sweeps.claims import FAILS, HOLDS, Claim
@@ -87,20 +88,20 @@ def provenance_line(section: Section) -> str:
     if not known:
         return ""
     versions = ", ".join(f"{name} {number}" for name, number in known["versions"].items())
-    git = known.get("git") or {}
-    commit = f"commit {git['commit'][:10]}" if git else ""
-    if git and not git["clean"]:
-        commit += " with changes"
     facts = (
         "; ".join(known["data"]),
         known["precision"],
         f"{known['seconds']:.0f} s of computing",
         known["device"],
         versions,
-        commit,
-        known["date"],
+        ", ".join(_commit(git) for git in known["git"] if git),
+        " to ".join(dict.fromkeys(known["dates"])),
     )
     return ". ".join(fact for fact in facts if fact) + "."
+
+
+def _commit(git: Mapping[str, Any]) -> str:
+    return f"commit {git['commit'][:10]}" + ("" if git["clean"] else " with changes")
 
 
 def _section(section: Section) -> str:

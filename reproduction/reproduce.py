@@ -10,7 +10,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +28,7 @@ from sweeps import launching, progress
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
 from sweeps.store import write_atomically
-from sweeps.work import Launcher, here
+from sweeps.work import Launcher
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
@@ -43,7 +43,6 @@ class Ran:
     problem: str = ""
     verdicts: list[tuple[Claim, Verdict]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
-    pace: float | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write(options, sections, time.perf_counter() - began)
         if options.publish:
             _publish(options.profile, sections)
-            _publish_paces(ran)
     except cli.MISTAKES as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
@@ -78,34 +76,13 @@ def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
     needed = [m.EXPERIMENT for m in modules if isinstance(m, catalogue.TableFigure)]
     names = list(dict.fromkeys(needed))
     launcher = launching.launcher(options)
-    foretold = _foretold(names, options)
     ran = {}
     for index, name in enumerate(names, start=1):
-        console.rule(
-            f"{index}/{len(names)} {name}{_left(foretold, names[index - 1 :])}", align="left"
-        )
+        console.rule(f"{index}/{len(names)} {name}", align="left")
         ran[name] = _run(name, options, launcher, console)
         if ran[name].problem:
             console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
     return ran
-
-
-def _foretold(names: Sequence[str], options: argparse.Namespace) -> dict[str, float | None]:
-    """Seconds of computing left of every experiment, None where nobody knows."""
-    foretold: dict[str, float | None] = {}
-    for name in names:
-        try:
-            foretold[name] = cli.plan(_job(name, options, here))[1].seconds
-        except cli.MISTAKES:
-            foretold[name] = 0.0  # told when its turn comes
-    return foretold
-
-
-def _left(foretold: Mapping[str, float | None], names: Sequence[str]) -> str:
-    """What the experiments still to come should take."""
-    known = [seconds for seconds in map(foretold.get, names) if seconds is not None]
-    more = "" if len(known) == len(names) else " or more"
-    return f", about {progress.duration(sum(known))}{more} of computing left" if sum(known) else ""
 
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
@@ -134,7 +111,7 @@ def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Co
         saved = tables.read(job.folder / "table.csv")
         provenance = tables.read_provenance(job.folder / "provenance.json")
         verdicts = [(claim, claim.check(saved)) for claim in job.program.claims]
-        return Ran(len(done.failures), "", verdicts, provenance, done.pace)
+        return Ran(len(done.failures), "", verdicts, provenance)
     except cli.MISTAKES as error:
         return Ran(problem=f"{name}: {error}")
 
@@ -180,13 +157,6 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2, sort_keys=True) + "\n")
     write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records[profile], profile))
-
-
-def _publish_paces(ran: Mapping[str, Ran]) -> None:
-    """What foretells the time on a machine that has measured nothing yet."""
-    renewed = {name: float(f"{found.pace:.3g}") for name, found in ran.items() if found.pace}
-    known = cli.paces() | renewed
-    write_atomically(cli.PACES, json.dumps(known, indent=2, sort_keys=True) + "\n")
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from sweeps.grid import Measurement
-from sweeps.store import checksum, write_atomically
+from sweeps.store import DamagedError, read_checked, set_aside, write_checked
 
 State = TypeVar("State")
 Stop = TypeVar("Stop")
@@ -52,38 +52,29 @@ def resumed(
 def save(checkpoint: Checkpoint, state: Any, records: Sequence[Measurement]) -> None:
     """Keep a pytree of arrays (PRNG keys among them) and plain records, atomically."""
     body = {"state": [_encoded(leaf) for leaf in jax.tree.leaves(state)], "records": list(records)}
-    text = json.dumps(body)
-    write_atomically(checkpoint.path, f"{checksum(text)}\n{text}\n")
+    write_checked(checkpoint.path, json.dumps(body))
 
 
 def load(checkpoint: Checkpoint, like: State) -> tuple[State, list[Measurement]] | None:
-    """The saved state, in the structure of ``like``, and the records; None where there is none.
+    """The saved state, in the structure of ``like``, and the records.
 
-    A damaged file, or one of another structure, is set aside as ``.corrupt``.
+    None where there is no file, where it holds a state of another structure, and where it is
+    damaged; a damaged file is set aside as ``.corrupt``.
     """
     try:
-        text = checkpoint.path.read_text()
-    except FileNotFoundError:
+        text = read_checked(checkpoint.path)
+    except DamagedError:
+        set_aside(checkpoint.path)
+        text = None
+    if text is None:
         return None
-    except UnicodeDecodeError:
-        text = ""
     leaves, structure = jax.tree.flatten(like)
-    body = _body(text, [_description(leaf) for leaf in leaves])
-    if body is None:
-        checkpoint.path.replace(checkpoint.path.with_suffix(".corrupt"))
+    body = json.loads(text)
+    described = [{name: saved[name] for name in ("dtype", "shape")} for saved in body["state"]]
+    if described != [_description(leaf) for leaf in leaves]:
         return None
     decoded = [_decoded(saved, leaf) for saved, leaf in zip(body["state"], leaves, strict=True)]
     return jax.tree.unflatten(structure, decoded), body["records"]
-
-
-def _body(text: str, expected: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    promised, _, content = text.partition("\n")
-    content = content.rstrip("\n")
-    if not content or checksum(content) != promised:
-        return None
-    body = json.loads(content)
-    described = [{name: leaf[name] for name in ("dtype", "shape")} for leaf in body["state"]]
-    return body if described == expected else None
 
 
 def _encoded(leaf: jax.Array) -> dict[str, Any]:

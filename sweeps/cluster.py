@@ -6,12 +6,13 @@ import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 from sweeps import store as stores
 from sweeps.checkpoint import Checkpoint
+from sweeps.environment import device_kind, precision_name
 from sweeps.grid import Cell
 from sweeps.store import Finished
 from sweeps.work import Ended, Failure, Launcher, LauncherError, Task, keep, measured, settle
@@ -28,7 +29,9 @@ def on_ray(address: str | None = None, *, gpus: float = 0.0) -> Launcher:
     if gpus < 0:
         msg = f"gpus={gpus:g} must be 0 or more"
         raise ValueError(msg)
-    return partial(_launch, ray=_ray(), address=address, gpus=gpus)
+    ray = _ray()
+    compute = partial(_launch, ray=ray, address=address, gpus=gpus)
+    return Launcher(compute, cache(partial(_device, ray, address, gpus)))
 
 
 def _launch(
@@ -55,14 +58,25 @@ def _launch(
 def _claimed(task: Task, cell: Cell) -> tuple[ExitStack | None, Finished | None]:
     """A claim on the cell to close once it is stored; or none, and what is stored already."""
     with ExitStack() as stack:
-        mine = stack.enter_context(stores.claim(task.store, cell))
-        stored = stores.load(task.store, cell) if mine else None
-        return (stack.pop_all(), None) if mine and stored is None else (None, stored)
+        claim = stack.enter_context(stores.claim(task.store, cell))
+        return (stack.pop_all() if claim.mine else None), claim.finished
 
 
 def _measured(task: Task, cell: Cell) -> Finished | Failure:
-    settle(1, task.store.precision)
+    settle(1, task.store.environment.precision)
     return measured(task, cell, Checkpoint(stores.checkpoint_path(task.store, cell)))
+
+
+def _device(ray: ModuleType, address: str | None, gpus: float) -> str:
+    """The kind of device that a task of the cluster meets; all nodes must have the same."""
+    with _connected(ray, address):
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)(_device_of_task)
+        return ray.get(remote.remote(precision_name()))
+
+
+def _device_of_task(precision: str) -> str:
+    settle(1, precision)
+    return device_kind()
 
 
 def _result(ray: ModuleType, reference: Any, cell: Cell) -> Finished | Failure:

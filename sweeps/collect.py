@@ -6,20 +6,11 @@ import csv
 import dataclasses
 import io
 import json
-import platform
-import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib import metadata
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from gnjax.cli.machine import git_state
-from sweeps.store import write_atomically
-
-_PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "numpy", "scipy")
+from sweeps.store import Finished, write_atomically
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
@@ -40,19 +31,30 @@ def _cell(value: Any) -> str:
 
 
 def write_provenance(
-    path: Path, config: Any, sources: Sequence[str], precision: str, seconds: float
+    path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished]
 ) -> None:
-    device = jax.devices()[0]
+    """How a table came about, as its cells say: each was marked when it was computed.
+
+    Device, precision and versions decide which cells a table may hold, so all of them agree.
+    """
+    kept = [result.provenance for result in finished]
+    dates = sorted(each["date"] for each in kept)
     content = {
         "config": dataclasses.asdict(config),
         "data": list(sources),
-        "precision": precision,
-        "seconds": round(seconds, 3),
-        "device": f"{device.platform}: {device.device_kind}",
-        "machine": f"{platform.system()} {platform.machine()}",
-        "python": sys.version.split()[0],
-        "versions": {name: metadata.version(name) for name in _PACKAGES},
-        "git": git_state(Path(__file__).parent),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(sum(result.seconds for result in finished), 3),
+        "cells": len(kept),
+        "dates": [dates[0], dates[-1]],
+        **{name: kept[0][name] for name in ("precision", "device", "versions")},
+        **{name: _distinct(each[name] for each in kept) for name in ("machine", "python", "git")},
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order in which they first come."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

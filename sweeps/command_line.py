@@ -21,6 +21,7 @@ from sweeps import collect, launch, launching, progress
 from sweeps import config as configs
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, Claim
+from sweeps.environment import environment
 from sweeps.grid import Experiment
 from sweeps.store import Store, StoreError, open_store, write_atomically
 from sweeps.work import Failure, Launcher, LauncherError, here
@@ -33,7 +34,6 @@ MISTAKES = (
     tables.TableError,
 )
 COLORS = {HOLDS: "green", FAILS: "red"}
-PACES = Path(__file__).parent / "paces.json"
 _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
@@ -68,7 +68,6 @@ class Done:
     failures: Sequence[Failure]
     collected: bool
     seconds: float = 0.0  # spent on the cells of the table, whenever that was
-    pace: float | None = None  # seconds a unit of cost
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
@@ -106,24 +105,17 @@ def run(job: Job, console: Console) -> Done:
     if outcome.finished:
         measured = {cell: result.measurement for cell, result in outcome.finished.items()}
         collect.write_table(job.folder / "table.csv", experiment.rows(job.config, measured))
-        path = job.folder / "provenance.json"
-        collect.write_provenance(path, job.config, sources, "float64", seconds)
-    pace = launch.pace_of(experiment, outcome.finished)
-    return Done(outcome.failures, bool(outcome.finished), seconds, pace)
+        path, finished = job.folder / "provenance.json", list(outcome.finished.values())
+        collect.write_provenance(path, job.config, sources, finished)
+    return Done(outcome.failures, bool(outcome.finished), seconds)
 
 
 def plan(job: Job) -> tuple[Store, launch.Plan]:
-    """What is stored and what is left, and the seconds for that: judged by the pace that the
-    laptop profile had on two cores, where nothing of the experiment is stored yet."""
+    """What is stored of the cells that this job would compute, and what is left."""
     experiment = job.program.experiment
-    store = open_store(job.results / "cells" / experiment.name, experiment.code, "float64")
-    pace = paces().get(experiment.name)
-    return store, launch.plan(experiment, job.config, store, job.shard, pace)
-
-
-def paces() -> dict[str, float]:
-    """The seconds a unit of cost that experiments are known to take."""
-    return json.loads(PACES.read_text()) if PACES.exists() else {}
+    wanted = environment(experiment.measure, job.launcher.device())
+    store = open_store(job.results / "cells" / experiment.name, wanted)
+    return store, launch.plan(experiment, job.config, store, job.shard)
 
 
 def _with_other_shards(
@@ -192,17 +184,12 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
 
 def _announce(console: Console, job: Job, chosen: launch.Plan) -> None:
     total = len(chosen.stored) + len(chosen.left)
-    estimate = (
-        "time unknown until a cell is measured"
-        if chosen.seconds is None
-        else f"about {progress.duration(chosen.seconds)} of computing"
-    )
     name = f"{job.program.experiment.name} {job.profile}"
     name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"
     text = f"{name}: {total} cells, {len(chosen.stored)} stored"
-    text += f", {len(chosen.left)} to compute ({estimate})" if chosen.left else ""
-    if chosen.corrupt:
-        text += f"; {chosen.corrupt} damaged files were set aside and are computed again"
+    text += f", {len(chosen.left)} to compute" if chosen.left else ""
+    if chosen.damaged:
+        text += f"; {chosen.damaged} of them have damaged files, which are set aside"
     _say(console, text)
 
 

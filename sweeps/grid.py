@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 Cell = Any
@@ -23,9 +22,8 @@ class Experiment:
       cells: the distinct cells of a config.
       measure: one cell to its measurement; all the computing happens here.
       rows: a config and the measurements of its cells to rows, one dataclass each.
-      cost: the work in a cell, in any unit; used to foretell the time.
+      cost: the work in a cell, in any unit; the time left is judged by it.
       progress: the number worth watching in a measurement, as text.
-      code: the files whose text decides the numbers, besides the library's.
       resumes: whether ``measure`` takes a :class:`sweeps.checkpoint.Checkpoint` beside the
         cell and goes on from it, where a killed run had come to.
     """
@@ -36,5 +34,4 @@ class Experiment:
     rows: Callable[[Any, Mapping[Cell, Measurement]], Sequence[Any]]
     cost: Callable[[Cell], float]
     progress: Callable[[Measurement], str]
-    code: tuple[Path, ...]
     resumes: bool = False

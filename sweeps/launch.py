@@ -12,18 +12,16 @@ from sweeps.grid import Cell, Experiment
 from sweeps.store import Finished, Store
 from sweeps.work import Failure, Launcher, Task, here
 
-_COMPILING = 1.0  # seconds that a cell takes at least, however small it is
 _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is stored already, what is left, and how long it should take."""
+    """What is stored already, what is left, and how many of these have damaged files."""
 
     stored: Mapping[Cell, Finished]
     left: Sequence[Cell]
-    corrupt: int
-    seconds: float | None  # of one process; None: there is nothing to judge by
+    damaged: int
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,8 @@ def plan(
     config: Any,
     store: Store,
     shard: tuple[int, int] = (1, 1),
-    pace: float | None = None,
 ) -> Plan:
-    """Look every cell up, and foretell the time for what is left.
-
-    It is judged by the stored cells of this config; without any by those of other configs in the
-    store, and without these by ``pace``, seconds a unit of cost elsewhere. Of shard (i, n) every
-    n-th cell, from the i-th on, is its own.
-    """
+    """Look every cell up. Shard (i, n) has every n-th cell, from the i-th on."""
     index, count = shard
     stored: dict[Cell, Finished] = {}
     left: list[Cell] = []
@@ -64,21 +56,8 @@ def plan(
             left.append(cell)
         else:
             stored[cell] = finished
-    corrupt = sum(stores.was_corrupt(store, cell) for cell in left)
-    if not left:
-        return Plan(stored, left, corrupt, 0.0)
-    own, costs = pace_of(experiment, stored), [experiment.cost(cell) for cell in left]
-    if own is not None:
-        return Plan(stored, left, corrupt, own * sum(costs))
-    pace = stores.pace(store) or pace
-    seconds = None if pace is None else sum(max(pace * cost, _COMPILING) for cost in costs)
-    return Plan(stored, left, corrupt, seconds)
-
-
-def pace_of(experiment: Experiment, done: Mapping[Cell, Finished]) -> float | None:
-    """Seconds a unit of cost."""
-    cost = sum(experiment.cost(cell) for cell in done)
-    return sum(result.seconds for result in done.values()) / cost if cost else None
+    damaged = sum(stores.is_damaged(store, cell) for cell in left)
+    return Plan(stored, left, damaged)
 
 
 def run(
@@ -92,13 +71,13 @@ def run(
 
     Cells that another process is computing are waited for, and taken over should it die.
     """
-    task = Task(experiment.measure, experiment.cost, experiment.resumes, store)
+    task = Task(experiment.measure, experiment.resumes, store)
     finished = dict(chosen.stored)
     failures: list[Failure] = []
     left: Sequence[Cell] = chosen.left
     while left:
         elsewhere: list[Cell] = []
-        for cell, ended in launcher(task, left):
+        for cell, ended in launcher.compute(task, left):
             if ended is None:
                 elsewhere.append(cell)
             elif isinstance(ended, Failure):

@@ -11,8 +11,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 
 from gnjax.cli.machine import usable_cores
+from sweeps.environment import device_kind, precision_name
 from sweeps.grid import Cell
-from sweeps.work import Ended, Failure, Launcher, Task, attempt, settle
+from sweeps.work import Ended, Failure, Launcher, LauncherError, Task, attempt, settle
 
 
 def in_processes(jobs: int) -> Launcher:
@@ -25,7 +26,8 @@ def in_processes(jobs: int) -> Launcher:
     if jobs < 1:
         msg = f"jobs={jobs} must be at least 1"
         raise ValueError(msg)
-    return _Processes(jobs, max(1, usable_cores() // jobs))
+    processes = _Processes(jobs, max(1, usable_cores() // jobs))
+    return Launcher(processes.compute, processes.device)
 
 
 class _Processes:
@@ -33,7 +35,15 @@ class _Processes:
         self._jobs, self._threads = jobs, threads
         self._started: tuple[str, ProcessPoolExecutor] | None = None
 
-    def __call__(self, task: Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Ended]]:
+    def device(self) -> str:
+        """As one of the processes sees it; this process leaves the device's memory to them."""
+        try:
+            return self._executor(precision_name()).submit(device_kind).result()
+        except BrokenProcessPool as error:
+            msg = "a process died before its first cell; is there enough memory?"
+            raise LauncherError(msg) from error
+
+    def compute(self, task: Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Ended]]:
         left = deque(cells)
         while left:
             flying: dict[Future[Ended], Cell] = {}
@@ -48,7 +58,7 @@ class _Processes:
         self, task: Task, left: deque[Cell], flying: dict[Future[Ended], Cell]
     ) -> Iterator[tuple[Cell, Ended]]:
         """Keep as many cells in flight as there are processes; ``flying`` says which, always."""
-        executor = self._executor(task.store.precision)
+        executor = self._executor(task.store.environment.precision)
         while left or flying:
             while left and len(flying) < self._jobs:
                 future = executor.submit(attempt, task, left[0])
@@ -65,7 +75,7 @@ class _Processes:
 
 def _alone(task: Task, cell: Cell, threads: int) -> Ended:
     try:
-        with _executor(task.store.precision, 1, threads) as executor:
+        with _executor(task.store.environment.precision, 1, threads) as executor:
             return executor.submit(attempt, task, cell).result()
     except BrokenProcessPool as error:
         summary = "its process died twice, the second time alone; is there enough memory?"

@@ -35,11 +35,10 @@ _TELLING = (
 
 
 class Clock:
-    """The time left: by this run's pace once it has one, before that by the stored cells."""
+    """The time left, judged by the cells that this run has measured."""
 
     def __init__(self, experiment: Experiment, chosen: Plan) -> None:
-        self._experiment, self._began = experiment, time.monotonic()
-        self._foretold, self._worked = chosen.seconds, 0.0
+        self._experiment, self._began, self._worked = experiment, time.monotonic(), 0.0
         self._left = dict.fromkeys(chosen.left)
 
     def ended(self, cell: Cell, result: Finished | None) -> None:
@@ -47,11 +46,11 @@ class Clock:
         self._worked += 0.0 if result is None else self._experiment.cost(cell)
 
     def left(self) -> str:
-        seconds = self._foretold
-        if self._worked:
-            pace = (time.monotonic() - self._began) / self._worked
-            seconds = pace * sum(self._experiment.cost(cell) for cell in self._left)
-        return "time left unknown" if seconds is None else f"{duration(seconds)} left"
+        if not self._worked:
+            return "time left unknown"
+        pace = (time.monotonic() - self._began) / self._worked
+        seconds = pace * sum(self._experiment.cost(cell) for cell in self._left)
+        return f"{duration(seconds)} left"
 
 
 class Bar:

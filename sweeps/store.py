@@ -1,151 +1,191 @@
-"""One immutable file for each finished cell, written atomically and checked when read."""
+"""One immutable file for each finished cell, written atomically and checked when read.
+
+A file that was read and fails its checksum is damaged; nothing else is. Reading that fails
+(``OSError``) says nothing about the file, so it ends the sweep and changes nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gnjax
+from filelock import FileLock, Timeout
+
 from sweeps.grid import Cell, Measurement
 
-_NOT_NUMBERS = ("cli", "__main__.py")  # parts of the library that cannot change a number
+_FORMAT = 2  # of the files; part of every key, so that no version reads the files of another
 _ABANDONED = 3600.0  # seconds after which a half-written file belongs to no living process
 
 
 class StoreError(RuntimeError):
-    """Results cannot be written where they were asked to go."""
+    """Results cannot be read or written where they were asked to be."""
+
+
+class DamagedError(ValueError):
+    """A file that was read to its end and fails its checksum."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What decides the numbers of a cell besides the cell; see :mod:`sweeps.environment`."""
+
+    code: str
+    versions: Mapping[str, str]
+    device: str
+    precision: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A measurement, and the seconds that it took."""
+    """A measurement, the seconds that it took, and how it came about."""
 
     measurement: Measurement
     seconds: float
+    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of finished cells, and what besides the cell decides their numbers."""
+    """A folder of finished cells, and the environment whose cells are wanted."""
 
     folder: Path
-    code: str
-    precision: str
+    environment: Environment
 
 
-def open_store(folder: Path, code: Iterable[Path], precision: str) -> Store:
-    """Make the folder, clear what a killed run left half written, and fingerprint the code."""
+@dataclass(frozen=True)
+class Claim:
+    """Whether the cell is this process's to compute; if not, its result where there is one."""
+
+    mine: bool
+    finished: Finished | None = None
+
+
+def open_store(folder: Path, environment: Environment) -> Store:
+    """Make the folder, and clear what a killed run left half written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for partial in folder.glob("*.partial"):
-            if time.time() - partial.stat().st_mtime > _ABANDONED:
-                partial.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # its process has finished writing it meanwhile
+                if time.time() - partial.stat().st_mtime > _ABANDONED:
+                    partial.unlink()
     except OSError as error:
         msg = f"cannot write results to {folder}: {error.strerror}; choose another with --results"
         raise StoreError(msg) from error
-    return Store(folder, fingerprint(code), precision)
-
-
-def fingerprint(files: Iterable[Path]) -> str:
-    """A hash of the library's source and of the given files."""
-    library = Path(gnjax.__file__).parent
-    source = [
-        path
-        for path in sorted(library.rglob("*.py"))
-        if path.relative_to(library).parts[0] not in _NOT_NUMBERS
-    ]
-    digest = hashlib.sha256()
-    for path in (*source, *files):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    return Store(folder, environment)
 
 
 def key(store: Store, cell: Cell) -> str:
-    """The name of a cell's file: config, code and precision."""
-    identity = [dataclasses.asdict(cell), type(cell).__name__, store.code, store.precision]
+    """The name of a cell's file: a hash of the cell and of everything that decides its numbers."""
+    environment = dataclasses.asdict(store.environment)
+    identity = [_FORMAT, type(cell).__name__, dataclasses.asdict(cell), environment]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def load(store: Store, cell: Cell) -> Finished | None:
-    """The finished cell, or None; a file that fails its checksum is set aside as ``.corrupt``."""
-    path = _path(store, cell)
+    """The finished cell, or None where there is none or its file is damaged."""
     try:
-        text = path.read_text()
-    except FileNotFoundError:
+        return _stored(store, cell)
+    except DamagedError:
         return None
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    finished = _parsed(text)
-    if finished is None:
-        path.replace(path.with_suffix(".corrupt"))
-    return finished
 
 
-def pace(store: Store) -> float | None:
-    """Seconds a unit of cost, over all cells of the folder, of whatever config and code."""
-    spent = work = 0.0
-    for path in store.folder.glob("*.json"):
-        body = _checked(path.read_text(errors="replace"))
-        content = {} if body is None else json.loads(body)
-        if content.get("cost"):
-            spent, work = spent + content["seconds"], work + content["cost"]
-    return spent / work if work else None
+def is_damaged(store: Store, cell: Cell) -> bool:
+    """Whether the cell has a file that fails its checksum."""
+    try:
+        _stored(store, cell)
+    except DamagedError:
+        return True
+    return False
 
 
-def was_corrupt(store: Store, cell: Cell) -> bool:
-    """Whether a damaged file of this cell was set aside."""
-    return _path(store, cell).with_suffix(".corrupt").exists()
-
-
-def save(store: Store, cell: Cell, finished: Finished, cost: float) -> Finished:
-    """Store a finished cell, and return it as reading it back will."""
+def save(store: Store, cell: Cell, finished: Finished) -> Finished:
+    """Store a cell that this process has claimed, and return it as reading it back will."""
     body = {
         "cell": dataclasses.asdict(cell),
-        "cost": cost,
         "measurement": dict(finished.measurement),
+        "provenance": dict(finished.provenance),
         "seconds": finished.seconds,
     }
     text = json.dumps(body, sort_keys=True)
-    write_atomically(_path(store, cell), f"{checksum(text)}\n{text}\n")
+    write_checked(_path(store, cell), text)
     return _finished(text)
 
 
 def checkpoint_path(store: Store, cell: Cell) -> Path:
     """Where an unfinished cell may keep its state."""
-    return store.folder / f"{key(store, cell)}.checkpoint"
+    return _path(store, cell).with_suffix(".checkpoint")
 
 
 @contextmanager
-def claim(store: Store, cell: Cell) -> Iterator[bool]:
-    """Whether this process is the one to compute the cell, while the context lasts.
+def claim(store: Store, cell: Cell) -> Iterator[Claim]:
+    """Who computes the cell: this process, for as long as the context lasts, or no one.
 
-    The claim is a lock on a file, which the system takes back from a process however it dies.
+    It is not this process's where another one has claimed it, nor where it is finished. The claim
+    is a lock (``flock``) on a file, which the system takes back from a process however it dies.
+    The lock's file stays, empty, for good: were it removed, a process that had opened it before
+    and a process that makes it anew would lock two different files and both own the cell.
     """
-    path = store.folder / f"{key(store, cell)}.lock"
-    try:
-        file = path.open("a")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
+    with ExitStack() as stack:
+        if not _locked(_path(store, cell).with_suffix(".lock"), stack):
+            yield Claim(mine=False)
             return
         try:
-            yield True
-        finally:
-            path.unlink(missing_ok=True)
+            finished = _stored(store, cell)
+        except DamagedError:
+            set_aside(_path(store, cell))  # no other process can have written a good one by now
+            finished = None
+        yield Claim(finished is None, finished)
+
+
+def _locked(path: Path, stack: ExitStack) -> bool:
+    """Whether this process has the lock now, which it keeps until the stack is closed."""
+    try:
+        lock = FileLock(path, preserve_lock_file=True)  # never removed, never a mere marker file
+        stack.enter_context(lock.acquire(blocking=False))
+    except Timeout:  # which is an OSError too
+        return False
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return True
+
+
+def write_checked(path: Path, text: str) -> None:
+    """A text under a line with its checksum, which :func:`read_checked` verifies."""
+    write_atomically(path, f"{_checksum(text.encode())}\n{text}\n")
+
+
+def read_checked(path: Path) -> str | None:
+    """The text of a file, None where there is no file; an error if its checksum fails."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}; it is kept, so run the same command again"
+        raise StoreError(msg) from error
+    promised, _, body = content.partition(b"\n")
+    body = body.removesuffix(b"\n")
+    if not body or _checksum(body).encode() != promised:
+        msg = f"{path} fails its checksum"
+        raise DamagedError(msg)
+    return body.decode()
+
+
+def set_aside(path: Path) -> None:
+    """Rename a damaged file to ``.corrupt``; only for the owner of its claim."""
+    try:
+        path.replace(path.with_suffix(".corrupt"))
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -154,7 +194,7 @@ def write_atomically(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
         try:
-            with os.fdopen(handle, "w") as file:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -177,23 +217,15 @@ def _path(store: Store, cell: Cell) -> Path:
     return store.folder / f"{key(store, cell)}.json"
 
 
-def checksum(text: str) -> str:
-    """Of a file's body, kept in its first line."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def _parsed(text: str) -> Finished | None:
-    body = _checked(text)
-    return None if body is None else _finished(body)
+def _stored(store: Store, cell: Cell) -> Finished | None:
+    text = read_checked(_path(store, cell))
+    return None if text is None else _finished(text)
 
 
-def _checked(text: str) -> str | None:
-    """A file's body, if it is what its first line promises."""
-    promised, _, body = text.partition("\n")
-    body = body.rstrip("\n")
-    return body if body and checksum(body) == promised else None
-
-
-def _finished(body: str) -> Finished:
-    content: dict[str, Any] = json.loads(body)
-    return Finished(content["measurement"], content["seconds"])
+def _finished(text: str) -> Finished:
+    content: dict[str, Any] = json.loads(text)
+    return Finished(content["measurement"], content["seconds"], content["provenance"])

@@ -6,6 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from gnjax.numerics import precision
 from sweeps import store as stores
 from sweeps.checkpoint import Checkpoint
+from sweeps.environment import device_kind, differences, environment, provenance
 from sweeps.grid import Cell, Measurement
 from sweeps.store import Finished, Store
 
@@ -35,7 +37,6 @@ class Task:
     """What a process must know to compute cells; its functions are those of modules."""
 
     measure: Callable[..., Measurement]
-    cost: Callable[[Cell], float]
     resumes: bool
     store: Store
 
@@ -43,24 +44,34 @@ class Task:
 Ended = Finished | Failure | None
 """How an attempt ended; None: another process is computing the cell."""
 
-Launcher = Callable[[Task, Sequence[Cell]], Iterator[tuple[Cell, Ended]]]
-"""Attempts every cell somewhere, and yields each as it ends."""
+
+@dataclass(frozen=True)
+class Launcher:
+    """Where cells are computed.
+
+    Attributes:
+      compute: attempts every cell there, and yields each as it ends.
+      device: the kind of device that computes there, which is part of every cell's key.
+    """
+
+    compute: Callable[[Task, Sequence[Cell]], Iterator[tuple[Cell, Ended]]]
+    device: Callable[[], str]
 
 
-def here(task: Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Ended]]:
-    """One cell after the other in this process."""
+def _one_by_one(task: Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Ended]]:
     for cell in cells:
         yield cell, attempt(task, cell)
 
 
+here = Launcher(_one_by_one, device_kind)
+"""One cell after the other in this process."""
+
+
 def attempt(task: Task, cell: Cell) -> Ended:
     """Measure a cell and store it, unless another process has done so or is about to."""
-    with stores.claim(task.store, cell) as mine:
-        if not mine:
-            return None
-        stored = stores.load(task.store, cell)
-        if stored is not None:
-            return stored
+    with stores.claim(task.store, cell) as claim:
+        if not claim.mine:
+            return claim.finished
         ended = measured(task, cell, Checkpoint(stores.checkpoint_path(task.store, cell)))
         return keep(task, cell, ended)
 
@@ -69,13 +80,23 @@ def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failur
     """Store what is finished, as reading it back will return it, and drop its checkpoint."""
     if isinstance(ended, Failure):
         return ended
-    finished = stores.save(task.store, cell, ended, task.cost(cell))
-    stores.checkpoint_path(task.store, cell).unlink(missing_ok=True)
+    finished = stores.save(task.store, cell, ended)
+    with suppress(OSError):  # one that stays is never read again
+        stores.checkpoint_path(task.store, cell).unlink()
     return finished
 
 
 def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failure:
-    """The measurement with its seconds, or how the cell failed."""
+    """The measurement, how it came about, or how the cell failed.
+
+    It fails in a process whose results the store would keep under a wrong key: on another device,
+    with other versions, or with code that was edited after the sweep began.
+    """
+    found = environment(task.measure)
+    if found != task.store.environment:
+        other = differences(task.store.environment, found)
+        summary = f"its process differs from what the sweep began with: {other}"
+        return Failure(cell, summary, f"{summary}\n")
     began = time.perf_counter()
     try:
         measurement = task.measure(cell, checkpoint) if task.resumes else task.measure(cell)
@@ -83,7 +104,7 @@ def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failu
         raise  # a checkpoint cannot be written: not a fault of the cell
     except Exception as error:  # noqa: BLE001  (whatever a cell raises is that cell's failure)
         return Failure(cell, f"{type(error).__name__}: {error}", traceback.format_exc())
-    return Finished(measurement, time.perf_counter() - began)
+    return Finished(measurement, time.perf_counter() - began, provenance(found))
 
 
 def settle(threads: int, wanted: str) -> None:

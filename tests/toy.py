@@ -12,9 +12,11 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
+from gnjax.numerics.precision import enable_x64
 from sweeps import collect, launch, pool, work
+from sweeps.environment import environment
 from sweeps.grid import Experiment
-from sweeps.store import open_store
+from sweeps.store import Finished, open_store
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,15 @@ EXPERIMENT = Experiment(
     lambda config, measured: [Row(c.depth, m["kappa"]) for c, m in measured.items()],
     cost,
     lambda measurement: f"kappa {measurement['kappa']:.3f}",
-    (Path(__file__),),
 )
+
+
+def store(folder, experiment=EXPERIMENT):
+    return open_store(folder, environment(experiment.measure))
+
+
+def finished(measurement, seconds=0.5):
+    return Finished(measurement, seconds, {"date": "2026-01-01"})
 
 
 class Silent:
@@ -90,9 +99,9 @@ class Silent:
 
 def run(results, config, launcher=work.here, experiment=EXPERIMENT):
     """The folder's table after running whatever is left."""
-    store = open_store(Path(results) / "cells", experiment.code, "float64")
-    chosen = launch.plan(experiment, config, store)
-    outcome = launch.run(experiment, chosen, store, Silent(), launcher)
+    opened = store(Path(results) / "cells", experiment)
+    chosen = launch.plan(experiment, config, opened)
+    outcome = launch.run(experiment, chosen, opened, Silent(), launcher)
     done = {cell: outcome.finished[cell].measurement for cell in experiment.cells(config)}
     collect.write_table(Path(results) / "table.csv", experiment.rows(config, done))
     return chosen
@@ -102,6 +111,7 @@ def main(results, seconds, cells, jobs="1"):
     log = str(Path(results) / "cells" / "computed.log")
     experiment = replace(EXPERIMENT, measure=partial(logged, log=log))
     launcher = work.here if jobs == "1" else pool.in_processes(int(jobs))
+    enable_x64()
     run(results, Config(int(cells), float(seconds)), launcher, experiment)
 
 

@@ -308,7 +308,7 @@ def test_a_figure_is_drawn_again_only_where_its_table_changed(
     given_to = ("fig03", "smoke", tmp_path, tmp_path / "out")
     first = cli.drawn(*given_to)
     assert cli.drawn(*given_to) == first
-    (folder / "provenance.json").write_text(json.dumps({"precision": "float64", "date": "now"}))
+    (folder / "provenance.json").write_text(json.dumps({"precision": "float64", "dates": ["now"]}))
     cli.drawn(*given_to)
     assert drawings == ["fig03"]
     save(depth_table | {"kappa": depth_table["kappa"] * 1.5}, folder)

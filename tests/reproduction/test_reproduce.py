@@ -20,8 +20,8 @@ FAILED = Claim("2a", "a < b & c", lambda table: verdict(False, 2.0, "at most 2 |
 UNTESTED = Claim("B1c", "increases", lambda table: not_testable("one point"))
 PROVENANCE = {
     "data": ["digits, whitened"], "precision": "float64", "seconds": 12.0, "device": "cpu: cpu",
-    "versions": {"gnjax": "0.1.0"}, "git": {"commit": "0123456789abcdef", "clean": False},
-    "date": "2026-01-01T00:00:00+00:00",
+    "versions": {"gnjax": "0.1.0"}, "git": [{"commit": "0123456789abcdef", "clean": False}],
+    "dates": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
 }  # fmt: skip
 
 
@@ -73,6 +73,7 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
     for part in ("a < b & c", "exponent 1.50", "The paper: 1.4.", "no <table>", "float64"):
         assert part in page.text
     assert "commit 0123456789 with changes" in page.text
+    assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
 
 def test_the_text_says_the_same(sections):

@@ -8,7 +8,6 @@ import pytest
 
 from sweeps import launch
 from sweeps.cluster import on_ray
-from sweeps.store import open_store
 from sweeps.work import LauncherError
 from tests import toy
 
@@ -44,7 +43,7 @@ def cluster():
 def test_kill_9_of_a_node_loses_no_cell(cluster, tmp_path):
     nodes, extra = cluster
     toy.run(tmp_path / "whole", toy.Config(CELLS))
-    store = open_store(tmp_path / "cells", toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path / "cells")
     config = toy.Config(CELLS, 0.5)
     watcher = Noted()
 
@@ -65,9 +64,11 @@ def test_kill_9_of_a_node_loses_no_cell(cluster, tmp_path):
 
 
 def test_a_failure_on_a_node_is_that_cells_alone(cluster, tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
-    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), on_ray())
+    launcher = on_ray()
+    assert launcher.device() == store.environment.device
+    outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
     assert len(outcome.finished) == 13
     assert "thirteen layers are unlucky" in outcome.failures[0].summary
 
@@ -75,7 +76,7 @@ def test_a_failure_on_a_node_is_that_cells_alone(cluster, tmp_path):
 def test_no_cluster_at_the_address_is_said_at_once(tmp_path):
     pytest.importorskip("ray")
     began = time.monotonic()
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(1), store)
     with pytest.raises(LauncherError, match="ray start --head"):
         launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), on_ray("127.0.0.1:1"))

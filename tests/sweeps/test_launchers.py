@@ -12,7 +12,7 @@ import pytest
 
 from sweeps import launch
 from sweeps.pool import in_processes
-from sweeps.store import Finished, StoreError, claim, open_store, save
+from sweeps.store import Finished, StoreError, claim, save
 from sweeps.work import Task, attempt
 from tests import toy
 
@@ -44,7 +44,7 @@ def test_processes_give_the_table_of_one(tmp_path, whole):
 
 
 def test_a_failure_in_a_process_is_that_cells_alone(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
     outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), in_processes(2))
     assert len(outcome.finished) == 13
@@ -54,7 +54,7 @@ def test_a_failure_in_a_process_is_that_cells_alone(tmp_path):
 
 def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
     """A cell that kills its process each time is found out alone; the others finish."""
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     experiment = dataclasses.replace(toy.EXPERIMENT, measure=toy.die_at_five)
     chosen = launch.plan(experiment, toy.Config(7), store)
     outcome = launch.run(experiment, chosen, store, toy.Silent(), in_processes(2))
@@ -65,23 +65,25 @@ def test_a_process_that_dies_fails_its_cell_and_no_other(tmp_path):
 
 
 def test_processes_work_in_double_precision_on_their_share_of_the_cores(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
-    task = Task(toy.surroundings, toy.cost, False, store)
-    ((_, ended),) = in_processes(1)(task, [toy.Cell(1, 0.0)])
+    store = toy.store(tmp_path)
+    task = Task(toy.surroundings, False, store)
+    launcher = in_processes(1)
+    assert launcher.device() == store.environment.device
+    ((_, ended),) = launcher.compute(task, [toy.Cell(1, 0.0)])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert ended.measurement == {"dtype": "float64", "threads": str(cores)}
 
 
 def test_processes_serve_one_sweep_after_the_other(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
-    task, launcher = Task(toy.whose, toy.cost, False, store), in_processes(1)
-    found = [next(iter(launcher(task, [toy.Cell(depth, 0.0)])))[1] for depth in (1, 2)]
+    store = toy.store(tmp_path)
+    task, launcher = Task(toy.whose, False, store), in_processes(1)
+    found = [next(iter(launcher.compute(task, [toy.Cell(depth, 0.0)])))[1] for depth in (1, 2)]
     first, second = (ended.measurement["process"] for ended in found)
     assert first == second != os.getpid()
 
 
 def test_shards_cover_every_cell_once(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     config = toy.Config(11)
     shares = [launch.plan(toy.EXPERIMENT, config, store, (i, 4)).left for i in range(1, 5)]
     assert sorted(cell.depth for share in shares for cell in share) == list(range(1, 12))
@@ -89,20 +91,22 @@ def test_shards_cover_every_cell_once(tmp_path):
 
 
 def test_a_claimed_cell_is_left_to_its_owner(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
-    task, cell = Task(toy.measure, toy.cost, False, store), toy.Cell(1, 0.0)
-    with claim(store, cell) as mine:
-        assert mine
+    store = toy.store(tmp_path)
+    task, cell = Task(toy.measure, False, store), toy.Cell(1, 0.0)
+    with claim(store, cell) as first:
+        assert first.mine
         assert attempt(task, cell) is None
     assert isinstance(attempt(task, cell), Finished)
-    assert not list(tmp_path.glob("*.lock"))
+    with claim(store, cell) as again:
+        assert not again.mine
+        assert again.finished.measurement == toy.measure(cell)
 
 
 def test_what_another_process_finished_is_not_computed_again(tmp_path):
-    store = open_store(tmp_path, toy.EXPERIMENT.code, "float64")
+    store = toy.store(tmp_path)
     cell = toy.Cell(13, 0.0)  # which cannot be computed
-    save(store, cell, Finished({"kappa": 1.0}, 0.5), 1.0)
-    assert attempt(Task(toy.measure, toy.cost, False, store), cell) == Finished({"kappa": 1.0}, 0.5)
+    save(store, cell, toy.finished({"kappa": 1.0}))
+    assert attempt(Task(toy.measure, False, store), cell) == toy.finished({"kappa": 1.0})
 
 
 @pytest.mark.slow
@@ -131,7 +135,6 @@ def test_kill_9_of_a_worker_or_of_the_parent(tmp_path, whole, victim):
     counts = computed(folder)
     assert len(counts) == CELLS
     assert sum(counts.values()) <= CELLS + 2  # only what was in flight was computed again
-    assert not list((folder / "cells").glob("*.lock"))
 
 
 @pytest.mark.slow
@@ -164,7 +167,7 @@ def test_a_read_only_folder_is_said_plainly(tmp_path):
         tmp_path.chmod(0o500)
     try:
         with pytest.raises(StoreError, match=r"cannot write results to .* choose another"):
-            open_store(tmp_path / "cells", (), "float64")
+            toy.store(tmp_path / "cells")
     finally:
         if os.geteuid() == 0:
             subprocess.run(["umount", str(tmp_path)], check=True)

@@ -1,6 +1,7 @@
 """Sweeps: nothing lost, nothing computed twice, damage found, failures contained."""
 
 import dataclasses
+import json
 import os
 import random
 import subprocess
@@ -11,14 +12,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from gnjax.cli.machine import git_state
 from sweeps import collect, launch, progress
-from sweeps.store import Finished, StoreError, load, open_store, save, write_atomically
+from sweeps.store import Finished, StoreError, load, save, write_atomically
 from tests import toy
 
 
 @pytest.fixture
 def store(tmp_path):
-    return open_store(tmp_path / "cells", toy.EXPERIMENT.code, "float64")
+    return toy.store(tmp_path / "cells")
 
 
 def test_second_run_computes_nothing_and_gives_the_same_table(tmp_path):
@@ -72,27 +74,34 @@ def test_a_damaged_file_is_found_set_aside_and_computed_again(tmp_path, damage):
     victim = sorted((tmp_path / "cells").glob("*.json"))[0]
     victim.write_bytes(victim.read_bytes()[:-20] if damage is None else damage)
     chosen = toy.run(tmp_path, config)
-    assert (len(chosen.left), chosen.corrupt) == (1, 1)
+    assert (len(chosen.left), chosen.damaged) == (1, 1)
+    assert len(list((tmp_path / "cells").glob("*.corrupt"))) == 1
     assert (tmp_path / "table.csv").read_bytes() == table
 
 
 def test_one_changed_digit_is_damage(store):
     cell = toy.Cell(1, 0.0)
-    save(store, cell, Finished({"kappa": 1.25}, 0.5), 1.0)
+    save(store, cell, toy.finished({"kappa": 1.25}))
     path = next(store.folder.glob("*.json"))
     path.write_text(path.read_text().replace("1.25", "1.35"))
     assert load(store, cell) is None
 
 
-def test_key_depends_on_cell_code_and_precision(store, tmp_path):
+def test_a_cell_of_another_environment_is_not_found(store):
     cell = toy.Cell(1, 0.0)
-    save(store, cell, Finished({"kappa": 1.0}, 0.5), 1.0)
-    assert load(store, cell) == Finished({"kappa": 1.0}, 0.5)
+    save(store, cell, toy.finished({"kappa": 1.0}))
+    assert load(store, cell) == toy.finished({"kappa": 1.0})
     assert load(store, toy.Cell(2, 0.0)) is None
-    assert load(dataclasses.replace(store, precision="float32"), cell) is None
-    other = tmp_path / "other.py"
-    other.write_text("changed = True\n")
-    assert load(open_store(store.folder, (other,), "float64"), cell) is None
+    known = store.environment
+    others = [
+        {"code": "0" * 64},
+        {"device": "gpu: NVIDIA H200"},
+        {"precision": "float32"},
+        *({"versions": {**known.versions, name: "0.0.1"}} for name in known.versions),
+    ]
+    for other in others:
+        changed = dataclasses.replace(known, **other)
+        assert load(dataclasses.replace(store, environment=changed), cell) is None, other
 
 
 def test_what_is_returned_is_what_will_be_read(store):
@@ -100,8 +109,8 @@ def test_what_is_returned_is_what_will_be_read(store):
     import numpy as np
 
     cell = toy.Cell(1, 0.0)
-    measured = Finished({"kappa": np.float64(0.1), "terms": [np.float64(2)]}, 0.5)
-    kept = save(store, cell, measured, 1.0)
+    measured = toy.finished({"kappa": np.float64(0.1), "terms": [np.float64(2)]})
+    kept = save(store, cell, measured)
     assert kept == load(store, cell)
     assert type(kept.measurement["kappa"]) is float
 
@@ -117,39 +126,31 @@ def test_a_failed_cell_does_not_sink_the_sweep(store):
     assert [cell.depth for cell in launch.plan(toy.EXPERIMENT, config, store).left] == [13]
 
 
-def test_ctrl_c_ends_the_sweep_and_keeps_what_is_done(store):
+def test_ctrl_c_ends_the_sweep_and_keeps_what_is_done(tmp_path):
     def measure(cell):
         if cell.depth == 3:
             raise KeyboardInterrupt
         return toy.measure(cell)
 
     experiment = dataclasses.replace(toy.EXPERIMENT, measure=measure)
+    store = toy.store(tmp_path, experiment)
     chosen = launch.plan(experiment, toy.Config(cells=5), store)
     with pytest.raises(KeyboardInterrupt):
         launch.run(experiment, chosen, store, toy.Silent())
     assert len(launch.plan(experiment, toy.Config(cells=5), store).stored) == 2
 
 
-def test_time_left_follows_the_cost(store):
-    def foretold(config, pace=None):
-        return launch.plan(toy.EXPERIMENT, config, store, pace=pace).seconds
-
-    assert foretold(toy.Config(cells=4)) is None
-    assert foretold(toy.Config(cells=4), pace=3.0) == pytest.approx(30.0)
-    for depth, seconds in ((1, 2.0), (3, 6.0)):
-        save(store, toy.Cell(depth, 0.0), Finished({}, seconds), toy.cost(toy.Cell(depth, 0.0)))
-    assert foretold(toy.Config(cells=4), pace=3.0) == pytest.approx(2.0 * (2 + 4))
-    other = toy.Config(cells=4, seconds=0.5)  # none of whose cells is stored
-    assert foretold(other, pace=3.0) == pytest.approx(2.0 * (1 + 2 + 3 + 4))
-    changed = open_store(store.folder, (), "float64")
-    assert launch.plan(toy.EXPERIMENT, toy.Config(2), changed).seconds == pytest.approx(6.0)
-    save(store, toy.Cell(2, 0.0), Finished({}, 4.0), 2.0)
-    assert foretold(toy.Config(cells=3)) == 0.0
-
-
-def test_damaged_cells_foretell_nothing(store):
-    (store.folder / "half.json").write_bytes(b"\xff\x00 no cell")
-    assert launch.plan(toy.EXPERIMENT, toy.Config(2), store).seconds is None
+def test_the_time_left_follows_the_cost_of_the_cells_that_ended(store, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    chosen = launch.plan(toy.EXPERIMENT, toy.Config(cells=4), store)
+    clock = progress.Clock(toy.EXPERIMENT, chosen)
+    assert clock.left() == "time left unknown"
+    now += 12.0
+    clock.ended(toy.Cell(3, 0.0), toy.finished({}))  # 3 of the 1 + 2 + 3 + 4 units of work
+    assert clock.left() == "28 s left"
+    clock.ended(toy.Cell(4, 0.0), None)  # failed: nothing can be learned from its time
+    assert clock.left() == "12 s left"
 
 
 def test_cells_are_told_apart_by_fields_within_fields():
@@ -166,7 +167,7 @@ def test_unwritable_places_are_said_plainly(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(StoreError, match="choose another"):
-        open_store(file / "cells", (), "float64")
+        toy.store(file / "cells")
     with pytest.raises(StoreError, match="choose another folder"):
         write_atomically(file / "table.csv", "x")
 
@@ -207,8 +208,33 @@ def test_progress_says_number_failures_and_time_left(store, terminal):
     assert "failed depth=13: RuntimeError: thirteen layers are unlucky" in text
 
 
+def test_a_table_says_of_its_cells_what_they_say_of_themselves(tmp_path):
+    """Nothing of the process that collects the table: its cells may come from others."""
+    first = {
+        "date": "2026-01-02", "device": "cpu: cpu", "git": {"commit": "a", "clean": True},
+        "machine": "Linux x86_64", "precision": "float64", "python": "3.11.1",
+        "versions": {"jax": "0.0.1"},
+    }  # fmt: skip
+    second = {**first, "date": "2026-01-01", "git": {"commit": "b", "clean": False}}
+    cells = [Finished({}, seconds, told) for seconds, told in ((1.5, first), (2.0, second))]
+    collect.write_provenance(tmp_path / "p.json", toy.Config(2), ["toys"], [*cells, cells[0]])
+    assert json.loads((tmp_path / "p.json").read_text()) == {
+        "config": {"cells": 2, "seconds": 0.0},
+        "data": ["toys"],
+        "seconds": 5.0,
+        "cells": 3,
+        "dates": ["2026-01-01", "2026-01-02"],
+        "precision": "float64",
+        "device": "cpu: cpu",
+        "versions": {"jax": "0.0.1"},
+        "machine": ["Linux x86_64"],
+        "python": ["3.11.1"],
+        "git": [{"commit": "a", "clean": True}, {"commit": "b", "clean": False}],
+    }
+
+
 def test_git_state_of_a_folder_without_git(tmp_path):
-    assert collect.git_state(tmp_path) == {}
+    assert git_state(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""What decides the numbers of a cell besides the cell: code, versions, device and precision."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from gnjax.cli.machine import git_state
+from gnjax.numerics.precision import x64_enabled
+from sweeps import closure
+from sweeps.store import Environment
+
+_ALWAYS = ("jax", "jaxlib", "numpy", "scipy")
+_WHERE_IMPORTED = {"flax": "flax", "optax": "optax", "sklearn": "scikit-learn"}
+_PLAIN = ("device", "precision")
+
+
+def environment(measure: Callable[..., Any], device: str | None = None) -> Environment:
+    """The environment of ``measure`` in this process, or in one like it that has ``device``."""
+    source = _source(measure)
+    imported = closure.closure(source).packages & _WHERE_IMPORTED.keys()
+    packages = (*_ALWAYS, *(_WHERE_IMPORTED[name] for name in sorted(imported)))
+    return Environment(
+        closure.fingerprint(source),
+        {name: metadata.version(name) for name in packages},
+        device_kind() if device is None else device,
+        precision_name(),
+    )
+
+
+def device_kind() -> str:
+    """The kind of device that JAX computes on in this process; this starts JAX."""
+    device = jax.devices()[0]
+    return f"{device.platform}: {device.device_kind}"
+
+
+def precision_name() -> str:
+    """The precision of arrays that this process makes."""
+    return "float64" if x64_enabled() else "float32"
+
+
+def differences(wanted: Environment, found: Environment) -> str:
+    """How the environment of a process differs from that of its store, in words."""
+    pairs = [(name, getattr(wanted, name), getattr(found, name)) for name in _PLAIN]
+    packages = sorted(wanted.versions.keys() | found.versions.keys())
+    pairs += [(name, wanted.versions.get(name), found.versions.get(name)) for name in packages]
+    said = [f"{name} {this}, not {asked}" for name, asked, this in pairs if asked != this]
+    return "; ".join([*said, *(["other code"] if wanted.code != found.code else [])])
+
+
+def provenance(found: Environment) -> dict[str, Any]:
+    """How a number that this process computes now comes about, kept with it in its cell."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": found.device,
+        "git": _git(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "precision": found.precision,
+        "python": sys.version.split()[0],
+        "versions": {"gnjax": metadata.version("gnjax"), **found.versions},
+    }
+
+
+@functools.cache
+def _git() -> dict[str, Any]:
+    """The state of the checkout when this process first asks: the state of the code it runs."""
+    return dict(git_state(Path(__file__).parent))
+
+
+def _source(measure: Callable[..., Any]) -> Path:
+    while isinstance(measure, functools.partial):
+        measure = measure.func
+    file = inspect.getsourcefile(measure)
+    if file is None or not Path(file).is_file():
+        msg = f"{measure} is not defined in a file; cells are kept by the code that made them"
+        raise ValueError(msg)
+    return Path(file).resolve()

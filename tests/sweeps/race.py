@@ -1,0 +1,164 @@
+"""Processes that compute cells of one store and are killed while they do, as a program.
+
+    python -m tests.sweeps.race FOLDER ROUNDS SEED
+
+In every round several processes want the same few cells. Each looks every cell up, claims it,
+"computes" it (a short sleep, and now and then a failure) and stores it, while the program kills
+them at random moments and starts others in their place; some rounds begin with damaged files.
+Everybody writes what it does into one log, a line at a time, a kill before it happens. The log is
+then held against the rules: who begins a cell finds it neither stored nor in another's hands. This
+program imports no JAX, so that a process is a fork, and a round takes a few hundredths of a second.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps import store as stores
+from sweeps.store import Environment, Finished
+
+CELLS, PROCESSES = 4, 4
+LONGEST = 0.004  # seconds that a cell takes
+FAILING = 0.3  # the share of attempts at a cell that fail
+ENVIRONMENT = Environment("code", {"jax": "0"}, "cpu: cpu", "float64")
+
+
+@dataclass(frozen=True)
+class Cell:
+    number: int
+
+
+def value(cell):
+    """Several pages of it, so that a process can be killed in the middle of writing them."""
+    return {"kappa": cell.number / 7, "padding": "x" * 20000}
+
+
+def work(folder, seed):
+    """What a process of a sweep does until every cell is stored."""
+    chance, log = random.Random(seed), _log(folder)
+    store = stores.open_store(folder, ENVIRONMENT)
+    left = [Cell(number) for number in range(CELLS)]
+    chance.shuffle(left)
+    while left:
+        left = [cell for cell in left if stores.load(store, cell) is None]
+        for cell in left:
+            with stores.claim(store, cell) as claim:
+                if not claim.mine:
+                    continue
+                _tell(log, "begins", cell.number)
+                time.sleep(chance.uniform(0, LONGEST))
+                if chance.random() < FAILING:
+                    _tell(log, "fails", cell.number)
+                    continue
+                stores.save(store, cell, Finished(value(cell), 1.0, {}))
+                _tell(log, "stores", cell.number)
+        time.sleep(0.0005)
+
+
+def round_of(folder, seed):
+    """Processes at work and kills among them, until every cell is stored.
+
+    Returns the processes that were killed and those that went wrong by themselves.
+    """
+    chance, log = random.Random(seed), _log(folder)
+    started, killed = [], set()
+    if chance.random() < 0.3:
+        _damage(folder, chance, log)
+    for wave in range(chance.randrange(1, 5)):
+        running = [_fork(folder, chance.random()) for _ in range(PROCESSES)]
+        started += running
+        for process in running[: PROCESSES if wave == 0 else chance.randrange(PROCESSES + 1)]:
+            time.sleep(chance.uniform(0, 2 * LONGEST))
+            _tell(log, "kills", process)
+            os.kill(process, signal.SIGKILL)
+            killed.add(process)
+        # Those not killed go on; the next wave takes over from the dead meanwhile.
+    started.append(_fork(folder, chance.random()))
+    ends = {process: os.waitpid(process, 0)[1] for process in started}
+    return killed, {process for process in ends if ends[process] and process not in killed}
+
+
+def violations(folder):
+    """Where the log breaks a rule, in words, and how often a cell was begun."""
+    broken, dead = [], set()
+    owner, stored, begun = {}, set(), 0
+    for line in (folder / "log").read_text().splitlines():
+        process, verb, what = line.split()
+        if verb == "kills":
+            dead.add(what)
+        elif verb == "damages":
+            stored.discard(what)
+            owner.pop(what, None)
+        elif verb == "begins":
+            begun += 1
+            if what in stored:
+                broken.append(f"cell {what} was computed again after it was stored")
+            if what in owner and owner[what] not in dead:
+                broken.append(f"cell {what} was begun while another process had it")
+            owner[what] = process
+        else:
+            if owner.pop(what, None) != process:
+                broken.append(f"a process ended cell {what}, which was another's")
+            if verb == "stores":
+                stored.add(what)
+    store = stores.open_store(folder, ENVIRONMENT)
+    for number in range(CELLS):
+        found = stores.load(store, Cell(number))
+        if found is None or found.measurement != value(Cell(number)):
+            broken.append(f"cell {number} was lost")
+    return broken, begun
+
+
+def _damage(folder, chance, log):
+    """A stored cell whose file was cut, before anybody looks at it."""
+    cell = Cell(chance.randrange(CELLS))
+    store = stores.open_store(folder, ENVIRONMENT)
+    stores.save(store, cell, Finished(value(cell), 1.0, {}))
+    path = folder / f"{stores.key(store, cell)}.json"
+    path.write_bytes(path.read_bytes()[:-100])
+    _tell(log, "damages", cell.number)
+
+
+def _log(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def _tell(log, verb, what):
+    os.write(log, f"{os.getpid()} {verb} {what}\n".encode())
+
+
+def _fork(folder, seed):
+    process = os.fork()
+    if process:
+        return process
+    try:
+        work(folder, seed)
+        os._exit(0)
+    finally:  # reached by an error alone: a child must not go on as if it were the program
+        traceback.print_exc()
+        os._exit(1)
+
+
+def main(folder, rounds, seed):
+    broken, kills, begun = [], 0, 0
+    for number in range(int(rounds)):
+        place = Path(folder) / f"round{number}"
+        killed, wrong = round_of(place, int(seed) + number)
+        found, computed = violations(place)
+        found += [f"process {process} ended in an error" for process in wrong]
+        kills += len(killed)
+        broken += [f"round {number}: {each}" for each in found]
+        begun += computed
+    summary = f"{rounds} rounds, {kills} kills, {begun} cells begun, {len(broken)} violations"
+    sys.stdout.write("\n".join([*broken, summary, ""]))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

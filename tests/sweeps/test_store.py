@@ -1,0 +1,173 @@
+"""The store: no result lost, none renamed for an error that passes, none computed twice."""
+
+import dataclasses
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps import launch, work
+from sweeps import store as stores
+from sweeps.checkpoint import Checkpoint
+from sweeps.checkpoint import load as load_checkpoint
+from sweeps.checkpoint import save as save_checkpoint
+from sweeps.environment import differences, environment, provenance
+from sweeps.store import Claim, StoreError, claim, is_damaged, load, save
+from tests import toy
+
+CELL = toy.Cell(2, 0.0)
+TASK_OF = work.Task(toy.measure, False, None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return toy.store(tmp_path / "cells")
+
+
+def _file(store, suffix=".json"):
+    return store.folder / f"{stores.key(store, CELL)}{suffix}"
+
+
+def _contents(store):
+    return {path.name: path.read_bytes() for path in store.folder.iterdir()}
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.ESTALE])
+@pytest.mark.parametrize("use", ["load", "is_damaged", "plan", "claim", "attempt"])
+def test_an_error_of_reading_changes_no_file(store, monkeypatch, number, use):
+    task = dataclasses.replace(TASK_OF, store=store)
+    uses = {
+        "load": lambda: load(store, CELL),
+        "is_damaged": lambda: is_damaged(store, CELL),
+        "plan": lambda: launch.plan(toy.EXPERIMENT, toy.Config(3), store),
+        "claim": lambda: claim(store, CELL).__enter__(),
+        "attempt": lambda: work.attempt(task, CELL),
+    }
+    work.attempt(task, CELL)
+    before = _contents(store)
+
+    def fail(path):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(StoreError, match=r"cannot read .*; it is kept"):
+            uses[use]()
+    assert _contents(store) == before
+    assert load(store, CELL).measurement == toy.measure(CELL)
+
+
+def test_an_error_of_reading_keeps_a_checkpoint(tmp_path, monkeypatch):
+    checkpoint = Checkpoint(tmp_path / "cell.checkpoint")
+    save_checkpoint(checkpoint, [], [{"epoch": 1}])
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            load_checkpoint(checkpoint, [])
+    assert load_checkpoint(checkpoint, []) == ([], [{"epoch": 1}])
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_an_error_of_writing_keeps_what_was_there(store, monkeypatch, call):
+    save(store, CELL, toy.finished({"kappa": 1.0}))
+    before = _contents(store)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, full)
+        with pytest.raises(StoreError, match="No space left"):
+            save(store, CELL, toy.finished({"kappa": 2.0}))
+    assert _contents(store) == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EIO])
+def test_where_nothing_can_be_locked_nothing_is_computed(store, monkeypatch, number):
+    def fail(handle, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(StoreError, match=os.strerror(number)):
+        work.attempt(dataclasses.replace(TASK_OF, store=store), CELL)
+    assert load(store, CELL) is None
+
+
+def test_only_the_owner_of_a_claim_sets_a_damaged_file_aside(store):
+    """Another process may replace the damaged file by a good one, while this one looks at it."""
+    save(store, CELL, toy.finished({"kappa": 1.0}))
+    _file(store).write_bytes(_file(store).read_bytes()[:-30])
+    assert is_damaged(store, CELL)
+    assert load(store, CELL) is None
+    assert _file(store).exists()
+    with claim(store, CELL) as mine:
+        assert mine == Claim(mine=True)
+        assert not _file(store).exists()
+        assert _file(store, ".corrupt").exists()
+
+
+def test_a_lock_is_the_same_file_for_good(store):
+    """A lock that is removed and made anew is two files, and two processes can have one each."""
+    numbers = []
+    for _ in range(3):
+        with claim(store, CELL) as first, claim(store, CELL) as second:
+            assert (first.mine, second.mine) == (True, False)
+        numbers.append(_file(store, ".lock").stat().st_ino)
+    assert len(set(numbers)) == 1
+
+
+def test_a_process_that_is_not_as_the_store_says_computes_nothing(store):
+    known = store.environment
+    for change, words in (
+        ({"device": "gpu: NVIDIA H200"}, "device cpu: cpu, not gpu: NVIDIA H200"),
+        ({"precision": "float32"}, "precision float64, not float32"),
+        ({"versions": {**known.versions, "scipy": "1.0"}}, ", not 1.0"),
+        ({"versions": {**known.versions, "optax": "9"}}, "optax None, not 9"),
+        ({"code": "0" * 64}, "other code"),
+    ):
+        wanted = dataclasses.replace(store, environment=dataclasses.replace(known, **change))
+        ended = work.attempt(dataclasses.replace(TASK_OF, store=wanted), CELL)
+        assert isinstance(ended, work.Failure)
+        assert words in ended.summary
+        assert load(wanted, CELL) is None
+    assert differences(known, known) == ""
+
+
+def test_the_environment_names_what_numbers_depend_on():
+    found = environment(toy.measure)
+    assert {"jax", "jaxlib", "numpy", "scipy", "flax"} <= found.versions.keys()
+    assert (found.device, found.precision) == ("cpu: cpu", "float64")
+    assert environment(toy.measure, "gpu: H200").device == "gpu: H200"
+    with pytest.raises(ValueError, match="not defined in a file"):
+        environment(eval("lambda cell: {}"))
+
+
+def test_provenance_is_that_of_the_computation_and_not_of_a_later_run(store, monkeypatch):
+    task = dataclasses.replace(TASK_OF, store=store)
+    monkeypatch.setattr(work, "provenance", lambda found: provenance(found) | {"date": "first"})
+    work.attempt(task, CELL)
+    monkeypatch.setattr(work, "provenance", lambda found: provenance(found) | {"date": "later"})
+    kept = work.attempt(task, CELL).provenance
+    assert kept["date"] == "first"
+    assert kept.keys() == {
+        "date", "device", "git", "machine", "precision", "python", "versions"
+    }  # fmt: skip
+    assert store.environment.versions.items() <= kept["versions"].items()
+
+
+@pytest.mark.slow
+def test_processes_killed_at_random_compute_no_cell_twice_and_lose_none(tmp_path):
+    """GNJAX_RACE_ROUNDS sets the number of rounds; ``tests.sweeps.race`` says what one is."""
+    rounds = os.environ.get("GNJAX_RACE_ROUNDS", "50")
+    command = [sys.executable, "-m", "tests.sweeps.race", str(tmp_path), rounds, "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{rounds} rounds" in done.stdout
