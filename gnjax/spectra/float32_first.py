@@ -4,24 +4,26 @@ A product in float32 takes half the time of one in float64 on a CPU, and less on
 A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
 :mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values
 and residuals that E does not enter. It does enter what the second run says of eigenvalues that the
-first has missed, which is right of A where they are further than ||E|| from the rest; E V^T, known
-by then, must be as small as that run takes it to be.
+first has missed: by Weyl the count of A_32 holds for A with an edge that lies ||E|| further out.
+||E|| itself is measured, as the length of E V^T with a margin, and so is the count then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Linearised, linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.few import Extremes, extremes
+from gnjax.spectra.few import Extremes, extremes, position_errors
 from gnjax.spectra.host_products import NotFinite, host_product, most_rows
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
@@ -33,8 +35,9 @@ def extremes_of(
 ) -> Extremes | None:
     """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
 
-    That is where E is too large for rtol, on one random vector or in the end; where the network
-    computes in float64 whatever its parameters are; and for operators that are no network's.
+    That is where E is too large for rtol, on one random vector or in the end; where the run does
+    not converge; where the network computes in float64 whatever its parameters are; and for
+    operators that are no network's. ``products`` counts those in float32 as well.
     """
     if rtol < _NOISE or op.dtype != jnp.float64:
         return None
@@ -49,7 +52,8 @@ def extremes_of(
         rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
     except NotFinite:  # beyond the range of float32
         return None
-    return _proved(exact, rough, k, rtol)
+    found = _proved(exact, rough, k, rtol) if rough.converged else None
+    return found if found is None else _placed(rough, found, sign)
 
 
 def _in_single(op: Operator) -> Linearised | None:
@@ -110,4 +114,18 @@ def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extrem
     residuals = np.linalg.norm(images - values[:, None] * vectors, axis=1)
     if moved > _NOISE * rough.scale or residuals.max() > rtol * rough.scale:
         return None
-    return Extremes(values, residuals, rough.scale, vectors, images)
+    products = rough.products + len(vectors) + 1
+    return Extremes(values, residuals, rough.scale, vectors, images, products=products)
+
+
+def _placed(rough: Extremes, found: Extremes, sign: float) -> Extremes:
+    """The count of A_32 and the errors of the places, for A."""
+    count = rough.count
+    values, known = sign * found.values, sign * rough.values
+    edge = known.max() - count.value - _NOISE * rough.scale
+    if not np.isfinite(edge):
+        return replace(found, count=count, errors=np.full(len(values), np.inf))
+    errors = position_errors(values, found.residuals, edge)
+    reason = f"{count.reason}; products in float32"
+    room = max(0.0, float(values.max() - edge))
+    return replace(found, count=Error(room, MEASURED, count.failure, reason), errors=errors)
