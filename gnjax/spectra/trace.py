@@ -180,12 +180,12 @@ def _estimated(
     value, error = float(samples.mean()), _standard_error(samples) if error is None else error
     parts = [_rounding(op, lengths), _stated(op, value)]
     if error:
-        width = error * _student(len(samples))
+        width = error * student(len(samples))
         parts.append(Error(width, MEASURED, reason=f"the spread of {len(samples)} samples"))
     return Trace(value, error, method, products, certificate(*parts))
 
 
-def _student(samples: int) -> float:
+def student(samples: int) -> float:
     """The 95% half-width for a normal sample, in standard errors."""
     return float(scipy.stats.t.ppf(_COVERED, samples - 1)) if samples > 1 else math.inf
 
