@@ -23,8 +23,9 @@ from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Linearised, linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.few import Extremes, extremes, position_errors
+from gnjax.spectra.few import Extremes, extremes
 from gnjax.spectra.host_products import NotFinite, host_product, most_rows
+from gnjax.spectra.places import position_errors
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32

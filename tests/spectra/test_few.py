@@ -10,6 +10,7 @@ from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import few as module
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.host_products import host_product
+from gnjax.spectra.places import position_errors
 
 
 def _rotated(rng, values):
@@ -297,7 +298,7 @@ def test_dropped_couplings_are_in_the_residuals():
 def test_places_are_bounded_where_intervals_overlap():
     """Three values within their residuals of each other, one across the edge, one above it."""
     values, residuals = np.array([0.0, 0.5, 0.9, 3.0, 5.0]), np.array([0.3, 0.3, 0.1, 0.2, 0.1])
-    errors = module.position_errors(values, residuals, 4.0)
+    errors = position_errors(values, residuals, 4.0)
     np.testing.assert_allclose(errors[:3], np.linalg.norm(residuals[:3]))
     np.testing.assert_allclose(errors[3:], [0.2, 1.0])
-    assert np.isinf(module.position_errors(values, residuals, 3.1)[3])
+    assert np.isinf(position_errors(values, residuals, 3.1)[3])
