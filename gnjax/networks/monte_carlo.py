@@ -42,29 +42,109 @@ _SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**16
 _GOLDEN = 0x9E3779B9
 
 _EXACT = frozenset(
-    """
-    abs all_gather all_to_all argmax argmin broadcast broadcast_in_dim bitcast_convert_type ceil
-    clamp complex concatenate conj copy copy_p copysign cummax cummin device_put dynamic_slice
-    dynamic_update_slice empty expand_dims floor full gather imag iota max min name neg nextafter
-    optimization_barrier pad ppermute real reduce_max reduce_min reduce_window_max
-    reduce_window_min rem reshape rev round scatter scatter_max scatter_min select_and_gather_add
-    select_n sharding_constraint sign slice sort split squeeze stop_gradient tile top_k transpose
-    """.split()
+    [
+        "abs",
+        "all_gather",
+        "all_to_all",
+        "argmax",
+        "argmin",
+        "broadcast",
+        "broadcast_in_dim",
+        "bitcast_convert_type",
+        "ceil",
+        "clamp",
+        "complex",
+        "concatenate",
+        "conj",
+        "copy",
+        "copy_p",
+        "copysign",
+        "cummax",
+        "cummin",
+        "device_put",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "empty",
+        "expand_dims",
+        "floor",
+        "full",
+        "gather",
+        "imag",
+        "iota",
+        "max",
+        "min",
+        "name",
+        "neg",
+        "nextafter",
+        "optimization_barrier",
+        "pad",
+        "ppermute",
+        "real",
+        "reduce_max",
+        "reduce_min",
+        "reduce_window_max",
+        "reduce_window_min",
+        "rem",
+        "reshape",
+        "rev",
+        "round",
+        "scatter",
+        "scatter_max",
+        "scatter_min",
+        "select_and_gather_add",
+        "select_n",
+        "sharding_constraint",
+        "sign",
+        "slice",
+        "sort",
+        "split",
+        "squeeze",
+        "stop_gradient",
+        "tile",
+        "top_k",
+        "transpose",
+    ]
 )
-_BASIC = frozenset("add add_any div integer_pow mul sqrt square sub".split())
+_BASIC = frozenset(["add", "add_any", "div", "integer_pow", "mul", "sqrt", "square", "sub"])
 _SUMS = frozenset(
-    """
-    conv_general_dilated cumsum dot_general psum reduce_sum reduce_window_sum scatter-add
-    scatter_add select_and_scatter_add
-    """.split()
+    [
+        "conv_general_dilated",
+        "cumsum",
+        "dot_general",
+        "psum",
+        "reduce_sum",
+        "reduce_window_sum",
+        "scatter-add",
+        "scatter_add",
+        "select_and_scatter_add",
+    ]
 )
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _FUNCTIONS = {
     **dict.fromkeys(
-        """
-        acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt
-        sin sinh tan tanh
-        """.split(),
+        [
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atan2",
+            "atanh",
+            "cbrt",
+            "cos",
+            "cosh",
+            "erf",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "logistic",
+            "rsqrt",
+            "sin",
+            "sinh",
+            "tan",
+            "tanh",
+        ],
         _ELEMENTARY,
     ),
     "erfc": _TAILS,

@@ -67,7 +67,9 @@ def jacobian_error(
         total += _batch_square(net, build, piece, rng, count)
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_square(net, rng, count))
-    smallest = narrowest(partial(net.outputs, x=net.x[:1] if not net.coupled else net.x), net.leaves)
+    smallest = narrowest(
+        partial(net.outputs, x=net.x[:1] if not net.coupled else net.x), net.leaves
+    )
     return _measured(total, rows * net.parameters, smallest, _REASON)
 
 

@@ -53,6 +53,12 @@ class Dense:
     symmetric = True
     forms_cheaply = True
 
+    def trace_by_structure(self) -> tuple[float, Error]:
+        """The sum of the diagonal."""
+        diagonal = np.diagonal(np.asarray(self.matrix)).astype(np.float64)
+        rounding = gamma(len(diagonal) + 1, jnp.dtype(jnp.float64)) * np.abs(diagonal).sum()
+        return float(diagonal.sum()), Error(float(rounding), reason="rounding of a sum")
+
     def error(self, norm: float) -> Error:
         """||stored - exact||_2, whatever the norm is."""
         del norm
@@ -110,6 +116,13 @@ class Factored:
     @property
     def rank_bound(self) -> int:
         return min(self.factor.shape)
+
+    def trace_by_structure(self) -> tuple[float, Error]:
+        """||J||_F^2."""
+        squares = np.asarray(self.factor, np.float64) ** 2
+        value = float(squares.sum())
+        rounding = gamma(squares.size + 2, jnp.dtype(jnp.float64)) * value
+        return value, Error(rounding, reason="rounding of a sum")
 
     def factorisation(self) -> Factorisation:
         rows, columns = self.factor.shape
@@ -177,6 +190,15 @@ class SumOfKroneckers:
 
     def factorisation(self) -> Factorisation | None:
         return None if self.factors is None else of_kroneckers(self.factors)
+
+    def trace_by_structure(self) -> tuple[float, Error]:
+        """sum_l tr A_l tr B_l."""
+        sides = [np.asarray(side, np.float64) for side in (self.lefts, self.rights)]
+        lefts, rights = (np.trace(side, axis1=1, axis2=2) for side in sides)
+        outer, inner = (np.abs(np.diagonal(s, axis1=1, axis2=2)).sum(axis=1) for s in sides)
+        terms = sum(side.shape[-1] for side in sides) + len(lefts) + 2
+        rounding = gamma(terms, jnp.dtype(jnp.float64)) * float(outer @ inner)
+        return float(lefts @ rights), Error(rounding, reason="rounding of a sum")
 
     @property
     def assumed(self) -> bool:

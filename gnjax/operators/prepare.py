@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
-from gnjax.operators.linearised import Prepared, linearised
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.linearised import Linearised, Prepared, linearised
+from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.operators.stored_jacobian import WithJacobian, products_before, with_jacobian
 
 
@@ -63,3 +64,30 @@ def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any],
 @jax.jit
 def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
+
+
+def in_float32(op: Operator) -> Linearised | None:
+    """The operator of a network linearised in float32, or None where float64 stays inside."""
+    if not isinstance(op, NetworkGram | NetworkHessian):
+        return None
+    with float32_rules():
+        light = linearised(_narrowed(op))
+    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
+    return light if isinstance(light, Linearised) and not wide else None
+
+
+@contextmanager
+def float32_rules() -> Iterator[None]:
+    """Products in the whole of float32, whatever is the default, and the usual promotion."""
+    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+        yield
+
+
+@jax.jit
+def _narrowed(op: NetworkGram | NetworkHessian) -> NetworkGram | NetworkHessian:
+    """The same operator with its numbers in float32."""
+
+    def narrow(leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+
+    return jax.tree.map(narrow, op)

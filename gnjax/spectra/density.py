@@ -9,38 +9,66 @@ Gauss quadrature of mu_v (Golub and Welsch, 1969):
     sum_j w_j theta_j^q = v^T A^q v,  q = 0 .. 2 m - 1,
 
 and the distribution functions of both differ at t by at most the larger of the weights on either
-side of t (Chebyshev, Markov, Stieltjes). The average over probes estimates mu; the spread over
-probes is the reported error, which does not know of the quadrature's own.
+side of t (Chebyshev, Markov, Stieltjes). For a smooth g, integration by parts turns this into
+
+    | int g d mu_v - sum_j w_j g(theta_j) | <= sum of (the larger weight) (the variation of g)
+
+over the gaps between nodes. Both are theorems about the run. The average over probes estimates mu,
+and its spread over probes is an error of its own, which has no theorem: samples are not normal.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import (
+    MEASURED,
+    UNKNOWN,
+    Certificate,
+    Error,
+    certificate,
+    unknown,
+)
+from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.host_products import BASIS_BYTES, beside_xla, host_product
-from gnjax.spectra.trace import check_products, probe_stream
+from gnjax.spectra.trace import check_products, probe_stream, student
 
 _LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
 _FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
 _LEAST_DECADES = 0.01
 _TOGETHER = 10  # probes in one product
+_UNCERTIFIED = certificate(unknown("no run stated its errors"))
+_GAUSSIAN = (2 / math.pi) ** 0.5  # ||f(A) - f(B)|| <= this ||A - B|| for f = exp(-x^2 / 2)
 _TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over probes, with its standard error (infinite for one probe, which has no spread)."""
+    """A mean over probes, and what it rests on.
+
+    Attributes:
+      value: the mean.
+      standard_error: over the probes; infinite for one probe, which has no spread.
+      quadrature: a proved bound on what the quadratures of these probes, taken together, are off;
+        0 where they are exact.
+      certificate: the largest of these errors over all points, Student's 95% half-width for the
+        spread, and what the density rests on. Where eigenvalues are counted up to a point, the
+        point itself is uncertain by ``floor``.
+    """
 
     value: np.ndarray
     standard_error: np.ndarray
+    quadrature: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    certificate: Certificate = _UNCERTIFIED
 
 
 @dataclass(frozen=True)
@@ -54,6 +82,10 @@ class SpectralDensity:
       steps: of Lanczos, as asked for.
       floor: an eigenvalue this small cannot be told from zero, nor two this close from each other.
       products: operator applications, without those that found ``floor``.
+      exact: for each probe, whether its Krylov space was exhausted, so that its quadrature is mu_v
+        itself and no error but rounding is left.
+      certificate: how far the nodes can be from those of exact arithmetic: rounding of products
+        ("measured"), couplings that were dropped as rounding, and the operator's own error.
     """
 
     nodes: np.ndarray
@@ -62,6 +94,8 @@ class SpectralDensity:
     steps: int
     floor: float
     products: int
+    exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    certificate: Certificate = _UNCERTIFIED
 
     def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:
         """The density at ``points``, smoothed by a Gaussian of standard deviation ``width``.
@@ -81,20 +115,27 @@ class SpectralDensity:
         at = np.log10(at) if log else at
         kept = self.nodes > self.floor if log else np.ones(self.nodes.shape, bool)
         nodes = np.log10(np.where(kept, self.nodes, 1.0)) if log else self.nodes
-        weights = np.where(kept, self.weights, 0.0) / (width * math.sqrt(2 * math.pi))
-        return _estimate(
-            [
-                np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
-                for theta, w in zip(nodes, weights, strict=True)
-            ]
-        )
+        height = 1 / (width * math.sqrt(2 * math.pi))
+        weights = np.where(kept, self.weights, 0.0) * height
+        values = [
+            np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
+            for theta, w in zip(nodes, weights, strict=True)
+        ]
+        edge = math.log10(self.floor) if log and self.floor > 0 else -math.inf
+        nodes = np.where(kept, nodes, edge)
+        bounds = [
+            np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
+            for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
+        ]
+        return self._estimate(values, bounds, 0.0 if log else _GAUSSIAN * height / width)
 
     def cdf(self, points: ArrayLike) -> Estimate:
         """The share of eigenvalues up to each point, included."""
-        at = np.asarray(points, float)[..., None] + self.floor
-        return _estimate(
-            [(theta <= at) @ w for theta, w in zip(self.nodes, self.weights, strict=True)]
-        )
+        at = np.asarray(points, float) + self.floor
+        values = [
+            (theta <= at[..., None]) @ w for theta, w in zip(self.nodes, self.weights, strict=True)
+        ]
+        return self._estimate(values, self._beside(at))
 
     def count(self, low: float, high: float) -> Estimate:
         """The number of eigenvalues in [low, high]; both ends are widened by ``floor``.
@@ -104,15 +145,20 @@ class SpectralDensity:
         if not low <= high:
             msg = f"low={low} must not exceed high={high}"
             raise ValueError(msg)
-        inside = (self.nodes >= low - self.floor) & (self.nodes <= high + self.floor)
-        return _estimate(self.n * (self.weights * inside).sum(axis=1))
+        low, high = low - self.floor, high + self.floor
+        inside = (self.nodes >= low) & (self.nodes <= high)
+        ends = self._beside(np.asarray(low)) + self._beside(np.asarray(high))
+        return self._estimate(self.n * (self.weights * inside).sum(axis=1), self.n * ends)
 
     def moment(self, q: int) -> Estimate:
         """(1/n) tr A^q, without quadrature error up to q = 2 steps - 1."""
         if not isinstance(q, int | np.integer) or q < 0:
             msg = f"q={q!r} is not 0, 1, 2, .."
             raise ValueError(msg)
-        return _estimate((self.weights * self.nodes**q).sum(axis=1))
+        values = (self.weights * self.nodes**q).sum(axis=1)
+        known = q < 2 * self.steps or bool(self._exact.all())
+        slope = q * float(np.abs(self.nodes).max()) ** max(q - 1, 0)
+        return self._estimate(values, np.full(len(values), 0.0 if known else np.inf), slope)
 
     def grid(self, points: int = 400, log: bool = False) -> np.ndarray:
         """Points that cover what :meth:`pdf` draws at its default width, evenly or in log10."""
@@ -126,6 +172,42 @@ class SpectralDensity:
         tail = _TAILS * self._width(log)
         even = np.linspace(nodes.min() - tail, nodes.max() + tail, points)
         return 10.0**even if log else even
+
+    @property
+    def _exact(self) -> np.ndarray:
+        return self.exact if len(self.exact) else np.zeros(len(self.nodes), bool)
+
+    def _beside(self, points: np.ndarray) -> np.ndarray:
+        """For every probe, the larger of the weights on either side of each point."""
+        bounds = [
+            _larger(w)[np.searchsorted(theta, points, side="right")] * (not exact)
+            for theta, w, exact in zip(self.nodes, self.weights, self._exact, strict=True)
+        ]
+        return np.asarray(bounds)
+
+    def _estimate(
+        self,
+        samples: Sequence[np.ndarray] | np.ndarray,
+        quadrature: Sequence[np.ndarray] | np.ndarray,
+        slope: float = 0.0,
+    ) -> Estimate:
+        """The mean over the first axis, and the mean of the bounds.
+
+        A change of the matrix by e changes the number by at most ``slope`` e; 0 where it moves the
+        points at which eigenvalues are counted instead.
+        """
+        stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
+        value, count = stacked.mean(axis=0), len(stacked)
+        spread, half = np.full_like(value, np.inf), unknown("one probe has no spread")
+        if count > 1:
+            spread = stacked.std(axis=0, ddof=1) / math.sqrt(count)
+            width = float(spread.max(initial=0.0)) * student(count)
+            half = Error(width, MEASURED, reason=f"the spread of {count} probes")
+        largest = Error(float(bounds.max(initial=0.0)), reason="Gauss quadrature")
+        if math.isinf(largest.value):
+            largest = unknown("the quadrature has no error bound for moments from 2 steps on")
+        moved = (part.scaled(slope) for part in self.certificate.parts)
+        return Estimate(value, spread, bounds, certificate(largest, half, *moved))
 
     def _width(self, log: bool) -> float:
         """The mean distance between nodes, below which smoothing would draw single nodes."""
@@ -162,7 +244,9 @@ def spectral_density(
     _check_arguments(size, probes, steps)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
-    floor = spectrum.dense_error(operator, spectrum.operator_norm(operator)).value
+    norm = spectrum.operator_norm(operator)
+    error = spectrum.dense_error(operator, norm)
+    floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
     with beside_xla():
         found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
     longest = max(len(nodes) for nodes, _, _ in found)
@@ -172,7 +256,12 @@ def spectral_density(
         n=size,
         steps=steps,
         floor=floor,
-        products=sum(products for _, _, products in found),
+        products=sum(run.products for _, _, run in found),
+        exact=np.array([_exhausted(run) or run.complete for _, _, run in found]),
+        certificate=certificate(
+            error,
+            Error(max(run.dropped for _, _, run in found), reason="couplings dropped as rounding"),
+        ),
     )
 
 
@@ -196,14 +285,14 @@ def _exhausted(run: krylov.Run) -> bool:
 
 def _quadratures(
     product: krylov.Apply, size: int, probes: int, steps: int, noise: float, seed: int
-) -> list[tuple[np.ndarray, np.ndarray, int]]:
-    """Nodes, weights and products of every probe.
+) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
+    """Nodes, weights and the run of every probe, without its basis.
 
     As many at a time as fit in memory, the rest one by one: a product of fewer would round its
     columns differently, and more probes would not extend fewer to the bit.
     """
     rng = probe_stream(seed)
-    found: list[tuple[np.ndarray, np.ndarray, int]] = []
+    found: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
     together = int(np.clip(BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
     while len(found) < probes:
         count = together if probes - len(found) >= together else 1
@@ -216,8 +305,14 @@ def _quadratures(
             enough=_exhausted,
             check_every=1,
         )
-        found += [(*_gauss_quadrature(run), run.products) for run in runs]
+        found += [(*_gauss_quadrature(run), _light(run)) for run in runs]
     return found
+
+
+def _light(run: krylov.Run) -> krylov.Run:
+    """A run without its basis."""
+    none = np.empty((0, run.basis.shape[1]))
+    return replace(run, basis=none, following=none)
 
 
 def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:
@@ -226,10 +321,24 @@ def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:
     return nodes, vectors[0] ** 2
 
 
-def _estimate(samples: np.ndarray | list[np.ndarray]) -> Estimate:
-    """The mean over the first axis."""
-    stacked = np.asarray(samples)
-    value = stacked.mean(axis=0)
-    if len(stacked) == 1:
-        return Estimate(value, np.full_like(value, np.inf))
-    return Estimate(value, stacked.std(axis=0, ddof=1) / math.sqrt(len(stacked)))
+def _larger(weights: np.ndarray) -> np.ndarray:
+    """For every gap between nodes, before the first and behind the last, the larger neighbour."""
+    padded = np.concatenate([[0.0], weights, [0.0]])
+    return np.maximum(padded[:-1], padded[1:])
+
+
+def _variation(
+    at: np.ndarray, nodes: np.ndarray, weights: np.ndarray, width: float, edge: float
+) -> np.ndarray:
+    """sum over gaps of the larger weight times the variation of exp(-((t - x) / width)^2 / 2).
+
+    The axis begins at ``edge``, where nodes before it are put: the curve's value there counts, too.
+    """
+    larger = _larger(weights)
+    ends = np.concatenate([[edge], nodes, [math.inf]])
+    left, right = ((ends[some] - at[..., None]) / width for some in (slice(-1), slice(1, None)))
+    low, high = np.exp(-(left**2) / 2), np.exp(-(right**2) / 2)
+    peaked = (left < 0) & (right > 0)
+    inside = np.where(peaked, 2 - low - high, np.abs(high - low)) @ larger
+    start = larger[np.searchsorted(nodes, edge, side="right")]
+    return inside + start * np.exp(-(((edge - at) / width) ** 2) / 2)

@@ -169,8 +169,16 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
                 noise=spectral_error(size, op.dtype),
                 most=limits.basis_rows(size),
             )
-    error = dense_error(op, found.scale)
-    return Spectrum(found.values, found.residuals + error.value, "krylov", certificate(error), True)
+    rounding = dense_error(op, found.scale)
+    placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
+    errors = found.errors if placed else found.residuals
+    return Spectrum(
+        found.values,
+        errors + rounding.value,
+        "krylov",
+        certificate(rounding, found.count),
+        found.converged,
+    )
 
 
 def _zeros(count: int) -> Spectrum:

@@ -4,25 +4,25 @@ A product in float32 takes half the time of one in float64 on a CPU, and less on
 A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
 :mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values
 and residuals that E does not enter. It does enter what the second run says of eigenvalues that the
-first has missed, which is right of A where they are further than ||E|| from the rest; E V^T, known
-by then, must be as small as that run takes it to be.
+first has missed: by Weyl the count of A_32 holds for A with an edge that lies ||E|| further out.
+||E|| itself is measured, as the length of E V^T with a margin, and so is the count then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.operators.base import Operator
-from gnjax.operators.linearised import Linearised, linearised
-from gnjax.operators.network import NetworkGram, NetworkHessian
+from gnjax.operators.linearised import Linearised
+from gnjax.operators.prepare import float32_rules, in_float32
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.few import Extremes, extremes
 from gnjax.spectra.host_products import NotFinite, host_product, most_rows
+from gnjax.spectra.places import position_errors
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32
@@ -33,12 +33,13 @@ def extremes_of(
 ) -> Extremes | None:
     """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
 
-    That is where E is too large for rtol, on one random vector or in the end; where the network
-    computes in float64 whatever its parameters are; and for operators that are no network's.
+    That is where E is too large for rtol, on one random vector or in the end; where the run does
+    not converge; where the network computes in float64 whatever its parameters are; and for
+    operators that are no network's. ``products`` counts those in float32 as well.
     """
     if rtol < _NOISE or op.dtype != jnp.float64:
         return None
-    light = _in_single(op)
+    light = in_float32(op)
     if light is None:
         return None
     size, product = op.shape[0], _product(light)
@@ -49,46 +50,20 @@ def extremes_of(
         rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
     except NotFinite:  # beyond the range of float32
         return None
-    return _proved(exact, rough, k, rtol)
-
-
-def _in_single(op: Operator) -> Linearised | None:
-    """A linearised A_32, if it is in float32 throughout."""
-    if not isinstance(op, NetworkGram | NetworkHessian):
-        return None
-    with _rules():
-        light = linearised(_narrowed(op))
-    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
-    return light if isinstance(light, Linearised) and not wide else None
+    found = _proved(exact, rough, k, rtol) if rough.converged else None
+    return found if found is None else _placed(rough, found, sign)
 
 
 def _product(light: Linearised) -> krylov.Apply:
     """Products under the rules for float32, for what is traced only when some have been made."""
-    with _rules():
+    with float32_rules():
         product = host_product(light)
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        with _rules():
+        with float32_rules():
             return product(rows)
 
     return apply
-
-
-@contextmanager
-def _rules() -> Iterator[None]:
-    """Products in the whole of float32, whatever is the default, and the usual promotion."""
-    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
-        yield
-
-
-@jax.jit
-def _narrowed(op: NetworkGram | NetworkHessian) -> NetworkGram | NetworkHessian:
-    """The same operator with its numbers in float32."""
-
-    def narrow(leaf: jax.Array) -> jax.Array:
-        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
-
-    return jax.tree.map(narrow, op)
 
 
 def _agree(exact: krylov.Apply, product: krylov.Apply, row: np.ndarray, rtol: float) -> bool:
@@ -110,4 +85,18 @@ def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extrem
     residuals = np.linalg.norm(images - values[:, None] * vectors, axis=1)
     if moved > _NOISE * rough.scale or residuals.max() > rtol * rough.scale:
         return None
-    return Extremes(values, residuals, rough.scale, vectors, images)
+    products = rough.products + len(vectors) + 1
+    return Extremes(values, residuals, rough.scale, vectors, images, products=products)
+
+
+def _placed(rough: Extremes, found: Extremes, sign: float) -> Extremes:
+    """The count of A_32 and the errors of the places, for A."""
+    count = rough.count
+    values, known = sign * found.values, sign * rough.values
+    edge = known.max() - count.value - _NOISE * rough.scale
+    if not np.isfinite(edge):
+        return replace(found, count=count, errors=np.full(len(values), np.inf))
+    errors = position_errors(values, found.residuals, edge)
+    reason = f"{count.reason}; products in float32"
+    room = max(0.0, float(values.max() - edge))
+    return replace(found, count=Error(room, MEASURED, count.failure, reason), errors=errors)

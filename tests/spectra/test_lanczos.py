@@ -192,3 +192,93 @@ def test_random_rows_apart_from_others(block, rows):
     found = krylov.random_rows(20, block, 1, apart=apart)
     np.testing.assert_allclose(found @ found.T, np.eye(rows), atol=1e-14)
     np.testing.assert_allclose(found @ apart.T, 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("steps", [4, 12, 60])
+@pytest.mark.parametrize("noise", [1e-1, 1e-2, 1e-4])
+def test_a_run_is_that_of_a_matrix_as_near_as_what_it_dropped(noise, steps, block):
+    """Against A itself: the recurrence, every Ritz value, and the count of a whole basis."""
+    seen = []
+    for seed in range(10):
+        values = np.concatenate([np.geomspace(1, 1e-5, 25), -np.geomspace(0.5, 1e-6, 15)])
+        matrix = _matrix(values, seed)
+        run = _run(matrix, block=block, steps=steps, noise=noise, seed=seed)
+        closing = matrix @ run.basis.T - run.basis.T @ run.projection
+        closing[:, -run.block :] -= run.following.T @ run.remainder
+        assert np.linalg.norm(closing, 2) <= run.dropped + 1e-14
+        found, residuals, _ = krylov.ritz(run)
+        nearest = np.abs(np.subtract.outer(found, values)).min(axis=1)
+        assert (nearest <= residuals + run.dropped + 1e-14).all()
+        if len(run.basis) == len(matrix):
+            assert np.abs(found - np.sort(values)).max() <= run.dropped + 1e-14
+        seen.append(np.linalg.norm(closing, 2) / max(run.dropped, 1e-300))
+    if run.dropped:
+        assert max(seen) > 0.1  # the bound is not had by width
+
+
+def test_the_null_space_is_no_smaller_than_claimed_at_the_stated_rate():
+    """Below the noise: 0.1 of 400 runs, and four standard deviations, may exceed the bound."""
+    missed = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        tail = np.zeros(56)
+        tail[: rng.integers(1, 5)] = 1e-6
+        values = np.concatenate([[1.0, 0.7, 0.5, 0.2], tail])
+        matrix = _matrix(values, seed)
+        run = _run(matrix, block=2, steps=30, noise=1e-5, seed=seed)
+        assert run.complete
+        outside = np.eye(60) - run.basis.T @ run.basis
+        norm = np.linalg.norm(outside @ matrix @ outside, 2)
+        missed.append(norm > krylov.null_bound(run, 0.1))
+        assert norm <= run.null_error + 1e-15
+        padded = np.sort(np.pad(krylov.ritz(run)[0], (0, 60 - len(run.basis))))
+        assert np.abs(padded - np.sort(values)).max() <= run.dropped + run.null_error + 1e-14
+    assert 0 < np.mean(missed) <= 0.1 + 4 * (0.1 * 0.9 / 400) ** 0.5
+
+
+def test_a_whole_basis_leaves_nothing_outside():
+    run = _run(_matrix(np.linspace(1, 2, 12)), block=3, steps=9)
+    assert run.complete
+    assert (run.null_error, run.null_chance) == (0.0, 0.0)
+    assert _run(_matrix(np.linspace(1, 2, 12)), block=3, steps=2).null_error == np.inf
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_a_restarted_run_closes_its_recurrence_and_keeps_what_its_start_proves(block):
+    matrix = _matrix(np.linspace(-1, 3, 90))
+    options = {"noise": 0.0, "check_every": 1}
+    run = _run(matrix, block=block, steps=20 // block, noise=0.0)
+    before = krylov.missed_probability(run, [3.5, 5.0])
+    for _ in range(3):
+        chosen = krylov.ritz(run)[2][:, -10:]
+        run = krylov.extended(
+            lambda rows: rows @ matrix, krylov.restarted(run, chosen), rows=20, **options
+        )
+        closing = matrix @ run.basis.T - run.basis.T @ run.projection
+        closing[:, -run.block :] -= run.following.T @ run.remainder
+        np.testing.assert_allclose(closing, 0, atol=1e-13)
+        np.testing.assert_allclose(run.basis @ run.basis.T, np.eye(20), atol=1e-13)
+    np.testing.assert_array_equal(krylov.missed_probability(run, [3.5, 5.0]), before)
+    assert run.products == 50
+    assert (krylov.missed_probability(run, [0.0, 1.5]) == 1).all()
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_an_invariant_space_hides_what_its_start_hardly_sees(block):
+    """Starts that see an eigenvalue by less than what is dropped: as often as claimed."""
+    values = np.repeat([1.0, 2.0, 2.01], [20, 20, 1])
+    missed = []
+    for seed in range(300):
+        run = krylov.lanczos(
+            lambda rows: rows @ np.diag(values),
+            krylov.random_rows(41, block, seed),
+            max_steps=30,
+            noise=1e-3,
+            enough=lambda run: not len(run.following),
+            check_every=1,
+        )
+        top = krylov.ritz(run)[0][-1]
+        sure = krylov.missed_probability(run, 2.009)[0] <= 0.2
+        missed.append(sure and top < 2.005)
+    assert np.mean(missed) <= 0.2 + 4 * (0.2 * 0.8 / 300) ** 0.5

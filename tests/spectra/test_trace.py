@@ -1,6 +1,7 @@
 """Traces: exact ones against numpy, random ones by their mean, their error and their definition."""
 
 import math
+from fractions import Fraction
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,17 +39,22 @@ def _matrix(eigenvalues, seed=0):
 
 
 def _slow_xtrace(matrix, probes, seed):
-    """Each t_i from a basis of its own, as the definition stands."""
+    """Each t_i from a basis of its own, and the jackknife from estimates without each vector."""
     size = len(matrix)
     tests = probe_stream(seed).standard_normal((min(probes // 2, size), size)).T
-    count, estimates = tests.shape[1], []
+    value, count = _slow_mean(matrix, tests), tests.shape[1]
+    fewer = [_slow_mean(matrix, np.delete(tests, i, axis=1)) for i in range(count)]
+    return value, math.sqrt(sum((value - less) ** 2 for less in fewer))
+
+
+def _slow_mean(matrix, tests):
+    (size, count), estimates = tests.shape, []
     for i in range(count):
         basis = np.linalg.qr(matrix @ np.delete(tests, i, axis=1))[0]
-        complement = np.eye(size) - basis @ basis.T
-        rest = complement @ tests[:, i]
+        rest = tests[:, i] - basis @ (basis.T @ tests[:, i])
         quotient = rest @ matrix @ rest / (rest @ rest)
         estimates.append(np.trace(basis.T @ matrix @ basis) + (size - count + 1) * quotient)
-    return np.mean(estimates), np.std(estimates, ddof=1) / math.sqrt(count)
+    return np.mean(estimates)
 
 
 @given(size=st.sampled_from([1, 2, 5, 30]), seed=st.integers(0, 2**32 - 1))
@@ -92,7 +98,8 @@ def test_xtrace_is_its_definition(size, probes, spread, signs, seed):
     t = trace(gnjax.dense(matrix), method="xtrace", probes=probes, seed=seed)
     value, error = _slow_xtrace(matrix, probes, seed)
     np.testing.assert_allclose(t.value, value, atol=1e-9 * size)
-    np.testing.assert_allclose(t.standard_error, error, atol=1e-9 * size)
+    expected = 0.0 if probes // 2 >= size else error
+    np.testing.assert_allclose(t.standard_error, expected, atol=1e-8 * size)
 
 
 @pytest.mark.parametrize("method", _RANDOM)
@@ -108,13 +115,109 @@ def test_random_methods_are_unbiased(method, signs):
 
 @pytest.mark.parametrize("method", _RANDOM)
 def test_the_standard_error_is_that_of_the_value(method):
-    """Over 200 runs: 5 errors cover nearly always, and the errors match the spread of values."""
+    """Over 200 runs: 5 errors cover nearly always, and the errors match the spread of values.
+
+    XTrace's are an upper bound in the mean of squares, by 1.2 to 4 on spectra like this one.
+    """
     eigenvalues = np.geomspace(1, 0.05, 80)
     op = gnjax.dense(_matrix(eigenvalues))
     runs = [trace(op, method=method, probes=30, seed=seed) for seed in range(200)]
     values, errors = (np.array([getattr(t, n) for t in runs]) for n in ("value", "standard_error"))
     assert (np.abs(values - eigenvalues.sum()) <= 5 * errors).mean() >= 0.97
-    assert 0.7 <= np.sqrt((errors**2).mean()) / values.std() <= 1.4
+    assert 0.7 <= np.sqrt((errors**2).mean()) / values.std() <= (4 if method == "xtrace" else 1.4)
+
+
+_SPECTRA = {
+    "flat": np.linspace(0.9, 1.1, 80),
+    "geometric": 0.8 ** np.arange(80),
+    "algebraic": 1 / (1 + np.arange(80.0)),
+    "low rank": np.where(np.arange(80) < 8, 1.0, 0.0),
+    "low rank and noise": np.where(np.arange(80) < 8, 1.0, 1e-3),
+    "as many as vectors": np.where(np.arange(80) < 12, 1.0, 1e-4),
+    "half rank": np.where(np.arange(80) < 30, 1.0, 1e-4),
+    "outlier": np.where(np.arange(80) < 1, 100.0, 1.0),
+    "indefinite": (-1.0) ** np.arange(80) / (1 + np.arange(80)) ** 0.5,
+    "identity": np.ones(80),
+}
+
+
+@pytest.mark.parametrize("name", list(_SPECTRA))
+@pytest.mark.parametrize("method", _RANDOM)
+def test_stated_errors_cover_as_often_as_documented(method, name):
+    """80% within two standard errors or Student's half-width, less 3 sigma of 80 draws (0.134)."""
+    eigenvalues = _SPECTRA[name]
+    matrix = _matrix(eigenvalues)
+    op, truth = gnjax.dense(matrix), np.trace(matrix)
+    for probes in (24, 60):
+        runs = [trace(op, method=method, probes=probes, seed=seed) for seed in range(80)]
+        distances = np.array([abs(t.value - truth) for t in runs])
+        rounding = np.array([_parts(t, random=False) for t in runs])
+        spread = np.array([_parts(t, random=True) for t in runs])
+        assert all(t.certificate.kind == "measured" for t in runs)
+        twice = np.array([2 * t.standard_error for t in runs])
+        assert rounding.max() <= 1e-12 * np.abs(eigenvalues).sum()
+        assert (distances <= twice + rounding).mean() >= 0.8 - 0.134
+        assert (distances <= spread + rounding).mean() >= 0.8 - 0.134
+
+
+def _parts(t, *, random):
+    """The sum of the parts of a certificate that are, or are not, the spread of samples."""
+    return sum(p.value for p in t.certificate.parts if ("spread" in p.reason) == random)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exact_traces_of_what_is_stored_are_proved(seed):
+    """Against many digits: the stored numbers, graded over 12 decades and of both signs."""
+    rng = np.random.default_rng(seed)
+    scales = 10 ** rng.uniform(-6, 6, 60)
+    a = rng.standard_normal((60, 60)) * np.sqrt(np.outer(scales, scales))
+    factor = a[:, :7]
+    cases = [
+        (gnjax.dense(a + a.T), math.fsum(2 * np.diag(a))),
+        (gnjax.factored(factor), float(sum(Fraction(float(x)) ** 2 for x in factor.ravel()))),
+    ]
+    lefts, rights = [x @ x.T for x in rng.standard_normal((2, 4, 4))], [a[:5, :5] + a[:5, :5].T] * 2
+    terms = zip(lefts, rights, strict=True)
+    exact = sum(_fractions(left) * _fractions(right) for left, right in terms)
+    cases.append((gnjax.sum_of_kroneckers(lefts, rights), float(exact)))
+    for op, truth in cases:
+        t = trace(op, method="exact")
+        assert t.certificate.kind == "proved"
+        assert t.certificate.confidence == 1.0
+        bound = sum(part.value for part in t.certificate.parts)
+        assert abs(t.value - truth) <= bound * (1 + 1e-6) + np.spacing(abs(truth))
+        assert bound <= 1e-11 * float(np.abs(np.diag(op.as_matrix())).sum())
+
+
+def _fractions(matrix):
+    return sum(Fraction(float(x)) for x in np.diag(matrix))
+
+
+def test_what_an_operator_states_of_itself_is_in_the_certificate():
+    """n ||E|| for a matrix; for a factor (2 ||J||_F + ||E||_F) ||E||_F; else uncertified."""
+    j = np.arange(12.0).reshape(4, 3)
+    matrix = gnjax.Dense(jnp.asarray(j @ j.T), jnp.asarray(1e-3))
+    factor = gnjax.Factored(jnp.asarray(j), jnp.asarray(1e-3))
+    moved = 1e-3 * 3**0.5
+    for op, bound in ((matrix, 4e-3), (factor, (2 * np.linalg.norm(j) + moved) * moved)):
+        stated = trace(op, method="exact").certificate.parts[1]
+        assert stated.kind == "proved"
+        np.testing.assert_allclose(stated.value, bound)
+    for method in ("exact", *_RANDOM):
+        found = trace(Products(j @ j.T), method=method)
+        assert found.certificate.kind == "unknown"
+        assert "uncertified" in str(found)
+
+
+@pytest.mark.parametrize("method", ["hutch++", "xtrace"])
+def test_with_as_many_vectors_as_rows_only_rounding_is_left(method):
+    for seed in range(20):
+        eigenvalues = np.geomspace(1, 1e-8, 15) * (-1.0) ** np.arange(15)
+        matrix = _matrix(eigenvalues, seed)
+        t = trace(gnjax.dense(matrix), method=method, probes=50, seed=seed)
+        assert t.standard_error == 0.0
+        assert 0 < _parts(t, random=False) < 1e-12
+        assert abs(t.value - math.fsum(np.diag(matrix))) <= _parts(t, random=False)
 
 
 def test_decaying_spectra_favour_hutch_plus_plus_and_xtrace():

@@ -131,8 +131,9 @@ def _complete(
     run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
 ) -> Spectrum:
     """All Ritz values, and zeros for what a random block outside of the space was mapped to."""
-    null = run.null_error if size > len(values) else 0.0
-    rests_on = certificate(error, chance(run.null_failure if size > len(values) else 0.0))
+    outside = size > len(values)
+    null = run.null_error if outside else 0.0
+    rests_on = certificate(error, chance(run.null_chance if outside else 0.0))
     missing = (0, size - len(values))
     found = np.pad(values[::-1], missing)
     errors = np.pad(residuals[::-1] + error.value, missing, constant_values=error.value + null)

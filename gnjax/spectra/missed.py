@@ -1,0 +1,102 @@
+"""What a Lanczos run from a random start can have missed, and with what chance.
+
+**What can be missed.** Let u be a unit eigenvector of A with eigenvalue t and x_i = V_i u. The
+recurrence, t x_i = beta_{i-1} x_{i-1} + alpha_i x_i + beta_i^T x_{i+1}, gives x_i = G_i x_{i+1}
+with G_i = S_i^{-1} beta_i^T and S_i = t - alpha_i - beta_{i-1} G_{i-1}, the pivots of t - T, which
+are definite for t outside its spectrum. Hence x_1 = N_j x_j with N_j = G_1 .. G_{j-1}, and
+|x_1|^2 + .. + |x_j|^2 = x_j^T Q_j x_j with Q_j = I + G_{j-1}^T Q_{j-1} G_{j-1}. The sum is at most
+1 because the rows are orthonormal. Therefore
+
+    |x_1|^2 <= || N_j Q_j^{-1} N_j^T || =: c(t),
+
+the Christoffel function of the run. V_1 spans a uniformly random space, so |x_1|^2 has the law
+Beta(b/2, (n - b)/2) whatever u is: a run that has an eigenvalue at t had a start whose chance was
+I_c(b/2, (n - b)/2). Outside the hull of the Ritz values c falls monotonically, so the same chance
+covers everything beyond t. This is the bound of Kuczynski and Wozniakowski (1992) a posteriori,
+with the coefficients at hand in place of the worst case, in the spirit of van Dorsselaer,
+Hochstenbach and van der Vorst (2000), for blocks. It is of A itself, because nothing is dropped
+before the first breakdown.
+
+**The null space.** Let Z be a block of b random orthonormal rows in the complement of the basis, of
+dimension N, and C the compression of A to this complement. With u a unit eigenvector of C for the
+eigenvalue mu, ||C Z^T|| >= |mu| |Z u|, and |Z u|^2 has the law Beta(b/2, (N - b)/2), because Z is
+drawn after C is fixed. If ||C Z^T|| = h was seen, then ||C||_2 > h / x^{1/2} has at most the chance
+I_x(b/2, (N - b)/2). A run that ends because Z maps to less than the noise claims no more than this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.special
+
+if TYPE_CHECKING:
+    from gnjax.spectra.lanczos import Run
+
+
+def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
+    """The chance, over the start, that this run hides an eigenvalue at t or beyond.
+
+    For t outside the hull of the Ritz values; 1 inside of it. A run whose basis V has no direction
+    to follow is invariant but for what was dropped: (t - T) V u = V (A - A') u, hence
+    |x_1| <= dropped / |t - theta| for the nearest Ritz value theta.
+    """
+    points = np.atleast_1d(np.asarray(t, float))
+    block = run.diagonals[0].shape[0]
+    if run.size <= block:
+        return np.zeros(len(points))
+    weight = _christoffel(run, points)
+    if not len(run.following):
+        apart = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(axis=1)
+        seen = np.divide(run.dropped, apart, out=np.ones(len(points)), where=apart > run.dropped)
+        weight = np.minimum(weight, seen**2)
+    return scipy.special.betainc(block / 2, (run.size - block) / 2, weight)
+
+
+def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
+    """c(t) of the first steps; 1 where a pivot is not definite, so that t is inside the hull."""
+    block = run.diagonals[0].shape[0]
+    identity = np.eye(block)
+    start = energy = np.broadcast_to(identity, (len(points), block, block))
+    coupled: np.ndarray | float = 0.0
+    side = np.sign(points - run.diagonals[0][0, 0])
+    outer = np.ones(len(points), bool)
+    for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
+        pivot = points[:, None, None] * identity - alpha - coupled
+        outer &= (side[:, None] * np.linalg.eigvalsh(pivot) > 0).all(axis=1)
+        try:
+            step = np.linalg.solve(pivot, beta.T)
+        except np.linalg.LinAlgError:  # t is a Ritz value
+            return np.ones(len(points))
+        energy = identity + np.swapaxes(step, 1, 2) @ energy @ step
+        start, coupled = start @ step, beta @ step
+    inner = np.linalg.solve(energy, np.swapaxes(start, 1, 2))
+    weight = np.linalg.norm(start @ inner, 2, axis=(1, 2)).clip(0.0, 1.0)
+    return np.where(outer, weight, 1.0)
+
+
+def beyond(run: Run, edge: float, reach: float, probability: float) -> float:
+    """The t between edge and edge + reach past which an eigenvalue is less likely than asked.
+
+    ``reach`` is signed; infinity times its sign comes back when even edge + reach is not excluded.
+    """
+    near, far = 0.0, 1.0
+    for _ in range(4):
+        points = np.linspace(near, far, 17)[1:]
+        excluded = missed_probability(run, edge + reach * points) <= probability
+        if not excluded[-1]:
+            return float(np.copysign(np.inf, reach))
+        first = int(np.argmax(excluded))
+        near, far = (near if first == 0 else float(points[first - 1])), float(points[first])
+    return edge + reach * far
+
+
+def null_bound(run: Run, chance: float) -> float:
+    """The norm of A on the complement of a complete run, exceeded with at most this chance."""
+    if not run.complete:
+        return np.inf
+    if run.null_rows == run.null_room:  # Z spans the complement, or there is none
+        return run.null_image
+    half, rest = run.null_rows / 2, (run.null_room - run.null_rows) / 2
+    return run.null_image / float(scipy.special.betaincinv(half, rest, chance)) ** 0.5

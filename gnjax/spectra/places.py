@@ -1,0 +1,41 @@
+"""Which eigenvalue is the i-th: errors of sorted Ritz values, counted from one end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> np.ndarray:
+    """How far the i-th least eigenvalue is from the i-th least of these Ritz values.
+
+    Below ``edge`` there are as many eigenvalues as values. Where residual intervals overlap, there
+    are as many eigenvalues within the norm of the residuals of all of them (Kahan): no more than
+    the root of the sum of their squares. A value above the edge bounds its eigenvalue from above,
+    and the edge bounds it from below. Where an interval reaches across the edge nothing is known.
+    """
+    order = np.argsort(values, kind="stable")
+    errors = np.empty(len(values))
+    for group in _overlapping(values[order], residuals[order]):
+        own = order[group]
+        radius = float(np.linalg.norm(residuals[own]))
+        if values[own].max() + radius < edge:
+            errors[own] = radius
+        else:
+            errors[own] = values[own] - edge if values[own].min() >= edge else np.inf
+    return errors
+
+
+def _overlapping(values: np.ndarray, residuals: np.ndarray) -> list[list[int]]:
+    """Runs of neighbours in ascending values whose intervals, widened for each run, touch."""
+    groups: list[list[int]] = []
+    for index in range(len(values)):
+        groups.append([index])
+        while len(groups) > 1 and _touch(values, residuals, groups[-2], groups[-1]):
+            last = groups.pop()
+            groups[-1] = groups[-1] + last
+    return groups
+
+
+def _touch(values: np.ndarray, residuals: np.ndarray, low: list[int], high: list[int]) -> bool:
+    radii = np.linalg.norm(residuals[low]) + np.linalg.norm(residuals[high])
+    return bool(values[high].min() - values[low].max() <= radii)
