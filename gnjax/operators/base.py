@@ -13,8 +13,10 @@ from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import PROVED, Error
 from gnjax.numerics.precision import real_dtype
 
 
@@ -93,17 +95,35 @@ class KroneckerFactors:
 
     For a linear network S_l = W^{L:l+1} (k, a_l) and T_l = Sigma^{1/2} W^{1:l-1} (d, a_{l-1}).
     Column spaces grow with l on the left and shrink with l on the right, which makes the range of
-    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`). The ranks
-    are the generic ones: the smallest rank in the chain of matrices that each product is made of.
+    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`).
+
+    Attributes:
+      left_errors, right_errors: (L,), bounds on ||stored - exact||_2.
+      left_ranks, right_ranks: upper bounds on the ranks, proved by the widths and the zeros of the
+        layers (see :mod:`gnjax.operators.closed_form.patterns`), and by Sigma.
+      whitened: whether T_1 is the identity.
+      assumed: whether something was taken for zero because it is small: the rank of Sigma was read
+        off a numerical cut-off. The bounds are then those of the network at that rank.
+      evidence: what the errors rest on, "proved" or "probable".
+      failure: the probability that one of the errors does not hold.
     """
 
     lefts: tuple[jax.Array, ...]
     rights: tuple[jax.Array, ...]
-    left_errors: jax.Array  # (L,) bounds on ||stored - exact||_F
-    right_errors: jax.Array  # (L,)
+    left_errors: jax.Array
+    right_errors: jax.Array
     left_ranks: tuple[int, ...] = field(metadata={"static": True})
     right_ranks: tuple[int, ...] = field(metadata={"static": True})
-    whitened: bool = field(metadata={"static": True})  # T_1 is the identity
+    whitened: bool = field(metadata={"static": True})
+    assumed: bool = field(default=False, metadata={"static": True})
+    evidence: str = field(default=PROVED, metadata={"static": True})
+    failure: float = field(default=0.0, metadata={"static": True})
+
+    @property
+    def rank_bound(self) -> int:
+        """sum_l (u_l - u_{l-1}) v_l for the bounds u_l and v_l on the ranks of S_l and T_l."""
+        rises = np.diff((0, *self.left_ranks))
+        return int(np.dot(rises, self.right_ranks))
 
 
 @jax.tree_util.register_dataclass
@@ -128,6 +148,26 @@ class SumOfKroneckers:
     @property
     def dtype(self) -> jnp.dtype:
         return self.rights.dtype
+
+    @property
+    def rank_bound(self) -> int:
+        """What the rank is proved not to exceed; for almost all weights it is the rank.
+
+        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
+        """
+        return self.shape[0] if self.factors is None else self.factors.rank_bound
+
+    @property
+    def stated_error(self) -> Error:
+        """``error`` with what it rests on."""
+        if self.factors is None:
+            return Error(float(self.error), reason="rounding of the terms")
+        return Error(
+            float(self.error),
+            self.factors.evidence,
+            self.factors.failure,
+            "rounding of the products of layers",
+        )
 
     def mv(self, v: jax.Array) -> jax.Array:
         """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) a column."""
