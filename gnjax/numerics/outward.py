@@ -75,6 +75,17 @@ def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
     return raised(_host_norm(moved))
 
 
+def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
+    """(M + M^T) / 2 for M stored as ``stored``, and a bound on how far it is from that of ``given``
+    in Frobenius norm: 0 for a symmetric matrix that was not rounded."""
+    error = conversion_error(given, stored)
+    if bool((stored == stored.T).all()):
+        return stored, error
+    rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
+    rounding += underflow(1, stored.size, stored.dtype)
+    return stored / 2 + stored.T / 2, raised(error + rounding)
+
+
 def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The integer entries that their stored value does not return to."""
     differ = stored.astype(np.float64) != given.astype(np.float64)

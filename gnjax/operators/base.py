@@ -17,7 +17,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
+from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, symmetric_part
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.rounding import gamma
 
 
 @runtime_checkable
@@ -207,19 +209,53 @@ def factored(factor: ArrayLike) -> Factored:
 
 
 def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:
-    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices."""
+    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices.
+
+    ``error`` bounds what storing them in the working precision rounds, and the sum. A matrix that
+    is not quite symmetric stands for its symmetric part.
+    """
     if len(lefts) != len(rights) or len(lefts) == 0:
         msg = f"one right for each left, at least one: got {len(lefts)} lefts, {len(rights)} rights"
         raise ValueError(msg)
-    terms = [jnp.asarray(side, real_dtype()) for side in (*lefts, *rights)]
-    for name, side in (("lefts", terms[: len(lefts)]), ("rights", terms[len(lefts) :])):
-        for matrix in side:
-            if matrix.shape != side[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
-                msg = f"{name} must be square matrices of one size, got {matrix.shape}"
-                raise ValueError(msg)
-            _check_finite(name, matrix)
-            _check_symmetric(name, matrix)
-    return SumOfKroneckers(jnp.stack(terms[: len(lefts)]), jnp.stack(terms[len(lefts) :]))
+    a, a_errors = _symmetric_terms("lefts", lefts)
+    b, b_errors = _symmetric_terms("rights", rights)
+    norms = [frobenius_norm(m) for m in a], [frobenius_norm(m) for m in b]
+    error = sum_error(*norms, a_errors, b_errors, a[0].dtype)
+    return SumOfKroneckers(jnp.stack(a), jnp.stack(b), stored_bound(error, a[0].dtype))
+
+
+def _symmetric_terms(
+    name: str, given: Sequence[ArrayLike]
+) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
+    """The matrices of one side, checked, and how far each is stored from what was given."""
+    stored = [jnp.asarray(matrix, real_dtype()) for matrix in given]
+    for matrix in stored:
+        if matrix.shape != stored[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+            msg = f"{name} must be square matrices of one size, got {matrix.shape}"
+            raise ValueError(msg)
+        _check_finite(name, matrix)
+        _check_symmetric(name, matrix)
+    parts = [symmetric_part(m, kept) for m, kept in zip(given, stored, strict=True)]
+    return tuple(part for part, _ in parts), tuple(error for _, error in parts)
+
+
+def sum_error(
+    lefts: Sequence[float],
+    rights: Sequence[float],
+    left_errors: Sequence[float],
+    right_errors: Sequence[float],
+    dtype: jnp.dtype,
+) -> float:
+    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, for stored A_l and B_l in Frobenius norms.
+
+    The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by a_l ||B_l|| +
+    (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum, which forming the
+    matrix adds.
+    """
+    total = 0.0
+    for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):
+        total += (left + a) * b + a * right + gamma(len(lefts) + 1, dtype) * left * right
+    return raised(total)
 
 
 def _check_finite(name: str, matrix: jax.Array) -> None:

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
-from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
+from gnjax.operators.base import KroneckerFactors, SumOfKroneckers, sum_error
 from gnjax.operators.closed_form.formation import probed_errors, worst_errors
 from gnjax.operators.closed_form.layers import Layers, Root, given_layers, square_root
 from gnjax.operators.closed_form.patterns import path_counts, pattern, transposed
@@ -116,7 +116,7 @@ def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
     lefts = tuple(_gram(s) for s in factors.lefts)
     rights = tuple(_gram(t) for t in factors.rights)
-    error = _sum_error(
+    error = sum_error(
         [frobenius_norm(a) for a in lefts],
         [frobenius_norm(b) for b in rights],
         _gram_errors(factors.lefts, factors.left_errors),
@@ -198,22 +198,3 @@ def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[floa
         flushed = underflow(columns, len(factor) ** 2, factor.dtype)
         bounds.append(raised((2 * norm + error) * error + rounding + flushed))
     return bounds
-
-
-def _sum_error(
-    lefts: list[float],
-    rights: list[float],
-    left_errors: list[float],
-    right_errors: list[float],
-    dtype: jnp.dtype,
-) -> float:
-    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, for stored A_l and B_l in Frobenius norms.
-
-    The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by a_l ||B_l|| +
-    (||A_l|| + a_l) b_l. The other part is the rounding of the terms and of their sum, which
-    forming the matrix adds.
-    """
-    total = 0.0
-    for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):
-        total += (left + a) * b + a * right + gamma(len(lefts) + 1, dtype) * left * right
-    return raised(total)
