@@ -22,6 +22,21 @@ def raised(bound: float) -> float:
     return float(bound) * _MARGIN
 
 
+def lowered(bound: float) -> float:
+    """The same for a lower bound that is not negative."""
+    return float(bound) / _MARGIN
+
+
+def above(result: float) -> float:
+    """The next number above a result that one operation has rounded."""
+    return math.nextafter(float(result), math.inf)
+
+
+def below(result: float) -> float:
+    """The next number below a result that one operation has rounded."""
+    return math.nextafter(float(result), -math.inf)
+
+
 def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array:
     """Bounds in the given precision, none of them below the float64 number that it stands for."""
     exact = np.asarray(bounds, np.float64)
