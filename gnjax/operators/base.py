@@ -16,10 +16,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
+from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, symmetric_part
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, unit_roundoff
 from gnjax.numerics.validation import check_matrix
-from gnjax.operators.closed_form.staircase import analytic_rank
 from gnjax.operators.factorisation import Factorisation, gram_error, of_kroneckers
 
 
@@ -150,20 +150,35 @@ class KroneckerFactors:
 
     For a linear network S_l = W^{L:l+1} (k, a_l) and T_l = Sigma^{1/2} W^{1:l-1} (d, a_{l-1}).
     Column spaces grow with l on the left and shrink with l on the right, which makes the range of
-    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`). The ranks
-    are the generic ones: the smallest rank in the chain of matrices that each product is made of.
+    sum_l A_l (x) B_l a staircase (see :mod:`gnjax.operators.closed_form.staircase`).
+
+    Attributes:
+      left_errors, right_errors: (L,), bounds on ||stored - exact||_2.
+      left_ranks, right_ranks: upper bounds on the ranks, proved by the widths and the zeros of the
+        layers (see :mod:`gnjax.operators.closed_form.patterns`), and by Sigma.
+      whitened: whether T_1 is the identity.
+      assumed: whether something was taken for zero because it is small: the rank of Sigma was read
+        off a numerical cut-off. The bounds are then those of the network at that rank.
+      evidence: what the errors rest on, "proved" or "probable".
+      failure: the probability that one of the errors does not hold.
     """
 
     lefts: tuple[jax.Array, ...]
     rights: tuple[jax.Array, ...]
-    left_errors: jax.Array  # (L,) bounds on ||stored - exact||_F
-    right_errors: jax.Array  # (L,)
+    left_errors: jax.Array
+    right_errors: jax.Array
     left_ranks: tuple[int, ...] = field(metadata={"static": True})
     right_ranks: tuple[int, ...] = field(metadata={"static": True})
-    whitened: bool = field(metadata={"static": True})  # T_1 is the identity
-    evidence: str = field(default=PROVED, metadata={"static": True})  # of the errors
+    whitened: bool = field(metadata={"static": True})
+    assumed: bool = field(default=False, metadata={"static": True})
+    evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
-    assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
+
+    @property
+    def rank_bound(self) -> int:
+        """sum_l (u_l - u_{l-1}) v_l for the bounds u_l and v_l on the ranks of S_l and T_l."""
+        rises = np.diff((0, *self.left_ranks))
+        return int(np.dot(rises, self.right_ranks))
 
 
 @jax.tree_util.register_dataclass
@@ -204,11 +219,6 @@ class SumOfKroneckers:
     def assumed(self) -> bool:
         return self.factors is not None and self.factors.assumed
 
-    @property
-    def rank_bound(self) -> int:
-        """What the dimensions along the chain of weights allow."""
-        return self.shape[0] if self.factors is None else analytic_rank(self.factors)
-
     def error(self, norm: float) -> Error:
         """||stored - exact||_2, and the rounding of one product or of the sum when it is formed."""
         del norm
@@ -220,7 +230,7 @@ class SumOfKroneckers:
             float(self.stored_error) + rounding,
             known.evidence,
             known.failure,
-            "rounding of the products of a network's weights",
+            "rounding of the products of layers",
         )
 
     @property
@@ -231,6 +241,14 @@ class SumOfKroneckers:
     @property
     def dtype(self) -> jnp.dtype:
         return self.rights.dtype
+
+    @property
+    def rank_bound(self) -> int:
+        """What the rank is proved not to exceed; for almost all weights it is the rank.
+
+        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
+        """
+        return self.shape[0] if self.factors is None else self.factors.rank_bound
 
     def mv(self, v: jax.Array) -> jax.Array:
         """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) a column."""
@@ -288,19 +306,53 @@ def _stored(name: str, value: ArrayLike) -> tuple[jax.Array, float]:
 
 
 def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:
-    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices."""
+    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices.
+
+    Its error bounds what storing them in the working precision rounds, and the sum. A matrix that
+    is not quite symmetric stands for its symmetric part.
+    """
     if len(lefts) != len(rights) or len(lefts) == 0:
         msg = f"one right for each left, at least one: got {len(lefts)} lefts, {len(rights)} rights"
         raise ValueError(msg)
-    terms = [jnp.asarray(side, real_dtype()) for side in (*lefts, *rights)]
-    for name, side in (("lefts", terms[: len(lefts)]), ("rights", terms[len(lefts) :])):
-        for matrix in side:
-            if matrix.shape != side[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
-                msg = f"{name} must be square matrices of one size, got {matrix.shape}"
-                raise ValueError(msg)
-            _check_finite(name, matrix)
-            _check_symmetric(name, matrix)
-    return SumOfKroneckers(jnp.stack(terms[: len(lefts)]), jnp.stack(terms[len(lefts) :]))
+    a, a_errors = _symmetric_terms("lefts", lefts)
+    b, b_errors = _symmetric_terms("rights", rights)
+    norms = [frobenius_norm(m) for m in a], [frobenius_norm(m) for m in b]
+    error = sum_error(*norms, a_errors, b_errors, a[0].dtype)
+    return SumOfKroneckers(jnp.stack(a), jnp.stack(b), stored_bound(error, a[0].dtype))
+
+
+def _symmetric_terms(
+    name: str, given: Sequence[ArrayLike]
+) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
+    """The matrices of one side, checked, and how far each is stored from what was given."""
+    stored = [jnp.asarray(matrix, real_dtype()) for matrix in given]
+    for matrix in stored:
+        if matrix.shape != stored[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+            msg = f"{name} must be square matrices of one size, got {matrix.shape}"
+            raise ValueError(msg)
+        _check_finite(name, matrix)
+        _check_symmetric(name, matrix)
+    parts = [symmetric_part(m, kept) for m, kept in zip(given, stored, strict=True)]
+    return tuple(part for part, _ in parts), tuple(error for _, error in parts)
+
+
+def sum_error(
+    lefts: Sequence[float],
+    rights: Sequence[float],
+    left_errors: Sequence[float],
+    right_errors: Sequence[float],
+    dtype: jnp.dtype,
+) -> float:
+    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, for stored A_l and B_l in Frobenius norms.
+
+    The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by a_l ||B_l|| +
+    (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum, which forming the
+    matrix adds.
+    """
+    total = 0.0
+    for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):
+        total += (left + a) * b + a * right + gamma(len(lefts) + 1, dtype) * left * right
+    return raised(total)
 
 
 def _check_finite(name: str, matrix: jax.Array) -> None:

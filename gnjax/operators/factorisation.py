@@ -75,9 +75,7 @@ def _kronecker_error(factors: KroneckerFactors) -> Error:
         squared += moved**2
         compacted |= left.shape[1] > left.shape[0] or right.shape[1] > right.shape[0]
     kind = weakest(factors.evidence, MEASURED) if compacted else factors.evidence
-    return Error(
-        squared**0.5, kind, factors.failure, "rounding of the products of a network's weights"
-    )
+    return Error(squared**0.5, kind, factors.failure, "rounding of the products of layers")
 
 
 def _compact(factor: np.ndarray) -> np.ndarray:

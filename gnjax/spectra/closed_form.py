@@ -39,7 +39,7 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
 
 
 def _certificate(factors: KroneckerFactors) -> Certificate:
-    formed = "rounding of the products of a network's weights"
+    formed = "rounding of the products of layers"
     return certificate(LAPACK, Error(0.0, factors.evidence, factors.failure, formed))
 
 

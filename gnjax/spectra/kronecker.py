@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.staircase import adapt
 from gnjax.spectra.eigenvalues import host_matrix
@@ -100,8 +99,7 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     stairs = adapt(factors)
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)
-    norms = np.linalg.norm(lefts, axis=(1, 2)) @ np.linalg.norm(rights, axis=(1, 2))
-    rotated = 4 * spectral_error(max(op.lefts.shape[-1], op.rights.shape[-1]), op.dtype) * norms
+    rotated = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
     kept = stairs.kept
     if len(lefts[0]) > len(rights[0]):
         lefts, rights = rights, lefts

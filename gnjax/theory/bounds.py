@@ -6,20 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.numerics.rounding import singular_values, spectral_error
-from gnjax.numerics.validation import check_covariance, check_finite_number, check_matrix
+from gnjax.numerics.certificate import MEASURED, PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.outward import above, below, frobenius_norm, lowered, raised
+from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.leaky_relu import leaky_layer
 from gnjax.operators.closed_form.linear import linear_factors
+from gnjax.theory.enclosures import (
+    Condition,
+    Eigenvalues,
+    Extremes,
+    covariance_condition,
+    eigenvalues,
+    extremes,
+)
 
-_GRAM_FROM = 200
-_GRAM_CONDITION = 1e6
+_MARGIN = 2.0**-40  # as in gnjax.numerics.outward
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,15 @@ class LinearBound:
 
     Attributes:
       convex, maximum: both bounds, with the factor kappa(Sigma); None where the lemma is silent.
-      terms: t_l = kappa^2(W^{L:l+1}) kappa^2(W^{1:l-1}), (L,).
+      terms: t_l = kappa^2(W^{L:l+1}) kappa^2(W^{1:l-1}), (L,), moved up by its rounding; infinite
+        where a product is rank deficient to working precision.
       weights: gamma_l = alpha_l / sum alpha with alpha_l = sigma_min^2(W^{L:l+1})
         sigma_min^2(W^{1:l-1}), (L,).
-      covariance_condition: kappa(Sigma) on its range.
+      covariance_condition: kappa(Sigma) on its range, moved up by its rounding.
       left_largest, left_smallest: singular values of W^{L:l+1}; right_*: of W^{1:l-1}.
       applicable: whether every partial product has full rank, proved against rounding.
       reason: why not, or "".
+      certificate: what both bounds rest on.
     """
 
     convex: float | None
@@ -48,6 +56,7 @@ class LinearBound:
     right_smallest: np.ndarray
     applicable: bool
     reason: str
+    certificate: Certificate
 
 
 def linear(
@@ -61,7 +70,7 @@ def linear(
     singular: on its range, Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma.
     """
     factors = linear_factors(weights, None, skip)
-    return _from_factors(factors, _covariance_condition(covariance, factors.rights[0].shape[0]))
+    return _from_factors(factors, covariance_condition(covariance, factors.rights[0].shape[0]))
 
 
 def of_operator(op: SumOfKroneckers) -> LinearBound:
@@ -69,82 +78,70 @@ def of_operator(op: SumOfKroneckers) -> LinearBound:
     if op.factors is None or not op.factors.whitened:
         msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
         raise ValueError(msg)
-    return _from_factors(op.factors, 1.0)
+    return _from_factors(op.factors, covariance_condition(None, op.factors.rights[0].shape[0]))
 
 
-def _from_factors(factors: KroneckerFactors, covariance_condition: float) -> LinearBound:
-    sides = [_extremes(f, e) for f, e in _sides(factors)]
-    depth = len(factors.lefts)
-    left_largest, left_smallest, left_errors = np.array(sides[:depth]).T
-    right_largest, right_smallest, right_errors = np.array(sides[depth:]).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = ((left_largest / left_smallest) * (right_largest / right_smallest)) ** 2
-    logs = 2 * (_log(left_smallest) + _log(right_smallest))
-    reason = _why_silent(left_smallest, left_errors, right_smallest, right_errors)
-    peak = logs.max()
-    shares = np.exp(logs - peak) if np.isfinite(peak) else np.zeros(depth)
-    gamma = shares / shares.sum() if shares.any() else np.full(depth, np.nan)
-    convex = maximum = None
-    if not reason:
-        top = ((left_largest + left_errors) * (right_largest + right_errors)) ** 2
-        bottom = ((left_smallest - left_errors) * (right_smallest - right_errors)) ** 2
-        convex = float(covariance_condition * top.sum() / bottom.sum())
-        maximum = max(convex, float(covariance_condition * (top / bottom).max()))
+def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
+    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, factors.left_errors, strict=True)]
+    rights = [
+        extremes(t, float(e)) for t, e in zip(factors.rights, factors.right_errors, strict=True)
+    ]
+    tops, bottoms = _scaled(lefts, rights)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
+        convex = raised(sigma.value * (tops**2).sum() / lowered((bottoms**2).sum()))
+        maximum = max(convex, raised(sigma.value * terms.max()))
+    reason = _why_silent(lefts, rights) or sigma.reason
+    if not reason and not math.isfinite(maximum):
+        reason = "the bound is too large for a float64 number"
+    formed = Error(
+        float(max(np.max(factors.left_errors), np.max(factors.right_errors))),
+        factors.evidence,
+        factors.failure,
+        "rounding of the products of layers",
+    )
     return LinearBound(
-        convex,
-        maximum,
+        None if reason else convex,
+        None if reason else maximum,
         terms,
-        gamma,
-        covariance_condition,
-        left_largest,
-        left_smallest,
-        right_largest,
-        right_smallest,
+        _shares(lefts, rights),
+        sigma.value,
+        *(np.array([e.largest for e in lefts]), np.array([e.smallest for e in lefts])),
+        *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
         applicable=not reason,
         reason=reason,
+        certificate=certificate(formed, *(e.part for e in (*lefts, *rights)), sigma.part),
     )
 
 
-def _sides(factors: KroneckerFactors) -> list[tuple[jax.Array, float]]:
-    """The partial products, left ones first, with the bound on the rounding of each."""
-    errors = [*np.asarray(factors.left_errors), *np.asarray(factors.right_errors)]
-    products = (*factors.lefts, *factors.rights)
-    return [(p, float(e)) for p, e in zip(products, errors, strict=True)]
+def _scaled(lefts: list[Extremes], rights: list[Extremes]) -> tuple[np.ndarray, np.ndarray]:
+    """sigma_max sigma_max above and sigma_min sigma_min below, (L,) both, times a power of two that
+    keeps their squares from under- and overflowing."""
+    left_power, right_power = (_power(side) for side in (lefts, rights))
+    tops, bottoms = [], []
+    for left, right in zip(lefts, rights, strict=True):
+        tops.append(math.ldexp(left.above, -left_power) * math.ldexp(right.above, -right_power))
+        bottoms.append(math.ldexp(left.below, -left_power) * math.ldexp(right.below, -right_power))
+    return np.array(tops) * (1 + _MARGIN), np.array(bottoms) / (1 + _MARGIN)
 
 
-def _extremes(product: jax.Array, formed: float) -> tuple[float, float, float]:
-    """The largest and smallest singular value on the side of k or d, and their error.
-
-    A factor with fewer columns than rows has smallest value 0. A large well-conditioned product
-    goes through its Gram matrix, whose smallest eigenvalue then still has nine digits.
-    """
-    rows, columns = product.shape
-    host = np.asarray(product)
-    if rows > _GRAM_FROM and columns >= rows:
-        eigenvalues = scipy.linalg.eigvalsh(host @ host.T, check_finite=False)
-        least, top = float(eigenvalues[0]), float(eigenvalues[-1])
-        if least * _GRAM_CONDITION > top:
-            moved = (spectral_error(rows, product.dtype) + columns * 1.2e-16) * top
-            return math.sqrt(top), math.sqrt(least), moved / math.sqrt(least) + formed
-    values = singular_values(host)
-    error = spectral_error(max(rows, columns), product.dtype) * values[0] + formed
-    least = float(values[-1]) if columns >= rows else 0.0
-    return float(values[0]), least, float(error)
+def _power(side: list[Extremes]) -> int:
+    largest = max(e.above for e in side)
+    return math.frexp(largest)[1] if math.isfinite(largest) else 0
 
 
-def _log(values: np.ndarray) -> np.ndarray:
+def _shares(lefts: list[Extremes], rights: list[Extremes]) -> np.ndarray:
+    """alpha_l / sum alpha, by logarithms."""
     with np.errstate(divide="ignore"):
-        return np.log(values)
+        logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
+    peak = logs.max()
+    shares = np.exp(logs - peak) if np.isfinite(peak) else np.zeros(len(logs))
+    return shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
 
 
-def _why_silent(
-    left: np.ndarray, left_errors: np.ndarray, right: np.ndarray, right_errors: np.ndarray
-) -> str:
-    for name, smallest, errors in (
-        ("W^{L:l+1}", left, left_errors),
-        ("W^{1:l-1}", right, right_errors),
-    ):
-        layers = [str(layer) for layer in np.flatnonzero(smallest <= errors) + 1]
+def _why_silent(lefts: list[Extremes], rights: list[Extremes]) -> str:
+    for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
+        layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
         if layers:
             return (
                 f"{name} is rank deficient, exactly or to working precision, at l = "
@@ -152,20 +149,6 @@ def _why_silent(
                 "sigma_min > 0"
             )
     return ""
-
-
-def _covariance_condition(covariance: ArrayLike | None, inputs: int) -> float:
-    """kappa(Sigma) on its range, moved up by its rounding."""
-    if covariance is None:
-        return 1.0
-    sigma = check_covariance(covariance, inputs)
-    values = np.linalg.eigvalsh(np.asarray(sigma))
-    eps = float(jnp.finfo(sigma.dtype).eps)
-    kept = values[values > max(8, inputs) * eps * values[-1]]
-    if kept.size == 0:
-        return math.nan
-    error = spectral_error(inputs, sigma.dtype) * values[-1]
-    return float((kept[-1] + error) / (kept[0] - error))
 
 
 @dataclass(frozen=True)
@@ -179,6 +162,7 @@ class LeakyReluBound:
       largest, smallest: what Eq 11 puts above lambda_max(G) and below lambda_min(G).
       applicable: whether ``smallest`` is positive, proved against rounding.
       reason: why not, or "".
+      certificate: what ``value`` rests on; ``estimate`` has none.
     """
 
     value: float | None
@@ -187,6 +171,7 @@ class LeakyReluBound:
     smallest: float
     applicable: bool
     reason: str
+    certificate: Certificate
 
 
 def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyReluBound:
@@ -203,10 +188,11 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
     2.618 exceeds lambda_max(V^T V) = 2.
     """
     layer = leaky_layer(V, W, X, slope)
-    data, outer = _extremes(layer.inputs.T, 0.0), _extremes(layer.outer, 0.0)
-    hidden = _extremes(layer.hidden.T, layer.hidden_error)
-    largest = _above(data) * _above(outer) + _above(hidden)
-    smallest = layer.slope**2 * _below(data) * _below(outer) + _below(hidden)
+    data = extremes(layer.inputs.T, layer.inputs_error)
+    outer = extremes(layer.outer, layer.outer_error)
+    hidden = extremes(layer.hidden.T, layer.hidden_error)
+    largest = raised((data.above * outer.above) ** 2 + hidden.above**2)
+    smallest = lowered((layer.slope * data.below * outer.below) ** 2 + hidden.below**2)
     reason = ""
     if smallest == 0:
         (units, samples), outputs = layer.hidden.shape, layer.outer.shape[0]
@@ -215,27 +201,18 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
             f"precision (n={samples}, m={units}), and slope^2 s_min^2(X) s_min^2(W) is 0 "
             f"(slope={layer.slope}, d={layer.inputs.shape[0]}, k={outputs})"
         )
-    value = None if reason else float(largest / smallest)
-    estimate = _second(layer.slope, data, outer, _extremes(layer.before.T, 0.0))
-    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason)
+    value = None if reason else raised(largest / smallest)
+    estimate = _second(layer.slope, data, outer, extremes(layer.before.T))
+    parts = certificate(data.part, outer.part, hidden.part)
+    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason, parts)
 
 
-def _second(slope: float, *parts: tuple[float, float, float]) -> float | None:
+def _second(slope: float, *parts: Extremes) -> float | None:
     """Eqs 25, 26 from the extremes of X, W and V X; a value below its error counts as 0."""
-    data, outer, linear = (largest**2 for largest, _, _ in parts)
-    least = [smallest**2 if smallest > error else 0.0 for _, smallest, error in parts]
+    data, outer, linear = (part.largest**2 for part in parts)
+    least = [part.smallest**2 if part.below > 0 else 0.0 for part in parts]
     below = slope**2 * (least[0] * least[1] + least[2])
     return (data * outer + linear) / below if below > 0 else None
-
-
-def _above(extremes: tuple[float, float, float]) -> float:
-    """The square of the largest singular value, moved up by its error."""
-    return (extremes[0] + extremes[2]) ** 2
-
-
-def _below(extremes: tuple[float, float, float]) -> float:
-    """The square of the smallest singular value, moved down by its error but not below 0."""
-    return max(extremes[1] - extremes[2], 0.0) ** 2
 
 
 @dataclass(frozen=True)
@@ -244,6 +221,7 @@ class Sides:
 
     lower: float
     upper: float | None
+    certificate: Certificate
 
 
 def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
@@ -251,25 +229,37 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
 
     Weyl: lambda_max(A + B) <= lambda_max(A) + lambda_max(B), and at least
     lambda_max(A) + lambda_min(B); dual Weyl: lambda_min(A + B) >= lambda_min(A) + lambda_min(B),
-    and at most lambda_min(A) + lambda_max(B); and with A and B exchanged.
+    and at most lambda_min(A) + lambda_max(B); and with A and B exchanged. Eigenvalues are moved
+    outwards by their error first, so that ``upper`` is None unless A + B is proved non-singular by
+    this theorem.
     """
-    first, second = (np.linalg.eigvalsh(_symmetric(m)) for m in (a, b))
-    if first.shape != second.shape:
-        msg = f"A and B must have the same size, got {len(first)} and {len(second)}"
+    first, second = (_symmetric_eigenvalues(m) for m in (a, b))
+    if first.values.shape != second.values.shape:
+        sizes = len(first.values), len(second.values)
+        msg = f"A and B must have the same size, got {sizes[0]} and {sizes[1]}"
         raise ValueError(msg)
-    top = max(first[-1] + second[0], first[0] + second[-1])
-    bottom = min(first[0] + second[-1], first[-1] + second[0])
-    least = first[0] + second[0]
-    lower = max(1.0, top / bottom) if bottom > 0 else 1.0
-    return Sides(float(lower), float((first[-1] + second[-1]) / least) if least > 0 else None)
+    (a_low, a_top), (b_low, b_top) = first.largest, second.largest
+    (a_least, a_small), (b_least, b_small) = first.smallest, second.smallest
+    top = max(below(a_low + b_least), below(a_least + b_low))
+    bottom = min(above(a_small + b_top), above(a_top + b_small))
+    least, most = below(a_least + b_least), above(a_top + b_top)
+    lower = max(1.0, below(top / bottom)) if bottom > 0 else 1.0
+    upper = max(1.0, above(most / least)) if least > 0 and math.isfinite(most) else None
+    part = Error(raised(first.error + second.error), reason="rounding of the eigenvalues")
+    return Sides(lower, upper, certificate(part))
 
 
-def _symmetric(matrix: ArrayLike) -> np.ndarray:
-    host = np.asarray(check_matrix("A and B", matrix))
-    if host.shape[0] != host.shape[1] or not np.allclose(host, host.T, rtol=1e-8, atol=0):
+def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
+    check_matrix("A and B", matrix)
+    host = np.asarray(matrix, np.float64)
+    if host.shape[0] != host.shape[1] or np.abs(host - host.T).max() > 1e-8 * np.abs(host).max():
         msg = f"A and B must be symmetric matrices, got shape {host.shape}"
         raise ValueError(msg)
-    return host
+    if (host == host.T).all():
+        return eigenvalues(host)
+    found = eigenvalues(host / 2 + host.T / 2)
+    rounding = unit_roundoff(host.dtype) * frobenius_norm(host)
+    return Eigenvalues(found.values, raised(found.error + rounding))
 
 
 @dataclass(frozen=True)
@@ -280,6 +270,7 @@ class InitBound:
     probability: float
     applicable: bool
     reason: str
+    certificate: Certificate
 
 
 def gaussian_init(
@@ -293,42 +284,52 @@ def gaussian_init(
     only while it is positive: a negative difference counts as 0 here.
     """
     _check_sizes(d, k, m)
-    _check_scales(var_v, var_w, cov_cond)
-    root = math.sqrt(m)
+    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
     t = check_finite_number("t", t)
     if t < 0:
         msg = f"t must not be negative, got {t}"
         raise ValueError(msg)
-    above = var_w * (root + math.sqrt(k) + t) ** 2 + var_v * (root + math.sqrt(d) + t) ** 2
-    below = var_w * max(root - math.sqrt(k) - t, 0.0) ** 2
-    below += var_v * max(root - math.sqrt(d) - t, 0.0) ** 2
-    probability = max(0.0, 1 - 8 * math.exp(-(t**2) / 2))
+    # A square root is correctly rounded, so that the next number is beyond the exact one.
+    wide, narrow = above(math.sqrt(m)), below(math.sqrt(m))
+    roots = above(math.sqrt(k)), above(math.sqrt(d))
+    tops = [raised(wide + root + t) ** 2 for root in roots]
+    bottoms = [max(below(below(narrow - root) - t), 0.0) ** 2 for root in roots]
+    most = raised(var_w * tops[0] + var_v * tops[1])
+    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
+    failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))
     reason = ""
     if m < max(d, k):
         reason = f"Lemma 7 needs m >= max(d, k), got m={m} < {max(d, k)}"
-    elif below == 0:
+    elif least == 0:
         reason = f"t={t} is too large for m={m}: both lower bounds on singular values vanish"
-    value = None if reason else cov_cond * above / below
-    return InitBound(value, probability, not reason, reason)
+    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
+    part = Error(0.0, PROBABLE, failure, "Lemma 7, over the Gaussian weights")
+    return InitBound(value, max(0.0, below(1 - failure)), not reason, reason, certificate(part))
 
 
 def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float) -> InitBound:
     """Eq 22: the limit of Lemma 1 for Gaussian weights as d, k, m grow in proportion.
 
     kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
-    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit.
+    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit. The value is
+    not below that limit; of a network of finite width it says nothing for certain.
     """
     _check_sizes(d, k, m)
-    _check_scales(var_v, var_w, cov_cond)
-    outer, inner = math.sqrt(k / m), math.sqrt(d / m)
-    above = var_w * (1 + outer) ** 2 + var_v * (1 + inner) ** 2
-    below = var_w * (1 - outer) ** 2 + var_v * (1 - inner) ** 2
+    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
+    ratios = [above(math.sqrt(above(n / m))) for n in (k, d)]
+    bottoms = [
+        0.0 if n == m else max(below(1 - r), 0.0) ** 2 for n, r in zip((k, d), ratios, strict=True)
+    ]
+    most = raised(var_w * (1 + ratios[0]) ** 2 + var_v * (1 + ratios[1]) ** 2)
+    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
     reason = ""
     if m < max(d, k):
         reason = f"Eq 22 needs m >= max(d, k), got m={m} < {max(d, k)}"
-    elif below == 0:
+    elif least == 0:
         reason = "d = k = m: the limit of the smallest singular values is 0"
-    return InitBound(None if reason else cov_cond * above / below, 1.0, not reason, reason)
+    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
+    part = Error(0.0, reason="Eq 22: the limit of wide networks, no bound on a finite one")
+    return InitBound(value, 1.0, not reason, reason, certificate(part))
 
 
 @dataclass(frozen=True)
@@ -339,6 +340,7 @@ class FunctionalHessianBound:
     kappa: float
     applicable: bool
     reason: str
+    certificate: Certificate
 
 
 def functional_hessian(
@@ -353,31 +355,53 @@ def functional_hessian(
     column space of R, so sigma_r(R Sigma) >= sigma_r(R) sigma_min(Sigma) and the bound holds. For
     a singular Sigma it can fail: R = diag(1, 1, 0) and the projector on (1, 0, 0) and (0, e, 1)
     have pseudo-condition number 1 both, their product about 1 / e.
+
+    r counts the singular values of R above their rounding. Unless that is all of them, r was read
+    off, and the certificate says so.
     """
-    outer, inner, teacher = (
-        np.asarray(check_matrix(name, x)) for name, x in (("W", w), ("V", v), ("Z", z))
-    )
+    for name, given in (("W", w), ("V", v), ("Z", z)):
+        check_matrix(name, given)
+    outer, inner, teacher = (np.asarray(given, np.float64) for given in (w, v, z))
     if outer.shape[1] != inner.shape[0] or teacher.shape != (outer.shape[0], inner.shape[1]):
         msg = (
             f"W {outer.shape}, V {inner.shape} and Z {teacher.shape} must be (k, m), (m, d) and "
             "(k, d)"
         )
         raise ValueError(msg)
-    sigma = np.asarray(check_covariance(covariance, inner.shape[1]))
+    sigma = covariance_condition(covariance, inner.shape[1])
     residual = outer @ inner - teacher
-    kappa = _pseudo_condition(singular_values(residual @ sigma))
-    cov = singular_values(sigma)
-    singular = cov[-1] <= len(cov) * np.finfo(float).eps * cov[0]
-    reason = "Sigma is singular, where Eq 18 can fail" if singular else ""
-    if not residual.any():
-        reason = "W V = Z: the functional Hessian is zero"
-    value = None if reason else _pseudo_condition(singular_values(residual)) * cov[0] / cov[-1]
-    return FunctionalHessianBound(value, kappa, not reason, reason)
+    values, error, part = _residual_values(outer, inner, teacher, residual)
+    kept = values[values > error]
+    omega = singular_values(residual @ np.asarray(covariance, np.float64))
+    rank = _count(omega) if sigma.singular else len(kept)
+    kappa = float(omega[0] / omega[rank - 1]) if rank and omega[rank - 1] > 0 else math.nan
+    parts = certificate(part, sigma.part)
+    reason = "Sigma is singular, where Eq 18 can fail" if sigma.singular else ""
+    if not kept.size:
+        reason = "W V = Z, exactly or to working precision: the functional Hessian is zero"
+    if reason:
+        return FunctionalHessianBound(None, kappa, False, reason, parts)
+    ratio = raised((kept[0] + error) / lowered(kept[-1] - error))
+    return FunctionalHessianBound(raised(ratio * sigma.value), kappa, True, "", parts)
 
 
-def _pseudo_condition(values: np.ndarray) -> float:
-    kept = values[values > len(values) * np.finfo(float).eps * values[0]]
-    return float(kept[0] / kept[-1]) if kept.size else math.nan
+def _residual_values(
+    outer: np.ndarray, inner: np.ndarray, teacher: np.ndarray, residual: np.ndarray
+) -> tuple[np.ndarray, float, Error]:
+    """The singular values of W V - Z, how far they can be from exact, and what that rests on."""
+    values = singular_values(residual)
+    formed = gamma(outer.shape[1] + 1, residual.dtype) * (
+        frobenius_norm(outer) * frobenius_norm(inner) + frobenius_norm(teacher)
+    )
+    error = raised(formed + spectral_error(max(residual.shape), residual.dtype) * values[0])
+    reason = "rounding of LAPACK's singular values"
+    if not (values > error).all():
+        reason = "the rank of W V - Z was read off its rounding"
+    return values, error, Error(error, MEASURED, reason=reason)
+
+
+def _count(values: np.ndarray) -> int:
+    return int((values > len(values) * np.finfo(float).eps * values[0]).sum())
 
 
 def _check_sizes(d: int, k: int, m: int) -> None:
@@ -386,7 +410,7 @@ def _check_sizes(d: int, k: int, m: int) -> None:
         raise ValueError(msg)
 
 
-def _check_scales(var_v: float, var_w: float, cov_cond: float) -> None:
+def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
             msg = f"{name} is a variance and must not be negative, got {value}"
@@ -394,3 +418,4 @@ def _check_scales(var_v: float, var_w: float, cov_cond: float) -> None:
     if check_finite_number("cov_cond", cov_cond) < 1:
         msg = f"cov_cond is a condition number and must be at least 1, got {cov_cond}"
         raise ValueError(msg)
+    return float(var_v), float(var_w), float(cov_cond)

@@ -24,7 +24,7 @@ from gnjax.conditioning.ends import (
 )
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
-from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
 from gnjax.spectra import kronecker, lanczos
 from gnjax.spectra.eigenvalues import dense_error, operator_norm
@@ -73,7 +73,9 @@ def _structured(problem: Problem) -> Ends | None:
     if problem.rank_bound == 0:
         return None
     reduced = kronecker.reduce(known)
-    error = error_of(reduced.operator, 0.0)
+    error = error_of(known, 0.0).to(error_of(reduced.operator, 0.0).value)
+    if reduced.operator.shape != known.shape:
+        error += LAPACK  # of the rotation to the range
     top, bottom = kronecker.ends(reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed)
     if top.ritz <= error.value:
         return None

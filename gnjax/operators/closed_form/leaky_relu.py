@@ -8,6 +8,7 @@ as computed, as for every evaluation of the network in the same precision.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -16,6 +17,13 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
+from gnjax.numerics.outward import (
+    conversion_error,
+    frobenius_norm,
+    raised,
+    stored_bound,
+    underflow,
+)
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Dense, Factored
@@ -33,6 +41,7 @@ class LeakyLayer:
       slopes: sigma'(V X), (m, n); row i is the diagonal of Lambda^i.
       hidden: sigma(V X), (m, n); Gamma = hidden^T hidden.
       hidden_error: a bound on ||hidden - exact||_F for these slopes.
+      outer_error, inputs_error: bounds on ||W - given||_F and ||X - given||_F.
     """
 
     inner: jax.Array  # V
@@ -43,6 +52,8 @@ class LeakyLayer:
     slopes: jax.Array
     hidden: jax.Array
     hidden_error: float
+    outer_error: float
+    inputs_error: float
 
 
 def leaky_relu_gauss_newton(
@@ -56,6 +67,10 @@ def leaky_relu_gauss_newton(
     Small problems come back as ``Factored``, so that the condition number comes from the singular
     values of J. Otherwise J, with m (d + k) columns, is far larger than the matrix, which is formed
     without it in O((kn)^2 m) operations.
+
+    ``error`` is proved for the slopes that were computed: rounding of every product, and of the
+    input where it was converted. Only where d > n does it contain LAPACK's constant for a QR
+    factorisation of X, which is seen and not proved.
 
     Args:
       V: (m, d), the hidden layer.
@@ -75,7 +90,8 @@ def leaky_relu_gauss_newton(
             f"{8e-9 * rows**2:.0f} GB; draw at most {_LARGEST_MATRIX // outputs} samples"
         )
         raise ValueError(msg)
-    return Dense(*_form(layer.outer, layer.inputs, layer.slopes, layer.hidden, layer.hidden_error))
+    matrix = _form(layer.outer, layer.inputs, layer.slopes, layer.hidden)
+    return Dense(matrix, stored_bound(_form_error(layer), matrix.dtype))
 
 
 def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyLayer:
@@ -94,48 +110,72 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
     if outer.shape[1] != inner.shape[0]:
         msg = f"W has {outer.shape[1]} columns but V has {inner.shape[0]} rows; W V must chain"
         raise ValueError(msg)
-    before, slopes, hidden, rounding = _activations(inner, inputs, slope)
-    return LeakyLayer(inner, outer, inputs, slope, before, slopes, hidden, float(rounding))
+    moved = [
+        conversion_error(given, stored) for given, stored in ((V, inner), (W, outer), (X, inputs))
+    ]
+    before, slopes, hidden, magnitudes = _activations(inner, inputs, slope)
+    terms = inner.shape[1] + 1
+    error = gamma(terms, hidden.dtype) * frobenius_norm(magnitudes)
+    error += underflow(terms, hidden.size, hidden.dtype)
+    error += (frobenius_norm(inner) + moved[0]) * moved[2] + moved[0] * frobenius_norm(inputs)
+    error += abs(slope - float(jnp.asarray(slope, hidden.dtype))) * frobenius_norm(before)
+    return LeakyLayer(
+        inner, outer, inputs, slope, before, slopes, hidden, raised(error), moved[1], moved[2]
+    )
 
 
 @jax.jit
 def _activations(
     inner: jax.Array, inputs: jax.Array, slope: float
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """V X, sigma'(V X), sigma(V X), and the Frobenius norm of gamma sigma'(V X) o |V| |X|."""
+    """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, that entries round a share of."""
     before = jnp.matmul(inner, inputs, precision="highest")
     slopes = jnp.where(before >= 0, 1.0, slope).astype(before.dtype)
     absolute = jnp.matmul(jnp.abs(inner), jnp.abs(inputs), precision="highest")
-    rounding = gamma(inner.shape[1] + 1, before.dtype) * jnp.linalg.norm(slopes * absolute)
-    return before, slopes, slopes * before, rounding
+    return before, slopes, slopes * before, slopes * absolute
 
 
 def _factored(layer: LeakyLayer) -> Factored:
     """J as in Lemma 3, with a bound on its error."""
     inputs, moved = _compact(layer.inputs)
-    factor, error = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden, moved)
-    return Factored(factor, error + layer.hidden_error)
+    factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
+    return Factored(factor, stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype))
 
 
 @jax.jit
 def _jacobian(
-    outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Array, moved: float
-) -> tuple[jax.Array, jax.Array]:
-    """[w_ci Lambda^i_jj x_aj, sigma(V X)^T (x) I_k], rows (j, c), and a bound on the first error.
-
-    A change E of X changes the first block by at most ||E|| ||W||, as slopes are at most 1.
-    """
+    outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Array
+) -> jax.Array:
+    """[w_ci Lambda^i_jj x_aj, sigma(V X)^T (x) I_k], rows (j, c)."""
     samples, outputs = inputs.shape[1], outer.shape[0]
     first = jnp.einsum("ci,ij,aj->jcia", outer, slopes, inputs, precision="highest")
     first = first.reshape(samples * outputs, -1)
     second = jnp.kron(hidden.T, jnp.eye(outputs, dtype=hidden.dtype))
-    rounding = 2 * unit_roundoff(first.dtype) * jnp.linalg.norm(first)
-    factor = jnp.concatenate([first, second], axis=1)
-    return factor, rounding + moved * jnp.linalg.norm(outer)
+    return jnp.concatenate([first, second], axis=1)
+
+
+def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float:
+    """A bound on ||stored J - exact||_2 up to a rotation of its columns.
+
+    The first block is the Khatri-Rao product of X and W with slopes of at most 1: it moves by at
+    most ||E_X|| ||W|| + ||X|| ||E_W|| + ||E_X|| ||E_W||, and by two roundings of each entry.
+    Where the slope itself was rounded, so was every entry with it.
+    """
+    dtype = layer.outer.dtype
+    outer, data = frobenius_norm(layer.outer), frobenius_norm(inputs)
+    shift = moved + layer.inputs_error
+    lost = abs(layer.slope - float(jnp.asarray(layer.slope, dtype)))
+    error = shift * outer + (data + shift) * layer.outer_error
+    error += (3 * unit_roundoff(dtype) + lost) * outer * data
+    error += underflow(1, layer.outer.size * inputs.size, dtype)
+    return raised(error + layer.hidden_error)
 
 
 def _compact(inputs: jax.Array) -> tuple[jax.Array, float]:
-    """R (n, n) with R^T R = X^T X where d > n, as X enters Eq 10 only so; and how far X moved."""
+    """R (n, n) with R^T R = X^T X where d > n, as X enters Eq 10 only so; and how far X moved.
+
+    The constant of LAPACK's QR factorisation is the only one here that is seen and not proved.
+    """
     if inputs.shape[0] <= inputs.shape[1]:
         return inputs, 0.0
     host = np.asarray(inputs)
@@ -145,20 +185,10 @@ def _compact(inputs: jax.Array) -> tuple[jax.Array, float]:
 
 
 @jax.jit
-def _form(
-    outer: jax.Array,
-    inputs: jax.Array,
-    slopes: jax.Array,
-    hidden: jax.Array,
-    hidden_error: float,
-) -> tuple[jax.Array, jax.Array]:
-    """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj.
-
-    The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, of norm at most
-    ||J_V||_F^2 = sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
-    """
+def _form(outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Array) -> jax.Array:
+    """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj."""
     units, samples = slopes.shape
-    outputs, size = outer.shape[0], inputs.shape[0]
+    outputs = outer.shape[0]
     paths = (slopes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)
     products = jnp.matmul(paths, paths.T, precision="highest")
     products = products.reshape(samples, outputs, samples, outputs)
@@ -166,12 +196,35 @@ def _form(
     activations = jnp.matmul(hidden.T, hidden, precision="highest")
     matrix = products * gram[:, None, :, None]
     matrix += activations[:, None, :, None] * jnp.eye(outputs, dtype=outer.dtype)[None, :, None, :]
-    lengths = jnp.sum(outer**2, axis=0)[:, None], jnp.sum(inputs**2, axis=0)[None, :]
-    energy = jnp.sum(lengths[0] * slopes**2 * lengths[1])
-    norm = jnp.linalg.norm(hidden)
-    error = (
-        gamma(units + size + 6, outer.dtype) * energy
-        + gamma(units + 2, outer.dtype) * norm**2
-        + (2 * norm + hidden_error) * hidden_error
-    )
-    return matrix.reshape(samples * outputs, -1), error
+    return matrix.reshape(samples * outputs, -1)
+
+
+def _form_error(layer: LeakyLayer) -> float:
+    """A bound on the rounding of the matrix, and on what moving W and X from the given ones does.
+
+    The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, of norm at most
+    ||J_V||_F^2 <= ||W||_F^2 ||X||_F^2 because slopes are at most 1, where the sum over the entries
+    is taken unit by unit: sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
+    """
+    dtype, (units, samples) = layer.outer.dtype, layer.slopes.shape
+    outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)
+    hidden, moved = frobenius_norm(layer.hidden), layer.hidden_error
+    energy = frobenius_norm(_weighted_slopes(layer.outer, layer.inputs, layer.slopes)) ** 2
+    energy *= 1 + gamma(4 * (units + samples), dtype)
+    lost = abs(layer.slope - float(jnp.asarray(layer.slope, dtype)))
+    shift = layer.inputs_error * outer + (inputs + layer.inputs_error) * layer.outer_error
+    shift += lost * outer * inputs
+    rows = layer.outer.shape[0] * samples
+    error = gamma(units + layer.inputs.shape[0] + 6, dtype) * energy
+    error += (2 * math.sqrt(energy) + shift) * shift
+    error += gamma(units + 2, dtype) * hidden**2 + (2 * hidden + moved) * moved
+    flushed = underflow(units + 2, rows**2, dtype) * (inputs**2 + 1)
+    flushed += underflow(layer.inputs.shape[0], samples**2, dtype) * (outer**2 + 1) * rows
+    return raised(error + flushed)
+
+
+@jax.jit
+def _weighted_slopes(outer: jax.Array, inputs: jax.Array, slopes: jax.Array) -> jax.Array:
+    """|w_i| Lambda^i_jj |x_j|, (m, n)."""
+    lengths = jnp.linalg.norm(outer, axis=0)[:, None], jnp.linalg.norm(inputs, axis=0)[None, :]
+    return lengths[0] * slopes * lengths[1]

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
-from gnjax.numerics.validation import check_covariance, check_finite_number, check_weights
-from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
+from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
+from gnjax.numerics.rounding import gamma
+from gnjax.numerics.validation import check_finite_number
+from gnjax.operators.base import KroneckerFactors, SumOfKroneckers, sum_error
 from gnjax.operators.closed_form.formation import probed_errors, worst_errors
-from gnjax.operators.closed_form.staircase import numerical_rank
+from gnjax.operators.closed_form.layers import Layers, Root, given_layers, square_root
+from gnjax.operators.closed_form.patterns import path_counts, pattern, transposed
 
-_SVD_UP_TO = 256
+_WORST_CASE_UP_TO = 256
 _BATCH_BYTES = 2**30
 
-_Root = tuple[jax.Array | None, float, int]  # Sigma^{1/2} (None: identity), its error, its rank
 _Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
 
 
@@ -48,33 +48,31 @@ def linear_gauss_newtons(
     The products of all betas are one batched computation. Above a gigabyte, where a single product
     keeps the machine busy, they come one beta after the other, to hold one network at a time.
     """
-    given = check_weights(weights)
+    layers = given_layers(weights)
     betas = [check_finite_number("skip", skip) for skip in skips]
-    root = _square_root(covariance, given[0].shape[1], given[0].dtype)
-    return map(from_factors, _factors_by_skip(given, betas, root))
+    root = square_root(covariance, layers.inputs, layers.dtype)
+    return map(from_factors, _factors_by_skip(layers, betas, root))
 
 
 def linear_factors(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> KroneckerFactors:
-    """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and generic ranks."""
-    given, skip = check_weights(weights), check_finite_number("skip", skip)
-    root = _square_root(covariance, given[0].shape[1], given[0].dtype)
-    return _factors(given, skip, root, _products(given, skip, root[0]))
+    """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and rank bounds."""
+    layers, skip = given_layers(weights), check_finite_number("skip", skip)
+    root = square_root(covariance, layers.inputs, layers.dtype)
+    return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
 
 
-def _factors_by_skip(
-    weights: list[jax.Array], skips: list[float], root: _Root
-) -> Iterator[KroneckerFactors]:
-    if len(skips) * _product_bytes(weights) > _BATCH_BYTES:
+def _factors_by_skip(layers: Layers, skips: list[float], root: Root) -> Iterator[KroneckerFactors]:
+    if len(skips) * _product_bytes(layers.stored) > _BATCH_BYTES:
         for skip in skips:
-            yield _factors(weights, skip, root, _products(weights, skip, root[0]))
+            yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
         return
-    batch = _batched_products(weights, jnp.asarray(skips, weights[0].dtype), root[0])
+    betas = jnp.asarray(skips, layers.dtype)
+    lefts, rights = _batched_products(layers.stored, betas, root.matrix)
     for index, skip in enumerate(skips):
-        lefts, rights = batch
         products = tuple(s[index] for s in lefts), tuple(t[index] for t in rights)
-        yield _factors(weights, skip, root, products)
+        yield _factors(layers, skip, root, products)
 
 
 def _product_bytes(weights: list[jax.Array]) -> int:
@@ -85,53 +83,48 @@ def _product_bytes(weights: list[jax.Array]) -> int:
     )
 
 
-def _factors(
-    weights: list[jax.Array], skip: float, root: _Root, products: _Products
-) -> KroneckerFactors:
-    """The products with the bounds on their rounding and their generic ranks."""
+def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> KroneckerFactors:
+    """The products with the bounds on their rounding and on their ranks."""
     lefts, rights = products
-    matrix, root_error, root_rank = root
-    layers = [_with_skip(w, skip) for w in weights]
-    ranks = [_rank(w) for w in layers]
-    if max(min(w.shape) for w in layers) > _SVD_UP_TO:
-        errors = probed_errors(weights, skip, matrix, root_error, lefts, rights)
-    else:
-        errors = worst_errors(layers, skip, matrix, root_error, lefts, rights)
-    outputs = layers[-1].shape[0]
+    left_ranks, right_ranks = _rank_bounds(layers, skip, root)
+    narrow = max(min(w.shape) for w in layers.stored) <= _WORST_CASE_UP_TO
+    formed = (worst_errors if narrow else probed_errors)(layers, skip, root, lefts, rights)
     return KroneckerFactors(
         lefts,
         rights,
-        *errors,
-        left_ranks=tuple(min([outputs, *ranks[layer:]]) for layer in range(1, len(ranks) + 1)),
-        right_ranks=tuple(min([root_rank, *ranks[:layer]]) for layer in range(len(ranks))),
-        whitened=matrix is None,
+        stored_bound(formed.lefts, layers.dtype),
+        stored_bound(formed.rights, layers.dtype),
+        left_ranks,
+        right_ranks,
+        whitened=root.matrix is None,
+        assumed=root.assumed,
+        evidence=formed.evidence,
+        failure=formed.failure,
     )
+
+
+def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ...], ...]:
+    """Of S_1 .. S_L and of T_1 .. T_L: disjoint paths to the outputs and from the inputs."""
+    edges = [pattern(np.asarray(w), skip) for w in layers.given]
+    outputs = np.ones(layers.stored[-1].shape[0], bool)
+    lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]
+    rights = path_counts(edges[:-1], root.inputs)
+    return lefts, tuple(min(root.rank, count) for count in rights)
 
 
 def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
-    lefts, left_norms = zip(*(_gram(s) for s in factors.lefts), strict=True)
-    rights, right_norms = zip(*(_gram(t) for t in factors.rights), strict=True)
-    error = _sum_error(
-        jnp.stack(lefts),
-        jnp.stack(rights),
-        _gram_errors(factors.lefts, factors.left_errors, left_norms),
-        _gram_errors(factors.rights, factors.right_errors, right_norms),
+    lefts = tuple(_gram(s) for s in factors.lefts)
+    rights = tuple(_gram(t) for t in factors.rights)
+    error = sum_error(
+        [frobenius_norm(a) for a in lefts],
+        [frobenius_norm(b) for b in rights],
+        _gram_errors(factors.lefts, factors.left_errors),
+        _gram_errors(factors.rights, factors.right_errors),
+        lefts[0].dtype,
     )
-    return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), error, factors)
-
-
-def _rank(weight: jax.Array) -> int:
-    """The rank of one matrix of the chain; of a large one, its shorter side.
-
-    A large weight of lower rank is found out later: its smallest eigenvalue then falls below the
-    floor and the answer is unresolved, never wrong.
-    """
-    shorter = min(weight.shape)
-    if shorter > _SVD_UP_TO:
-        return shorter
-    values = singular_values(np.asarray(weight))
-    return numerical_rank(values, max(weight.shape), float(jnp.finfo(weight.dtype).eps))
+    stored = stored_bound(error, lefts[0].dtype)
+    return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), stored, factors)
 
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
@@ -142,39 +135,6 @@ def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
 @jax.jit
 def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
     return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
-
-
-def _square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> _Root:
-    """Sigma^{1/2}, a bound on ||stored - exact||, and the rank of Sigma; None is the identity.
-
-    Eigenvalues below d eps lambda_max are zero. On the range the root moves by at most
-    delta / sqrt(lambda_r) when Sigma moves by delta (||A^{1/2} - B^{1/2}|| <= ||A - B|| /
-    (sqrt lambda_min(A) + sqrt lambda_min(B)) there).
-    """
-    if covariance is None:
-        return None, 0.0, inputs
-    sigma = np.asarray(check_covariance(covariance, inputs))
-    if not (sigma - np.diag(np.diagonal(sigma))).any():
-        return _diagonal_root(np.diagonal(sigma), dtype)
-    # MRRR, the default, was seen to be off by 40 eps in an eigenvalue that is zero.
-    values, vectors = scipy.linalg.eigh(sigma, driver="evd")
-    eps = float(jnp.finfo(dtype).eps)
-    kept = values > max(8, inputs) * eps * max(values[-1], 0.0)
-    if not kept.any():
-        return jnp.zeros((inputs, inputs), dtype), 0.0, 0
-    roots = np.where(kept, np.sqrt(np.where(kept, values, 0.0)), 0.0)
-    moved = spectral_error(inputs, dtype) * values[-1]
-    error = moved / roots[kept].min() + spectral_error(inputs, dtype) * roots.max()
-    return jnp.asarray((vectors * roots) @ vectors.T, dtype), float(error), int(kept.sum())
-
-
-def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> _Root:
-    """Sigma^{1/2} for data in its principal axes: the eigenvalues are given, not computed."""
-    eps = float(jnp.finfo(dtype).eps)
-    kept = variances > max(8, len(variances)) * eps * variances.max()
-    roots = np.where(kept, np.sqrt(np.where(kept, variances, 0.0)), 0.0)
-    error = unit_roundoff(dtype) * float(roots.max())
-    return jnp.asarray(np.diag(roots), dtype), error, int(kept.sum())
 
 
 def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> _Products:
@@ -225,27 +185,16 @@ def _times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _gram(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """F F^T and ||F||_F."""
-    return jnp.matmul(factor, factor.T, precision="highest"), jnp.linalg.norm(factor)
+def _gram(factor: jax.Array) -> jax.Array:
+    return jnp.matmul(factor, factor.T, precision="highest")
 
 
-def _gram_errors(
-    factors: tuple[jax.Array, ...], errors: jax.Array, norms: tuple[jax.Array, ...]
-) -> jax.Array:
-    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||^2, in Frobenius norms."""
-    size = jnp.stack(norms)
-    units = jnp.asarray([gamma(f.shape[1], f.dtype) for f in factors], size.dtype)
-    return (2 * size + errors) * errors + units * size**2
-
-
-@jax.jit
-def _sum_error(
-    lefts: jax.Array, rights: jax.Array, left_errors: jax.Array, right_errors: jax.Array
-) -> jax.Array:
-    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, and one rounding for each term of the sum."""
-    left_norms = jnp.linalg.norm(lefts, axis=(1, 2))
-    right_norms = jnp.linalg.norm(rights, axis=(1, 2))
-    formed = (left_norms + left_errors) * right_errors + left_errors * right_norms
-    summed = gamma(lefts.shape[0] + 1, lefts.dtype) * left_norms * right_norms
-    return jnp.sum(formed + summed)
+def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:
+    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||_F^2, and what underflow flushes."""
+    bounds = []
+    for factor, error in zip(factors, np.asarray(errors, np.float64), strict=True):
+        norm, columns = frobenius_norm(factor), factor.shape[1]
+        rounding = gamma(columns, factor.dtype) * norm**2
+        flushed = underflow(columns, len(factor) ** 2, factor.dtype)
+        bounds.append(raised((2 * norm + error) * error + rounding + flushed))
+    return bounds

@@ -12,6 +12,14 @@ by the first dim U_l of the e_i and V_l by the first dim V_l of the f_j. Then e_
 the range exactly when j <= dim V_l for the smallest l with i <= dim U_l: a staircase of pairs.
 
 In those bases G vanishes outside the staircase and is positive definite inside.
+
+The dimensions themselves are not known in floating point. What the zeros and the widths of the
+layers prove are upper bounds u_l >= dim U_l and v_l >= dim V_l (see
+:mod:`gnjax.operators.closed_form.patterns`), which grow and shrink with l as the dimensions do.
+Then sum_l (u_l - u_{l-1}) v_l is an upper bound on the rank: the sum grows with every v_l because
+u_l - u_{l-1} >= 0, and with every u_l because it is sum_l u_l (v_l - v_{l+1}), v_{L+1} = 0. And G
+vanishes outside the staircase of any nested spaces of these dimensions that contain the U_l and
+V_l, so that a smallest eigenvalue inside it that is proved not to be zero proves the rank.
 """
 
 from __future__ import annotations
@@ -22,58 +30,152 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
+
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import spectral_error
 
 if TYPE_CHECKING:
     from gnjax.operators.base import KroneckerFactors
 
+Array = NDArray[np.floating]
 
-def numerical_rank(singular_values: np.ndarray, size: int, eps: float) -> int:
-    """How many singular values exceed what rounding of the entries can have made of zero."""
-    if singular_values.size == 0 or singular_values[0] == 0:
-        return 0
-    return int((singular_values > max(8.0, size**0.5) * eps * singular_values[0]).sum())
-
-
-def analytic_rank(factors: KroneckerFactors) -> int:
-    """sum_l (dim U_l - dim U_{l-1}) dim V_l."""
-    rises = np.diff((0, *factors.left_ranks))
-    return int(np.dot(rises, factors.right_ranks))
+_CLOSE = 8.0  # times the rounding of an SVD: then a space has kept what it should
 
 
 @dataclass(frozen=True)
 class Staircase:
-    """The factors in bases adapted to the flags; outside the pairs that ``kept`` names, G is 0."""
+    """The factors in bases adapted to the flags; outside the pairs that ``kept`` names, G is 0.
 
-    lefts: tuple[np.ndarray, ...]  # (dim U_l, a_l)
-    rights: tuple[np.ndarray, ...]  # (dim V_l, a_{l-1})
-    kept: np.ndarray  # (dim U_L,): pairs (i, j) with j < kept[i] are in the range
+    Attributes:
+      lefts: Q^T S_l, (u_l, a_l), for an orthogonal Q.
+      rights: R^T T_l, (v_l, a_{l-1}), for an orthogonal R.
+      kept: (u_L,): pairs (i, j) with j < kept[i] are in the staircase.
+      left_moved, right_moved: (L,), bounds on ||S_l - Q Q^T S_l||_F and ||T_l - R R^T T_l||_F,
+        what the stored factors have outside the spaces; 0 where that is exact.
+      left_rounding, right_rounding: what the rotations round, as a share of ||A_l|| and ||B_l||; 0
+        where rows are only left out.
+    """
+
+    lefts: tuple[Array, ...]
+    rights: tuple[Array, ...]
+    kept: NDArray[np.integer]
+    left_moved: Array
+    right_moved: Array
+    left_rounding: float
+    right_rounding: float
+
+    def error(self, left_norms: Array, right_norms: Array) -> float:
+        """How far sum_l A_l (x) B_l is from its restriction, for ||A_l||_F and ||B_l||_F.
+
+        A_l moves by a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way,
+        and their product by a_l ||B_l|| + ||A_l|| b_l + a_l b_l.
+        """
+        a = _moved(left_norms, self.left_moved, self.left_rounding)
+        b = _moved(right_norms, self.right_moved, self.right_rounding)
+        return raised(float((a * right_norms + left_norms * b + a * b).sum()))
+
+
+def _moved(norms: Array, missed: Array, rounding: float) -> Array:
+    norms = np.asarray(norms, np.float64)
+    return (2 * np.sqrt(norms) + missed) * missed + rounding * norms
+
+
+def analytic_rank(factors: KroneckerFactors) -> int:
+    """sum_l (u_l - u_{l-1}) v_l: an upper bound on the rank, attained for almost all weights."""
+    return factors.rank_bound
 
 
 def adapt(factors: KroneckerFactors) -> Staircase:
-    """Rotate both sides into bases adapted to the flags, dropping what no flag reaches."""
-    lefts = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])[::-1]
-    rights = _adapted(factors.rights, factors.right_ranks)
+    """Both sides in bases adapted to the flags, without what no flag reaches.
+
+    Rows that are exactly zero are left out exactly; other directions are found by rotations.
+    """
+    lefts, left_moved, left_rounding = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])
+    rights, right_moved, right_rounding = _adapted(factors.rights, factors.right_ranks)
     rows = np.arange(factors.left_ranks[-1])
     first_level = np.searchsorted(np.asarray(factors.left_ranks), rows + 1)
-    return Staircase(lefts, rights, np.asarray(factors.right_ranks)[first_level])
+    return Staircase(
+        lefts[::-1],
+        rights,
+        np.asarray(factors.right_ranks)[first_level],
+        left_moved[::-1],
+        right_moved,
+        left_rounding,
+        right_rounding,
+    )
 
 
-def _adapted(factors: tuple[jax.Array, ...], ranks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+def _adapted(
+    factors: tuple[jax.Array, ...], ranks: tuple[int, ...]
+) -> tuple[tuple[Array, ...], Array, float]:
     """Coordinates in one orthonormal basis whose first ranks[l] vectors span col(factors[l]).
 
-    The spaces shrink along the tuple. Where a rank drops, the singular vectors of the factor in
-    the coordinates of the space before it complete the basis; else nothing is rotated.
+    The spaces shrink along the tuple. Where a rank drops, rows of zeros go first; if that is not
+    enough, a rotation of the rows that are left puts the column spaces of all later factors into
+    the first ranks[l] rows. Also: the norms of what was dropped, and a bound on the rounding of
+    the rotations as a share of the Gram matrices.
     """
-    coordinates = [np.asarray(f) for f in factors]
-    size = coordinates[0].shape[0]
+    coordinates = _longest_lived_first([np.asarray(f) for f in factors])
+    size, rotations = len(coordinates[0]), 0
+    dropped = np.zeros(len(factors))
     for level, rank in enumerate(ranks):
+        later = [c[:size] for c in coordinates[level:]]
+        size = max(rank, _rows_in_use(later))
+        later = [c[:size] for c in later]
         if rank < size:
-            rotation, _, _ = scipy.linalg.svd(coordinates[level][:size])
-            for later in range(len(coordinates)):
-                rows = coordinates[later]
-                if later < level:
-                    coordinates[later] = np.vstack([rotation.T @ rows[:size], rows[size:]])
-                else:
-                    coordinates[later] = rotation[:, :rank].T @ rows[:size]
+            rotation = _rotation(later, rank)
+            rotations += 1
+            for before in range(level):
+                rows = coordinates[before]
+                coordinates[before] = np.vstack([rotation.T @ rows[:size], rows[size:]])
+            later = [rotation.T @ rows for rows in later]
+            dropped[level:] += [_norm(rows[rank:]) for rows in later]
             size = rank
-    return tuple(coordinates)
+        coordinates[level:] = [rows[:size] for rows in later]
+    rounding = 2 * rotations * spectral_error(len(factors[0]), factors[0].dtype)
+    return tuple(coordinates), dropped, rounding
+
+
+def _longest_lived_first(factors: list[Array]) -> list[Array]:
+    """Rows that are zero from some factor on come after those that live longer."""
+    used = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
+    lives = np.where(used, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
+    order = np.argsort(-lives, kind="stable")
+    if (order == np.arange(len(order))).all():
+        return factors
+    return [f[order] for f in factors]
+
+
+def _rows_in_use(factors: list[Array]) -> int:
+    """The index after the last row that is not zero in one of the factors."""
+    last = [np.flatnonzero(f.any(axis=1))[-1:] for f in factors]
+    return int(max((rows[0] + 1 for rows in last if len(rows)), default=0))
+
+
+def _rotation(factors: list[Array], rank: int) -> Array:
+    """An orthogonal matrix whose first columns span the column spaces of all the factors.
+
+    The first factor has the largest space and gives its singular vectors. Where it is graded, its
+    rounding can be large for the later ones, which are then given a share each.
+    """
+    rotation = _left_vectors(factors[0])
+    close = _CLOSE * spectral_error(max(factors[0].shape), factors[0].dtype)
+    norms = [_norm(f) for f in factors]
+    outside = rotation[:, rank:].T
+    if all(_norm(outside @ f) <= close * n for f, n in zip(factors, norms, strict=True)):
+        return rotation
+    shares = [f / n for f, n in zip(factors, norms, strict=True) if n > 0]
+    return _left_vectors(np.concatenate(shares, axis=1))
+
+
+def _left_vectors(matrix: Array) -> Array:
+    """The left singular vectors, all of them."""
+    rows, columns = matrix.shape
+    if columns > rows:
+        matrix = scipy.linalg.qr(matrix.T, mode="r", check_finite=False)[0][:rows].T
+    return scipy.linalg.svd(matrix, check_finite=False)[0]
+
+
+def _norm(matrix: Array) -> float:
+    return float(np.linalg.norm(matrix.astype(np.float64, copy=False)))

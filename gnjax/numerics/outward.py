@@ -1,0 +1,113 @@
+"""Numbers that must not be too small: norms and sums of errors, rounded away from zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.rounding import gamma, unit_roundoff
+
+# A float64 formula of sums and products of non-negative numbers loses at most a share of u for
+# each operation: this covers 4000 operations.
+_MARGIN = 1 + 2.0**-40
+
+
+def raised(bound: float) -> float:
+    """A bound from a float64 formula without differences, moved above its own rounding."""
+    return float(bound) * _MARGIN
+
+
+def lowered(bound: float) -> float:
+    """The same for a lower bound that is not negative."""
+    return float(bound) / _MARGIN
+
+
+def above(result: float) -> float:
+    """The next number above a result that one operation has rounded."""
+    return math.nextafter(float(result), math.inf)
+
+
+def below(result: float) -> float:
+    """The next number below a result that one operation has rounded."""
+    return math.nextafter(float(result), -math.inf)
+
+
+def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array:
+    """Bounds in the given precision, none of them below the float64 number that it stands for."""
+    exact = np.asarray(bounds, np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = exact.astype(dtype)
+    above = np.nextafter(rounded, np.asarray(np.inf, rounded.dtype))
+    return jnp.asarray(np.where(rounded.astype(np.float64) < exact, above, rounded))
+
+
+def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
+    """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
+    overflow, and rows are added up in the precision of the matrix."""
+    scale, squares = _row_squares(jnp.asarray(matrix))
+    if float(scale) == 0.0:
+        return 0.0
+    lost = gamma(matrix.shape[-1] + 4, squares.dtype)  # the largest scaled entry is 1
+    total = float(np.asarray(squares, np.float64).sum())
+    return raised(float(scale) * math.sqrt(total * (1 + 2 * lost)))
+
+
+@jax.jit
+def _row_squares(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    scale = jnp.abs(matrix).max()
+    return scale, jnp.square(matrix / jnp.where(scale == 0, 1, scale)).sum(axis=-1)
+
+
+def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
+    """What a matrix product can lose, in Frobenius norm, because results below the smallest normal
+    number are set to zero: ``terms`` products and as many sums in each of ``entries`` entries.
+    """
+    return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
+
+
+def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
+    """A bound on ||given - stored||_F, where ``stored`` is ``given`` in the working precision.
+
+    It is exactly 0 where nothing was rounded. In 32-bit mode JAX stores float64 input in float32.
+    """
+    host = given if isinstance(given, jax.Array) else np.asarray(given)
+    if host.dtype == stored.dtype:
+        return 0.0
+    host, kept = np.asarray(host), np.asarray(stored)
+    if host.dtype.itemsize > 8:  # beyond float64: what one rounding does to each entry
+        return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
+    if host.dtype.kind in "iu":  # an integer above 2^53 is rounded twice
+        wide = sum(float(int(a) - int(b)) ** 2 for a, b in zip(*_changed(host, kept), strict=True))
+        return raised(math.sqrt(wide))
+    exact = np.asarray(host, np.float64)
+    flushed = np.where(np.abs(kept) < np.finfo(kept.dtype).tiny, 0, kept).astype(np.float64)
+    moved = np.maximum(np.abs(exact - kept.astype(np.float64)), np.abs(exact - flushed))
+    return raised(_host_norm(moved))
+
+
+def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
+    """(M + M^T) / 2 for M stored as ``stored``, and a bound on how far it is from that of ``given``
+    in Frobenius norm: 0 for a symmetric matrix that was not rounded."""
+    error = conversion_error(given, stored)
+    if bool((stored == stored.T).all()):
+        return stored, error
+    rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
+    rounding += underflow(1, stored.size, stored.dtype)
+    return stored / 2 + stored.T / 2, raised(error + rounding)
+
+
+def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The integer entries that their stored value does not return to."""
+    differ = stored.astype(np.float64) != given.astype(np.float64)
+    differ |= np.abs(given.astype(np.float64)) >= 2.0**53
+    return given[differ], stored[differ]
+
+
+def _host_norm(matrix: np.ndarray) -> float:
+    scale = float(np.abs(matrix).max(initial=0.0))
+    return 0.0 if scale == 0.0 else scale * float(np.linalg.norm(matrix / scale))

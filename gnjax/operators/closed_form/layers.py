@@ -1,0 +1,129 @@
+"""What a linear network is given by: its weights and Sigma^{1/2}, and how far both are stored from
+what was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from gnjax.numerics.outward import conversion_error, raised
+from gnjax.numerics.rounding import spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_covariance, check_weights
+
+
+@dataclass(frozen=True)
+class Layers:
+    """W_1 .. W_L.
+
+    Attributes:
+      given: as they came.
+      stored: in the working precision.
+      errors: bounds on ||given - stored||_F, 0 where nothing was rounded.
+    """
+
+    given: tuple[NDArray | jax.Array, ...]
+    stored: list[jax.Array]
+    errors: tuple[float, ...]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.stored[0].dtype
+
+    @property
+    def inputs(self) -> int:
+        return self.stored[0].shape[1]
+
+    def error(self, index: int, skip: float) -> float:
+        """A bound on ||W_l + beta I - what is stored for it||_F, for l = ``index`` + 1.
+
+        With a skip connection, beta is converted to the working precision and the diagonal rounded.
+        """
+        if skip == 0.0:
+            return self.errors[index]
+        unit, diagonal = unit_roundoff(self.dtype), np.diagonal(np.asarray(self.stored[index]))
+        moved = abs(skip - float(jnp.asarray(skip, self.dtype)))
+        size = float(np.linalg.norm(diagonal.astype(np.float64)))
+        root = len(diagonal) ** 0.5
+        rounding = unit * (size + (abs(skip) + moved) * root)
+        return raised(self.errors[index] + moved * root + rounding)
+
+
+def given_layers(weights: Sequence[ArrayLike]) -> Layers:
+    """The checked weights."""
+    stored = check_weights(weights)
+    given = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)
+    errors = tuple(conversion_error(w, s) for w, s in zip(given, stored, strict=True))
+    return Layers(given, stored, errors)
+
+
+@dataclass(frozen=True)
+class Root:
+    """Sigma^{1/2}.
+
+    Attributes:
+      matrix: (d, d), or None for the identity.
+      error: a bound on ||stored - exact||_2.
+      rank: an upper bound on the rank of Sigma, which is exact for ``matrix``.
+      inputs: (d,), where the row of Sigma is not zero.
+      assumed: whether eigenvalues that are not zero were set to zero, because they are small.
+    """
+
+    matrix: jax.Array | None
+    error: float
+    rank: int
+    inputs: NDArray[np.bool_]
+    assumed: bool = False
+
+
+def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> Root:
+    """Sigma^{1/2}, from the covariance as it was given, in float64 whatever ``dtype`` is.
+
+    Inputs whose row of Sigma is zero are left out exactly. Of the others, eigenvalues below
+    d eps lambda_max, which rounding can have made of zero, are set to zero: an assumption. If Sigma
+    moves by delta, the root moves by at most delta / sqrt(lambda_r) on its range, because
+    ||A^{1/2} - B^{1/2}|| <= ||A - B|| / (sqrt lambda_min(A) + sqrt lambda_min(B)) there.
+    """
+    if covariance is None:
+        return Root(None, 0.0, inputs, np.ones(inputs, bool))
+    check_covariance(covariance, inputs)
+    host = np.asarray(covariance)
+    precision = host.dtype if host.dtype == dtype else np.dtype(np.float64)
+    sigma = (host.astype(np.float64) + host.T.astype(np.float64)) / 2
+    used = np.asarray(sigma.any(axis=1))
+    if not (sigma - np.diag(np.diagonal(sigma))).any():
+        return _diagonal_root(np.diagonal(sigma), dtype)
+    block = sigma[np.ix_(used, used)]
+    # MRRR, the default, was seen to be off by 40 eps in an eigenvalue that is zero.
+    values, vectors = scipy.linalg.eigh(block, driver="evd")
+    kept = values > max(8, inputs) * float(jnp.finfo(precision).eps) * max(values[-1], 0.0)
+    roots = np.where(kept, np.sqrt(np.where(kept, values, 0.0)), 0.0)
+    root = np.zeros(sigma.shape)
+    root[np.ix_(used, used)] = (vectors * roots) @ vectors.T
+    stored = jnp.asarray(root, dtype)
+    rank = int(kept.sum())
+    if rank == 0:
+        return Root(stored, 0.0, 0, used, assumed=True)
+    share = spectral_error(inputs, np.dtype(np.float64))
+    error = share * values[-1] / roots[kept].min() + share * roots.max()
+    moved = error + conversion_error(root, stored)
+    return Root(stored, raised(moved), rank, used, assumed=rank < used.sum())
+
+
+def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
+    """Sigma^{1/2} for data in their principal axes: the eigenvalues are given, not computed.
+
+    Variances below zero, which are rounding, count as zero: an assumption.
+    """
+    roots = np.sqrt(np.maximum(variances, 0.0))
+    stored = jnp.asarray(np.diag(roots), dtype)
+    error = unit_roundoff(np.dtype(np.float64)) * float(roots.max())
+    used = roots > 0
+    moved = raised(error + conversion_error(np.diag(roots), stored))
+    return Root(stored, moved, int(used.sum()), used, assumed=bool((variances < 0).any()))

@@ -1,0 +1,121 @@
+"""What the zeros of a chain of matrices prove about the ranks of its products.
+
+Draw the chain W_1 .. W_l as a graph: a unit for every row and column, an edge from unit j of layer
+l - 1 to unit i of layer l where (W_l)_ij is not zero. A path is a way through all layers.
+
+Theorem. The rank of W_l .. W_1 is at most the largest number of paths of which no two share a unit,
+and it is equal to that number for almost all values of the entries that are not zero.
+
+Proof. By Menger's theorem there are c units, in any layers, through one of which every path runs,
+where c is that largest number. An entry (i, j) of the product is a sum over the paths from j to i;
+group them by the first of the c units that they meet. The group of one unit is a matrix of rank
+one: (sum over the ways on from the unit) times (sum over the ways to it that avoid the others
+before it). So the product is a sum of c matrices of rank one. Conversely, put 1 on the edges of c
+disjoint paths and 0 on the others: the product has a minor of size c that is not zero, so that this
+minor, a polynomial in the entries, is not zero for almost all of them.
+
+Without zeros the number is the smallest width along the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import maximum_bipartite_matching, maximum_flow
+
+Pattern = NDArray[np.bool_] | tuple[int, int]
+"""Where a matrix is not zero, or its shape where it has no zero at all."""
+
+_LARGEST_FLOW = 2_000_000  # edges: about a second
+
+
+def pattern(matrix: np.ndarray, skip: float = 0.0) -> Pattern:
+    """Where W + beta I, with a rectangular identity, is not zero."""
+    edges = matrix != 0
+    if skip:
+        diagonal = np.arange(min(matrix.shape))
+        edges[diagonal, diagonal] = np.diagonal(matrix) != -skip
+    return matrix.shape if edges.all() else edges
+
+
+def transposed(edges: Pattern) -> Pattern:
+    return edges[::-1] if isinstance(edges, tuple) else edges.T
+
+
+def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, ...]:
+    """For each layer 0 .. L, how many disjoint paths there are to it from the units ``starts``.
+
+    Never too few, and exact up to two million edges. Paths are prolonged layer by layer through
+    maximum matchings; where that finds fewer than the narrowest layer so far would allow, a
+    maximum flow decides.
+    """
+    counts = [int(starts.sum())]
+    reached = ends = starts
+    for layer, edges in enumerate(chain, start=1):
+        reached, ends = _reachable(edges, reached), _prolonged(edges, ends)
+        most = min(counts[-1], int(reached.sum()))
+        if ends.sum() < most:
+            most = min(most, int(_prolonged(edges, _all(edges)).sum()))
+        if ends.sum() < most and _size(chain[:layer]) <= _LARGEST_FLOW:
+            most, ends = _flow(chain[:layer], starts)
+        counts.append(most)
+    return tuple(counts)
+
+
+def _all(edges: Pattern) -> NDArray[np.bool_]:
+    return np.ones(edges[1] if isinstance(edges, tuple) else edges.shape[1], bool)
+
+
+def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    if isinstance(edges, tuple):
+        return np.full(edges[0], units.any())
+    return np.asarray(edges[:, units].any(axis=1))
+
+
+def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where the paths that end in ``ends`` can go, as many of them as possible."""
+    if isinstance(edges, tuple):
+        return np.arange(edges[0]) < ends.sum()
+    if not ends.any():
+        return np.zeros(len(edges), bool)
+    graph = scipy.sparse.csr_matrix(edges[:, ends])
+    return maximum_bipartite_matching(graph, perm_type="column") >= 0
+
+
+def _size(chain: Sequence[Pattern]) -> int:
+    return sum(sum(e) if isinstance(e, tuple) else int(np.count_nonzero(e)) for e in chain)
+
+
+def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDArray[np.bool_]]:
+    """The number of disjoint paths to the last layer, and where they end.
+
+    Every unit is an edge of capacity one from its entry to its exit. A matrix without zeros is one
+    node between its layers, through which any number of paths may run.
+    """
+    widths = [len(starts), *(e[0] if isinstance(e, tuple) else len(e) for e in chain)]
+    first = np.concatenate([[0], np.cumsum(widths)])  # entries; exits come ``units`` later
+    units = int(first[-1])
+    source, sink, hubs = 2 * units, 2 * units + 1, 2 * units + 2
+    tails, heads = [np.arange(units)], [np.arange(units) + units]
+    for layer, edges in enumerate(chain):
+        before, after = first[layer] + units, first[layer + 1]
+        if isinstance(edges, tuple):
+            hub = hubs + layer
+            tails += [before + np.arange(edges[1]), np.full(edges[0], hub)]
+            heads += [np.full(edges[1], hub), after + np.arange(edges[0])]
+        else:
+            to, out = np.nonzero(edges)
+            tails.append(before + out)
+            heads.append(after + to)
+    begin, last = np.flatnonzero(starts), first[-2] + np.arange(widths[-1])
+    tails += [np.full(len(begin), source), last + units]
+    heads += [begin, np.full(len(last), sink)]
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    nodes = hubs + len(chain)
+    graph = scipy.sparse.csr_matrix((np.ones(len(tail), np.int32), (tail, head)), (nodes, nodes))
+    found = maximum_flow(graph, source, sink)
+    used = np.asarray(found.flow[last + units, sink].todense()).ravel() > 0
+    return int(found.flow_value), used

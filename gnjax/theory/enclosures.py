@@ -1,0 +1,170 @@
+"""Extreme eigenvalues and singular values, between bounds, for the theorems of the papers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
+
+from gnjax.numerics.certificate import MEASURED, PROVED, Error
+from gnjax.numerics.outward import lowered, raised
+from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_covariance
+
+Array = NDArray[np.float64]
+
+_GRAM_FROM = 200
+_GRAM_CONDITION = 1e6
+_FAR = 1e3  # an eigenvalue this many errors away from zero moves the bound by a thousandth
+_DOUBLE = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The largest and smallest singular value as computed, and how far each can be from exact."""
+
+    largest: float
+    smallest: float
+    error: float
+
+    @property
+    def above(self) -> float:
+        """An upper bound on the largest one."""
+        return raised(self.largest + self.error)
+
+    @property
+    def below(self) -> float:
+        """A lower bound on the smallest one, not below 0."""
+        return lowered(max(self.smallest - self.error, 0.0))
+
+    @property
+    def part(self) -> Error:
+        """What they rest on in a certificate."""
+        return Error(self.error, MEASURED, reason="rounding of LAPACK's singular values")
+
+
+def extremes(matrix: ArrayLike, moved: float = 0.0) -> Extremes:
+    """Of the rows of a matrix that is stored up to ``moved`` in the spectral norm.
+
+    A matrix with fewer columns than rows has smallest value 0. A large well-conditioned one goes
+    through its Gram matrix, whose smallest eigenvalue then still has nine digits.
+    """
+    host = np.asarray(matrix, np.float64)
+    rows, columns = host.shape
+    if rows > _GRAM_FROM and columns >= rows:
+        values = scipy.linalg.eigvalsh(host @ host.T, check_finite=False)
+        least, top = float(values[0]), float(values[-1])
+        if least * _GRAM_CONDITION > top:
+            rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
+            error = rounding / math.sqrt(least) + moved
+            return Extremes(math.sqrt(top), math.sqrt(least), raised(error))
+    values = singular_values(host)
+    error = spectral_error(max(rows, columns), _DOUBLE) * float(values[0]) + moved
+    least = float(values[-1]) if columns >= rows else 0.0
+    return Extremes(float(values[0]), least, raised(error))
+
+
+@dataclass(frozen=True)
+class Eigenvalues:
+    """The eigenvalues of a symmetric matrix in ascending order, each within ``error``: proved."""
+
+    values: Array
+    error: float
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        return _around(self.values[-1], self.error)
+
+    @property
+    def smallest(self) -> tuple[float, float]:
+        return _around(self.values[0], self.error)
+
+
+def eigenvalues(matrix: Array) -> Eigenvalues:
+    """From the residual, so that nothing is taken on trust from LAPACK.
+
+    With computed values D and vectors V, R = A V - V D and O = V^T V - I, the eigenvalues of
+    V^T A V = D + O D + V^T R are within ||O|| ||D|| + ||V|| ||R|| of D (Weyl) and are those of A
+    times numbers between 1 - ||O|| and 1 + ||O|| (Ostrowski).
+    """
+    scale = float(np.abs(matrix).max())
+    if scale == 0:
+        return Eigenvalues(np.zeros(len(matrix)), 0.0)
+    power = math.frexp(scale)[1]
+    scaled = np.ldexp(matrix, -power)  # entries below 1, so that no square under- or overflows
+    diagonal = np.diagonal(scaled)
+    if not (scaled - np.diag(diagonal)).any():
+        return Eigenvalues(np.sort(np.diagonal(matrix)), 0.0)
+    values, vectors = scipy.linalg.eigh(scaled, driver="evd")
+    size, norm, length = len(matrix), _norm(scaled), _norm(vectors)
+    largest = float(np.abs(values).max())
+    residual = _norm(scaled @ vectors - vectors * values)
+    residual += gamma(size + 3, _DOUBLE) * (norm + largest) * length
+    defect = _norm(vectors.T @ vectors - np.eye(size)) + gamma(size + 2, _DOUBLE) * length**2
+    if defect >= 0.5:
+        return Eigenvalues(np.ldexp(values, power), math.inf)
+    moved = defect * largest + length * residual
+    error = (moved + defect * largest) / (1 - defect)
+    return Eigenvalues(np.ldexp(values, power), raised(math.ldexp(error, power)))
+
+
+def _norm(matrix: Array) -> float:
+    return raised(float(np.linalg.norm(matrix)) * (1 + gamma(matrix.size, _DOUBLE)))
+
+
+def _around(value: float, error: float) -> tuple[float, float]:
+    low, high = float(value - error), float(value + error)
+    return (
+        (low, high)
+        if error == 0
+        else (math.nextafter(low, -math.inf), math.nextafter(high, math.inf))
+    )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An upper bound on kappa(Sigma) on its range; nan and a reason where there is none."""
+
+    value: float
+    part: Error
+    reason: str = ""
+    singular: bool = False
+
+
+def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition:
+    """kappa(Sigma) = lambda_max / lambda_r.
+
+    Rows of zeros are left out, and so are eigenvalues that rounding can have made of zero: that
+    rank is then read off a cut-off, and is no proof.
+    """
+    if covariance is None:
+        return Condition(1.0, Error(0.0, PROVED, reason="whitened data"))
+    check_covariance(covariance, inputs)
+    sigma = np.asarray(covariance, np.float64)
+    sigma = sigma if (sigma == sigma.T).all() else sigma / 2 + sigma.T / 2
+    used = sigma.any(axis=1)
+    if not used.any():
+        part = Error(0.0, PROVED, reason="Sigma is zero")
+        return Condition(math.nan, part, "Sigma is zero: there is no range to condition", True)
+    found = eigenvalues(sigma[np.ix_(used, used)])
+    values = found.values
+    rounding = unit_roundoff(_DOUBLE) * _norm(sigma) if found.error else 0.0
+    part = Error(found.error + rounding, PROVED, reason="rounding of the eigenvalues of Sigma")
+    cut = max(8, inputs) * 2.0**-52 * values[-1] if found.error else 0.0
+    kept = values[values > cut]
+    if kept.size == 0:
+        return Condition(math.nan, part, "no eigenvalue of Sigma exceeds its rounding", True)
+    if kept[0] <= _FAR * part.value:  # what can be proved would not leave a useful bound
+        measured = spectral_error(inputs, _DOUBLE) * float(values[-1]) + rounding
+        part = Error(measured, MEASURED, reason="rounding of LAPACK's eigenvalues of Sigma")
+    if len(kept) < len(values):
+        part = part + Error(0.0, MEASURED, reason="the rank of Sigma was read off a cut-off")
+    least = kept[0] - part.value
+    if least <= 0:
+        return Condition(math.nan, part, "Sigma is singular to working precision", True)
+    value = raised((kept[-1] + part.value) / lowered(least))
+    return Condition(max(1.0, value), part, singular=len(kept) < inputs)
