@@ -21,10 +21,13 @@ the eps of the coarsest number format in the model's equations (float32 in a flo
   the rest must keep every bit. The same program computes both with the same shapes, so that samples
   which are not coupled do keep them, however coarse the numbers are.
 
-In formats coarser than float64 a unit at its kink may be on in one evaluation and off in the other,
-which changes derivatives by much and outputs by nothing. There, derivatives that differ at up to
-one sample in a hundred go to the exchange as well. What can be missed is an effect of the place in
-the batch alone which is smaller than 1024 eps of the coarsest format.
+A unit at its kink may be on in one evaluation and off in the other, which changes derivatives by
+much and outputs by nothing. In formats coarser than float64 this does happen: there, derivatives
+that differ at up to one sample in a hundred go to the exchange as well. In float64 they count as
+coupling, which is right and slow, unless the caller declares the samples not to be coupled.
+
+What can be missed is an effect of the place in the batch alone, on outputs by less than 1024 eps of
+the coarsest format, or on derivatives alone at less than one sample in a hundred.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1024  # eps: long sums and deep networks stay below
 _SAME = 16  # eps: what no reader of a spectrum could tell from rounding
 _COARSE = 0.1  # no difference this large is rounding, in bfloat16 either
-_KINKS = 0.01  # of the samples, in formats coarser than float64
+_KINKS = 0.01  # of the samples may have a unit at its kink
 
 
 @dataclass(frozen=True)
@@ -66,21 +69,25 @@ class Gaps:
     share: float  # of the samples whose derivatives differ by more than the limit
 
 
-def compare(net: Network, together: int, coarsest: float) -> tuple[jax.Array, Coupling]:
+def compare(
+    net: Network, together: int, coarsest: float, apart: bool = False
+) -> tuple[jax.Array, Coupling]:
     """The outputs (n, k), and whether samples are coupled in batches of ``together`` samples.
 
-    ``coarsest`` is the eps of the coarsest floating format that the model computes in. It costs two
+    ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
+    says that the caller declares the samples not to be coupled. It costs two
     evaluations with one directional derivative each; the exchange, where it is needed, costs two
     more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a time.
     """
     v = _direction(net)
     limit = min(_ROUNDING * coarsest, _COARSE)
+    kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     outputs, verdict = [], Coupling(False)
     for x, new in _windows(net.x, together):
         whole = _responses(net, x, v, False)
         outputs.append(whole[0][new:])
         if len(x) > 1 and not verdict.coupled:
-            verdict = _judged(net, x, v, whole, limit, coarsest)
+            verdict = _judged(net, x, v, whole, limit, kinks)
     return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs), verdict
 
 
@@ -90,7 +97,7 @@ def _judged(
     v: list[jax.Array],
     whole: tuple[jax.Array, jax.Array],
     limit: float,
-    coarsest: float,
+    kinks: float,
 ) -> Coupling:
     working = float(jnp.finfo(net.dtype).eps)
     parts = [_responses(net, part, v, True) for part, _ in _windows(x, net.batch)]
@@ -100,7 +107,6 @@ def _judged(
         for i in range(2)
     )
     gaps = _gaps(whole, alone, limit)
-    kinks = _KINKS if coarsest > jnp.finfo(jnp.float64).eps else 0.0
     if gaps.outputs > limit:
         return Coupling(True, _differ("outputs", gaps.outputs, limit))
     if gaps.share > kinks:
