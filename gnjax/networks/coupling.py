@@ -32,6 +32,7 @@ the coarsest format, or on derivatives alone at less than one sample in a hundre
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,16 +129,18 @@ def _differ(what: str, gap: float, limit: float) -> str:
     )
 
 
+@jax.jit
 def _direction(net: Network) -> list[jax.Array]:
     """A random direction with entries of the size of the parameters, nowhere zero."""
+    sizes = [leaf.size for leaf in net.leaves]
+    normal = jax.random.normal(jax.random.key(0), (sum(sizes),), net.dtype)
+    parts = jnp.split(normal, list(itertools.accumulate(sizes))[:-1])
 
-    def drawn(index: int, leaf: jax.Array) -> jax.Array:
+    def scaled(leaf: jax.Array, part: jax.Array) -> jax.Array:
         typical = jnp.sqrt(jnp.square(leaf).mean()) if leaf.size else jnp.ones((), leaf.dtype)
-        size = jnp.abs(leaf) + jnp.where(typical > 0, typical, 1)
-        normal = jax.random.normal(jax.random.key(index), leaf.shape, leaf.dtype)
-        return normal * size
+        return part.reshape(leaf.shape) * (jnp.abs(leaf) + jnp.where(typical > 0, typical, 1))
 
-    return [drawn(index, leaf) for index, leaf in enumerate(net.leaves)]
+    return [scaled(leaf, part) for leaf, part in zip(net.leaves, parts, strict=True)]
 
 
 def _windows(x: jax.Array, size: int) -> Iterator[tuple[jax.Array, int]]:
@@ -169,6 +172,13 @@ def _responses(
 
 
 def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limit: float) -> Gaps:
+    return Gaps(*(float(gap) for gap in _differences(whole, alone, limit)))
+
+
+@jax.jit
+def _differences(
+    whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limit: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     size = sum(jnp.abs(part).max(axis=1) for part in whole)
     found = []
     for one, other in zip(whole, alone, strict=True):
@@ -177,23 +187,26 @@ def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limi
         relative = jnp.where(difference == 0, 0, difference / size)
         found.append(jnp.where(jnp.isnan(relative), math.inf, relative))
     outputs, derivatives = found
-    share = (derivatives > limit).mean()
-    return Gaps(float(outputs.max()), float(derivatives.max()), float(share))
+    return outputs.max(), derivatives.max(), (derivatives > limit).mean()
 
 
 def _keeps(
     net: Network, x: jax.Array, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]
 ) -> bool:
     """Whether samples keep every bit of F and T when the samples beside them are replaced."""
-    places = jnp.arange(len(x))
-    others = jnp.roll(x, 1, axis=0)
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        others = others * 1.5
     for parity in (0, 1):
-        kept = places % 2 == parity
-        mixed = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)
+        kept, mixed = _exchanged(x, parity)
         for before, after in zip(whole, _responses(net, mixed, v, False), strict=True):
             same = (before == after) | (jnp.isnan(before) & jnp.isnan(after))
             if not bool(jnp.where(kept[:, None], same, True).all()):
                 return False
     return True
+
+
+def _exchanged(x: jax.Array, parity: int) -> tuple[jax.Array, jax.Array]:
+    """Which samples are kept, every other one, and the samples with the rest replaced."""
+    kept = jnp.arange(len(x)) % 2 == parity
+    others = jnp.roll(x, 1, axis=0)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        others = others * 1.5
+    return kept, jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)

@@ -34,8 +34,9 @@ def functional(model: Any) -> tuple[Apply, Params]:
     """(apply, params) of a Flax NNX module, a Linen (module, variables) pair, or such a pair.
 
     What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
-    model as it was. An NNX module whose dropout is switched on is refused. It is a pytree of those numbers and compares by the model's structure, so that
-    what is compiled for one set of weights serves the next.
+    model as it was. It is a pytree of those numbers and compares by the model's structure, so that
+    what is compiled for one set of weights serves the next. An NNX module whose dropout is switched
+    on is refused.
     """
     if isinstance(model, nnx.Module):
         return _nnx(model)
