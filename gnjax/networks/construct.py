@@ -142,7 +142,7 @@ def _outputs(
         reason = "it is declared" if one else "the model does not take a single sample"
         outputs, found = _evaluated(net), Coupling(True, reason)
     else:
-        outputs, found = compare(net, together, coarsest)
+        outputs, found = compare(net, together, coarsest, apart=coupled is False)
     check_outputs(outputs)
     return outputs, found
 

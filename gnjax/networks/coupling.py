@@ -21,14 +21,18 @@ the eps of the coarsest number format in the model's equations (float32 in a flo
   the rest must keep every bit. The same program computes both with the same shapes, so that samples
   which are not coupled do keep them, however coarse the numbers are.
 
-In formats coarser than float64 a unit at its kink may be on in one evaluation and off in the other,
-which changes derivatives by much and outputs by nothing. There, derivatives that differ at up to
-one sample in a hundred go to the exchange as well. What can be missed is an effect of the place in
-the batch alone which is smaller than 1024 eps of the coarsest format.
+A unit at its kink may be on in one evaluation and off in the other, which changes derivatives by
+much and outputs by nothing. In formats coarser than float64 this does happen: there, derivatives
+that differ at up to one sample in a hundred go to the exchange as well. In float64 they count as
+coupling, which is right and slow, unless the caller declares the samples not to be coupled.
+
+What can be missed is an effect of the place in the batch alone, on outputs by less than 1024 eps of
+the coarsest format, or on derivatives alone at less than one sample in a hundred.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1024  # eps: long sums and deep networks stay below
 _SAME = 16  # eps: what no reader of a spectrum could tell from rounding
 _COARSE = 0.1  # no difference this large is rounding, in bfloat16 either
-_KINKS = 0.01  # of the samples, in formats coarser than float64
+_KINKS = 0.01  # of the samples may have a unit at its kink
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,25 @@ class Gaps:
     share: float  # of the samples whose derivatives differ by more than the limit
 
 
-def compare(net: Network, together: int, coarsest: float) -> tuple[jax.Array, Coupling]:
+def compare(
+    net: Network, together: int, coarsest: float, apart: bool = False
+) -> tuple[jax.Array, Coupling]:
     """The outputs (n, k), and whether samples are coupled in batches of ``together`` samples.
 
-    ``coarsest`` is the eps of the coarsest floating format that the model computes in. It costs two
+    ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
+    says that the caller declares the samples not to be coupled. It costs two
     evaluations with one directional derivative each; the exchange, where it is needed, costs two
     more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a time.
     """
     v = _direction(net)
     limit = min(_ROUNDING * coarsest, _COARSE)
+    kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     outputs, verdict = [], Coupling(False)
     for x, new in _windows(net.x, together):
         whole = _responses(net, x, v, False)
         outputs.append(whole[0][new:])
         if len(x) > 1 and not verdict.coupled:
-            verdict = _judged(net, x, v, whole, limit, coarsest)
+            verdict = _judged(net, x, v, whole, limit, kinks)
     return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs), verdict
 
 
@@ -90,7 +98,7 @@ def _judged(
     v: list[jax.Array],
     whole: tuple[jax.Array, jax.Array],
     limit: float,
-    coarsest: float,
+    kinks: float,
 ) -> Coupling:
     working = float(jnp.finfo(net.dtype).eps)
     parts = [_responses(net, part, v, True) for part, _ in _windows(x, net.batch)]
@@ -100,7 +108,6 @@ def _judged(
         for i in range(2)
     )
     gaps = _gaps(whole, alone, limit)
-    kinks = _KINKS if coarsest > jnp.finfo(jnp.float64).eps else 0.0
     if gaps.outputs > limit:
         return Coupling(True, _differ("outputs", gaps.outputs, limit))
     if gaps.share > kinks:
@@ -122,16 +129,18 @@ def _differ(what: str, gap: float, limit: float) -> str:
     )
 
 
+@jax.jit
 def _direction(net: Network) -> list[jax.Array]:
     """A random direction with entries of the size of the parameters, nowhere zero."""
+    sizes = [leaf.size for leaf in net.leaves]
+    normal = jax.random.normal(jax.random.key(0), (sum(sizes),), net.dtype)
+    parts = jnp.split(normal, list(itertools.accumulate(sizes))[:-1])
 
-    def drawn(index: int, leaf: jax.Array) -> jax.Array:
+    def scaled(leaf: jax.Array, part: jax.Array) -> jax.Array:
         typical = jnp.sqrt(jnp.square(leaf).mean()) if leaf.size else jnp.ones((), leaf.dtype)
-        size = jnp.abs(leaf) + jnp.where(typical > 0, typical, 1)
-        normal = jax.random.normal(jax.random.key(index), leaf.shape, leaf.dtype)
-        return normal * size
+        return part.reshape(leaf.shape) * (jnp.abs(leaf) + jnp.where(typical > 0, typical, 1))
 
-    return [drawn(index, leaf) for index, leaf in enumerate(net.leaves)]
+    return [scaled(leaf, part) for leaf, part in zip(net.leaves, parts, strict=True)]
 
 
 def _windows(x: jax.Array, size: int) -> Iterator[tuple[jax.Array, int]]:
@@ -163,6 +172,13 @@ def _responses(
 
 
 def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limit: float) -> Gaps:
+    return Gaps(*(float(gap) for gap in _differences(whole, alone, limit)))
+
+
+@jax.jit
+def _differences(
+    whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limit: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     size = sum(jnp.abs(part).max(axis=1) for part in whole)
     found = []
     for one, other in zip(whole, alone, strict=True):
@@ -171,23 +187,26 @@ def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[jax.Array, ...], limi
         relative = jnp.where(difference == 0, 0, difference / size)
         found.append(jnp.where(jnp.isnan(relative), math.inf, relative))
     outputs, derivatives = found
-    share = (derivatives > limit).mean()
-    return Gaps(float(outputs.max()), float(derivatives.max()), float(share))
+    return outputs.max(), derivatives.max(), (derivatives > limit).mean()
 
 
 def _keeps(
     net: Network, x: jax.Array, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]
 ) -> bool:
     """Whether samples keep every bit of F and T when the samples beside them are replaced."""
-    places = jnp.arange(len(x))
-    others = jnp.roll(x, 1, axis=0)
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        others = others * 1.5
     for parity in (0, 1):
-        kept = places % 2 == parity
-        mixed = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)
+        kept, mixed = _exchanged(x, parity)
         for before, after in zip(whole, _responses(net, mixed, v, False), strict=True):
             same = (before == after) | (jnp.isnan(before) & jnp.isnan(after))
             if not bool(jnp.where(kept[:, None], same, True).all()):
                 return False
     return True
+
+
+def _exchanged(x: jax.Array, parity: int) -> tuple[jax.Array, jax.Array]:
+    """Which samples are kept, every other one, and the samples with the rest replaced."""
+    kept = jnp.arange(len(x)) % 2 == parity
+    others = jnp.roll(x, 1, axis=0)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        others = others * 1.5
+    return kept, jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)

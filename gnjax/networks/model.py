@@ -35,7 +35,8 @@ def functional(model: Any) -> tuple[Apply, Params]:
 
     What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
     model as it was. It is a pytree of those numbers and compares by the model's structure, so that
-    what is compiled for one set of weights serves the next.
+    what is compiled for one set of weights serves the next. An NNX module whose dropout is switched
+    on is refused.
     """
     if isinstance(model, nnx.Module):
         return _nnx(model)
