@@ -22,11 +22,11 @@ _CONSTANT, _AFFINE, _UNKNOWN = range(3)
 
 _SUMS = ("add", "add_any", "sub", "concatenate", "pad", "complex")
 _MOVES = frozenset(
-    """
+    str.split("""
     broadcast broadcast_in_dim conj copy copy_p cumsum device_put expand_dims imag name neg
     optimization_barrier psum real reduce_sum reduce_window_sum reshape rev sharding_constraint
     slice split squeeze stop_gradient tile transpose
-    """.split()
+    """)
 )
 _PRODUCTS = ("mul", "dot_general", "conv_general_dilated")
 _INDEXED = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
@@ -134,9 +134,7 @@ def _unchanged(eqn: Any, forms: Sequence[_Form]) -> _Form | None:
 
 
 def _between_floats(eqn: Any) -> bool:
-    return all(
-        jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in (eqn.invars[0], eqn.outvars[0])
-    )
+    return all(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in (eqn.invars[0], eqn.outvars[0]))
 
 
 def _keeps_affine(eqn: Any, kinds: Sequence[int]) -> bool:
