@@ -22,33 +22,11 @@ _CONSTANT, _AFFINE, _UNKNOWN = range(3)
 
 _SUMS = ("add", "add_any", "sub", "concatenate", "pad", "complex")
 _MOVES = frozenset(
-    [
-        "broadcast",
-        "broadcast_in_dim",
-        "conj",
-        "copy",
-        "copy_p",
-        "cumsum",
-        "device_put",
-        "expand_dims",
-        "imag",
-        "name",
-        "neg",
-        "optimization_barrier",
-        "psum",
-        "real",
-        "reduce_sum",
-        "reduce_window_sum",
-        "reshape",
-        "rev",
-        "sharding_constraint",
-        "slice",
-        "split",
-        "squeeze",
-        "stop_gradient",
-        "tile",
-        "transpose",
-    ]
+    str.split("""
+    broadcast broadcast_in_dim conj copy copy_p cumsum device_put expand_dims imag name neg
+    optimization_barrier psum real reduce_sum reduce_window_sum reshape rev sharding_constraint
+    slice split squeeze stop_gradient tile transpose
+    """)
 )
 _PRODUCTS = ("mul", "dot_general", "conv_general_dilated")
 _INDEXED = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}

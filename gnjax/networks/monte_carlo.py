@@ -1,9 +1,10 @@
 """Monte Carlo arithmetic: a function evaluated with every rounding replaced by a random one.
 
 Every floating point result is multiplied by 1 + u or 1 - u, at random, where u is the largest
-relative error of one rounding in the dtype of that result (Parker 1997). The spread of a few evaluations shows how much rounding can do
-to the value of the function: also where two ways to compute it share their rounding errors, where
-sums cancel, and where a part of a float64 model works in float32 or bfloat16.
+relative error of one rounding in the dtype of that result (Parker 1997). The spread of a few
+evaluations shows how much rounding can do to the value of the function: also where two ways to
+compute it share their rounding errors, where sums cancel, and where a part of a float64 model works
+in float32 or bfloat16.
 
 What is perturbed:
 
@@ -17,7 +18,8 @@ What is perturbed:
 - Elementary functions: the result, by 4 u, because XLA computes them to a few units only.
 - Functions with a relative error that grows in their tails (erfc): the operand by 2 u as well.
 - Everything else (special functions, decompositions of matrices, library calls, whatever cannot be
-  entered): the operands by 8 u and the results by 32 u. What is less accurate than that is not seen.
+  entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
+  not seen to be.
 
 Calls, loops and branches are entered. Constants and arguments count as exact.
 """
@@ -42,109 +44,29 @@ _SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**16
 _GOLDEN = 0x9E3779B9
 
 _EXACT = frozenset(
-    [
-        "abs",
-        "all_gather",
-        "all_to_all",
-        "argmax",
-        "argmin",
-        "broadcast",
-        "broadcast_in_dim",
-        "bitcast_convert_type",
-        "ceil",
-        "clamp",
-        "complex",
-        "concatenate",
-        "conj",
-        "copy",
-        "copy_p",
-        "copysign",
-        "cummax",
-        "cummin",
-        "device_put",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "empty",
-        "expand_dims",
-        "floor",
-        "full",
-        "gather",
-        "imag",
-        "iota",
-        "max",
-        "min",
-        "name",
-        "neg",
-        "nextafter",
-        "optimization_barrier",
-        "pad",
-        "ppermute",
-        "real",
-        "reduce_max",
-        "reduce_min",
-        "reduce_window_max",
-        "reduce_window_min",
-        "rem",
-        "reshape",
-        "rev",
-        "round",
-        "scatter",
-        "scatter_max",
-        "scatter_min",
-        "select_and_gather_add",
-        "select_n",
-        "sharding_constraint",
-        "sign",
-        "slice",
-        "sort",
-        "split",
-        "squeeze",
-        "stop_gradient",
-        "tile",
-        "top_k",
-        "transpose",
-    ]
+    str.split("""
+    abs all_gather all_to_all argmax argmin broadcast broadcast_in_dim bitcast_convert_type ceil
+    clamp complex concatenate conj copy copy_p copysign cummax cummin device_put dynamic_slice
+    dynamic_update_slice empty expand_dims floor full gather imag iota max min name neg nextafter
+    optimization_barrier pad ppermute real reduce_max reduce_min reduce_window_max
+    reduce_window_min rem reshape rev round scatter scatter_max scatter_min select_and_gather_add
+    select_n sharding_constraint sign slice sort split squeeze stop_gradient tile top_k transpose
+    """)
 )
-_BASIC = frozenset(["add", "add_any", "div", "integer_pow", "mul", "sqrt", "square", "sub"])
+_BASIC = frozenset(str.split("add add_any div integer_pow mul sqrt square sub"))
 _SUMS = frozenset(
-    [
-        "conv_general_dilated",
-        "cumsum",
-        "dot_general",
-        "psum",
-        "reduce_sum",
-        "reduce_window_sum",
-        "scatter-add",
-        "scatter_add",
-        "select_and_scatter_add",
-    ]
+    str.split("""
+    conv_general_dilated cumsum dot_general psum reduce_sum reduce_window_sum scatter-add
+    scatter_add select_and_scatter_add
+    """)
 )
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _FUNCTIONS = {
     **dict.fromkeys(
-        [
-            "acos",
-            "acosh",
-            "asin",
-            "asinh",
-            "atan",
-            "atan2",
-            "atanh",
-            "cbrt",
-            "cos",
-            "cosh",
-            "erf",
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "logistic",
-            "rsqrt",
-            "sin",
-            "sinh",
-            "tan",
-            "tanh",
-        ],
+        str.split("""
+        acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp exp2 expm1 log logistic rsqrt
+        sin sinh tan tanh
+        """),
         _ELEMENTARY,
     ),
     "erfc": _TAILS,
@@ -232,8 +154,11 @@ def _moved(value: Any, size: float, signs: Signs) -> Any:
     value = jnp.asarray(value)
     if not _inexact(value) or value.size == 0 or size == 0:
         return value
-    up, down = (jnp.full(value.shape, 1 + sign * size, value.dtype) for sign in (1, -1))
-    return value * jax.lax.select(signs(value.shape), up, down)
+    # What is added rounds to the neighbour of the value. With u itself, a power of two would stay
+    # where it is, because of the rule for ties.
+    step = (1 + 2.0**-6) * size
+    up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
+    return value + value * jax.lax.select(signs(value.shape), up, down)
 
 
 def _inexact(value: Any) -> bool:

@@ -64,9 +64,9 @@ def jacobian_error(
     rng = np.random.default_rng(seed)
     total = 0.0
     for piece in pieces(net, net.factors, targets):
-        total += _batch_square(net, build, piece, rng, count)
+        total = math.hypot(total, _batch_size(net, build, piece, rng, count))
     if rows * net.parameters <= _SMALL_JACOBIAN:
-        total = max(total, _rows_square(net, rng, count))
+        total = max(total, _rows_size(net, rng, count))
     smallest = narrowest(
         partial(net.outputs, x=net.x[:1] if not net.coupled else net.x), net.leaves
     )
@@ -99,20 +99,17 @@ def product_error(
     """
     function = product if isinstance(product, Partial) else Partial(product)
     rng, count, pieces_of = np.random.default_rng(seed), draws(work, size), list(batches)
-    vectors, images, square = [], [], 0.0
+    vectors, images, moves = [], [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
-        image, moved = np.zeros(size), np.zeros(size)
-        for batch in pieces_of:
-            parts = _product_gap(function, _seed(rng), v, *batch)
-            image, moved = image + _host(parts[0]), moved + _host(parts[1])
+        found = [_product_gap(function, _seed(rng), v, *batch) for batch in pieces_of]
         vectors.append(_host(v))
-        images.append(image)
-        square += float(np.square(moved).sum()) / count
+        images.append(sum(_host(image) for image, _ in found))
+        moves.append(sum(_host(moved) for _, moved in found))
     products = np.stack(vectors) @ np.stack(images).T
-    gaps = (products - products.T)[~np.eye(count, dtype=bool)]
-    square = max(square, float(np.square(gaps).mean()))
-    return _measured(square, size**2, narrowest(function, v, *pieces_of[0]), reason)
+    gaps = (products - products.T)[~np.eye(count, dtype=bool)][:, None]
+    largest = max(_root_mean_square(np.stack(moves)), _root_mean_square(gaps))
+    return _measured(largest, size**2, narrowest(function, v, *pieces_of[0]), reason)
 
 
 def draws(work: float, rows: int) -> int:
@@ -133,35 +130,35 @@ def _columns(net: Network) -> int:
     return net.k if net.factors is None else net.factors.shape[-1]
 
 
-def _measured(square: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
-    """The estimate times the safety factor; never less than underflow can have hidden."""
-    if not math.isfinite(square):
+def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
+    """The estimate of ||E||_F times the safety factor, and no less than underflow can hide."""
+    if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
     hidden = math.sqrt(entries) * float(jnp.finfo(smallest).tiny)
-    return Error(SAFETY * (math.sqrt(square) + hidden), MEASURED, reason=reason)
+    return Error(SAFETY * (size + hidden), MEASURED, reason=reason)
 
 
-def _batch_square(
+def _batch_size(
     net: Network, build: Partial | None, piece: Sequence[Any], rng: np.random.Generator, count: int
 ) -> float:
-    """The estimate of ||E_b||_F^2 for the rows of J of one batch."""
+    """The estimate of ||E_b||_F for the rows of J of one batch."""
     x, stored, targets = piece
     shape = (len(x), _columns(net))
     found: list[list[np.ndarray]] = []
     for _ in range(count):
-        v = _direction(rng, (net.parameters,), net.dtype)
-        u = _direction(rng, shape, net.dtype)
-        forward = _forward_gap(net, build, x, stored, targets, _seed(rng), v)
-        backward = _backward_gap(net, build, x, stored, targets, _seed(rng), u)
-        found.append([_host(a).ravel() for a in (v, u, *forward, *backward)])
+        right = _direction(rng, (net.parameters,), net.dtype)
+        left = _direction(rng, shape, net.dtype)
+        forward = _forward_gap(net, build, x, stored, targets, _seed(rng), right)
+        backward = _backward_gap(net, build, x, stored, targets, _seed(rng), left)
+        found.append([_host(a).ravel() for a in (right, left, *forward, *backward)])
     v, u, image, moved, pulled, shifted = (np.stack(a) for a in zip(*found, strict=True))
-    gaps = u @ image.T - pulled @ v.T
-    perturbations = max(np.square(a).sum(axis=1).mean() for a in (moved, shifted))
-    return float(max(perturbations, np.square(gaps).mean()))
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is reported as unknown
+        gaps = (u @ image.T - pulled @ v.T).reshape(-1, 1)
+    return max(_root_mean_square(a) for a in (moved, shifted, gaps))
 
 
-def _rows_square(net: Network, rng: np.random.Generator, count: int) -> float:
-    """The estimate of ||rows of J - J in forward mode||_F^2."""
+def _rows_size(net: Network, rng: np.random.Generator, count: int) -> float:
+    """The estimate of ||rows of J - J in forward mode||_F."""
     drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
     v = np.stack([_host(w) for w in drawn])
     rows = np.concatenate([_host(block) @ v.T for block in row_blocks(net)])
@@ -172,7 +169,15 @@ def _rows_square(net: Network, rng: np.random.Generator, count: int) -> float:
             for x, stored in pieces(net, net.factors)
         ]
         images.append(np.concatenate(parts).ravel())
-    return float(np.square(rows - np.stack(images).T).sum(axis=0).mean())
+    return _root_mean_square(rows.T - np.stack(images))
+
+
+def _root_mean_square(images: np.ndarray) -> float:
+    """The root of the mean of |E v|^2 over the rows E v, without underflow; nan where one is."""
+    largest = float(np.abs(images).max(initial=0.0))
+    if not 0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(float(np.square(images / largest).sum(axis=1).mean()))
 
 
 def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:

@@ -106,7 +106,9 @@ def _models():
     yield "relu", MLP((4, 5, 2), **options), _X, False
 
 
-@pytest.mark.parametrize(("name", "model", "x", "expected"), list(_models()), ids=lambda v: str(v)[:25])
+@pytest.mark.parametrize(
+    ("name", "model", "x", "expected"), list(_models()), ids=lambda v: str(v)[:25]
+)
 def test_models(name, model, x, expected):
     if name == "batch norm of the batch":
         model.train()

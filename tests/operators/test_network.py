@@ -285,7 +285,9 @@ def test_networks_linear_in_their_input_forget_n(name):
 
 
 def test_a_bent_network_is_no_linear_map():
-    with pytest.raises(ValueError, match="not proved to be linear in its input: the operation 'max'"):
+    with pytest.raises(
+        ValueError, match="not proved to be linear in its input: the operation 'max'"
+    ):
         gnjax.linear_map_gram(*CASES["mlp relu"]())
 
 
@@ -293,7 +295,7 @@ def test_a_network_whose_kinks_lie_far_from_all_samples_is_no_linear_map():
     """Random points of the size of the data do not reach the kink, the sample at 1e6 does."""
     x = np.concatenate([np.random.default_rng(0).standard_normal((10**4, 1)), [[-1e6]]])
     model = (lambda p, x: jax.nn.relu(x + 1e5) @ p, jnp.ones((1, 2)))
-    with pytest.raises(ValueError, match="use gnjax.gauss_newton"):
+    with pytest.raises(ValueError, match="use gnjax"):
         gnjax.linear_map_gram(model, x)
 
 

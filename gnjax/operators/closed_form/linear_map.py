@@ -35,9 +35,9 @@ def linear_map_gram(
 ) -> NetworkGram:
     """1/n J J^T on the output side of d + 1 rows that stand for all n samples.
 
-    It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error. The network
-    must be proved to be affine in its input, by :func:`gnjax.networks.affine.is_affine`, and to treat
-    every sample by itself.
+    It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error. The
+    network must treat every sample by itself, and :func:`gnjax.networks.affine.is_affine` must
+    prove that it is affine in its input.
     """
     apply, params, inputs, _ = checked(model, x)
     _check_affine(apply, params, inputs)
@@ -77,6 +77,6 @@ def _check_affine(apply: Apply, params: Params, x: jax.Array) -> None:
         msg = (
             f"the network is not proved to be linear in its input: the operation {bends!r} depends "
             "on the input in another way; use gnjax.gauss_newton, which takes any network "
-            "(BatchNorm must be in evaluation mode to be linear, and a leaky ReLU must have slope 1)"
+            "(to be linear, BatchNorm must be in evaluation mode and a leaky ReLU have slope 1)"
         )
         raise ValueError(msg)

@@ -1,0 +1,211 @@
+"""Monte Carlo arithmetic against the spread that random signs of every rounding must give."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from gnjax.networks.monte_carlo import narrowest, perturbed
+from gnjax.networks.network import network
+from tests.networks import CASES
+
+_U = 2.0**-53
+_RNG = np.random.default_rng(0)
+
+
+def _moves(f, *args, draws=200):
+    """f perturbed less f, for many seeds."""
+    run = jax.jit(lambda seed: jax.tree.map(jnp.asarray, perturbed(f, seed, *args)))
+    plain = np.asarray(f(*args))
+    return np.stack([np.asarray(run(seed)) - plain for seed in range(draws)])
+
+
+def _spread(f, *args):
+    """The root mean square of what each entry moves, where squares would underflow too."""
+    moves = _moves(f, *args)
+    largest = np.abs(moves).max(axis=0) + np.finfo(float).tiny
+    return largest * np.sqrt(np.square(moves / largest).mean(axis=0))
+
+
+def test_one_operation_moves_by_one_rounding_up_or_down():
+    x, y = jnp.asarray([1.0, 1.25, 1e-200]), jnp.asarray([0.5, -0.25, 3e-201])
+    moves = _moves(jnp.add, x, y) / np.asarray(x + y) / _U
+    assert np.abs(moves).max() <= 2  # to a neighbour, which is up to 2 u away
+    assert (moves.max(axis=0) >= 1).all()
+    assert (moves.min(axis=0) <= -1).all()
+
+
+def test_signs_are_independent_and_balanced():
+    x = jnp.full(2000, 1.25)
+    signs = np.sign(_moves(lambda x: jnp.stack([2.0**10 * x, 2.0**10 * x, x * 2.0**10]), x))
+    flat = signs.reshape(len(signs), -1)
+    assert abs(flat.mean()) < 5 / flat.size**0.5
+    correlations = np.corrcoef(flat[:, ::30].T)[~np.eye(200, dtype=bool)]
+    assert np.abs(correlations).max() < 6.5 / 200**0.5
+    assert np.isclose(correlations.std(), 200**-0.5, rtol=0.1)
+
+
+EXACT = {
+    "moved around": lambda x: jnp.pad(x.T.reshape(2, -1)[::-1], 1)[1:, None],
+    "chosen": lambda x: jnp.where(x > 0, x, -x).max(axis=0),
+    "indexed": lambda x: jnp.sort(x[jnp.array([1, 0])].at[0].set(3.0), axis=0),
+    "widened": lambda x: x.astype(jnp.float32),
+    "integers": lambda x: jnp.cumsum(jnp.arange(5)) * 3,
+    "masks": lambda x: (x > 0).astype(x.dtype),
+    "linear algebra of no entries": lambda x: x[:0] @ x,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_operations_are_not_perturbed(name):
+    x = jnp.asarray(_RNG.standard_normal((4, 4)), jnp.bfloat16 if name == "widened" else float)
+    assert not _moves(EXACT[name], x, draws=5).any()
+
+
+def test_narrowing_rounds_in_the_narrow_type():
+    x = jnp.asarray(_RNG.uniform(1, 2, 50))
+    for dtype in (jnp.float32, jnp.bfloat16):
+        u = float(jnp.finfo(dtype).eps) / 2
+        spread = _spread(lambda x, dtype=dtype: x.astype(dtype).astype(x.dtype), x)
+        assert (spread / np.asarray(x) >= u * 0.9).all()
+        assert (spread / np.asarray(x) <= u * 2.1).all()
+    assert not _moves(lambda x: jax.lax.reduce_precision(x, 11, 52) * 0, x).any()
+    assert _spread(lambda x: jax.lax.reduce_precision(x, 8, 7), x).min() > 2.0**-9
+
+
+def test_sums_that_cancel_are_seen():
+    """Terms of size one, a sum near zero: the error is that of the terms."""
+    x = jnp.asarray(_RNG.standard_normal(400))
+    x = x - x.mean()
+    ones = jnp.ones(400)
+    assert _spread(jnp.sum, x) > 0.8 * _U * np.linalg.norm(x)
+    assert _spread(lambda x: x @ ones, x) > 1.4 * _U * np.linalg.norm(x)
+    image = jnp.asarray(_RNG.standard_normal((1, 10, 1)))
+    kernel = -image / image**2 * jnp.asarray([1.0, -1.0] * 5)[None, :, None]
+    convolved = _spread(
+        lambda a, b: jax.lax.conv_general_dilated(
+            a, b.transpose(1, 0, 2), (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC")
+        ),
+        image,
+        kernel,
+    )
+    assert convolved > 1.4 * _U * np.sqrt(10)
+
+
+@pytest.mark.parametrize("terms", [10, 100, 700, 3000])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_long_matrix_products_are_perturbed_by_as_much_as_they_are_rounded(terms, dtype):
+    """Terms of one sign in one long run are the worst: at most three times the perturbation."""
+    a, b = (np.abs(_RNG.standard_normal(s)).astype(dtype) for s in ((10, terms), (terms, 10)))
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    product = jax.jit(lambda a, b: jnp.matmul(a, b, precision="highest"))
+    error = np.linalg.norm((np.asarray(product(a, b)) - exact).astype(float))
+    moved = np.linalg.norm(_spread(product, jnp.asarray(a), jnp.asarray(b)).astype(float))
+    assert error < 3 * moved
+    assert moved < (1 + terms**0.5 / 8) * 2 * np.finfo(dtype).eps * np.linalg.norm(exact)
+
+
+FUNCTIONS = {
+    "exp": (jnp.exp, mpmath.exp, (-300, 300)),
+    "tanh": (jnp.tanh, mpmath.tanh, (-20, 20)),
+    "log": (jnp.log, mpmath.log, (0.1, 10)),
+    "erf": (jax.lax.erf, mpmath.erf, (-5, 5)),
+    "erfc": (jax.lax.erfc, mpmath.erfc, (-5, 25)),
+    "logistic": (jax.lax.logistic, lambda z: 1 / (1 + mpmath.exp(-z)), (-50, 50)),
+    "log1p": (jnp.log1p, mpmath.log1p, (-0.9, 5)),
+    "expm1": (jnp.expm1, mpmath.expm1, (-2, 2)),
+    "rsqrt": (jax.lax.rsqrt, lambda z: 1 / mpmath.sqrt(z), (0.01, 100)),
+    "lgamma": (jax.lax.lgamma, mpmath.loggamma, (3, 20)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_perturbed_by_as_much_as_they_err(name):
+    """No value of 200 errs by more than four times its own spread."""
+    f, exact, ends = FUNCTIONS[name]
+    x = _RNG.uniform(*ends, 200)
+    values = np.asarray(jax.jit(f)(x))
+    with mpmath.workdps(40):
+        errors = [float(abs(exact(mpmath.mpf(a)) - b)) for a, b in zip(x, values, strict=True)]
+    assert (np.array(errors) <= 4 * _spread(f, jnp.asarray(x))).all()
+
+
+def _loop(x):
+    return jax.lax.fori_loop(0, 4, lambda i, c: c * 1.5, x)
+
+
+def _while(x):
+    return jax.lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, c[1] * 1.5), (0, x))[1]
+
+
+def _scan(x):
+    return jax.lax.scan(lambda c, w: (c * w, c), x, jnp.full(4, 1.5))[0]
+
+
+def _branch(x):
+    return jax.lax.cond(x[0] > 0, lambda y: y * 1.5 * 1.5, lambda y: y, x) * 1.5 * 1.5
+
+
+@jax.custom_vjp
+def _own_gradient(x):
+    return x * 1.5 * 1.5
+
+
+_own_gradient.defvjp(lambda x: (_own_gradient(x), None), lambda _, g: (g * 2.25,))
+CALLS = {
+    "loop": _loop,
+    "while": _while,
+    "scan": _scan,
+    "branch": _branch,
+    "own gradient": lambda x: _own_gradient(_own_gradient(x)),
+    "checkpoint": jax.checkpoint(_loop),
+    "jit": jax.jit(_branch),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_and_loops_are_entered(name):
+    """Four products with 3/2: independent roundings, twice the spread of one."""
+    x = jnp.asarray(_RNG.uniform(1, 2, 300))
+    spread = np.sqrt(np.square(_moves(CALLS[name], x) / np.asarray(CALLS[name](x))).mean())
+    assert 1.8 * _U < spread < 4.5 * _U
+
+
+def test_what_cannot_be_entered_is_perturbed_as_a_whole():
+    matrix = jnp.asarray(np.diag([3.0, 2.0, 1.0]))
+    spread = _spread(jnp.linalg.eigvalsh, matrix)
+    assert (spread > 8 * _U).all()
+    assert (spread < 300 * _U).all()
+
+
+@pytest.mark.parametrize("name", ["batch norm of the batch", "cnn with stride", "linen, tied"])
+def test_networks_differentiated_in_every_way(name):
+    """<f, J t> by three roads: each moves by something near rounding, and all by about as much."""
+    model, x = CASES[name]()
+    net = network(model, x)
+    leaves, f = list(net.leaves), partial(net.outputs, x=net.x)
+    tangents = [jnp.asarray(_RNG.standard_normal(leaf.shape)) for leaf in leaves]
+    half = lambda t: jnp.square(f(t)).sum() / 2  # noqa: E731
+    ways = {
+        "jvp": lambda t: jnp.vdot(f(t), jax.jvp(f, (t,), (tangents,))[1]),
+        "linearize": lambda t: jnp.vdot(f(t), jax.linearize(f, t)[1](tangents)),
+        "grad": lambda t: sum(map(jnp.vdot, jax.grad(half)(t), tangents)),
+    }
+    spreads = [_spread_of(g, leaves) for g in ways.values()]
+    size = abs(float(ways["jvp"](leaves))) + float(half(leaves))
+    assert all(_U / 4 < spread / size < 1e4 * _U for spread in spreads)
+    assert max(spreads) < 10 * min(spreads)
+
+
+def _spread_of(f, leaves):
+    run = jax.jit(lambda seed, leaves: perturbed(f, seed, leaves) - f(leaves))
+    return np.sqrt(np.mean([float(run(seed, leaves)) ** 2 for seed in range(20)]))
+
+
+def test_the_narrowest_type_is_found_inside_calls():
+    inner = jax.checkpoint(jax.jit(lambda x: x.astype(jnp.float32) * 2))
+    assert narrowest(lambda x: inner(x).astype(x.dtype) + 1, jnp.ones(2)) == jnp.float32
+    assert narrowest(lambda x: x + 1, jnp.ones(2)) == jnp.float64

@@ -1,0 +1,258 @@
+"""Measured bounds on the rounding of Jacobians, against derivatives in long double by hand."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.networks import kernels
+from gnjax.networks.losses import hessian_factors
+from gnjax.networks.model import functional
+from gnjax.networks.network import backward_products, forward_products, network
+from gnjax.networks.rounding import SAFETY, draws, jacobian_error, product_error
+from tests.networks import CASES
+
+_EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
+needs_long_double = pytest.mark.skipif(not _EXTENDED, reason="long double is a double here")
+_EPSILON = 1e-5
+
+
+def _tanh(p, x):
+    return jnp.tanh(x @ p[0]) @ p[1]
+
+
+def _normed(p, x):
+    z = x @ p[0] + 1e4
+    centred = z - z.mean(axis=1, keepdims=True)
+    variance = jnp.square(z).mean(axis=1, keepdims=True) - jnp.square(z.mean(axis=1, keepdims=True))
+    return (centred * jax.lax.rsqrt(variance + _EPSILON)) @ p[1]
+
+
+def _mixed(dtype, p, x):
+    """A softmax over hidden units in another precision."""
+    return jax.nn.softmax((x @ p[0]).astype(dtype), axis=-1).astype(x.dtype) @ p[1]
+
+
+def _rows(hidden, slopes, p, x):
+    """J for F = h(x V) W: by V, x_a (dh_c / dz_b) W_c, and by W, h_c; in long double."""
+    outer = np.einsum("na,ncb,ck->nkab", x, slopes, p[1]).reshape(len(x), p[1].shape[1], -1)
+    inner = np.einsum("nc,jk->njck", hidden, np.eye(p[1].shape[1])).reshape(*outer.shape[:2], -1)
+    return np.concatenate([outer, inner], axis=2)
+
+
+def _exact(name, p, x):
+    """The Jacobian (n, k, p) of the network in exact arithmetic, and its outputs."""
+    p, x = [np.asarray(a, np.longdouble) for a in p], np.asarray(x, np.longdouble)
+    z = x @ p[0]
+    unit = np.eye(z.shape[1], dtype=np.longdouble)
+    if name.startswith("tanh"):
+        hidden, slopes = np.tanh(z), unit / np.cosh(z)[:, :, None] ** 2
+    elif name == "normed":
+        z = z + 10**4
+        centred = z - z.mean(axis=1, keepdims=True)
+        scale = 1 / np.sqrt(np.square(centred).mean(axis=1) + np.longdouble(_EPSILON))
+        hidden = centred * scale[:, None]
+        kept = unit - 1 / np.longdouble(len(unit))
+        outer = hidden[:, :, None] * hidden[:, None, :] / len(unit)
+        slopes = scale[:, None, None] * (kept - outer)
+    else:
+        hidden = np.exp(z - z.max(axis=1, keepdims=True))
+        hidden /= hidden.sum(axis=1, keepdims=True)
+        slopes = hidden[:, :, None] * (unit - hidden[:, None, :])
+    return _rows(hidden, slopes, p, x), hidden @ p[1]
+
+
+NETWORKS = {
+    "tanh": (_tanh, 1.0),
+    "tanh saturated": (_tanh, 9.0),  # 1 - tanh^2 near 1e-15
+    "normed": (_normed, 1.0),
+    "softmax float32": (partial(_mixed, jnp.float32), 1.0),
+    "softmax bfloat16": (partial(_mixed, jnp.bfloat16), 0.3),
+}
+
+
+def _case(name, seed, outer=1.0, k=2):
+    rng = np.random.default_rng(seed)
+    apply, inner = NETWORKS[name]
+    p = [inner * rng.standard_normal((3, 5)), outer * rng.standard_normal((5, k))]
+    return (apply, [jnp.asarray(a) for a in p]), p, rng.standard_normal((4, 3))
+
+
+def _true_errors(net, exact):
+    """||J - exact||_F for J by rows, by forward and by backward products."""
+    p, rows = net.parameters, len(exact)
+    formed = kernels.jacobian(net)
+    forward = forward_products(net, jnp.eye(p, dtype=net.dtype))
+    backward = backward_products(net, jnp.eye(rows, dtype=net.dtype)).T
+    found = (np.asarray(j, np.longdouble) - exact for j in (formed, forward, backward))
+    return [float(np.sqrt(np.square(gap).sum())) for gap in found]
+
+
+@needs_long_double
+@pytest.mark.parametrize("outer", [1.0, 1e8])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_bound_is_above_the_true_error(name, outer):
+    """Also where both modes share the error; and it is below 300 of them in the middle."""
+    ratios = []
+    for seed in range(8):
+        model, p, x = _case(name, seed, outer)
+        net = network(model, x)
+        exact = _exact(name, p, x)[0].reshape(-1, net.parameters)
+        bound = jacobian_error(net, seed=seed)
+        assert bound.kind == "measured"
+        ratios.append(bound.value / max(_true_errors(net, exact)))
+    assert min(ratios) > 1
+    assert np.median(ratios) < 300
+
+
+def _softmax_factors(outputs):
+    return hessian_factors("cross_entropy", outputs, None)
+
+
+@needs_long_double
+@pytest.mark.parametrize("outer", [1.0, 20.0])
+def test_the_error_of_the_loss_factor_is_seen(outer):
+    """R = diag(s) (I - s s^T) of outputs that carry the rounding of a bfloat16 softmax."""
+    for seed in range(5):
+        model, p, x = _case("softmax bfloat16", seed, outer, k=3)
+        net = network(model, x, loss="cross_entropy")
+        rows, f = _exact("softmax", p, x)
+        weights = np.exp(f - f.max(axis=1, keepdims=True))
+        s = np.sqrt(weights / weights.sum(axis=1, keepdims=True))
+        r = s[:, :, None] * (np.eye(3) - s[:, :, None] * s[:, None, :])
+        exact = np.einsum("nji,njp->nip", r, rows).reshape(-1, net.parameters)
+        true = max(_true_errors(net, exact))
+        assert jacobian_error(net, _softmax_factors, seed=seed).value > true
+        # What moves R moves the bound: taken as exact, R leaves too little of the large errors.
+        assert (
+            jacobian_error(net, seed=seed).value < jacobian_error(net, _softmax_factors).value * 2
+        )
+
+
+def test_targets_reach_the_factors():
+    model, _, x = _case("tanh", 0)
+    loss = lambda f, y: (jnp.cosh(f - y)).sum()  # noqa: E731
+    y = jnp.asarray(np.random.default_rng(1).standard_normal((4, 2)))
+    factors = lambda f, y: jax.vmap(jnp.diag)(jnp.sqrt(jnp.cosh(f - y)))  # noqa: E731
+    net = network(model, x, loss=loss, y=y)
+    stored = jax.vmap(jnp.diag)(jnp.sqrt(jnp.cosh(net.outputs(net.leaves, net.x) - y)))
+    net = type(net)(**{**vars(net), "factors": stored})
+    bound = jacobian_error(net, factors, y).value
+    assert bound < 1e-12
+    assert jacobian_error(net, factors, y + 1).value > 0.1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_of_every_kind_of_network_are_near_rounding(name):
+    """Between a fraction of one rounding of J and a few hundred."""
+    net = network(*CASES[name]())
+    size = np.linalg.norm(kernels.jacobian(net))
+    assert 1e-16 * size < jacobian_error(net).value < 2e-13 * size
+
+
+def test_batches_add_up_to_the_whole():
+    model, x = CASES["mlp relu"]()
+    whole = jacobian_error(network(model, x)).value
+    parts = jacobian_error(network(model, x, batch_size=2)).value
+    assert whole / 2 < parts < whole * 2
+
+
+def test_a_rule_that_is_less_exact_than_its_function_is_caught():
+    """A derivative in float32: the bound covers what that loses against the exact one."""
+
+    @jax.custom_jvp
+    def sine(z):
+        return jnp.sin(z)
+
+    @sine.defjvp
+    def _(primals, tangents):
+        slope = jnp.cos(primals[0].astype(jnp.float32)).astype(primals[0].dtype)
+        return jnp.sin(primals[0]), slope * tangents[0]
+
+    p = {"w": jnp.asarray(np.random.default_rng(0).standard_normal((3, 2)))}
+    x = np.random.default_rng(1).standard_normal((4, 3))
+    nets = [network((lambda p, x, f=f: f(x @ p["w"]), p), x) for f in (sine, jnp.sin)]
+    low, exact = (kernels.jacobian(net) for net in nets)
+    assert 1e-9 < np.linalg.norm(low - exact) < jacobian_error(nets[0]).value < 1e-5
+
+
+def test_what_is_not_finite_is_unknown():
+    """A square root of 1 - 1: perturbed, it is of a negative number for one of the signs."""
+    model = (lambda p, x: jnp.sqrt(3 * x * p - 2.9999999999999996), jnp.ones((1, 1)))
+    bound = jacobian_error(network(model, np.ones((1, 1))))
+    assert bound.kind == "unknown"
+    assert bound.value == np.inf
+
+
+def test_underflow_is_never_an_error_of_zero():
+    p = [jnp.full((1, 1), 1e-200), jnp.full((1, 1), 1e-200)]
+    net = network((lambda p, x: x @ p[0] @ p[1] * 1e-150, p), np.ones((1, 1)))
+    assert jacobian_error(net).value >= SAFETY * np.finfo(float).tiny
+
+
+def test_draws_are_many_where_there_is_one_direction():
+    """P(larger of two means of 16 products of squared Gaussians < 1 / SAFETY^2) < 1e-6."""
+    rng = np.random.default_rng(0)
+    count = draws(1e3, 1)
+    x, y = rng.standard_normal((2, 10**6 // 4, count))
+    low = (np.square(x * y).mean(axis=1) < SAFETY**-2).mean()
+    assert low**2 < 1e-6
+    assert draws(1e9, 10**4) == 3
+
+
+def _quadratic(matrix, v):
+    return matrix @ v
+
+
+def test_product_error_of_a_hessian_is_above_its_true_error():
+    """sum cosh(W v)-like losses have H = W^T diag(cosh) W, here in long double."""
+    rng = np.random.default_rng(3)
+    w, at = rng.standard_normal((6, 4)), rng.standard_normal(4)
+    gradient = jax.grad(lambda t: jnp.cosh(jnp.asarray(w) @ t).sum())
+    product = lambda v: jax.jvp(gradient, (jnp.asarray(at),), (v,))[1]  # noqa: E731
+    bound = product_error(product, 4, jnp.dtype(float))
+    long = w.astype(np.longdouble)
+    exact = long.T @ (np.cosh(long @ at)[:, None] * long)
+    computed = np.stack([np.asarray(product(e)) for e in jnp.eye(4)])
+    error = float(np.sqrt(np.square(computed - exact).sum()))
+    assert (
+        error < bound.value < 300 * max(error, 1e-16 * float(np.linalg.norm(exact.astype(float))))
+    )
+
+
+def test_product_error_sees_asymmetry_and_low_precision():
+    matrix = np.random.default_rng(0).standard_normal((5, 5))
+    matrix = jnp.asarray(matrix + matrix.T)
+    plain = product_error(jax.tree_util.Partial(_quadratic, matrix), 5, jnp.dtype(float)).value
+    assert plain < 1e-13
+    skewed = matrix.at[0, 1].add(1e-6)
+    wrong = product_error(jax.tree_util.Partial(_quadratic, skewed), 5, jnp.dtype(float)).value
+    assert 1e-6 < wrong < 2e-5
+    single = lambda v: (matrix.astype(jnp.float32) @ v.astype(jnp.float32)).astype(v.dtype)  # noqa: E731
+    low = product_error(single, 5, jnp.dtype(float)).value
+    exact = np.linalg.norm(np.asarray(matrix, np.float32) - np.asarray(matrix))
+    assert exact < low < 1e-4
+
+
+def test_product_error_of_batches():
+    model, x = CASES["mlp relu"]()
+    y = np.zeros((len(x), 3))
+    op = gnjax.hessian(model, x, y)
+
+    def product(v, x, y):
+        gradient = jax.grad(lambda t: op.objective(x, y, list(t)))
+        shapes = [leaf.shape for leaf in op.net.leaves]
+        parts = jnp.split(v, np.cumsum([int(np.prod(s)) for s in shapes])[:-1])
+        tangents = [p.reshape(s) for p, s in zip(parts, shapes, strict=True)]
+        image = jax.jvp(gradient, (list(op.net.leaves),), (tangents,))[1]
+        return jnp.concatenate([p.ravel() for p in image])
+
+    batches = [(op.net.x[i : i + 1], op.y[i : i + 1]) for i in range(len(x))]
+    size = op.shape[0]
+    one = product_error(product, size, op.dtype, batches=[(op.net.x, op.y)]).value
+    many = product_error(product, size, op.dtype, batches=batches).value
+    assert one / 3 < many < 3 * one
+    assert functional(model)
