@@ -98,10 +98,9 @@ def of_operator(op: SumOfKroneckers) -> LinearBound:
 
 
 def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
-    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, factors.left_errors, strict=True)]
-    rights = [
-        extremes(t, float(e)) for t, e in zip(factors.rights, factors.right_errors, strict=True)
-    ]
+    left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
+    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, left_errors, strict=True)]
+    rights = [extremes(t, float(e)) for t, e in zip(factors.rights, right_errors, strict=True)]
     tops, bottoms = _scaled(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
@@ -111,7 +110,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
     formed = Error(
-        float(max(np.max(factors.left_errors), np.max(factors.right_errors))),
+        float(max(left_errors.max(), right_errors.max())),
         factors.evidence,
         factors.failure,
         "rounding of the products of layers",
