@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import MEASURED, PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, frobenius_norm, lowered, raised
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
-from gnjax.numerics.validation import check_finite_number, check_matrix
+from gnjax.numerics.validation import check_matrix
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.leaky_relu import leaky_layer
 from gnjax.operators.closed_form.linear import linear_factors
@@ -24,6 +24,22 @@ from gnjax.theory.enclosures import (
     eigenvalues,
     extremes,
 )
+from gnjax.theory.initial_bounds import InitBound, asymptotic, gaussian_init
+
+__all__ = [
+    "FunctionalHessianBound",
+    "InitBound",
+    "LeakyReluBound",
+    "LinearBound",
+    "Sides",
+    "asymptotic",
+    "functional_hessian",
+    "gaussian_init",
+    "leaky_relu",
+    "linear",
+    "of_operator",
+    "weyl",
+]
 
 _MARGIN = 2.0**-40  # as in gnjax.numerics.outward
 
@@ -82,10 +98,9 @@ def of_operator(op: SumOfKroneckers) -> LinearBound:
 
 
 def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
-    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, factors.left_errors, strict=True)]
-    rights = [
-        extremes(t, float(e)) for t, e in zip(factors.rights, factors.right_errors, strict=True)
-    ]
+    left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
+    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, left_errors, strict=True)]
+    rights = [extremes(t, float(e)) for t, e in zip(factors.rights, right_errors, strict=True)]
     tops, bottoms = _scaled(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
@@ -95,7 +110,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
     formed = Error(
-        float(max(np.max(factors.left_errors), np.max(factors.right_errors))),
+        float(max(left_errors.max(), right_errors.max())),
         factors.evidence,
         factors.failure,
         "rounding of the products of layers",
@@ -263,76 +278,6 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
 
 
 @dataclass(frozen=True)
-class InitBound:
-    """A bound that holds with probability at least ``probability`` over the initial weights."""
-
-    value: float | None
-    probability: float
-    applicable: bool
-    reason: str
-    certificate: Certificate
-
-
-def gaussian_init(
-    d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float, t: float
-) -> InitBound:
-    """Lemma 7: kappa(G) for F(x) = W V x with Gaussian V (m, d) and W (k, m), m >= max(d, k).
-
-    kappa(Sigma) (var_w (sqrt m + sqrt k + t)^2 + var_v (sqrt m + sqrt d + t)^2)
-    / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2), with probability at least
-    1 - 8 exp(-t^2 / 2). The lemma squares sqrt m - sqrt d - t, which bounds sigma_min from below
-    only while it is positive: a negative difference counts as 0 here.
-    """
-    _check_sizes(d, k, m)
-    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
-    t = check_finite_number("t", t)
-    if t < 0:
-        msg = f"t must not be negative, got {t}"
-        raise ValueError(msg)
-    # A square root is correctly rounded, so that the next number is beyond the exact one.
-    wide, narrow = above(math.sqrt(m)), below(math.sqrt(m))
-    roots = above(math.sqrt(k)), above(math.sqrt(d))
-    tops = [raised(wide + root + t) ** 2 for root in roots]
-    bottoms = [max(below(below(narrow - root) - t), 0.0) ** 2 for root in roots]
-    most = raised(var_w * tops[0] + var_v * tops[1])
-    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
-    failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))
-    reason = ""
-    if m < max(d, k):
-        reason = f"Lemma 7 needs m >= max(d, k), got m={m} < {max(d, k)}"
-    elif least == 0:
-        reason = f"t={t} is too large for m={m}: both lower bounds on singular values vanish"
-    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
-    part = Error(0.0, PROBABLE, failure, "Lemma 7, over the Gaussian weights")
-    return InitBound(value, max(0.0, below(1 - failure)), not reason, reason, certificate(part))
-
-
-def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float) -> InitBound:
-    """Eq 22: the limit of Lemma 1 for Gaussian weights as d, k, m grow in proportion.
-
-    kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
-    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit. The value is
-    not below that limit; of a network of finite width it says nothing for certain.
-    """
-    _check_sizes(d, k, m)
-    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
-    ratios = [above(math.sqrt(above(n / m))) for n in (k, d)]
-    bottoms = [
-        0.0 if n == m else max(below(1 - r), 0.0) ** 2 for n, r in zip((k, d), ratios, strict=True)
-    ]
-    most = raised(var_w * (1 + ratios[0]) ** 2 + var_v * (1 + ratios[1]) ** 2)
-    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
-    reason = ""
-    if m < max(d, k):
-        reason = f"Eq 22 needs m >= max(d, k), got m={m} < {max(d, k)}"
-    elif least == 0:
-        reason = "d = k = m: the limit of the smallest singular values is 0"
-    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
-    part = Error(0.0, reason="Eq 22: the limit of wide networks, no bound on a finite one")
-    return InitBound(value, 1.0, not reason, reason, certificate(part))
-
-
-@dataclass(frozen=True)
 class FunctionalHessianBound:
     """Eq 18, with the pseudo-condition number that it bounds."""
 
@@ -402,20 +347,3 @@ def _residual_values(
 
 def _count(values: np.ndarray) -> int:
     return int((values > len(values) * np.finfo(float).eps * values[0]).sum())
-
-
-def _check_sizes(d: int, k: int, m: int) -> None:
-    if min(d, k, m) < 1:
-        msg = f"d, k and m must be at least 1, got d={d}, k={k}, m={m}"
-        raise ValueError(msg)
-
-
-def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
-    for name, value in (("var_v", var_v), ("var_w", var_w)):
-        if check_finite_number(name, value) < 0:
-            msg = f"{name} is a variance and must not be negative, got {value}"
-            raise ValueError(msg)
-    if check_finite_number("cov_cond", cov_cond) < 1:
-        msg = f"cov_cond is a condition number and must be at least 1, got {cov_cond}"
-        raise ValueError(msg)
-    return float(var_v), float(var_w), float(cov_cond)

@@ -75,7 +75,7 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     error = float(op.stored_error)
     allowed = (2 * scale**0.5 + error) * error if work else error
     assert distance <= allowed + 1e-14 * scale
-    assert allowed <= 1e-12 * scale
+    assert allowed <= 1e-12 * scale + 1e-300  # what underflow could have taken, of nothing
 
 
 @pytest.mark.parametrize("work", [0, 1e10])

@@ -232,3 +232,14 @@ def test_the_epsilon_of_the_models_is_the_default() -> None:
     model = MLP((2, 3, 2), norm="batch", key=jax.random.key(0))
     assert isinstance(model.norm1, nnx.BatchNorm)
     assert model.norm1.epsilon == 1e-5
+
+
+def test_no_rank_of_the_data_is_assumed() -> None:
+    """A constant feature is left out, a copied one is not: rounding cannot tell that it is one."""
+    v, w = _draw(0, 4, 6, 2)
+    x = _samples(1, 12, 4)
+    x[:, 1] = 0.1
+    assert _closed("batch", v, w, x, 1e-5).factor.shape[0] == 2 * (3 + 1)
+    x[:, 2] = x[:, 0]
+    assert _closed("batch", v, w, x, 1e-5).factor.shape[0] == 2 * (3 + 1)
+    assert _closed("batch", v, w, x[:3], 1e-5).factor.shape[0] == 2 * (2 + 1)

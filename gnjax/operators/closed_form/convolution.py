@@ -14,6 +14,14 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.models.cnn import output_length
+from gnjax.numerics.outward import (
+    conversion_error,
+    frobenius_norm,
+    raised,
+    stored_bound,
+    underflow,
+)
+from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.base import Dense, Factored
@@ -37,14 +45,16 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
     Returns:
       (filters * length_out, channels * length), see :func:`gnjax.models.cnn.output_length`.
     """
-    fibres = _check_kernels(kernels)
+    return jnp.asarray(_toeplitz(_check_kernels(kernels), length, stride, padding), real_dtype())
+
+
+def _toeplitz(fibres: np.ndarray, length: int, stride: int, padding: int) -> np.ndarray:
     filters, channels, size = fibres.shape
     positions = output_length(length, size, stride, padding)
     taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
     inside = (taps >= 0) & (taps < size)
     blocks = inside * fibres[:, :, np.clip(taps, 0, size - 1)]  # (f, channels, positions, length)
-    matrix = blocks.transpose(0, 2, 1, 3).reshape(filters * positions, channels * length)
-    return jnp.asarray(matrix)
+    return blocks.transpose(0, 2, 1, 3).reshape(filters * positions, channels * length)
 
 
 def linear_cnn_gauss_newton(
@@ -69,6 +79,12 @@ def linear_cnn_gauss_newton(
     Small problems come back as ``Factored``, with J reduced to at most k d + filters * kernel
     columns; others as the matrix, formed without J.
 
+    ``error`` is that of :func:`gnjax.operators.closed_form.linear.linear_factors`, proved up to 256
+    inputs or positions and else probable, with the rounding of the block of w and, where there are
+    more positions than inputs, LAPACK's constant for a QR factorisation, which is seen and not
+    proved. A covariance of which small eigenvalues are set to zero makes it the matrix of that
+    numerical rank.
+
     Args:
       kernels: w, (filters, kernel).
       head: H, (k, filters * length_out), filter after filter.
@@ -79,17 +95,20 @@ def linear_cnn_gauss_newton(
     """
     taps = check_matrix("kernels", kernels)
     outer = _check_head(head, taps, length, stride, padding)
-    factors = linear_factors([toeplitz(taps, length, stride, padding), outer], covariance)
+    given = _toeplitz(np.asarray(kernels)[:, None], length, stride, padding)
+    factors = linear_factors([given, head], covariance)
     root, inner = factors.rights
     inner, inner_error = _compact(inner, float(factors.right_errors[1]))
     shared = _shared_weights(outer, root, taps.shape, stride, padding)
-    shared_error = _shared_error(outer, root, taps.shape[1], float(factors.right_errors[0]))
+    shared_error = _shared_error(
+        outer, root, taps.shape[1], float(factors.right_errors[0]), conversion_error(head, outer)
+    )
     rows = outer.shape[0] * length
     columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
     if rows * columns * min(rows, columns) <= _FACTOR_WORK:
         block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
         joined = jnp.concatenate([block, shared], axis=1)
-        return Factored(joined, jnp.asarray(inner_error + shared_error, inner.dtype))
+        return Factored(joined, stored_bound(raised(inner_error + shared_error), inner.dtype))
     if rows > _LARGEST_MATRIX:
         msg = (
             f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
@@ -97,7 +116,8 @@ def linear_cnn_gauss_newton(
             f"{_LARGEST_MATRIX // outer.shape[0]}"
         )
         raise ValueError(msg)
-    return Dense(*_form(inner, shared, inner_error, shared_error, outer.shape[0]))
+    error = raised(_gram_error(inner, inner_error) + _gram_error(shared, shared_error))
+    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype))
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:
@@ -109,8 +129,8 @@ def _check_kernels(kernels: ArrayLike) -> np.ndarray:
             f"{host.shape}"
         )
         raise ValueError(msg)
-    flat = check_matrix("kernels", host.reshape(host.shape[0], -1))
-    return np.asarray(flat).reshape(host.shape[0], -1, host.shape[-1])
+    check_matrix("kernels", host.reshape(host.shape[0], -1))
+    return host.reshape(host.shape[0], -1, host.shape[-1])
 
 
 def _check_head(
@@ -156,28 +176,33 @@ def _shared_weights(
     return jnp.stack(columns, axis=-1).reshape(outputs * length, filters * size)
 
 
-def _shared_error(head: jax.Array, root: jax.Array, size: int, root_error: float) -> float:
-    """Each tap moves by at most ||H||_F (e + gamma ||Sigma^{1/2}||_F); there are ``size`` taps."""
-    norm, spread = float(jnp.linalg.norm(head)), float(jnp.linalg.norm(root))
+def _shared_error(
+    head: jax.Array, root: jax.Array, size: int, root_error: float, head_error: float
+) -> float:
+    """Each of the ``size`` taps moves by at most ||H||_F (e + gamma ||Sigma^{1/2}||_F), and by
+    ||Sigma^{1/2}||_F times what H was rounded by."""
+    norm, spread = frobenius_norm(head), frobenius_norm(root)
     rounding = gamma(head.shape[1], head.dtype) * spread
-    return size**0.5 * norm * (root_error + rounding)
+    moved = (norm + head_error) * root_error + norm * rounding + head_error * spread
+    moved += underflow(head.shape[1], head.shape[0] * root.size, head.dtype)
+    return raised(size**0.5 * moved)
 
 
 @partial(jax.jit, static_argnames="outputs")
-def _form(
-    inner: jax.Array, shared: jax.Array, inner_error: float, shared_error: float, outputs: int
-) -> tuple[jax.Array, jax.Array]:
-    """I_k (x) inner inner^T + shared shared^T, and a bound on its rounding."""
+def _form(inner: jax.Array, shared: jax.Array, outputs: int) -> jax.Array:
+    """I_k (x) inner inner^T + shared shared^T."""
     length = inner.shape[0]
     gram = jnp.matmul(inner, inner.T, precision="highest")
     matrix = jnp.matmul(shared, shared.T, precision="highest")
     matrix = matrix.reshape(outputs, length, outputs, length)
     matrix += jnp.eye(outputs, dtype=gram.dtype)[:, None, :, None] * gram[None, :, None, :]
-    error = _gram_error(inner, inner_error) + _gram_error(shared, shared_error)
-    return matrix.reshape(outputs * length, -1), error
+    return matrix.reshape(outputs * length, -1)
 
 
-def _gram_error(factor: jax.Array, moved: float) -> jax.Array:
+def _gram_error(factor: jax.Array, moved: float) -> float:
     """||fl(F F^T) - exact|| where F is ``moved`` from exact; one term more for the sum."""
-    norm = jnp.linalg.norm(factor)
-    return (2 * norm + moved) * moved + gamma(factor.shape[1] + 1, factor.dtype) * norm**2
+    norm, (rows, columns) = frobenius_norm(factor), factor.shape
+    rounding = gamma(columns + 1, factor.dtype) * norm**2 + underflow(
+        columns, rows**2, factor.dtype
+    )
+    return (2 * norm + moved) * moved + rounding

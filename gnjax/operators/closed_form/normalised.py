@@ -16,6 +16,8 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics.outward import conversion_error, raised, stored_bound
+from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Factored
@@ -25,7 +27,8 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class _Network:
-    """Checked V (m, d), W (k, m), samples x (n, d) and the epsilon of the variances."""
+    """Checked V (m, d), W (k, m), samples x (n, d) and the epsilon of the variances, in float64
+    whatever the working precision is."""
 
     inner: Array
     outer: Array
@@ -49,6 +52,11 @@ def batch_norm_gauss_newton(
     e_0 being the coordinate of the constant. ``frozen`` holds s and the mean of V x fixed: v_i then
     has w_i (x) [R; mean(x)^T] / s_i.
 
+    ``error`` is computed from the roundings of every step, with LAPACK's constant for the singular
+    value decomposition of X_c, which is seen and not proved. No rank is assumed: R has min(n - 1,
+    d) rows less one for every constant feature, which is the rank of X_c or more. Where X_c is
+    deficient beyond that, the matrix has eigenvalues at its floor.
+
     Args:
       V: (m, d), the hidden layer.
       W: (k, m), the output layer.
@@ -69,8 +77,7 @@ def batch_norm_gauss_newton(
     else:
         by_inner[:, :-1] -= units[:, :, None] * (units @ root)[:, None, :]
     factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
-    error = _batch_norm_error(net, root, moved, deviations) + _rounding(factor)
-    return Factored(jnp.asarray(factor), jnp.asarray(error))
+    return _stored(factor, _batch_norm_error(net, root, moved, deviations) + _rounding(factor))
 
 
 def layer_norm_gauss_newton(
@@ -88,6 +95,9 @@ def layer_norm_gauss_newton(
     with Phi / sqrt(n) = Q R the factor is R T. Only the k + d directions of W P and M among the m
     hidden units enter the columns of V and W, in any orthonormal basis of them.
 
+    ``error`` is to first order in the roundings, with LAPACK's constant for two QR factorisations:
+    seen and not proved. No rank is assumed.
+
     Args: as of :func:`batch_norm_gauss_newton`.
     """
     net = _checked(V, W, x, epsilon)
@@ -99,8 +109,7 @@ def layer_norm_gauss_newton(
     triangle = _triangle(outputs)
     moves = _layer_norm_moves(net.outer, centred, rows)
     factor = triangle @ moves
-    error = _layer_norm_error(net, rows, triangle, moves)
-    return Factored(jnp.asarray(factor), jnp.asarray(error))
+    return _stored(factor, _layer_norm_error(net, rows, triangle, moves))
 
 
 def batch_norm_rank(d: int, k: int, m: int) -> int:
@@ -129,10 +138,17 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
     return min(n * k, k * (d + 1) + min(n, pairs) - int(n <= pairs or epsilon == 0))
 
 
+def _stored(factor: Array, error: float) -> Factored:
+    """The factor in the working precision, with what that rounds."""
+    stored = jnp.asarray(factor, real_dtype())
+    total = raised(error + conversion_error(factor, stored))
+    return Factored(stored, stored_bound(total, stored.dtype))
+
+
 def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Network:
-    inner, outer, inputs = (
-        np.asarray(check_matrix(name, given)) for name, given in (("V", V), ("W", W), ("x", x))
-    )
+    for name, given in (("V", V), ("W", W), ("x", x)):
+        check_matrix(name, given)
+    inner, outer, inputs = (np.asarray(given, np.float64) for given in (V, W, x))
     epsilon = check_finite_number("epsilon", epsilon)
     if epsilon < 0:
         msg = f"epsilon={epsilon} is added to variances and must not be negative"
@@ -152,15 +168,16 @@ def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Netwo
 def _root(x: Array, mean: Array) -> tuple[Array, float]:
     """R (r, d) with R^T R = X_c^T X_c / n, and a bound on ||stored - exact||_F.
 
-    Singular values up to max(n, d) eps times the largest are zero, as in whitening.
+    X_c has at most the rank r = min(n - 1, d - c), c the number of constant features: its rows add
+    up to zero, and those columns are zero.
     """
-    centred = (x - mean) / len(x) ** 0.5
+    constant = (x == x[:1]).all(axis=0)
+    centred = np.where(constant, 0.0, x - mean) / len(x) ** 0.5
     _, roots, axes = scipy.linalg.svd(centred, full_matrices=False, check_finite=False)
-    eps = float(np.finfo(x.dtype).eps)
-    kept = roots > max(x.shape) * eps * roots[0]
+    rank = min(len(x) - 1, int((~constant).sum()))
     size = float(np.linalg.norm(x)) / len(x) ** 0.5
     moved = (spectral_error(len(x), x.dtype) + gamma(len(x) + 1, x.dtype)) * size
-    return axes[kept] * roots[kept, None], moved
+    return axes[:rank] * roots[:rank, None], moved
 
 
 def _batch_norm_error(net: _Network, root: Array, moved: float, deviations: Array) -> float:

@@ -1,0 +1,97 @@
+"""Bounds on the condition number at Gaussian initial weights (Lemma 7 and Eq 22 of paper A)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.outward import above, below, lowered, raised
+from gnjax.numerics.validation import check_finite_number
+
+
+@dataclass(frozen=True)
+class InitBound:
+    """A bound that holds with probability at least ``probability`` over the initial weights."""
+
+    value: float | None
+    probability: float
+    applicable: bool
+    reason: str
+    certificate: Certificate
+
+
+def gaussian_init(
+    d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float, t: float
+) -> InitBound:
+    """Lemma 7: kappa(G) for F(x) = W V x with Gaussian V (m, d) and W (k, m), m >= max(d, k).
+
+    kappa(Sigma) (var_w (sqrt m + sqrt k + t)^2 + var_v (sqrt m + sqrt d + t)^2)
+    / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2), with probability at least
+    1 - 8 exp(-t^2 / 2). The lemma squares sqrt m - sqrt d - t, which bounds sigma_min from below
+    only while it is positive: a negative difference counts as 0 here.
+    """
+    _check_sizes(d, k, m)
+    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
+    t = check_finite_number("t", t)
+    if t < 0:
+        msg = f"t must not be negative, got {t}"
+        raise ValueError(msg)
+    # A square root is correctly rounded, so that the next number is beyond the exact one.
+    wide, narrow = above(math.sqrt(m)), below(math.sqrt(m))
+    roots = above(math.sqrt(k)), above(math.sqrt(d))
+    tops = [raised(wide + root + t) ** 2 for root in roots]
+    bottoms = [max(below(below(narrow - root) - t), 0.0) ** 2 for root in roots]
+    most = raised(var_w * tops[0] + var_v * tops[1])
+    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
+    failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))
+    reason = ""
+    if m < max(d, k):
+        reason = f"Lemma 7 needs m >= max(d, k), got m={m} < {max(d, k)}"
+    elif least == 0:
+        reason = f"t={t} is too large for m={m}: both lower bounds on singular values vanish"
+    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
+    part = Error(0.0, PROBABLE, failure, "Lemma 7, over the Gaussian weights")
+    return InitBound(value, max(0.0, below(1 - failure)), not reason, reason, certificate(part))
+
+
+def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float) -> InitBound:
+    """Eq 22: the limit of Lemma 1 for Gaussian weights as d, k, m grow in proportion.
+
+    kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
+    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit. The value is
+    not below that limit; of a network of finite width it says nothing for certain.
+    """
+    _check_sizes(d, k, m)
+    var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
+    ratios = [above(math.sqrt(above(n / m))) for n in (k, d)]
+    bottoms = [
+        0.0 if n == m else max(below(1 - r), 0.0) ** 2 for n, r in zip((k, d), ratios, strict=True)
+    ]
+    most = raised(var_w * (1 + ratios[0]) ** 2 + var_v * (1 + ratios[1]) ** 2)
+    least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
+    reason = ""
+    if m < max(d, k):
+        reason = f"Eq 22 needs m >= max(d, k), got m={m} < {max(d, k)}"
+    elif least == 0:
+        reason = "d = k = m: the limit of the smallest singular values is 0"
+    value = None if reason else max(cov_cond, raised(cov_cond * most / least))
+    part = Error(0.0, reason="Eq 22: the limit of wide networks, no bound on a finite one")
+    return InitBound(value, 1.0, not reason, reason, certificate(part))
+
+
+def _check_sizes(d: int, k: int, m: int) -> None:
+    if min(d, k, m) < 1:
+        msg = f"d, k and m must be at least 1, got d={d}, k={k}, m={m}"
+        raise ValueError(msg)
+
+
+def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
+    for name, value in (("var_v", var_v), ("var_w", var_w)):
+        if check_finite_number(name, value) < 0:
+            msg = f"{name} is a variance and must not be negative, got {value}"
+            raise ValueError(msg)
+    if check_finite_number("cov_cond", cov_cond) < 1:
+        msg = f"cov_cond is a condition number and must be at least 1, got {cov_cond}"
+        raise ValueError(msg)
+    return float(var_v), float(var_w), float(cov_cond)

@@ -1,0 +1,58 @@
+"""Closed forms in 32-bit mode: their error contains what converting float64 input rounds."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.operators.closed_form import leaky_relu, normalised
+from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton
+from tests.operators.test_formation import single_precision
+
+pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+
+_rng = np.random.default_rng(0)
+_V, _W, _X = (
+    _rng.standard_normal((7, 3)),
+    _rng.standard_normal((2, 7)),
+    _rng.standard_normal((5, 3)),
+)
+_WIDE = _rng.standard_normal((2, 3))
+_SIGMA = _X.T @ _X / 5
+
+_CASES = {
+    "leaky": lambda: leaky_relu.leaky_relu_gauss_newton(_V, _W, _X.T, 1 / 3),
+    "leaky, d > n": lambda: leaky_relu.leaky_relu_gauss_newton(_V, _W, _X[:2].T, 1 / 3),
+    "batch": lambda: normalised.batch_norm_gauss_newton(_V, _W, _X),
+    "frozen": lambda: normalised.batch_norm_gauss_newton(_V, _W, _X, frozen=True),
+    "layer": lambda: normalised.layer_norm_gauss_newton(_V, _W, _X),
+    "cnn": lambda: linear_cnn_gauss_newton(_WIDE, _rng_head(), 6),
+    "cnn, Sigma": lambda: linear_cnn_gauss_newton(_WIDE[:, :2], _rng_head()[:, :4], 3, _SIGMA),
+    "sum": lambda: gnjax.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
+}
+
+
+def _rng_head():
+    return np.random.default_rng(1).standard_normal((2, 8))
+
+
+@pytest.mark.parametrize("formed", [False, True])
+@pytest.mark.parametrize("case", _CASES)
+def test_the_matrix_is_within_its_error_of_that_in_double_precision(case, formed, monkeypatch):
+    """Its error there is some 10^8 times smaller. Columns of factors may be rotated."""
+    if formed:
+        monkeypatch.setattr(leaky_relu, "_FACTOR_WORK", 0)
+        monkeypatch.setattr("gnjax.operators.closed_form.convolution._FACTOR_WORK", 0)
+    exact = np.asarray(_CASES[case]().as_matrix())
+    with single_precision():
+        op = _CASES[case]()
+        assert op.dtype == jnp.float32
+        factor = np.asarray(op.factor, float) if isinstance(op, gnjax.Factored) else None
+        matrix = np.asarray(op.as_matrix(), float) if factor is None else factor @ factor.T
+        error = float(op.error)
+    values, found = (np.linalg.eigvalsh(m) for m in (exact, matrix))
+    if factor is not None:
+        values, found = (np.sqrt(np.maximum(v, 0)) for v in (values, found))
+    floor = 1e-7 * values[-1] if factor is not None else 0  # the root of float64's rounding
+    assert (np.abs(values - found) <= error + floor * (values < floor)).all()
+    assert error <= 1e-3 * values[-1]
