@@ -16,9 +16,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, symmetric_part
+from gnjax.numerics.outward import (
+    conversion_error,
+    frobenius_norm,
+    raised,
+    stored_bound,
+    symmetric_part,
+)
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.rounding import gamma, unit_roundoff
+from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.factorisation import Factorisation, gram_error, of_kroneckers
 
@@ -49,6 +55,7 @@ class Dense:
     stored_error: jax.Array
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
+    assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
 
     symmetric = True
     forms_cheaply = True
@@ -93,6 +100,7 @@ class Factored:
     stored_error: jax.Array
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
+    assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
 
     symmetric = True
     forms_cheaply = True
@@ -278,31 +286,19 @@ def dense(matrix: ArrayLike) -> Dense:
 
     Refuses what is not square, real, finite and symmetric to a millionth of its largest entry.
     """
-    stored, moved = _stored("matrix", matrix)
+    stored = check_matrix("matrix", matrix)
     if stored.shape[0] != stored.shape[1]:
         msg = f"an operator needs a square matrix, got shape {stored.shape}"
         raise ValueError(msg)
     _check_symmetric("matrix", stored)
-    if bool((stored == stored.T).all()):
-        return Dense(stored, jnp.asarray(moved, stored.dtype))
-    moved += unit_roundoff(stored.dtype) * float(jnp.linalg.norm(stored))
-    return Dense((stored + stored.T) / 2, jnp.asarray(moved, stored.dtype))
+    part, error = symmetric_part(matrix, stored)
+    return Dense(part, stored_bound(error, part.dtype))
 
 
 def factored(factor: ArrayLike) -> Factored:
     """The operator J J^T of a factor J (n, p)."""
-    stored, moved = _stored("factor", factor)
-    return Factored(stored, jnp.asarray(moved, stored.dtype))
-
-
-def _stored(name: str, value: ArrayLike) -> tuple[jax.Array, float]:
-    """A matrix in the working precision, and a bound on what the conversion has rounded."""
-    stored = check_matrix(name, value)
-    given = np.asarray(value)
-    if given.dtype == stored.dtype:
-        return stored, 0.0
-    wide = given.astype(np.longdouble)
-    return stored, float(np.linalg.norm((wide - np.asarray(stored)).astype(float)) * (1 + 1e-9))
+    stored = check_matrix("factor", factor)
+    return Factored(stored, stored_bound(conversion_error(factor, stored), stored.dtype))
 
 
 def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:

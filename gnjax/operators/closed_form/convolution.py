@@ -14,6 +14,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.models.cnn import output_length
+from gnjax.numerics.certificate import MEASURED, PROVED, weakest
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -103,12 +104,16 @@ def linear_cnn_gauss_newton(
     shared_error = _shared_error(
         outer, root, taps.shape[1], float(factors.right_errors[0]), conversion_error(head, outer)
     )
+    compacted = factors.rights[1].shape[1] > factors.rights[1].shape[0]
+    evidence = weakest(factors.evidence, MEASURED if compacted else PROVED)
+    known = {"evidence": evidence, "failure": factors.failure, "assumed": factors.assumed}
     rows = outer.shape[0] * length
     columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
     if rows * columns * min(rows, columns) <= _FACTOR_WORK:
         block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
         joined = jnp.concatenate([block, shared], axis=1)
-        return Factored(joined, stored_bound(raised(inner_error + shared_error), inner.dtype))
+        error = stored_bound(raised(inner_error + shared_error), inner.dtype)
+        return Factored(joined, error, **known)
     if rows > _LARGEST_MATRIX:
         msg = (
             f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
@@ -117,7 +122,7 @@ def linear_cnn_gauss_newton(
         )
         raise ValueError(msg)
     error = raised(_gram_error(inner, inner_error) + _gram_error(shared, shared_error))
-    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype))
+    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype), **known)
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:

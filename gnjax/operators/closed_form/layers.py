@@ -13,6 +13,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics.certificate import MEASURED, PROVED
 from gnjax.numerics.outward import conversion_error, raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_covariance, check_weights
@@ -73,6 +74,7 @@ class Root:
       rank: an upper bound on the rank of Sigma, which is exact for ``matrix``.
       inputs: (d,), where the row of Sigma is not zero.
       assumed: whether eigenvalues that are not zero were set to zero, because they are small.
+      evidence: what ``error`` rests on: LAPACK's constant is measured.
     """
 
     matrix: jax.Array | None
@@ -80,6 +82,7 @@ class Root:
     rank: int
     inputs: NDArray[np.bool_]
     assumed: bool = False
+    evidence: str = PROVED
 
 
 def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> Root:
@@ -113,7 +116,7 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     share = spectral_error(inputs, np.dtype(np.float64))
     error = share * values[-1] / roots[kept].min() + share * roots.max()
     moved = error + conversion_error(root, stored)
-    return Root(stored, raised(moved), rank, used, assumed=rank < used.sum())
+    return Root(stored, raised(moved), rank, used, rank < used.sum(), MEASURED)
 
 
 def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:

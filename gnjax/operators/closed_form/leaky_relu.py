@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import MEASURED, PROVED
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -139,7 +140,9 @@ def _factored(layer: LeakyLayer) -> Factored:
     """J as in Lemma 3, with a bound on its error."""
     inputs, moved = _compact(layer.inputs)
     factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
-    return Factored(factor, stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype))
+    error = stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype)
+    compacted = inputs.shape != layer.inputs.shape
+    return Factored(factor, error, MEASURED if compacted else PROVED)
 
 
 @jax.jit

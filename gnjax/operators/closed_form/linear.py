@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.certificate import weakest
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -98,7 +99,7 @@ def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> Kr
         right_ranks,
         whitened=root.matrix is None,
         assumed=root.assumed,
-        evidence=formed.evidence,
+        evidence=weakest(formed.evidence, root.evidence),
         failure=formed.failure,
     )
 

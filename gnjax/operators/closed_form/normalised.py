@@ -16,6 +16,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
@@ -142,7 +143,7 @@ def _stored(factor: Array, error: float) -> Factored:
     """The factor in the working precision, with what that rounds."""
     stored = jnp.asarray(factor, real_dtype())
     total = raised(error + conversion_error(factor, stored))
-    return Factored(stored, stored_bound(total, stored.dtype))
+    return Factored(stored, stored_bound(total, stored.dtype), MEASURED)
 
 
 def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Network:

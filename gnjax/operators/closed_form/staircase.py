@@ -81,11 +81,6 @@ def _moved(norms: Array, missed: Array, rounding: float) -> Array:
     return (2 * np.sqrt(norms) + missed) * missed + rounding * norms
 
 
-def analytic_rank(factors: KroneckerFactors) -> int:
-    """sum_l (u_l - u_{l-1}) v_l: an upper bound on the rank, attained for almost all weights."""
-    return factors.rank_bound
-
-
 def adapt(factors: KroneckerFactors) -> Staircase:
     """Both sides in bases adapted to the flags, without what no flag reaches.
 
