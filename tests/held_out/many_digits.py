@@ -39,10 +39,10 @@ def eigenvalues(matrix: np.ndarray | flint.arb_mat, digits: int) -> list[flint.a
     with flint.ctx.workdps(digits + _GUARD):
         balls = matrix if isinstance(matrix, flint.arb_mat) else exact(matrix)
         size = balls.nrows()
-        mirrored = balls.transpose()
-        if any((balls[i, j] - mirrored[i, j]).abs_lower() > 0 for i in range(size) for j in range(i)):
+        pairs = ((i, j) for i in range(size) for j in range(i))
+        if any((balls[i, j] - balls[j, i]).abs_lower() > 0 for i, j in pairs):
             msg = "the matrix of a reference is not symmetric"
-            raise ValueError(msg)
+            raise ArithmeticError(msg)
         tolerance = flint.arb(10) ** (-digits - 5)
         complex_balls = flint.acb_mat(balls)
         found = [v.real.mid() for v in complex_balls.eig(algorithm="approx", tol=tolerance)]
