@@ -9,6 +9,7 @@ arithmetic: the truth is the network without rounding.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,7 @@ def _dense(activation: str, sizes: tuple[int, ...]) -> Architecture:
 
 
 def _dense_shapes(sizes: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    pairs = list(enumerate(zip(sizes[:-1], sizes[1:], strict=True)))
+    pairs = list(enumerate(itertools.pairwise(sizes)))
     weights = {f"{layer}w": pair for layer, pair in pairs}
     return weights | {f"{layer}b": (1, pair[1]) for layer, pair in pairs}
 

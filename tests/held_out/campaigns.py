@@ -107,19 +107,25 @@ def factors(
     return rows
 
 
-def kroneckers(seed: int, count: int) -> list[Row]:
+def kroneckers(
+    seed: int,
+    count: int,
+    *,
+    shapes: Sequence[tuple[int, int, int]] = drawn.KRONECKER_SHAPES,
+    sizes: Sequence[tuple[int, ...]] = drawn.LINEAR_SIZES,
+) -> list[Row]:
     """``count`` sums of Kronecker products, and linear networks, in turn."""
     rows: list[Row] = []
     for index in range(count):
         rng = np.random.default_rng([seed, index])
         kind = ("sum of Kroneckers", *drawn.LINEAR)[index % (1 + len(drawn.LINEAR))]
         if kind == "sum of Kroneckers":
-            k, d, terms = drawn.KRONECKER_SHAPES[rng.integers(len(drawn.KRONECKER_SHAPES))]
+            k, d, terms = shapes[rng.integers(len(shapes))]
             sides = drawn.kronecker_terms(rng, k, d, terms)
             op, truth = gnjax.sum_of_kroneckers(*sides), many_digits.sum_of_kroneckers(*sides)
             methods = _METHODS
         else:
-            op, truth = _linear(rng, kind)
+            op, truth = _linear(rng, sizes[rng.integers(len(sizes))], kind)
             kind, methods = f"linear network, {kind}", (*_METHODS, "factored", "closed_form")
         row = Row("matrices", kind, f"{seed}:{index}", "", "")
         rows += _asked_spectra(row, op, truth.padded(op.shape[0]))
@@ -128,8 +134,7 @@ def kroneckers(seed: int, count: int) -> list[Row]:
     return rows
 
 
-def _linear(rng: np.random.Generator, kind: str) -> tuple[Any, Truth]:
-    sizes = drawn.LINEAR_SIZES[rng.integers(len(drawn.LINEAR_SIZES))]
+def _linear(rng: np.random.Generator, sizes: tuple[int, ...], kind: str) -> tuple[Any, Truth]:
     weights = drawn.linear_weights(rng, sizes, kind)
     skip = float(rng.choice([0.0, 0.5])) if len(set(sizes)) == 1 else 0.0
     sigma = None

@@ -46,6 +46,8 @@ def main() -> int:
         print(f"\n{name}: {len(found)} answers\n{_table(found)}", flush=True)
     if arguments.out:
         _write_widths(rows, arguments.out / "widths.json")
+    if arguments.before:
+        _compare(arguments.before, arguments.out, arguments.campaigns)
     wrong = verdicts.broken(rows)
     for row in wrong[:20]:
         print(row)
@@ -59,11 +61,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=4.0, help="for all campaigns together")
     parser.add_argument("--cases", type=int, help="of each campaign, whatever time they take")
     parser.add_argument("--out", type=Path, help="a folder for the tables")
+    parser.add_argument("--before", type=Path, help="tables of the same seed, to compare widths")
     parser.add_argument("campaigns", nargs="*", default=list(CAMPAIGNS), metavar="campaign")
     arguments = parser.parse_args()
     unknown = set(arguments.campaigns) - set(CAMPAIGNS)
     if unknown:
         parser.error(f"unknown campaigns {sorted(unknown)}; there are {', '.join(CAMPAIGNS)}")
+    if arguments.before and not arguments.out:
+        parser.error("--before compares with the tables of this run, which need --out")
     return arguments
 
 
@@ -74,9 +79,7 @@ def _rounds(
     rows: list[Row] = []
     end, index = time.monotonic() + seconds, 0
     while (
-        index * cases < arguments.cases
-        if arguments.cases
-        else index == 0 or time.monotonic() < end
+        index * cases < arguments.cases if arguments.cases else index == 0 or time.monotonic() < end
     ):
         rows += run(arguments.seed + index, cases)
         index += 1
@@ -91,6 +94,15 @@ def _table(rows: list[Row]) -> str:
         for c in verdicts.summary(rows)
     ]
     return "\n".join(lines)
+
+
+def _compare(before: Path, after: Path, names: list[str]) -> None:
+    """Widths over those of an earlier run, where both answers are resolved and right."""
+    for name in names:
+        print(f"\n{name}: pairs, median width over the earlier one")
+        ratios = verdicts.compared_widths(before / f"{name}.csv", after / f"{name}.csv")
+        for question, (pairs, median) in ratios.items():
+            print(f"{pairs:7d} {median:8.3g}  {question}")
 
 
 def _write_widths(rows: list[Row], path: Path) -> None:

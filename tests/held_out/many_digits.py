@@ -1,8 +1,8 @@
 """Eigenvalues, ranks and condition numbers in many digits, from the exact values of floats.
 
 Every matrix of float64 entries is a matrix of rational numbers, and it is taken as such. The
-arithmetic is that of Arb (ball arithmetic, through python-flint): it shares no code with JAX, LAPACK
-or this library.
+arithmetic is that of Arb (balls of numbers, through python-flint), which shares no code with JAX,
+with LAPACK or with this library.
 """
 
 from __future__ import annotations
@@ -166,9 +166,10 @@ def of_stored_factor(factor: np.ndarray) -> Truth:
 def linear_network(
     weights: Sequence[np.ndarray], covariance: np.ndarray | None = None, skip: float = 0.0
 ) -> Truth:
-    """sum_l (S_l S_l^T) (x) (T_l T_l^T), S_l = W_L .. W_{l+1}, T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T.
+    """sum_l (S_l S_l^T) (x) (T_l T_l^T), the Gauss-Newton matrix of a linear or residual network.
 
-    A Cholesky factor of Sigma stands for its root: only T_l T_l^T enters, up to a rotation.
+    S_l = W_L .. W_{l+1} and T_l = Sigma^{1/2} (W_{l-1} .. W_1)^T, with W + skip I in place of W. A
+    Cholesky factor of Sigma stands for its root: only T_l T_l^T enters, up to a rotation.
     """
     with flint.ctx.workdps(FACTOR_DIGITS):
         layers = [_shifted(w, skip) for w in weights]

@@ -41,7 +41,7 @@ def _graded_spectrum(rng: Rng, n: int) -> np.ndarray:
 
 
 def _graded_rows(rng: Rng, n: int) -> np.ndarray:
-    """D M D with D from 1 to 1e-6: entries over twelve decades, where the order matters to LAPACK."""
+    """D M D with D from 1 to 1e-6: entries over twelve decades, also in random order."""
     scale = 10 ** -np.linspace(0, 6, n)
     scale = scale if rng.random() < 0.5 else rng.permutation(scale)
     return scale[:, None] * rotated(rng, rng.uniform(0.5, 2, n)) * scale

@@ -184,7 +184,7 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_tanh(x: Array) -> Array:
-    """x (1 + tanh u) / 2 with u = c (x + a x^3); (1 + tanh u) / 2 is the logistic function of 2u."""
+    """x (1 + tanh u) / 2, u = c (x + a x^3), where (1 + tanh u) / 2 is the logistic of 2u."""
     c, a = flint.arb(float(np.sqrt(2 / np.pi))), flint.arb(0.044715)
 
     def logistic(t: flint.arb) -> flint.arb:

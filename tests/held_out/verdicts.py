@@ -14,7 +14,7 @@ import flint
 import numpy as np
 import scipy.stats
 
-from tests.held_out.many_digits import Truth
+from tests.held_out.many_digits import FACTOR_DIGITS, Truth
 
 ANSWER, REFUSED, FAILED = "answer", "refused", "failed"
 ASSUMED = ("gap", "floor")  # sources of a rank that an unresolved answer may be stated for
@@ -86,14 +86,7 @@ def spectrum_judge(truth: list[flint.arb], which: str = "all") -> Judge:
         wanted = truth[: len(values)] if which != "smallest" else truth[len(truth) - len(values) :]
         if np.isnan(values).any() or np.isnan(errors).any():
             return replace(row, inside=False, note="nan")
-        worst, inside = 0, True
-        excess = -math.inf
-        for i, true in enumerate(wanted):
-            apart = abs(flint.arb(float(values[i])) - true)
-            allowed = flint.arb(float(errors[i])) + _UNDERFLOW
-            inside = inside and bool(apart <= allowed)
-            if float(apart / allowed) > excess:
-                worst, excess = i, float(apart / allowed)
+        inside, worst, excess = _all_inside(values, errors, wanted)
         norm = max(float(abs(v)) for v in truth)
         kind, failure = _evidence(answer)
         return replace(
@@ -111,6 +104,21 @@ def spectrum_judge(truth: list[flint.arb], which: str = "all") -> Judge:
         )
 
     return judge
+
+
+def _all_inside(
+    values: np.ndarray, errors: np.ndarray, truth: list[flint.arb]
+) -> tuple[bool, int, float]:
+    """Whether all are inside, the worst of them, and its error over its bound."""
+    inside, worst, excess = True, 0, -math.inf
+    with flint.ctx.workdps(FACTOR_DIGITS):
+        for i, true in enumerate(truth):
+            apart = abs(flint.arb(float(values[i])) - true)
+            allowed = flint.arb(float(errors[i])) + _UNDERFLOW
+            inside = inside and bool(apart <= allowed)
+            if float(apart / allowed) > excess:
+                worst, excess = i, float(apart / allowed)
+    return inside, worst, excess
 
 
 def kappa_judge(truth: Truth, given: int | None = None) -> Judge:
