@@ -251,8 +251,8 @@ def chances(seed: int, count: int, *, sizes: Sequence[int] = (120, 200)) -> list
     for index in range(count):
         rng = np.random.default_rng([seed, index])
         size, rtol = int(rng.choice(sizes)), float(rng.choice([0.05, 0.2, 0.5]))
-        name = list(HARD)[index % len(HARD)]
-        values = HARD[name](rng, size, rtol)
+        name = list(drawn.HARD)[index % len(drawn.HARD)]
+        values = drawn.HARD[name](rng, size, rtol)
         method = str(rng.choice(["krylov", "krylov", "inverse"]))
         row = Row("chances", name, f"{seed}:{index}", "kappa", f"{method}, ritz")
         question = partial(
@@ -269,44 +269,3 @@ def chances(seed: int, count: int, *, sizes: Sequence[int] = (120, 200)) -> list
 def _diagonal_truth(values: np.ndarray) -> Truth:
     ordered = sorted(values.tolist(), reverse=True)
     return Truth(tuple(flint.arb(v) for v in ordered), len(ordered))
-
-
-def _beyond(values: np.ndarray, rng: np.random.Generator, rtol: float) -> np.ndarray:
-    """One eigenvalue above the largest and one below the smallest, by shares of rtol."""
-    least, largest = values.min(), values.max()
-    values[0] = largest * (1 + rtol * rng.uniform(0.1, 1.2))
-    values[1] = least * (1 - min(0.9, rtol * rng.uniform(0.1, 1.5)))
-    return values
-
-
-def _uniform(rng: np.random.Generator, n: int, rtol: float) -> np.ndarray:
-    return _beyond(rng.uniform(1.0, 10 ** rng.uniform(0.1, 2), n), rng, rtol)
-
-
-def _few(rng: np.random.Generator, n: int, rtol: float) -> np.ndarray:
-    """All but two eigenvalues are one of three: a run of a few steps looks complete."""
-    return _beyond(rng.choice([1.0, 1.5, 2.0], n), rng, rtol)
-
-
-def _crowded(rng: np.random.Generator, n: int, rtol: float) -> np.ndarray:
-    """Eigenvalues crowd towards both ends of the bulk, as in the proof of the sharp bound."""
-    bulk = 1.5 + 0.5 * np.cos(np.pi * (np.arange(n) + rng.random()) / n)
-    return _beyond(bulk, rng, rtol)
-
-
-def _narrow(rng: np.random.Generator, n: int, rtol: float) -> np.ndarray:
-    """The bulk is nearly one number, so that the first steps see little else."""
-    return _beyond(1 + 1e-6 * rng.standard_normal(n), rng, rtol)
-
-
-def _decay(rng: np.random.Generator, n: int, rtol: float) -> np.ndarray:
-    return np.geomspace(1.0, 10 ** rng.uniform(1, 4), n)
-
-
-HARD = {
-    "uniform bulk": _uniform,
-    "few eigenvalues": _few,
-    "crowded ends": _crowded,
-    "narrow bulk": _narrow,
-    "geometric": _decay,
-}

@@ -49,7 +49,8 @@ def main() -> int:
     if arguments.before:
         _compare(arguments.before, arguments.out, arguments.campaigns)
     wrong = verdicts.broken(rows)
-    for row in wrong[:20]:
+    first = {(row.case_class, row.what, row.used, row.source): row for row in reversed(wrong)}
+    for row in first.values():
         print(row)
     print(f"{len(wrong)} answers break the rules, of {len(rows)} (seed {arguments.seed})")
     return int(bool(wrong))

@@ -190,3 +190,46 @@ def linear_weights(rng: Rng, sizes: tuple[int, ...], kind: str) -> list[np.ndarr
 
 
 LINEAR = ("ordinary", "graded layers", "graded inside", "pruned")
+
+# Spectra whose ends a Lanczos run can miss: what makes them hard is a share of its tolerance.
+
+
+def _beyond(values: np.ndarray, rng: Rng, rtol: float) -> np.ndarray:
+    """One eigenvalue above the largest and one below the smallest, by shares of rtol."""
+    least, largest = values.min(), values.max()
+    values[0] = largest * (1 + rtol * rng.uniform(0.1, 1.2))
+    values[1] = least * (1 - min(0.9, rtol * rng.uniform(0.1, 1.5)))
+    return values
+
+
+def _uniform(rng: Rng, n: int, rtol: float) -> np.ndarray:
+    return _beyond(rng.uniform(1.0, 10 ** rng.uniform(0.1, 2), n), rng, rtol)
+
+
+def _few(rng: Rng, n: int, rtol: float) -> np.ndarray:
+    """All but two eigenvalues are one of three: a run of a few steps looks complete."""
+    return _beyond(rng.choice([1.0, 1.5, 2.0], n), rng, rtol)
+
+
+def _crowded(rng: Rng, n: int, rtol: float) -> np.ndarray:
+    """Eigenvalues crowd towards both ends of the bulk, as in the proof of the sharp bound."""
+    bulk = 1.5 + 0.5 * np.cos(np.pi * (np.arange(n) + rng.random()) / n)
+    return _beyond(bulk, rng, rtol)
+
+
+def _narrow(rng: Rng, n: int, rtol: float) -> np.ndarray:
+    """The bulk is nearly one number, so that the first steps see little else."""
+    return _beyond(1 + 1e-6 * rng.standard_normal(n), rng, rtol)
+
+
+def _decay(rng: Rng, n: int, rtol: float) -> np.ndarray:
+    return np.geomspace(1.0, 10 ** rng.uniform(1, 4), n)
+
+
+HARD: dict[str, Callable[[Rng, int, float], np.ndarray]] = {
+    "uniform bulk": _uniform,
+    "few eigenvalues": _few,
+    "crowded ends": _crowded,
+    "narrow bulk": _narrow,
+    "geometric": _decay,
+}
