@@ -12,7 +12,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gnjax
@@ -38,11 +38,13 @@ def main() -> int:
     shares = sum(CAMPAIGNS[name][2] for name in arguments.campaigns)
     for name in arguments.campaigns:
         run, cases, share = CAMPAIGNS[name]
-        found = _rounds(run, cases, arguments, 60 * arguments.minutes * share / shares)
+        found: list[Row] = []
+        for more in _rounds(run, cases, arguments, 60 * arguments.minutes * share / shares):
+            found += more
+            if arguments.out:  # after every round, to keep what is done if something ends it
+                arguments.out.mkdir(parents=True, exist_ok=True)
+                verdicts.write(found, arguments.out / f"{name}.csv")
         rows += found
-        if arguments.out:
-            arguments.out.mkdir(parents=True, exist_ok=True)
-            verdicts.write(found, arguments.out / f"{name}.csv")
         print(f"\n{name}: {len(found)} answers\n{_table(found)}", flush=True)
     if arguments.out:
         _write_widths(rows, arguments.out / "widths.json")
@@ -75,16 +77,14 @@ def _arguments() -> argparse.Namespace:
 
 def _rounds(
     run: Callable[[int, int], list[Row]], cases: int, arguments: argparse.Namespace, seconds: float
-) -> list[Row]:
+) -> Iterator[list[Row]]:
     """Rounds of different seeds, until the time is over or there are enough cases."""
-    rows: list[Row] = []
     end, index = time.monotonic() + seconds, 0
     while (
         index * cases < arguments.cases if arguments.cases else index == 0 or time.monotonic() < end
     ):
-        rows += run(arguments.seed + index, cases)
+        yield run(arguments.seed + index, cases)
         index += 1
-    return rows
 
 
 def _table(rows: list[Row]) -> str:

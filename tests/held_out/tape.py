@@ -14,6 +14,7 @@ from typing import Any
 import flint
 import numpy as np
 
+_KINK = 1e-100  # no input of a ReLU is as small as that, unless it is zero
 Pull = Callable[[np.ndarray], np.ndarray]
 
 
@@ -157,7 +158,10 @@ def _summed(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def relu(x: Array) -> Array:
-    return elementwise(x, lambda t: t if t > 0 else flint.arb(0), lambda t: flint.arb(int(t > 0)))
+    """max(0, x), with derivative 0 at 0, also where the step of a difference has moved it there."""
+    return elementwise(
+        x, lambda t: t if t > _KINK else flint.arb(0), lambda t: flint.arb(int(t > _KINK))
+    )
 
 
 def tanh(x: Array) -> Array:

@@ -92,6 +92,15 @@ def test_every_eigenvalue_lies_within_its_own_error():
     assert not spectrum_judge(truth)(ROW, one).inside  # one value is not all
 
 
+def test_an_unknown_error_is_infinite_and_says_nothing_false():
+    unknown = SimpleNamespace(values=[2.0, 9.0], errors=[np.inf, np.inf], method="krylov")
+    found = spectrum_judge([flint.arb(2), flint.arb(1)])(ROW, unknown)
+    assert found.inside
+    assert not found.resolved
+    unknown.values = [2.0, np.nan]
+    assert not spectrum_judge([flint.arb(2), flint.arb(1)])(ROW, unknown).inside
+
+
 def test_refusals_and_failures_are_told_apart():
     def fail(error):
         raise error
