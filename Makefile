@@ -7,6 +7,7 @@ READY_DOCS := $(VENV)/.ready-docs
 FLOOR := .venv-floor
 PROFILE ?= laptop
 JOBS ?= 2
+MINUTES ?= 4
 # One thread for host BLAS: XLA has its own pool, and two pools on the same cores fight.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
@@ -39,8 +40,9 @@ gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expe
 test: $(READY)  ## the tests, in a few minutes
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
-explore: $(READY)  ## the property tests on new random examples
+explore: $(READY)  ## the property tests and the held-out trials on new random examples
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -k "interval or random or property"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m tests.held_out.explore --minutes $(MINUTES)
 
 test-slow: $(READY)  ## the tests that take longer
 	$(BIN)/python -m pytest -n 2 -m slow

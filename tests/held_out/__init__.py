@@ -1,0 +1,1 @@
+"""Held-out trials: answers of the library beside references of sixty digits and more."""
