@@ -26,11 +26,10 @@ def gamma(terms: int, dtype: jnp.dtype) -> float:
 def spectral_error(size: int, dtype: jnp.dtype) -> float:
     """Relative to the norm, how far a LAPACK eigenvalue or singular value can be from exact.
 
-    The proofs give a low-degree polynomial of the size, practice a few units of eps that grow no
-    faster than the square root; the tests hold the intervals that rest on
-    this constant against many-digit arithmetic.
+    The proofs give a low-degree polynomial of the size. Held-out matrices of up to 40 rows, in many
+    digits, had errors of up to 1.45 max(4, sqrt n) eps; three times max(4, sqrt n) eps is taken.
     """
-    return max(4.0, size**0.5) * float(jnp.finfo(dtype).eps)
+    return 3 * max(4.0, size**0.5) * float(jnp.finfo(dtype).eps)
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:
