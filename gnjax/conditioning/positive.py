@@ -48,6 +48,15 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     From above: x^T M x / x^T x for the x that inverse iteration with L finds, with the rounding of
     the quotient.
     """
+    unit = 2.0 ** np.floor(np.log2(np.abs(matrix).max()))  # powers of two divide without rounding
+    found = _least_of_scaled(matrix / unit, guess / unit, rtol)
+    if found is None:
+        return None
+    return Enclosure(found.value * unit, found.low * unit, found.high * unit)
+
+
+def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
+    """:func:`least_eigenvalue` for entries of size one, so that nothing under- or overflows."""
     shift = guess - rtol * abs(guess)
     shifted = matrix.copy()
     shifted[np.diag_indices_from(shifted)] -= shift

@@ -228,18 +228,12 @@ class SumOfKroneckers:
         return self.factors is not None and self.factors.assumed
 
     def error(self, norm: float) -> Error:
-        """||stored - exact||_2, and the rounding of one product or of the sum when it is formed."""
+        """||stored - exact||_2, with the rounding of the sum when it is formed."""
         del norm
-        rounding = product_rounding(self)
-        if self.factors is None:
-            return Error(float(self.stored_error) + rounding, PROVED, 0.0, "rounding of the terms")
-        known = self.factors
-        return Error(
-            float(self.stored_error) + rounding,
-            known.evidence,
-            known.failure,
-            "rounding of the products of layers",
-        )
+        value, known = float(self.stored_error), self.factors
+        if known is None:
+            return Error(value, PROVED, 0.0, "rounding of the terms")
+        return Error(value, known.evidence, known.failure, "rounding of the products of layers")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -275,7 +269,7 @@ class SumOfKroneckers:
 
 
 def product_rounding(op: SumOfKroneckers) -> float:
-    """A bound on the rounding of one product with a unit vector, and of the sum when formed."""
+    """A bound on the rounding of one product with a unit vector."""
     depth, k, _ = op.lefts.shape
     norms = jnp.linalg.norm(op.lefts, axis=(1, 2)) * jnp.linalg.norm(op.rights, axis=(1, 2))
     return float(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms.sum())

@@ -156,9 +156,9 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
     refused = too_large(size, min(size, k + 2), limits)
     if refused:
         raise ValueError(refused)
-    product = host_product(op)
+    product, most = host_product(op), limits.basis_rows(size)
     with beside_xla():
-        found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol)
+        found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol, most=most)
         if found is None:
             found = extremes(
                 product,
@@ -167,7 +167,7 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
                 sign=sign,
                 rtol=rtol,
                 noise=spectral_error(size, op.dtype),
-                most=limits.basis_rows(size),
+                most=most,
             )
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)

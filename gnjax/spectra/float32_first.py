@@ -21,7 +21,7 @@ from gnjax.operators.linearised import Linearised
 from gnjax.operators.prepare import float32_rules, in_float32
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.few import Extremes, extremes
-from gnjax.spectra.host_products import NotFinite, host_product, most_rows
+from gnjax.spectra.host_products import NotFinite, host_product
 from gnjax.spectra.places import position_errors
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
@@ -29,7 +29,7 @@ _MARGIN = 0.9  # of rtol, for the residuals with A_32
 
 
 def extremes_of(
-    op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float
+    op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float, most: int
 ) -> Extremes | None:
     """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
 
@@ -46,7 +46,6 @@ def extremes_of(
     try:
         if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
             return None
-        most = most_rows(size)
         rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
     except NotFinite:  # beyond the range of float32
         return None

@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from gnjax.networks.construct import network
 from gnjax.networks.monte_carlo import narrowest, perturbed
-from gnjax.networks.network import network
 from tests.networks import CASES
 
 _U = 2.0**-53

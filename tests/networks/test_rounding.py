@@ -9,9 +9,10 @@ import pytest
 
 import gnjax
 from gnjax.networks import kernels
+from gnjax.networks.construct import network
 from gnjax.networks.losses import hessian_factors
 from gnjax.networks.model import functional
-from gnjax.networks.network import backward_products, forward_products, network
+from gnjax.networks.network import backward_products, forward_products
 from gnjax.networks.rounding import SAFETY, draws, jacobian_error, product_error
 from tests.networks import CASES
 

@@ -99,7 +99,8 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
             sides.append(list(grams))
         with single_precision() if single else x64():
             op = gnjax.sum_of_kroneckers(*sides)
-            matrix, error = np.asarray(op.as_matrix(), np.longdouble), float(op.error)
+            matrix, error = np.asarray(op.as_matrix(), np.longdouble), float(op.stored_error)
+            images = np.asarray(op.mv(jnp.eye(6)), np.longdouble)
         exact = np.zeros((6, 6), np.longdouble)
         for a, b in zip(*sides, strict=True):
             a, b = (np.longdouble(m + 0) for m in (a, b))
@@ -107,5 +108,8 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
         gap = np.linalg.norm((matrix - exact).astype(float), 2)
         scale = sum(np.linalg.norm(np.kron(a, b)) for a, b in zip(*sides, strict=True))
         assert gap <= error <= 8 * np.finfo(op.dtype).eps * scale
-        assert op.error(0.0).kind == "proved"
+        stated = op.error(0.0)
+        assert stated.kind == "proved"
+        assert np.linalg.norm((images - exact).astype(float), axis=0).max() <= stated.value
+        assert error < stated.value <= 16 * np.finfo(op.dtype).eps * scale
         assert op.rank_bound == 6

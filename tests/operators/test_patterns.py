@@ -220,7 +220,7 @@ def test_the_staircase_keeps_the_spectrum_within_its_error(
         return
     packed = np.linalg.eigvalsh(structured.packed_matrix(reduced))
     full = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-len(packed) :]
-    error = float(reduced.operator.error) - float(op.error)
+    error = float(reduced.operator.stored_error) - float(op.stored_error)
     lapack = 1e-14 * full[-1]
     assert (np.abs(packed - full) <= error + lapack).all()
 

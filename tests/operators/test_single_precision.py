@@ -49,7 +49,7 @@ def test_the_matrix_is_within_its_error_of_that_in_double_precision(case, formed
         assert op.dtype == jnp.float32
         factor = np.asarray(op.factor, float) if isinstance(op, gnjax.Factored) else None
         matrix = np.asarray(op.as_matrix(), float) if factor is None else factor @ factor.T
-        error = float(op.error)
+        error = float(op.stored_error)
     values, found = (np.linalg.eigvalsh(m) for m in (exact, matrix))
     if factor is not None:
         values, found = (np.sqrt(np.maximum(v, 0)) for v in (values, found))

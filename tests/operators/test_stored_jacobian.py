@@ -13,9 +13,10 @@ import gnjax
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
 from gnjax.operators import linearised as linearisation
+from gnjax.operators import prepare
 from gnjax.operators import stored_jacobian as module
-from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra import host_products as products
+from gnjax.operators.facts import error_of
+from gnjax.spectra.host_products import host_product
 from tests.networks import CASES
 
 _WITHOUT_LAYERS = {"batch norm of the batch", "linen, tied", "residual"}
@@ -122,10 +123,11 @@ def test_eigenvalues_have_the_error_of_the_network():
     model, x = CASES["cnn with stride"]()
     op = gnjax.ntk(model, x)
     kept = gnjax.with_jacobian(op)
-    error = spectrum.formation_error(op, 1.0)
-    assert error > 0
-    assert spectrum.formation_error(kept, 1.0) == error
-    assert spectrum.formation_error(gnjax.linearised(op), 1.0) == error
+    error = error_of(op, 1.0)
+    assert error.kind == "measured"
+    assert 0 < error.value < 1e-10
+    assert error_of(kept, 1.0) == error
+    assert error_of(gnjax.linearised(op), 1.0) == error
     found = gnjax.eigenvalues(kept)
     np.testing.assert_allclose(found.values, gnjax.eigenvalues(op).values, rtol=1e-9, atol=1e-12)
 
@@ -221,10 +223,10 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
         made.append(op)
         return gnjax.with_jacobian(op)
 
-    monkeypatch.setattr(products, "with_jacobian", making)
-    monkeypatch.setattr(products, "products_before", lambda op: 3)
+    monkeypatch.setattr(prepare, "with_jacobian", making)
+    monkeypatch.setattr(prepare, "products_before", lambda op: 3)
     op = _cnn()
-    product = products.host_product(op)
+    product = host_product(op)
     rows = np.random.default_rng(0).standard_normal((2, op.shape[0]))
     expected = np.asarray(op.mv(rows.T)).T
     for few, jacobians in ((rows[:1], 0), (rows, 0), (rows[:1], 1), (rows, 1)):
@@ -234,9 +236,9 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
 
 
 def test_a_jacobian_that_was_made_is_used(monkeypatch):
-    monkeypatch.setattr(products, "with_jacobian", None)
-    monkeypatch.setattr(products, "products_before", None)
+    monkeypatch.setattr(prepare, "with_jacobian", None)
+    monkeypatch.setattr(prepare, "products_before", None)
     kept = gnjax.with_jacobian(_cnn())
-    product = products.host_product(kept)
+    product = host_product(kept)
     row = np.ones((1, kept.shape[0]))
     np.testing.assert_array_equal(product(row)[0], kept.mv(jnp.asarray(row[0])))

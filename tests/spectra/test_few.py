@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import few as module
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.host_products import host_product
@@ -117,11 +116,11 @@ def test_a_run_ends_soon_after_its_residuals_are_small(monkeypatch, spread, rtol
 @pytest.mark.parametrize("which", ["largest", "smallest"])
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize("rank", [0, 1, 3, 20])
-def test_low_rank_has_as_many_zeros_as_are_asked_for(monkeypatch, rank, sign, which):
-    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 100)
+def test_low_rank_has_as_many_zeros_as_are_asked_for(rank, sign, which):
     factor = np.random.default_rng(rank).standard_normal((300, rank))
     op = gnjax.dense(sign * factor @ factor.T)
-    found = gnjax.eigenvalues(op, k=8, which=which)
+    found = gnjax.eigenvalues(op, k=8, which=which, limits=gnjax.Limits(whole_rows=100))
+    assert found.method == "krylov"
     dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
     kept = slice(0, 8) if which == "largest" else slice(-8, None)
     assert (np.abs(found.values - dense[kept]) <= found.errors + 1e-10).all()
@@ -137,6 +136,8 @@ def test_where_all_are_equal_no_copy_can_matter():
 class _Own:
     """A user's operator, written for jax arrays, on vectors and on columns."""
 
+    symmetric = True  # so that all products are those of the run
+
     def __init__(self, matrix):
         self.matrix, self.shapes = jnp.asarray(matrix), set()
         self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
@@ -150,12 +151,12 @@ class _Own:
         return self.matrix
 
 
-def test_operators_of_ones_own_get_jax_arrays(monkeypatch):
+def test_operators_of_ones_own_get_jax_arrays():
     """Vectors from the first run; columns from the second where a copy is found."""
-    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 50)
     values = np.concatenate([[5.0, 4.0, 4.0, 3.0], np.linspace(0, 1, 96)])
     op = _Own(_rotated(np.random.default_rng(2), values))
-    found = gnjax.eigenvalues(op, k=3, which="largest")
+    found = gnjax.eigenvalues(op, k=3, which="largest", limits=gnjax.Limits(whole_rows=50))
+    assert found.method == "krylov"
     np.testing.assert_allclose(found.values, values[:3], atol=1e-9)
     assert op.shapes == {(100,), (100, 2)}
 

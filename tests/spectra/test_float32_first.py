@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.spectra import eigenvalues as spectrum
+from gnjax.operators import prepare
 from gnjax.spectra import float32_first as single
-from gnjax.spectra import host_products as products
 from gnjax.spectra.host_products import host_product
 
 _RTOL = 1e-5
-
-
-@pytest.fixture(autouse=True)
-def _always_few(monkeypatch):
-    monkeypatch.setattr(spectrum, "_DENSE_UP_TO", 20)
 
 
 def _tanh(params, x):
@@ -42,6 +36,14 @@ _OPERATORS = {
 }
 
 
+def _few(op, k, which="largest"):
+    """By a run, though the operators here are small enough for their matrices."""
+    limits = gnjax.Limits(whole_rows=20)
+    found = gnjax.eigenvalues(op, k=k, which=which, rtol=_RTOL, limits=limits)
+    assert found.method == "krylov"
+    return found
+
+
 def _single(op, k=4, sign=-1.0, rtol=_RTOL):
     """What is found, and how many rows were multiplied in float64."""
     product, rows = host_product(op), []
@@ -50,7 +52,8 @@ def _single(op, k=4, sign=-1.0, rtol=_RTOL):
         rows.append(len(block))
         return product(block)
 
-    return single.extremes_of(op, exact, k, sign=sign, rtol=rtol), sum(rows)
+    found = single.extremes_of(op, exact, k, sign=sign, rtol=rtol, most=op.shape[0])
+    return found, sum(rows)
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
@@ -69,7 +72,7 @@ def test_values_and_residuals_are_those_in_float64(name, sign):
     assert (residuals <= _RTOL * scale).all()
     np.testing.assert_allclose(found.vectors @ found.vectors.T, np.eye(4), rtol=0, atol=1e-12)
     which, wanted = ("largest", dense[:4]) if sign < 0 else ("smallest", dense[-4:])
-    public = gnjax.eigenvalues(op, k=4, which=which, rtol=_RTOL)
+    public = _few(op, 4, which)
     np.testing.assert_array_equal(public.values, found.values)
     nearest = np.abs(np.subtract.outer(public.values, dense)).min(axis=1)
     assert (nearest <= public.errors).all()
@@ -118,7 +121,7 @@ def _overflowing(params, x):
 def test_what_float32_cannot_do_is_left_to_float64(apply):
     op = _hessian(apply)
     assert _single(op)[0] is None
-    found = gnjax.eigenvalues(op, k=4, which="largest", rtol=_RTOL)
+    found = _few(op, 4)
     dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
     assert (np.abs(found.values - dense[:4]) <= found.errors).all()
     assert found.errors.max() <= 2 * _RTOL * found.values[0]
@@ -126,14 +129,14 @@ def test_what_float32_cannot_do_is_left_to_float64(apply):
 
 @pytest.mark.parametrize("rtol", [1e-10, 5e-7])
 def test_small_tolerances_take_no_product_in_float32(monkeypatch, rtol):
-    monkeypatch.setattr(single, "_in_single", lambda op: pytest.fail("asked for"))
+    monkeypatch.setattr(single, "in_float32", lambda op: pytest.fail("asked for"))
     assert _single(_hessian(), rtol=rtol) == (None, 0)
     assert _single(gnjax.dense(np.eye(30)), rtol=rtol) == (None, 0)
 
 
 def test_other_operators_and_float32_itself_are_left_alone():
     assert _single(gnjax.dense(np.eye(30))) == (None, 0)
-    light = single._narrowed(_hessian())
+    light = prepare._narrowed(_hessian())
     assert light.dtype == np.float32
     assert _single(light) == (None, 0)
 
@@ -142,7 +145,7 @@ def test_other_operators_and_float32_itself_are_left_alone():
 def test_a_null_space_among_the_wanted_is_seen(rank):
     x = rank * np.arange(10.0)[:, None]
     op = gnjax.ntk((lambda w, x: x @ w, jnp.ones((1, 3))), x)
-    found = gnjax.eigenvalues(op, k=5, which="largest", rtol=_RTOL)
+    found = _few(op, 5)
     np.testing.assert_allclose(found.values, rank * np.array([285.0] * 3 + [0.0] * 2), atol=1e-9)
 
 
@@ -177,13 +180,13 @@ def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
         rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
         return gnjax.with_jacobian(op)
 
-    monkeypatch.setattr(products, "with_jacobian", making)
-    monkeypatch.setattr(products, "products_before", lambda op: 1)
+    monkeypatch.setattr(prepare, "with_jacobian", making)
+    monkeypatch.setattr(prepare, "products_before", lambda op: 1)
     rng = np.random.default_rng(0)
     params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 8), (8, 3))]
     model = (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], params)
     op = gnjax.ntk(model, rng.standard_normal((40, 5)))
-    light = single._in_single(op)
+    light = prepare.in_float32(op)
     with jax.numpy_dtype_promotion("strict"):
         product = single._product(light)
         row = rng.standard_normal((1, op.shape[0]))
@@ -198,5 +201,5 @@ def test_strict_promotion_of_types_is_no_obstacle():
     """Constants in float64 are promoted for the attempt in float32 alone."""
     op = _hessian(_wide)
     with jax.numpy_dtype_promotion("strict"):
-        found = gnjax.eigenvalues(op, k=2, which="largest", rtol=_RTOL)
+        found = _few(op, 2)
     assert len(found) == 2

@@ -25,6 +25,7 @@ from gnjax.conditioning.ends import (
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
+from gnjax.operators.base import product_rounding
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
 from gnjax.spectra import kronecker, lanczos
 from gnjax.spectra.eigenvalues import dense_error, operator_norm
@@ -35,6 +36,7 @@ MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
 _BLOCK = 4
 _OVERHEAD = 2e10  # multiplications in the time of compiling and of many small calls
 _PRODUCTS = 600.0  # of a run, to compare costs
+_RUN = 2.0  # LAPACK's errors that the recurrence and the small eigenproblem add to the products'
 _OPAQUE = 3.4e10  # of an operator that is known by its products alone: above 1500 rows it is best
 
 
@@ -78,7 +80,8 @@ def _structured(problem: Problem) -> Ends | None:
     if problem.rank_bound == 0:
         return None
     reduced = kronecker.reduce(known)
-    error = error_of(known, 0.0).to(error_of(reduced.operator, 0.0).value)
+    stored = error_of(reduced.operator, 0.0).value
+    error = error_of(known, 0.0).to(stored + product_rounding(reduced.operator))
     if reduced.operator.shape != known.shape:
         error += LAPACK  # of the rotation to the range
     top, bottom = kronecker.ends(reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed)
@@ -119,6 +122,7 @@ def _plain(problem: Problem) -> Ends | None:
             seed=problem.seed,
         )
     error += Error(run.dropped, reason="couplings that a run of Lanczos left out as noise")
+    error += LAPACK.to(_RUN * spectral_error(size, op.dtype) * norm)
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:
