@@ -23,9 +23,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
+from gnjax.networks.jaxprs import pushed
 from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, gather, pieces, spread, weigh
@@ -191,7 +193,10 @@ def _seed(rng: np.random.Generator) -> np.uint32:
 
 
 def _host(array: jax.Array) -> np.ndarray:
-    """In float64, in which squares of small errors do not vanish."""
+    """In float64, in which squares of small errors do not vanish; gathered from all processes."""
+    here = not isinstance(array, jax.Array) or array.is_fully_addressable
+    if not here and not array.is_fully_replicated:
+        array = multihost_utils.process_allgather(array, tiled=True)
     return np.asarray(array, np.float64)
 
 
@@ -200,7 +205,7 @@ def _forward(
 ) -> jax.Array:
     """J_b v (n_b, r), with R made from the outputs where ``build`` makes it."""
     f = partial(net.outputs, x=x)
-    outputs, tangents = jax.jvp(f, (list(net.leaves),), (spread(net, v),))
+    outputs, tangents = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
     return weigh(_factors(build, outputs, stored, targets), tangents, transpose=True)
 
 

@@ -22,6 +22,7 @@ from gnjax.numerics.outward import (
     raised,
     stored_bound,
     symmetric_part,
+    underflow,
 )
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma
@@ -145,9 +146,13 @@ class Factored:
 
     def error(self, norm: float) -> Error:
         """Of J J^T: what the factor's error makes of it, and the rounding of the product."""
-        squared = float(jnp.linalg.norm(self.factor)) ** 2
-        rounding = gamma(self.factor.shape[1] + 2, self.factor.dtype) * squared
-        product = Error(rounding, PROVED, 0.0, "rounding of J J^T")
+        rows, columns = self.factor.shape
+        length = frobenius_norm(self.factor)
+        squared = raised(length * length)
+        rounding = gamma(columns + 2, self.dtype) * squared
+        if length:
+            rounding += underflow(columns, rows * rows, self.dtype)
+        product = Error(raised(rounding), PROVED, 0.0, "rounding of J J^T")
         return gram_error(max(norm, squared), self._factor_error()) + product
 
 
@@ -271,8 +276,9 @@ class SumOfKroneckers:
 def product_rounding(op: SumOfKroneckers) -> float:
     """A bound on the rounding of one product with a unit vector."""
     depth, k, _ = op.lefts.shape
-    norms = jnp.linalg.norm(op.lefts, axis=(1, 2)) * jnp.linalg.norm(op.rights, axis=(1, 2))
-    return float(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms.sum())
+    terms = zip(np.asarray(op.lefts), np.asarray(op.rights), strict=True)
+    norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in terms)
+    return raised(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms)
 
 
 def dense(matrix: ArrayLike) -> Dense:
