@@ -241,8 +241,9 @@ def _hessian(setting: Setting) -> list[Row]:
             )
 
     seconds, found = harness.timed(ours, setting.repeats)
-    proved = f"error bound {max(found.errors) / truth[0]:.0e}, {found.method}"
-    rows = [Row("gnjax", median(seconds), error(np.asarray(found.values)), proved)]
+    bound = max(found.errors) / truth[0]
+    note = f"error bound {bound:.0e}, {found.certificate.brief}, {found.method}"
+    rows = [Row("gnjax", median(seconds), error(np.asarray(found.values)), note)]
     for name in ("curvlinops", "matfree", "hessian-eigenthings"):
         residual = _Residual(matrix, truth[0])
         row = _rival(name, case, setting, ours, lambda arrays: error(arrays["values"]), residual)

@@ -193,7 +193,9 @@ def test_what_cannot_be_measured_is_left_out_with_a_reason():
 
 def _certain(low, high, resolved=True):
     known = gnjax.condition_number(np.diag([4.0, 1.0]))
-    return dataclasses.replace(known, value=low, interval=(low, high), resolved=resolved)
+    return dataclasses.replace(
+        known, value=low, interval=(low, high), at_rank=(low, high), resolved=resolved
+    )
 
 
 @pytest.mark.parametrize(

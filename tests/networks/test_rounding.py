@@ -109,6 +109,24 @@ def test_the_bound_is_above_the_true_error(name, outer):
     assert np.median(ratios) < 300
 
 
+def _cholesky(p):
+    """R (k, k - 1) with R R^T = diag(p) - p p^T by elimination, in long double.
+
+    The first class with half the probability of the likeliest is swapped with the last.
+    """
+    k = len(p)
+    order = np.arange(k)
+    last = int(np.argmax(p >= p.max() / 2))
+    order[[last, -1]] = order[[-1, last]]
+    rest = (np.diag(p) - np.outer(p, p))[np.ix_(order, order)]
+    columns = []
+    for j in range(k - 1):
+        columns.append(rest[:, j] / np.sqrt(rest[j, j]))
+        rest = rest - np.outer(columns[-1], columns[-1])
+        columns[-1][:j] = 0
+    return np.stack(columns, axis=1)[order]
+
+
 def _softmax_factors(outputs):
     return hessian_factors("cross_entropy", outputs, None)
 
@@ -116,14 +134,13 @@ def _softmax_factors(outputs):
 @needs_long_double
 @pytest.mark.parametrize("outer", [1.0, 20.0])
 def test_the_error_of_the_loss_factor_is_seen(outer):
-    """R = diag(s) (I - s s^T) of outputs that carry the rounding of a bfloat16 softmax."""
+    """R, the Cholesky factor of outputs that carry the rounding of a bfloat16 softmax."""
     for seed in range(5):
         model, p, x = _case("softmax bfloat16", seed, outer, k=3)
         net = network(model, x, loss="cross_entropy")
         rows, f = _exact("softmax", p, x)
         weights = np.exp(f - f.max(axis=1, keepdims=True))
-        s = np.sqrt(weights / weights.sum(axis=1, keepdims=True))
-        r = s[:, :, None] * (np.eye(3) - s[:, :, None] * s[:, None, :])
+        r = np.stack([_cholesky(p) for p in weights / weights.sum(axis=1, keepdims=True)])
         exact = np.einsum("nji,njp->nip", r, rows).reshape(-1, net.parameters)
         true = max(_true_errors(net, exact))
         assert jacobian_error(net, _softmax_factors, seed=seed).value > true

@@ -106,14 +106,14 @@ def linear_cnn_gauss_newton(
     )
     compacted = factors.rights[1].shape[1] > factors.rights[1].shape[0]
     evidence = weakest(factors.evidence, MEASURED if compacted else PROVED)
-    known = {"evidence": evidence, "failure": factors.failure, "assumed": factors.assumed}
+    known = (evidence, factors.failure, factors.assumed)
     rows = outer.shape[0] * length
     columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
     if rows * columns * min(rows, columns) <= _FACTOR_WORK:
         block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
         joined = jnp.concatenate([block, shared], axis=1)
-        error = stored_bound(raised(inner_error + shared_error), inner.dtype)
-        return Factored(joined, error, **known)
+        moved = stored_bound(raised(inner_error + shared_error), inner.dtype)
+        return Factored(joined, moved, *known)
     if rows > _LARGEST_MATRIX:
         msg = (
             f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
@@ -122,7 +122,7 @@ def linear_cnn_gauss_newton(
         )
         raise ValueError(msg)
     error = raised(_gram_error(inner, inner_error) + _gram_error(shared, shared_error))
-    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype), **known)
+    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype), *known)
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:
