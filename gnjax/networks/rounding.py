@@ -49,7 +49,9 @@ def jacobian_error(
 ) -> Error:
     """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
 
-    Exact means: at the stored parameters and inputs, in exact arithmetic.
+    Exact means: at the stored parameters and inputs, in exact arithmetic. Of a model that has a
+    reverse mode only, both directions come from it, and what its own rule rounds is seen by Monte
+    Carlo arithmetic alone.
 
     Args:
       net: the network.

@@ -4,9 +4,10 @@ Every operator has ``shape``, ``dtype``, ``mv`` and ``as_matrix``. It may state 
 or methods of these names, and the spectrum engine asks for nothing else:
 
 - ``error``: an :class:`gnjax.numerics.certificate.Error`, a number, or a method ``error(norm)``
-  that returns an ``Error``: a bound, in the spectral norm, on how far the numbers of ``mv`` and
-  ``as_matrix`` are from the matrix of the docstring, whose 2-norm is about ``norm``. A number is
-  taken as proved by whoever states it. Without it the error is unknown.
+  that returns an ``Error``: a bound, in the spectral norm, on how far ``as_matrix`` and products in
+  exact arithmetic are from the matrix of the docstring, whose 2-norm is about ``norm``; the engine
+  adds the rounding of its own steps. A number is taken as proved by whoever states it. Without it
+  the error is unknown.
 - ``factorisation()``: a :class:`gnjax.operators.factorisation.Factorisation`, J with J J^T = A.
 - ``rank_bound``: a number that the rank of the matrix cannot exceed, by its structure alone.
 - ``assumed``: True where a numerical cut-off has decided what ``rank_bound`` is.
