@@ -75,7 +75,8 @@ def trace(
         2021) and "xtrace" (Epperly, Tropp and Webber, 2023), whose error also falls with the
         spectrum: better by far where it decays, at the price of storing ``probes`` vectors.
       probes: the number of products with the operator that may be spent, in total and whatever
-        the method, beside two that test the symmetry of an operator that does not state it ("hutch++" needs 3, "xtrace" 2; "exact" takes what it takes).
+        the method ("hutch++" needs 3, "xtrace" 2; "exact" takes what it takes). Two more test the
+        symmetry of an operator that does not state it.
       seed: of the random vectors.
     """
     operator = op if isinstance(op, Operator) else dense(op)
