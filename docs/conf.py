@@ -32,7 +32,16 @@ autodoc_preserve_defaults = True
 
 # Types of other libraries: their inventories would have to be fetched.
 nitpick_ignore_regex = [(r"py:.*", r"(?!gnjax\b).*")]
-nitpick_ignore = [("py:class", "gnjax.network.Network"), ("py:class", "gnjax.training.Module")]
+nitpick_ignore = [  # of annotations, classes that are no public names
+    ("py:class", f"gnjax.{name}")
+    for name in (
+        "networks.network.Network",
+        "training.minibatch.Module",
+        "operators.closed_form.layers.Layers",
+        "operators.closed_form.layers.Root",
+        "operators.closed_form.formation.Formed",
+    )
+]
 
 
 def setup(app: Sphinx) -> None:

@@ -7,7 +7,7 @@ matrix J + E. The size ||E||_F is measured in three ways, and the largest counts
   products J^T u. It sees what both share: saturated units, a softmax that is nearly one-hot, sums
   that cancel, layers in low precision. R is computed anew from the perturbed outputs.
 - The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
-- The gap between J v and the rows of J as :mod:`gnjax.networks.kernels` forms them, sample by
+- The gap between J v and the rows of J as ``gnjax.networks.kernels`` forms them, sample by
   sample, for small networks.
 
 For a vector v of random direction and squared length p, the mean of |E v|^2 is ||E||_F^2.

@@ -9,7 +9,7 @@ for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive defin
 
 (Sylvester). C has its spectrum in a short interval around 1, so few Lanczos steps from a random
 start decide the question, to the probability of
-:func:`gnjax.spectra.lanczos.missed_probability`. The Krylov space of C, mapped back by P^{-1/2},
+:func:`gnjax.spectra.missed.missed_probability`. The Krylov space of C, mapped back by P^{-1/2},
 gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method of Golub
 and Ye (2002). The top end is the same for s I - G.
 """

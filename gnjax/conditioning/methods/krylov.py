@@ -1,7 +1,7 @@
 """Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
 
 Ritz values bound the ends of the spectrum from inside. What a run from a random start may have
-missed is bounded by :func:`gnjax.spectra.lanczos.missed_probability`.
+missed is bounded by :func:`gnjax.spectra.missed.missed_probability`.
 """
 
 from __future__ import annotations
