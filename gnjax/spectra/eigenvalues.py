@@ -13,6 +13,7 @@ from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator, dense
+from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
 from gnjax.spectra import float32_first, lanczos
 from gnjax.spectra.few import extremes
@@ -95,14 +96,20 @@ def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Erro
 
     Refused where it would not fit, and where it is far from symmetric.
     """
-    size = op.shape[0]
-    if size > limits.matrix_rows:
-        msg = f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
-        raise ValueError(msg)
+    refused = why_not_dense(op.shape[0], limits)
+    if refused:
+        raise ValueError(refused)
     matrix = np.asarray(op.as_matrix(), np.float64)
     if getattr(op, "symmetric", False):
         return matrix, Error(0.0)
     return _symmetric_part(matrix)
+
+
+def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
+    """Why a matrix of so many rows is not formed, or "" where it is."""
+    if size <= limits.matrix_rows:
+        return ""
+    return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
 
 
 def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
@@ -123,22 +130,28 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     about (eps ||J||)^2 are resolved where the matrix itself stops at eps ||J||^2.
     """
     factor = factorisation_of(op)
-    if factor is None:
-        msg = (
-            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
-            "use gnjax.factored(J), or method='dense'"
-        )
-        raise ValueError(msg)
-    if factor.size_in_bytes > limits.factor_bytes:
-        msg = (
-            f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
-            f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
-        )
-        raise ValueError(msg)
+    refused = why_not_factored(factor, limits)
+    if factor is None or refused:
+        raise ValueError(refused)
     sigma = singular_values(factor.form())
     error = LAPACK.to(spectral_error(max(factor.shape), op.dtype) * sigma[0]) + factor.error()
     found = squares(sigma, error.value, "factored", certificate(error))
     return with_zeros(found, op.shape[0])
+
+
+def why_not_factored(factor: Factorisation | None, limits: Limits = LIMITS) -> str:
+    """Why the singular values of a factor are not computed, or "" where they are."""
+    if factor is None:
+        return (
+            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
+            "use gnjax.factored(J), or method='dense'"
+        )
+    if factor.size_in_bytes <= limits.factor_bytes:
+        return ""
+    return (
+        f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
+        f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
+    )
 
 
 def operator_norm(op: Operator) -> float:

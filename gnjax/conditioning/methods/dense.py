@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
-from gnjax.spectra.eigenvalues import dense_spectrum
+from gnjax.spectra.eigenvalues import dense_spectrum, why_not_dense
 
 
 def _refuses(problem: Problem) -> str:
-    if problem.size <= problem.limits.matrix_rows:
-        return ""
-    return (
-        f"a dense {problem.size} x {problem.size} matrix needs {8e-9 * problem.size**2:.0f} GB; "
-        "use method='krylov'"
-    )
+    return why_not_dense(problem.size, problem.limits)
 
 
 def _cost(problem: Problem) -> float:

@@ -5,22 +5,11 @@ from __future__ import annotations
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
 from gnjax.operators.facts import factorisation_of
-from gnjax.spectra.eigenvalues import factored_spectrum
+from gnjax.spectra.eigenvalues import factored_spectrum, why_not_factored
 
 
 def _refuses(problem: Problem) -> str:
-    factor = factorisation_of(problem.op)
-    if factor is None:
-        return (
-            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
-            "use gnjax.factored(J), or method='dense'"
-        )
-    if factor.size_in_bytes > problem.limits.factor_bytes:
-        return (
-            f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
-            f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
-        )
-    return ""
+    return why_not_factored(factorisation_of(problem.op), problem.limits)
 
 
 def _cost(problem: Problem) -> float:
