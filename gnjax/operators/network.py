@@ -11,7 +11,7 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -43,6 +43,7 @@ from gnjax.networks.network import (
     spread,
     sum_of,
 )
+from gnjax.networks.null_space.dimension import null_dimension
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import jacobian_error, product_error
 from gnjax.numerics.certificate import Error
@@ -80,7 +81,7 @@ class NetworkGram:
     def dtype(self) -> jnp.dtype:
         return self.net.dtype
 
-    @property
+    @cached_property
     def twin(self) -> NetworkGram:
         """The smallest operator with the same non-zero eigenvalues; itself, where it is smallest.
 
@@ -95,14 +96,18 @@ class NetworkGram:
             return self
         return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
 
-    @property
+    @cached_property
     def rank_bound(self) -> int:
-        """A number that the rank of the exact matrix does not exceed, whatever the parameters are.
+        """A number that the rank of the exact matrix does not exceed.
 
-        It is the smaller of the number of chosen parameters and of the rows of J of samples that
-        differ.
+        It is the smaller of the rows of J of samples that differ and of the number of chosen
+        parameters, less the directions in which structure keeps every output where it is (see
+        :mod:`gnjax.networks.null_space.dimension`).
         """
-        return min(self.net.parameters, unique_samples(self.net) * self.net.rows)
+        rows = unique_samples(self.net) * self.net.rows
+        if self.net.parameters > 2 * rows:
+            return rows
+        return min(self.net.parameters - null_dimension(self.net), rows)
 
     def mv(self, v: jax.Array) -> jax.Array:
         if self.side == "parameters":
@@ -124,6 +129,10 @@ class NetworkGram:
         return Factorisation(self.factor_shape, self.factor, self._factor_error)
 
     def _factor_error(self) -> Error:
+        return self._rounding
+
+    @cached_property
+    def _rounding(self) -> Error:
         """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
         net = self.net if self.unmerged is None else self.unmerged
         factors = None if net.factors is None else OutputFactors(net.loss)
@@ -166,6 +175,10 @@ class NetworkHessian:
     def error(self, norm: float) -> Error:
         """What the rounding of the network makes of the products, measured."""
         del norm
+        return self._rounding
+
+    @cached_property
+    def _rounding(self) -> Error:
         net = self.net
         found = product_error(
             Partial(_hessian_product, self),

@@ -51,7 +51,8 @@ __all__ = [
 
 _ROUNDING = 8.0  # in eps ||A||: the least that rounding makes of zero
 _STREAM = 104729
-_SHORT = 1e-3  # of ||A||: directions found this short are orthogonalised once more
+_SHORT = 1e-3  # of ||A||, and
+_UNEVEN = 0.1  # of the longest of a block: shorter directions are orthogonalised once more
 _FRESH = 4  # random rows where a run starts anew: the image of a single one is often short
 _NULL_CHANCE = 1e-4
 
@@ -262,7 +263,7 @@ def _steps(
         level = max(noise, relative_noise * scale)
         following, remainder, cut = _directions(image, level)
         lost.append(cut)
-        if len(following) and np.abs(remainder).max(axis=1).min() < _SHORT * scale:
+        if _lost_digits(remainder, scale):
             following = _orthonormal(outside(outside(following, known), known))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
@@ -286,6 +287,14 @@ def _steps(
         full = filled == len(basis) or size - shut > len(basis) < filled + len(following)
         if run.complete or full or (step % check_every == 0 and enough(run)):
             return run
+
+
+def _lost_digits(remainder: np.ndarray, scale: float) -> bool:
+    """Whether a direction is the small difference of longer ones, and so not quite orthogonal."""
+    lengths = np.abs(remainder).max(axis=1, initial=0.0)
+    if not len(lengths):
+        return False
+    return bool(lengths.min() < max(_SHORT * scale, _UNEVEN * lengths.max()))
 
 
 def _next_block(

@@ -1,0 +1,1 @@
+"""Directions of the parameters in which no output of a network moves, whatever the data."""

@@ -1,0 +1,128 @@
+"""Directions in which no output of a network moves: the null space of J that its structure causes.
+
+Where a network has fewer parameters than outputs, the rank of J is at most p minus the number of
+independent directions v with J v = 0. Three causes are looked for:
+
+- Parameters that no sample uses, such as those of dead units: their columns of J are zero. For a
+  random u an entry of J^T u is zero exactly where the column is.
+- Shifts. A normalisation behind a layer subtracts what is added to all of its outputs (or, over a
+  batch, to any one of them), and the softmax of the cross-entropy what is added to all logits:
+  v = c (x) 1 in a kernel, and v in a bias.
+- Scales. relu(a z) = a relu(z) for a > 0: what the parameters into a unit gain, those out of it
+  can lose. Between two layers with nothing in between, any invertible matrix A takes the place of
+  a, and W_2 A^{-1} A W_1 = W_2 W_1.
+- BatchNorm behind a layer: what a unit's weights and bias do, its scale and shift can undo.
+
+A candidate is a family of transformations T_t of the parameters, T_0 the identity, whose derivative
+at t = 0 is v. It counts where F(T_t(theta)) = F(theta) holds up to rounding for several random t,
+many orders of magnitude apart, at all samples, and where J v is zero up to rounding as well. For
+BatchNorm, v is a combination of four directions; it counts where J has one at random other
+parameters too. All this is evidence of the kind "measured".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.jaxprs import pushed
+from gnjax.networks.network import Network, backward_products, pieces, spread
+from gnjax.networks.null_space.families import (
+    MOST_DIRECTIONS,
+    Family,
+    chosen,
+    families,
+    tolerance,
+)
+from gnjax.networks.null_space.normalised import normalised_units
+
+_TRIALS = 3  # random transformations of each family
+_INDEPENDENT = 1e-6  # relative to the largest singular value of the directions
+_MOST_PARAMETERS = 10_000
+
+
+def null_dimension(net: Network) -> int:
+    """How many independent directions v of the chosen parameters have J v = 0 by structure.
+
+    Zero where nothing was found or looked for: beyond 10,000 parameters, and for samples that are
+    spread over several processes.
+    """
+    leaves = [leaf.is_fully_addressable for leaf in (*net.leaves, net.x)]
+    if net.parameters > _MOST_PARAMETERS or not all(leaves):
+        return 0
+    used = _used(net)
+    rows: list[np.ndarray] = []
+    for family in families(net):
+        vectors = [chosen(net, direction) for direction in family.directions]
+        known = [v for v in vectors if v is not None and v[used].any()]
+        if known and len(rows) + len(known) <= MOST_DIRECTIONS and _invariant(net, family, known):
+            rows += [v[used] / np.linalg.norm(v[used]) for v in known]
+    rows += [v[used] for v in normalised_units(net) if v[used].any()][:MOST_DIRECTIONS]
+    return int((~used).sum()) + _rank(rows)
+
+
+def _rank(rows: list[np.ndarray]) -> int:
+    if not rows:
+        return 0
+    values = np.linalg.svd(np.stack(rows), compute_uv=False)
+    return int((values > _INDEPENDENT * values[0]).sum())
+
+
+def _used(net: Network) -> np.ndarray:
+    """Which columns of J are not zero, by two products J^T u with random u."""
+    u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
+    return (np.asarray(backward_products(net, jnp.asarray(u, net.dtype))) != 0).any(axis=1)
+
+
+def _invariant(net: Network, family: Family, directions: list[np.ndarray]) -> bool:
+    """Whether the outputs stay where they are, for some random members of the family."""
+    rng = np.random.default_rng(1)
+    for _ in range(_TRIALS):
+        moved = family.moved(rng)
+        leaves = [jnp.asarray(moved.get(i, leaf), net.dtype) for i, leaf in enumerate(net.leaves)]
+        if not _equal_outputs(net, leaves):
+            return False
+    v = rng.standard_normal(len(directions)) @ np.stack(directions)
+    return _no_tangent(net, v)
+
+
+def _equal_outputs(net: Network, leaves: list[jax.Array]) -> bool:
+    for (x,) in pieces(net):
+        plain, moved = _compared(net, tuple(net.leaves), x), _compared(net, tuple(leaves), x)
+        gap, scale = float(jnp.abs(plain - moved).max()), float(jnp.abs(plain).max())
+        if not gap <= tolerance(net) * scale:  # also where something is not finite
+            return False
+    return True
+
+
+def _no_tangent(net: Network, v: np.ndarray) -> bool:
+    """Whether J v is zero up to rounding, beside J w for a w with entries of this size."""
+    w = np.abs(v).max() * np.random.default_rng(2).choice([-1.0, 1.0], size=len(v))
+    for (x,) in pieces(net):
+        still, other = (_tangent(net, x, jnp.asarray(u, net.dtype)) for u in (v, w))
+        if not float(jnp.abs(still).max()) <= tolerance(net) * float(jnp.abs(other).max()):
+            return False
+    return True
+
+
+@jax.jit
+def _compared(net: Network, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+    return _as_the_loss_sees(net, net.outputs(list(leaves), x))
+
+
+def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
+    """The outputs; for the cross-entropy up to what is added to all logits of a sample."""
+    if net.loss != "cross_entropy" or net.factors is None:
+        return outputs
+    return outputs - outputs.mean(axis=-1, keepdims=True)
+
+
+@jax.jit
+def _tangent(net: Network, x: jax.Array, v: jax.Array) -> jax.Array:
+    f = partial(net.outputs, x=x)
+    _, image = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
+    return _as_the_loss_sees(net, image)

@@ -1,0 +1,181 @@
+"""Families of transformations of a network's parameters that may leave every output where it is.
+
+Which of them do is found out in :mod:`gnjax.networks.null_space.dimension`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.network import Network
+from gnjax.networks.parameters import paths
+
+MOST_DIRECTIONS = 1000
+MOST_PAIRS = 64
+SHIFTS = 2.0  # decades to either side over which shifts are drawn
+_FACTORS = 6.0  # and factors
+_WIDEST = 24  # of layers between which any invertible matrix is tried
+_SAME = 2.0**-26  # relative to the largest output, its root in float32
+
+Leaves = dict[int, np.ndarray]
+"""Values or derivatives of some leaves of the parameters, by their index."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Transformations of the parameters: random members of it, and its derivatives at t = 0."""
+
+    moved: Callable[[np.random.Generator], Leaves]
+    directions: Sequence[Leaves]
+
+
+def chosen(net: Network, direction: Leaves) -> np.ndarray | None:
+    """A direction as a vector (p,); None where it moves parameters that are held fixed."""
+    parts = []
+    left = dict(direction)
+    for leaf, indices in zip(net.chosen, net.kept, strict=True):
+        shape = net.leaves[leaf].shape
+        flat = np.ravel(left.pop(leaf, np.zeros(shape)))
+        if indices is not None:
+            held = np.delete(flat, np.asarray(indices))
+            flat = flat[np.asarray(indices)]
+            if held.any():
+                return None
+        parts.append(flat)
+    return None if any(np.any(part) for part in left.values()) else np.concatenate(parts)
+
+
+def tolerance(net: Network) -> float:
+    return _SAME if net.dtype == jnp.float64 else _SAME**0.5
+
+
+def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
+    """All leaves, and which of them belong to one layer: those whose paths differ in the end."""
+    names = paths(jax.tree.unflatten(net.structure, list(net.leaves)))
+    layers: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        layers.setdefault(name.rpartition("/")[0], []).append(index)
+    return [np.asarray(leaf, np.float64) for leaf in net.leaves], layers
+
+
+def families(net: Network) -> Iterator[Family]:
+    """Those that move none but chosen leaves."""
+    leaves, layers = layers_of(net)
+    for index in net.chosen:
+        if leaves[index].ndim:
+            yield from _shifts(leaves[index], index)
+    free = {name: members for name, members in layers.items() if set(members) <= set(net.chosen)}
+    for source, target, behind in itertools.islice(_pairs(leaves, free), MOST_PAIRS):
+        yield from _exchanges(leaves, source, target)
+        for bias in behind:
+            yield from _carried(leaves, source, target, bias)
+
+
+def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
+    """The same number added to all outputs of a layer, and one to each where the leaf is a bias.
+
+    The outputs are the last axis; of a matrix they may be the first one as well.
+    """
+    rows = np.arange(leaf.size // leaf.shape[-1])
+    patterns = [np.broadcast_to(rows.reshape(*leaf.shape[:-1], 1), leaf.shape)]
+    if leaf.ndim == 1:
+        patterns.append(np.arange(leaf.size))
+    if leaf.ndim == 2:
+        patterns.append(np.broadcast_to(np.arange(leaf.shape[1])[None], leaf.shape))
+    for pattern in patterns:
+        count = int(pattern.max()) + 1
+        if count <= MOST_DIRECTIONS:
+            yield Family(
+                partial(_shifted, leaf, index, pattern),
+                [{index: (pattern == i).astype(float)} for i in range(count)],
+            )
+
+
+def _shifted(leaf: np.ndarray, index: int, pattern: np.ndarray, rng: np.random.Generator) -> Leaves:
+    size = float(np.abs(leaf).max()) or 1.0
+    size *= 10 ** rng.uniform(-SHIFTS, SHIFTS)
+    return {index: leaf + size * rng.standard_normal(int(pattern.max()) + 1)[pattern]}
+
+
+def _pairs(
+    leaves: list[np.ndarray], layers: dict[str, list[int]]
+) -> Iterator[tuple[list[int], int, list[int]]]:
+    """The leaves of a layer whose units may be the inputs of the kernel of another; its biases."""
+    for name, source in layers.items():
+        widths = {leaves[i].shape[-1] if leaves[i].ndim else 0 for i in source}
+        if len(widths) != 1 or 0 in widths:
+            continue
+        width = widths.pop()
+        for other, members in layers.items():
+            for target in members if other != name else ():
+                kernel = leaves[target]
+                if kernel.ndim >= 2 and kernel.shape[-2] % width == 0:
+                    outputs = kernel.shape[-1:]
+                    yield source, target, [i for i in members if leaves[i].shape == outputs]
+
+
+def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iterator[Family]:
+    """Units scaled by a, or mixed by A, and the kernel behind them by the inverse.
+
+    Where the kernel has several rows for a unit, as behind a convolution that is flattened, they
+    follow each other with the units' number as their distance.
+    """
+    width = leaves[source[0]].shape[-1]
+    kernel = leaves[target]
+    split = kernel.reshape(*kernel.shape[:-2], -1, width, kernel.shape[-1])
+
+    def changed(into: np.ndarray, out_of: np.ndarray) -> Leaves:
+        """theta (I + into) before, (I + out_of) theta behind; the difference alone."""
+        before = {i: leaves[i] @ into for i in source}
+        return {**before, target: (out_of @ split).reshape(kernel.shape)}
+
+    def scaled(rng: np.random.Generator) -> Leaves:
+        factors = 10 ** rng.uniform(-_FACTORS, _FACTORS, width)
+        return added(changed(np.diag(factors - 1), np.diag(1 / factors - 1)))
+
+    def mixed(rng: np.random.Generator) -> Leaves:
+        matrix = np.linalg.qr(rng.standard_normal((width, width)))[0] * rng.uniform(0.5, 2, width)
+        one = np.eye(width)
+        return added(changed(matrix - one, np.linalg.inv(matrix) - one))
+
+    def added(difference: Leaves) -> Leaves:
+        return {i: leaves[i] + part for i, part in difference.items()}
+
+    def derivative(i: int, j: int) -> Leaves:
+        unit = np.zeros((width, width))
+        unit[i, j] = 1.0
+        return changed(unit, -unit)
+
+    if width <= MOST_DIRECTIONS:
+        yield Family(scaled, [derivative(i, i) for i in range(width)])
+    if width <= _WIDEST:
+        everywhere = itertools.product(range(width), repeat=2)
+        yield Family(mixed, [derivative(i, j) for i, j in everywhere])
+
+
+def _carried(
+    leaves: list[np.ndarray], source: list[int], target: int, bias: int
+) -> Iterator[Family]:
+    """What is added to the bias of one layer, taken from that of the next: b_2 - W_2^T c."""
+    kernel = leaves[target]
+    for index in source:
+        width = leaves[index].shape[-1]
+        if leaves[index].ndim > 1 or kernel.shape != (width, kernel.shape[-1]):
+            continue
+
+        def difference(c: np.ndarray, index: int = index) -> Leaves:
+            return {index: c, bias: -c @ kernel}
+
+        def moved(rng: np.random.Generator, index: int = index) -> Leaves:
+            size = 10 ** rng.uniform(-SHIFTS, SHIFTS)
+            steps = difference(size * rng.standard_normal(len(kernel)), index)
+            return {i: leaves[i] + step for i, step in steps.items()}
+
+        yield Family(moved, [difference(unit, index) for unit in np.eye(width)])

@@ -1,0 +1,91 @@
+"""Directions in which the parameters before BatchNorm and its own undo each other."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.network import Network, forward_products
+from gnjax.networks.null_space.families import (
+    MOST_DIRECTIONS,
+    MOST_PAIRS,
+    SHIFTS,
+    Leaves,
+    chosen,
+    layers_of,
+    tolerance,
+)
+
+_TRIALS = 3  # random parameters at which a relation must hold too
+
+
+def normalised_units(net: Network) -> list[np.ndarray]:
+    """The v of a unit before BatchNorm: of its weights as they are, its bias, its scale and shift.
+
+    They come from the singular vectors of J on these four directions, as many as J has both here
+    and at random parameters of that layer.
+    """
+    leaves, layers = layers_of(net)
+    found: list[np.ndarray] = []
+    for source, norm in itertools.islice(itertools.permutations(layers.values(), 2), MOST_PAIRS):
+        width = leaves[norm[0]].size
+        fits = all(leaves[i].ndim and leaves[i].shape[-1] == width for i in source)
+        kernels = any(leaves[i].ndim > 1 for i in source)
+        scales = len(norm) == 2 and all(leaves[i].shape == (width,) for i in norm)
+        if fits and kernels and scales and width <= MOST_DIRECTIONS // 4:
+            found += _related(net, leaves, source, norm)
+    return found
+
+
+def _related(
+    net: Network, leaves: list[np.ndarray], source: list[int], norm: list[int]
+) -> list[np.ndarray]:
+    vectors = _unit_directions(net, leaves, source, norm)
+    if vectors is None:
+        return []
+    here = _null_vectors(net, vectors)
+    counts = [len(v) for v in here]
+    rng = np.random.default_rng(3)
+    for _ in range(_TRIALS):
+        moved = list(leaves)
+        for i in (*source, *norm):
+            factors = 10 ** rng.uniform(-SHIFTS, SHIFTS, leaves[i].shape[-1])
+            moved[i] = factors * (leaves[i] + 0.1 * rng.standard_normal(leaves[i].shape))
+        there = replace(net, leaves=tuple(jnp.asarray(leaf, net.dtype) for leaf in moved))
+        others = _null_vectors(there, _unit_directions(there, moved, source, norm))
+        counts = [min(count, len(v)) for count, v in zip(counts, others, strict=True)]
+    return [v for count, unit in zip(counts, here, strict=True) for v in unit[:count]]
+
+
+def _unit_directions(
+    net: Network, leaves: list[np.ndarray], source: list[int], norm: list[int]
+) -> np.ndarray | None:
+    """For every unit its directions as rows (4, p); None where some of them are held fixed."""
+    rows = []
+    for unit in range(leaves[norm[0]].size):
+        one = np.arange(leaves[norm[0]].size) == unit
+        biases = [{i: one.astype(float)} for i in (*source, *norm) if leaves[i].ndim == 1]
+        weights: Leaves = {i: leaves[i] * one for i in source}
+        found = [chosen(net, direction) for direction in (weights, *biases)]
+        if any(v is None or not v.any() for v in found):
+            return None
+        rows.append(np.stack([v / np.linalg.norm(v) for v in found if v is not None]))
+    return np.stack(rows)
+
+
+def _null_vectors(net: Network, vectors: np.ndarray | None) -> list[np.ndarray]:
+    """Of every unit the combinations v of its directions with J v = 0 up to rounding, as rows."""
+    assert vectors is not None  # whether a leaf is held fixed does not depend on its values
+    units, count, size = vectors.shape
+    columns = jnp.asarray(vectors.reshape(-1, size).T, net.dtype)
+    images = np.asarray(forward_products(net, columns), np.float64).reshape(-1, units, count)
+    found = []
+    for unit in range(units):
+        _, values, rows = np.linalg.svd(images[:, unit], full_matrices=False)
+        largest = float(np.linalg.norm(images[:, unit], axis=0).max())
+        null = values <= tolerance(net) * largest
+        found.append(rows[null][::-1] @ vectors[unit])
+    return found

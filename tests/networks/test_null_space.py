@@ -1,0 +1,160 @@
+"""The null space that structure causes, against the singular values of the dense Jacobian.
+
+Class of faults: a rank that structure does not allow is taken for the rank of J, so that an
+eigenvalue of rounding is lambda_min, or an answer stays unresolved without need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gnjax
+from gnjax.networks.null_space.dimension import null_dimension
+
+
+class _Normalised(nnx.Module):
+    """dense, a normalisation, an activation, dense."""
+
+    def __init__(self, norm: nnx.Module, activation: Any, rngs: nnx.Rngs) -> None:
+        self.before = nnx.Linear(4, 6, rngs=rngs)
+        self.behind = nnx.Linear(6, 3, rngs=rngs)
+        self.norm, self.activation = norm, activation
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.behind(self.activation(self.norm(self.before(x))))
+
+
+class _Convolution(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.before = nnx.Conv(1, 4, (3, 3), rngs=rngs)
+        self.behind = nnx.Linear(64, 2, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.behind(nnx.relu(self.before(x)).reshape(len(x), -1))
+
+
+def _layer_norm(activation: Any, **options: Any) -> nnx.Module:
+    rngs = nnx.Rngs(0)
+    return _Normalised(nnx.LayerNorm(6, rngs=rngs, **options), activation, rngs)
+
+
+def _batch_norm(training: bool) -> nnx.Module:
+    rngs = nnx.Rngs(0)
+    model = _Normalised(nnx.BatchNorm(6, rngs=rngs), jnp.tanh, rngs)
+    model.train() if training else model.eval()
+    return model
+
+
+def _mlp(activation: str) -> nnx.Module:
+    return gnjax.models.MLP((4, 6, 5, 3), activation=activation, key=jax.random.key(0))
+
+
+X = np.random.default_rng(0).standard_normal((60, 4))
+IMAGES = np.random.default_rng(0).standard_normal((150, 4, 4, 1))
+
+# A model, its inputs, its loss, and by how much the rank is below the number of parameters:
+# one for each hidden unit of a ReLU; 6 x 6 + 5 x 5 - ... for linear layers, whose function has
+# 3 x 4 + 3 numbers; the shift of all logits for 5 inputs and the bias; of all outputs before
+# LayerNorm for 4 inputs and the bias; two for each unit before BatchNorm.
+CASES = {
+    "tanh": (_mlp("tanh"), X, "squared_error", 0),
+    "relu": (_mlp("relu"), X, "squared_error", 11),
+    "leaky relu": (_mlp("leaky_relu"), X, "squared_error", 11),
+    "linear": (_mlp("linear"), X, "squared_error", 83 - 15),
+    "relu and softmax": (_mlp("relu"), X, "cross_entropy", 11 + 6),
+    "tanh and softmax": (_mlp("tanh"), X, "cross_entropy", 6),
+    "layer norm": (_layer_norm(jnp.tanh), X, "squared_error", 5),
+    "layer norm and relu": (_layer_norm(nnx.relu), X, "squared_error", 5 + 6),
+    "batch norm in training": (_batch_norm(True), X, "squared_error", 12),
+    "batch norm in evaluation": (_batch_norm(False), X, "squared_error", 12),
+    "convolution": (_Convolution(nnx.Rngs(0)), IMAGES, "squared_error", 4),
+}
+
+
+def _singular_values(op: Any) -> np.ndarray:
+    return np.linalg.svd(op.factor(), compute_uv=False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rank_is_the_parameters_less_the_null_space(name: str) -> None:
+    model, x, loss, null = CASES[name]
+    op = gnjax.gauss_newton(model, x, loss=loss)
+    assert null_dimension(op.net) == null
+    values = _singular_values(op)
+    assert op.rank_bound == (values > 1e-10 * values[0]).sum() == op.net.parameters - null
+    kappa = gnjax.condition_number(op)
+    assert kappa.resolved
+    assert kappa.rank == op.rank_bound
+    expected = (values[0] / values[op.rank_bound - 1]) ** 2
+    assert kappa.interval[0] <= expected * (1 + 1e-6)
+    assert kappa.interval[1] >= expected * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "null"),
+    [
+        (_layer_norm(jnp.tanh, epsilon=1e-12), 5),
+        (_layer_norm(jnp.tanh, epsilon=1e-12, use_fast_variance=False), 5),
+        (_layer_norm(jax.nn.softplus), 5),
+        (_layer_norm(jax.nn.gelu), 5),
+    ],
+)
+def test_what_holds_only_nearly_is_no_null_space(model: nnx.Module, null: int) -> None:
+    """A small epsilon under the root breaks the scale of weights before LayerNorm, but little."""
+    assert null_dimension(gnjax.gauss_newton(model, X).net) == null
+
+
+def test_units_that_no_sample_wakes_are_no_parameters() -> None:
+    model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
+    model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])
+    op = gnjax.gauss_newton(model, X)
+    # Four weights and a bias into the dead unit, three weights out of it; a scale of each other.
+    assert null_dimension(op.net) == 8 + 5
+    assert op.rank_bound == (_singular_values(op) > 1e-10 * _singular_values(op)[0]).sum()
+
+
+def test_an_expert_that_few_samples_use_is_a_parameter() -> None:
+    """The outputs of all samples are compared: one sample of 60 uses the second expert."""
+
+    def apply(params: Any, x: jax.Array) -> jax.Array:
+        experts = jnp.stack([jnp.tanh(x @ w + b[None]) for w, b in params])
+        return jnp.where((x[:, :1] > np.sort(X[:, 0])[-2]), experts[1], experts[0])
+
+    rng = np.random.default_rng(1)
+    params = [(rng.standard_normal((4, 2)), rng.standard_normal(2)) for _ in range(2)]
+    assert null_dimension(gnjax.gauss_newton((apply, params), X).net) == 0
+
+
+def test_parameters_that_are_held_fixed_compensate_nothing() -> None:
+    model = _mlp("relu")
+    op = gnjax.gauss_newton(model, X, only=["dense1/*"])
+    assert null_dimension(op.net) == 0
+    assert gnjax.gauss_newton(model, X, only=["dense1/*", "dense2/*"]).rank_bound == 30 + 35 - 6
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["relu", "tanh", "linear"]),
+    st.sampled_from(["squared_error", "cross_entropy"]),
+    st.floats(-3, 3),
+)
+def test_the_bound_is_never_below_the_rank_of_random_networks(
+    seed: int, activation: str, loss: str, decades: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    model = gnjax.models.MLP((3, 4, 3, 2), activation=activation, key=jax.random.key(seed))
+    for layer in (model.dense1, model.dense2, model.dense3):
+        layer.kernel[...] = layer.kernel[...] * 10 ** (decades * rng.uniform(-1, 1))
+    op = gnjax.gauss_newton(model, rng.standard_normal((40, 3)), loss=loss)
+    values = _singular_values(op)
+    error = op.factorisation().error().value + 1e-15 * 80 * values[0]
+    assert (values > error).sum() <= op.rank_bound
