@@ -112,6 +112,21 @@ def test_what_holds_only_nearly_is_no_null_space(model: nnx.Module, null: int) -
     assert null_dimension(gnjax.gauss_newton(model, X).net) == null
 
 
+def test_what_holds_only_here_is_no_null_space() -> None:
+    """softplus(z) is z up to 1e-17 for z near 40: units can be exchanged here, but not elsewhere."""
+
+    def apply(params: Any, x: jax.Array) -> jax.Array:
+        hidden = jax.nn.softplus(x @ params["a"]["kernel"] + params["a"]["bias"][None])
+        return hidden @ params["b"]["kernel"]
+
+    rng = np.random.default_rng(2)
+    layers = {
+        "a": {"kernel": rng.standard_normal((4, 5)), "bias": np.full(5, 40.0)},
+        "b": {"kernel": rng.standard_normal((5, 2))},
+    }
+    assert null_dimension(gnjax.gauss_newton((apply, layers), X).net) == 0
+
+
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])
