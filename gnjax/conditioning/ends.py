@@ -124,9 +124,11 @@ def _floor(whole: Spectrum) -> float:
     """The least positive number that can be told from zero with the errors of the last values.
 
     For a matrix that is its error. For singular values known to e it is (3 + 2 sqrt 2) e^2, the
-    value of sigma^2 at which (2 sigma + e) e reaches it; there the error at zero is e^2.
+    value of sigma^2 at which (2 sigma + e) e reaches it; there the error at zero is e^2. Zeros that
+    come from the shapes of the factors have no error and do not count.
     """
-    last = float(whole.errors.max() if whole.errors[-1] == 0 else whole.errors[-1])
+    computed = whole.errors[whole.errors > 0]
+    last = float(computed[-1]) if len(computed) else 0.0
     return last * (3 + 2 * 2**0.5) if whole.method in ("factored", "closed_form") else last
 
 

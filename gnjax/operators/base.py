@@ -7,7 +7,7 @@ that an operator may state are listed in :mod:`gnjax.operators.facts`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import jax
@@ -121,6 +121,12 @@ class Factored:
 
     def as_matrix(self) -> jax.Array:
         return jnp.matmul(self.factor, self.factor.T, precision="highest")
+
+    @property
+    def twin(self) -> Factored:
+        """J^T J where that is smaller."""
+        rows, columns = self.factor.shape
+        return self if rows <= columns else replace(self, factor=self.factor.T)
 
     @property
     def rank_bound(self) -> int:

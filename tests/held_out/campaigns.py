@@ -174,19 +174,24 @@ def network_cases(
     seed: int,
     count: int,
     *,
-    names: Sequence[str] = tuple(ARCHITECTURES),
-    samples: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+    samples: Sequence[int] = (),
 ) -> Iterator[tuple[str, networks.Case]]:
-    """Every regime in turn; architecture, samples and loss at random.
+    """Every regime in turn; dtype and loss at random, and architecture and samples where named.
 
-    Every architecture has two of the three numbers of samples: each costs a compilation.
+    Otherwise all have the architecture and the number of samples of the seed, as one compilation
+    serves for them: 36 seeds in a row go through all, each architecture with two numbers of samples
+    of the three.
     """
     regimes = list(networks.REGIMES)
+    every = list(ARCHITECTURES)
+    place = seed % len(every)
+    other = networks.MANY if place % 2 else networks.FEW
+    again = seed // len(every) % 2
     for index in range(count):
         rng = np.random.default_rng([seed, index])
-        name = str(rng.choice(names))
-        other = networks.MANY if list(ARCHITECTURES).index(name) % 2 else networks.FEW
-        n = int(rng.choice(samples or (networks.SEVERAL, other)))
+        name = str(rng.choice(names or every[place : place + 1]))
+        n = int(rng.choice(samples or (other if again else networks.SEVERAL,)))
         loss = str(rng.choice(networks.LOSSES))
         yield f"{seed}:{index}", networks.draw(rng, name, n, loss, regimes[index % len(regimes)])
 

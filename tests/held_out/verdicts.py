@@ -225,15 +225,15 @@ def _counts(group: list[Row]) -> tuple[int, int, int, int, int, int, float]:
 def broken(rows: Iterable[Row]) -> list[Row]:
     """Answers that the rules forbid, whatever the class.
 
-    Nothing may fail, and no proved, measured or unknown answer may lie beside the truth. Probable
-    answers may, as often as they state: all of them come back where they do so more often than
-    the stated chances allow but once in a million times.
+    Nothing may fail, and no answer that states no chance may lie beside the truth, be it proved,
+    measured or unknown. Answers that state one may, as often as they state: all of them come back
+    where they do so more often than the stated chances allow but once in a million times.
     """
     rows = list(rows)
-    random = [row for row in rows if row.inside is not None and row.kind == "probable"]
+    random = [row for row in rows if row.inside is not None and row.failure > 0]
     misses = [row for row in random if row.inside is False]
     allowed = scipy.stats.poisson.ppf(1 - 1e-6, sum(row.failure for row in random))
-    certain = [row for row in rows if row.missed and row.kind != "probable"]
+    certain = [row for row in rows if row.missed and row not in random]
     return certain + (misses if len(misses) > allowed else [])
 
 

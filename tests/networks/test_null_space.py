@@ -113,7 +113,7 @@ def test_what_holds_only_nearly_is_no_null_space(model: nnx.Module, null: int) -
 
 
 def test_what_holds_only_here_is_no_null_space() -> None:
-    """softplus(z) is z up to 1e-17 for z near 40: units can be exchanged here, but not elsewhere."""
+    """softplus(z) is z up to 1e-17 near z = 40: units can be exchanged here, but not elsewhere."""
 
     def apply(params: Any, x: jax.Array) -> jax.Array:
         hidden = jax.nn.softplus(x @ params["a"]["kernel"] + params["a"]["bias"][None])
