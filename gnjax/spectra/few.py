@@ -26,7 +26,7 @@ from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.places import position_errors
 
 _MISSED = 1e-3
-_LOOK = 6  # steps without a look at the residuals, at most
+_LOOK = 6  # steps without a look at the residuals or at the count, at most
 _SPARE = 6  # rows of the least basis beyond 2 k
 _CYCLES = 20  # products, as a multiple of the rows of a basis
 _LEAST_PRODUCTS = 1000
@@ -284,7 +284,7 @@ def _any_beyond(end: _End, found: _Found, t: float, level: float = _MISSED) -> b
         max_steps=max(2, rows // len(start)),
         noise=end.noise * found.scale,
         enough=lambda second: verdict(second) is not None,
-        check_every=2,
+        check_every=_LOOK,
         apart=run.basis,
     )
     return verdict(second)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import jax
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
@@ -42,15 +43,17 @@ def most_rows(size: int) -> int:
 def host_product(op: Operator) -> lanczos.Apply:
     """The operator on rows of host memory, refused where its products are not symmetric.
 
-    A row by itself goes as a vector, and without a copy by jax before the compiled call makes its
-    own: that is a quarter of the time of a small network's product.
+    A row by itself goes as a vector, without a copy before the compiled call makes its own, and
+    axes are changed by numpy: for a small network either takes a quarter of a product's time.
     """
     multiply = prepared_product(op)
 
     def apply(rows: np.ndarray) -> np.ndarray:
         block = rows.astype(op.dtype, copy=False)
-        images = multiply(block[0])[None] if len(block) == 1 else multiply(block.T).T
-        images = np.asarray(images, np.float64)
+        if len(block) == 1:
+            images = np.asarray(multiply(block[0]), np.float64)[None]
+        else:
+            images = np.asarray(multiply(block.T), np.float64).T
         if not np.isfinite(images).all():
             msg = "the operator returns NaN or Inf; remove them from its weights and data"
             raise NotFinite(msg)
@@ -66,4 +69,10 @@ def beside_xla() -> AbstractContextManager[object]:
     Those of a second pool spin for a while after each product, on the cores that XLA needs.
     """
     on_cpu = jax.default_backend() == "cpu"
-    return threadpool_limits(1, user_api="blas") if on_cpu else nullcontext()
+    return _pools().limit(limits=1, user_api="blas") if on_cpu else nullcontext()
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """The thread pools of this process; finding them takes as long as some products."""
+    return ThreadpoolController()

@@ -64,10 +64,13 @@ def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
     outer = np.ones(len(points), bool)
     for alpha, beta in zip(run.diagonals, run.couplings, strict=False):
         pivot = points[:, None, None] * identity - alpha - coupled
-        outer &= (side[:, None] * np.linalg.eigvalsh(pivot) > 0).all(axis=1)
+        signs = pivot[:, 0] if block == 1 else np.linalg.eigvalsh(pivot)
+        outer &= (side[:, None] * signs > 0).all(axis=1)
+        if block == 1 and not pivot.all():  # t is a Ritz value
+            return np.ones(len(points))
         try:
-            step = np.linalg.solve(pivot, beta.T)
-        except np.linalg.LinAlgError:  # t is a Ritz value
+            step = beta.T / pivot if block == 1 else np.linalg.solve(pivot, beta.T)
+        except np.linalg.LinAlgError:
             return np.ones(len(points))
         energy = identity + np.swapaxes(step, 1, 2) @ energy @ step
         start, coupled = start @ step, beta @ step
