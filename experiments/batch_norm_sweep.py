@@ -98,7 +98,8 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    confidence: float
+    evidence: str  # the weakest that the interval rests on
+    failure: float
     resolved: bool
     method: str
     rank: int
@@ -181,7 +182,8 @@ def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> Measurement:
         "kappa": float(found.kappa[rank - 1]),
         "kappa_low": float(found.low[rank - 1]),
         "kappa_high": float(found.high[rank - 1]),
-        "confidence": 1.0,
+        "evidence": spectrum.certificate.kind,
+        "failure": spectrum.certificate.failure,
         "resolved": found.floor_rank >= rank,
         "method": spectrum.method,
         "rank": rank,

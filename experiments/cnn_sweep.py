@@ -135,7 +135,8 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    confidence: float
+    evidence: str  # the weakest that the interval rests on
+    failure: float
     resolved: bool
     method: str
     rank: int

@@ -162,7 +162,8 @@ class Row:
     kappa: float | None = None
     kappa_low: float | None = None
     kappa_high: float | None = None
-    confidence: float | None = None
+    evidence: str | None = None  # the weakest that the interval rests on
+    failure: float | None = None
     resolved: bool = False
     method: str = ""
     rank: int | None = None

@@ -99,7 +99,8 @@ class Row:
     kappa: float | None
     kappa_low: float | None
     kappa_high: float | None
-    confidence: float | None
+    evidence: str | None  # the weakest that the interval rests on
+    failure: float | None
     resolved: bool
     rank: int | None
     bound_convex: float | None
@@ -188,7 +189,7 @@ def _kappa_and_bound(net: LinearNet, rtol: float, seed: int) -> Measurement:
 
 
 _UNMEASURED: Measurement = dict.fromkeys(
-    ("kappa", "kappa_low", "kappa_high", "confidence", "rank", "bound_convex")
+    ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "rank", "bound_convex")
 ) | {"resolved": False}
 
 

@@ -97,7 +97,8 @@ class Row:
     kappa: float | None = None
     kappa_low: float | None = None
     kappa_high: float | None = None
-    confidence: float | None = None
+    evidence: str | None = None  # the weakest that the interval rests on
+    failure: float | None = None
     resolved: bool = False
     rank: int | None = None  # the number of non-zero eigenvalues, as measured
     rank_source: str = ""
@@ -200,13 +201,14 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
 
 def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
     """Every eigenvalue, by singular values of J, and kappa at every rank one might assume."""
-    found = gnjax.rank_sensitivity(
-        gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs, side="auto"))
-    )
+    spectrum = gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs, side="auto"))
+    found = gnjax.rank_sensitivity(spectrum)
     return {
         "rank": found.floor_rank,
         "eigenvalue": found.values.tolist(),
         "eigenvalue_error": found.errors.tolist(),
+        "evidence": spectrum.certificate.kind,
+        "failure": spectrum.certificate.failure,
         "kappa": found.kappa.tolist(),
         "kappa_low": found.low.tolist(),
         "kappa_high": found.high.tolist(),
@@ -270,7 +272,8 @@ def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
                 kappa=found["kappa"][at],
                 kappa_low=found["kappa_low"][at],
                 kappa_high=found["kappa_high"][at],
-                confidence=1.0,
+                evidence=found["evidence"],
+                failure=found["failure"],
             )
 
 

@@ -17,7 +17,7 @@ TITLES = {  # longest first: a name is matched by its beginning
     "mnist": "MNIST",
 }
 CELL = ("depth", "width", "seed", "inputs", "outputs", "data")  # what every caption reads
-CERTIFICATE = ("kappa", "kappa_low", "kappa_high", "confidence", "resolved")
+CERTIFICATE = ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "resolved")
 SIZES = {"n": "samples", "d": "inputs", "k": "outputs"}
 
 
@@ -84,7 +84,7 @@ def certificates(table: Columns) -> str:
         width = ((known["kappa_high"] - known["kappa_low"]) / known["kappa"]).max()
         sentences.append(
             f"Every {'resolved ' if unknown else ''}kappa is known to a relative interval of"
-            f" {rounded_up(width)} or less{_confidence(known)}."
+            f" {rounded_up(width)} or less ({_evidence(known)})."
         )
     if unknown:
         sentences.append(
@@ -94,10 +94,16 @@ def certificates(table: Columns) -> str:
     return paragraph(*sentences)
 
 
-def _confidence(table: Columns) -> str:
-    """The smallest probability with which an interval holds; nothing where all are proved."""
-    failure = 1.0 - table["confidence"].min()
-    return f" with probability at least 1 - {rounded_up(failure)}" if failure > 0 else ""
+def _evidence(table: Columns) -> str:
+    """The weakest that the intervals rest on, and the largest chance that one of them fails."""
+    found = set(table["evidence"])
+    weakest = next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in found)
+    failure = table["failure"].max()
+    return (
+        f"{weakest}, each fails with probability below {rounded_up(failure)}"
+        if failure
+        else weakest
+    )
 
 
 def rounded_up(number: float) -> str:

@@ -71,7 +71,8 @@ def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
         "kappa": kappa.value,
         "kappa_low": kappa.at_rank[0],
         "kappa_high": kappa.at_rank[1],
-        "confidence": 1.0 - kappa.certificate.failure,
+        "evidence": kappa.certificate.kind,
+        "failure": kappa.certificate.failure,
         "resolved": kappa.bounded,
         "rank": kappa.rank,
     }

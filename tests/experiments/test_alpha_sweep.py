@@ -121,7 +121,16 @@ def test_profiles_differ_in_sizes_and_data_alone(profile: str) -> None:
 
 def test_every_figure_has_its_rows() -> None:
     chosen = smoke("widths=(20,)", "seeds=1", "deep_widths=(20,)", "deep_seeds=1")
-    fields = ("kappa", "kappa_low", "kappa_high", "confidence", "resolved", "method", "rank")
+    fields = (
+        "kappa",
+        "kappa_low",
+        "kappa_high",
+        "evidence",
+        "failure",
+        "resolved",
+        "method",
+        "rank",
+    )
     fields += ("lambda_max", "lambda_min", "bound", "bound_estimate", "bound_applicable")
     measured = {
         cell: {"inputs": 64, "samples": 40, "slope": list(cell.slopes)}

@@ -31,7 +31,7 @@ def depth_row(figure: str, depth: int, width: int, multiplier: float, seed: int)
         "figure": figure, "depth": depth, "width": width, "multiplier": multiplier, "seed": seed,
         "inputs": 784, "outputs": 10, "samples": 5000, "data": "fashion_mnist_5000, whitened",
         "gain": 2.0, "kappa": kappa, "kappa_low": 0.9995 * kappa, "kappa_high": 1.0005 * kappa,
-        "confidence": 1.0 - 1e-6 * seed, "resolved": True,
+        "evidence": "probable", "failure": 1e-6 * seed, "resolved": True,
         "bound_convex": 1.4 * kappa if applies else np.nan,
         "bound_maximum": 10.0**depth * kappa if applies else np.nan,
     }  # fmt: skip
@@ -238,7 +238,10 @@ def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> N
         assert part in caption
     assert "Mean over 3 initialisations" in caption
     assert "float64" in caption
-    assert "relative interval of 0.001 or less with probability at least 1 - 2e-06" in caption
+    assert (
+        "relative interval of 0.001 or less (probable, each fails with probability below 2e-06)"
+        in caption
+    )
     assert captions.seeds(select(depth_table, seed=0)) == "One initialisation."
 
 
@@ -332,10 +335,10 @@ def test_a_missing_table_names_the_command_that_makes_it(
 def test_an_outdated_table_names_the_column_it_lacks(
     depth_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    outdated = {name: column for name, column in depth_table.items() if name != "confidence"}
+    outdated = {name: column for name, column in depth_table.items() if name != "failure"}
     save(outdated, tmp_path / "depth_sweep" / "smoke")
     assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 2
-    assert "no column confidence" in capsys.readouterr().err
+    assert "no column failure" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", OF_THESE_TABLES)

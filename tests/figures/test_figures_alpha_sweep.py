@@ -20,7 +20,7 @@ def row(figure: str, depth: int, width: int, slope: float, seed: int) -> dict:
         "figure": figure, "depth": depth, "width": width, "slope": slope, "seed": seed,
         "inputs": 784, "outputs": 10, "samples": 500, "data": "fashion_mnist_5000, whitened",
         "gain": 2.0, "kappa": kappa, "kappa_low": 0.9995 * kappa, "kappa_high": 1.0005 * kappa,
-        "confidence": 0.999, "resolved": True,
+        "evidence": "probable", "failure": 0.001, "resolved": True,
         "bound": 3.0 * kappa if depth == 2 else np.nan,
     }  # fmt: skip
 

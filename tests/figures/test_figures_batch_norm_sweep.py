@@ -16,7 +16,8 @@ def row(norm: str, width: int, seed: int) -> dict:
     return {
         "norm": norm, "depth": 2, "width": width, "seed": seed, "inputs": 64, "outputs": 10,
         "samples": 1000, "data": "photo_patches, grey, 8 x 8", "gain": 2.0, "kappa": kappa,
-        "kappa_low": 0.99 * kappa, "kappa_high": 1.01 * kappa, "confidence": 1.0,
+        "kappa_low": 0.99 * kappa, "kappa_high": 1.01 * kappa, "evidence": "measured",
+        "failure": 0.0,
         "resolved": True, "rank": RANKS[norm],
         "kappa_leading": 3e6 / width * (1 + 0.1 * seed) if norm == "layer" else kappa,
     }  # fmt: skip

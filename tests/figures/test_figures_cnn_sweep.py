@@ -34,7 +34,8 @@ def _table(seeds=3):
                     "kappa": kappa,
                     "kappa_low": kappa * 0.999,
                     "kappa_high": kappa * 1.001,
-                    "confidence": 1.0,
+                    "evidence": "measured",
+                    "failure": 0.0,
                     "resolved": True,
                 }
             )

@@ -38,7 +38,8 @@ def _row(initializer, seed, epoch, rng):
         "kappa": kappa,
         "kappa_low": kappa,
         "kappa_high": 1.001 * kappa,
-        "confidence": 0.999,
+        "evidence": "probable",
+        "failure": 0.001,
         "bound_convex": 1.2 * kappa,
     }
 

@@ -21,7 +21,13 @@ def _row(figure, width, seed, epoch, **values):
         "batch": 13,
         "dtype": "float32",
     }
-    certified = {"confidence": 1.0, "resolved": True, "rank": 30.0, "assumed_rank": 0}
+    certified = {
+        "evidence": "measured",
+        "failure": 0.0,
+        "resolved": True,
+        "rank": 30.0,
+        "assumed_rank": 0,
+    }
     return shared | data | trained | certified | empty | values
 
 
