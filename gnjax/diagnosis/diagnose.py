@@ -43,7 +43,7 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.network import NetworkGram, hessian
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import beside_xla, host_product, most_rows
+from gnjax.spectra.host_products import beside_xla, host_product
 
 _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed
@@ -248,7 +248,7 @@ def _krylov_top(op: NetworkGram, seed: int) -> np.ndarray:
         run = krylov.lanczos(
             host_product(op),
             krylov.random_rows(size, _BLOCK, seed),
-            max_steps=max(2, most_rows(size) // _BLOCK),
+            max_steps=max(2, LIMITS.basis_rows(size) // _BLOCK),
             noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
             enough=enough,
         )

@@ -12,14 +12,19 @@ class Limits:
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
       factor_bytes: the most memory that a factor J with J J^T = A may take.
+      factor_work: the most multiplications that the singular values of such a factor may take where
+        an operator is made by it or by its matrix.
       basis_bytes: the most memory that a Krylov basis may take.
+      density_bytes: the most memory that the basis of one probe of a spectral density may take.
       factor_rows: up to so many rows or columns "auto" takes the singular values of a factor.
       whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
     """
 
     matrix_rows: int = 20_000  # 3.2 GB in float64
     factor_bytes: float = 4e9
+    factor_work: float = 1e10  # some seconds
     basis_bytes: float = 2e9
+    density_bytes: float = 16e9
     factor_rows: int = 4000
     whole_rows: int = 3000
 

@@ -34,14 +34,14 @@ from gnjax.numerics.certificate import (
     certificate,
     unknown,
 )
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import BASIS_BYTES, beside_xla, host_product
+from gnjax.spectra.host_products import beside_xla, host_product
 from gnjax.spectra.trace import check_products, probe_stream, student
 
-_LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
 _FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
 _LEAST_DECADES = 0.01
@@ -224,7 +224,12 @@ class SpectralDensity:
 
 
 def spectral_density(
-    op: Operator | ArrayLike, *, probes: int = 10, steps: int = 100, seed: int = 0
+    op: Operator | ArrayLike,
+    *,
+    probes: int = 10,
+    steps: int = 100,
+    seed: int = 0,
+    limits: Limits = LIMITS,
 ) -> SpectralDensity:
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
@@ -238,17 +243,18 @@ def spectral_density(
       steps: of Lanczos for each, fully reorthogonalised; details finer than about the range over
         ``steps`` are not seen.
       seed: of the starts. More probes under the same seed extend fewer.
+      limits: of memory.
     """
     operator = op if isinstance(op, Operator) else dense(op)
     size = operator.shape[0]
-    _check_arguments(size, probes, steps)
+    _check_arguments(size, probes, steps, limits)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
     norm = spectrum.operator_norm(operator)
     error = spectrum.dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
     with beside_xla():
-        found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
+        found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed, limits)
     longest = max(len(nodes) for nodes, _, _ in found)
     return SpectralDensity(
         nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),
@@ -265,15 +271,15 @@ def spectral_density(
     )
 
 
-def _check_arguments(size: int, probes: int, steps: int) -> None:
+def _check_arguments(size: int, probes: int, steps: int, limits: Limits) -> None:
     for name, number in (("probes", probes), ("steps", steps)):
         if not isinstance(number, int | np.integer) or number < 1:
             msg = f"{name}={number!r} is not a positive whole number"
             raise ValueError(msg)
-    if 8.0 * min(steps, size) * size > _LARGEST_BASIS_BYTES:
+    if 8.0 * min(steps, size) * size > limits.density_bytes:
         msg = (
             f"steps={steps} vectors of length {size} need {8e-9 * min(steps, size) * size:.0f} GB; "
-            f"use steps={int(_LARGEST_BASIS_BYTES / (8 * size))} or fewer"
+            f"use steps={int(limits.density_bytes / (8 * size))} or fewer"
         )
         raise ValueError(msg)
 
@@ -284,7 +290,13 @@ def _exhausted(run: krylov.Run) -> bool:
 
 
 def _quadratures(
-    product: krylov.Apply, size: int, probes: int, steps: int, noise: float, seed: int
+    product: krylov.Apply,
+    size: int,
+    probes: int,
+    steps: int,
+    noise: float,
+    seed: int,
+    limits: Limits,
 ) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
     """Nodes, weights and the run of every probe, without its basis.
 
@@ -293,7 +305,7 @@ def _quadratures(
     """
     rng = probe_stream(seed)
     found: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
-    together = int(np.clip(BASIS_BYTES / (8 * steps * size), 1, _TOGETHER))
+    together = int(np.clip(limits.basis_bytes / (8 * steps * size), 1, _TOGETHER))
     while len(found) < probes:
         count = together if probes - len(found) >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]

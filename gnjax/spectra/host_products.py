@@ -28,16 +28,8 @@ def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
     )
 
 
-BASIS_BYTES = LIMITS.basis_bytes
-
-
 class NotFinite(ValueError):
     """A product has NaN or Inf in it."""
-
-
-def most_rows(size: int) -> int:
-    """How many vectors of a length a Krylov basis may hold."""
-    return LIMITS.basis_rows(size)
 
 
 def host_product(op: Operator) -> lanczos.Apply:

@@ -13,7 +13,6 @@ from jax import lax
 
 import gnjax
 from gnjax.models.cnn import LinearCNN, output_length
-from gnjax.operators.closed_form import convolution
 from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
 from tests import references
 
@@ -98,11 +97,15 @@ def test_gauss_newton_is_the_jacobian_of_the_linear_map(sizes, rank, work, seed)
     jacobian = (
         jacobian.reshape(length, outputs, -1).transpose(1, 0, 2).reshape(outputs * length, -1)
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convolution, "_FACTOR_WORK", work)
-        op = linear_cnn_gauss_newton(
-            kernels, head, length, covariance, stride=stride, padding=padding
-        )
+    op = linear_cnn_gauss_newton(
+        kernels,
+        head,
+        length,
+        covariance,
+        stride=stride,
+        padding=padding,
+        limits=gnjax.Limits(factor_work=work),
+    )
     assert isinstance(op, gnjax.Factored if work else gnjax.Dense)
     assert op.shape == (outputs * length, outputs * length)
     scale = float(jnp.linalg.norm(jacobian)) ** 2
@@ -114,9 +117,8 @@ def test_gauss_newton_is_the_jacobian_of_the_linear_map(sizes, rank, work, seed)
 
 
 @pytest.mark.parametrize("work", [0, 1e10])
-def test_non_zero_eigenvalues_are_those_of_the_model_on_data(monkeypatch, work):
+def test_non_zero_eigenvalues_are_those_of_the_model_on_data(work):
     """(1/n) sum_i J_i^T J_i of the Flax model on 20 samples, p x p, against k d x k d."""
-    monkeypatch.setattr(convolution, "_FACTOR_WORK", work)
     model = LinearCNN(
         6, 2, filters=3, kernel=3, stride=2, padding=1, key=jax.random.key(0), gain=1.0
     )
@@ -126,7 +128,13 @@ def test_non_zero_eigenvalues_are_those_of_the_model_on_data(monkeypatch, work):
         lambda p, rows: nnx.merge(graph, p)(rows), params, jnp.asarray(x)
     )
     op = linear_cnn_gauss_newton(
-        model.kernels[...], model.head[...], 6, x.T @ x / 20, stride=2, padding=1
+        model.kernels[...],
+        model.head[...],
+        6,
+        x.T @ x / 20,
+        stride=2,
+        padding=1,
+        limits=gnjax.Limits(factor_work=work),
     )
     values, expected = gnjax.eigenvalues(op).values, np.linalg.eigvalsh(auto)[::-1]
     assert len(values) == 12

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.models.mlp import MLP, weights
-from gnjax.operators.closed_form import leaky_relu
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.theory.bounds import leaky_relu as leaky_bound
 from tests import references
@@ -63,9 +62,7 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     """
     v, w, x = _draw(seed, *sizes)
     jacobian = _jacobian(v, w, x, slope)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaky_relu, "_FACTOR_WORK", work)
-        op = leaky_relu_gauss_newton(v, w, x, slope)
+    op = leaky_relu_gauss_newton(v, w, x, slope, limits=gnjax.Limits(factor_work=work))
     assert isinstance(op, gnjax.Factored if work else gnjax.Dense)
     scale = float(jnp.linalg.norm(jacobian)) ** 2
     auto = jacobian @ jacobian.T
@@ -79,12 +76,12 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
 
 
 @pytest.mark.parametrize("work", [0, 1e10])
-def test_slope_1_is_the_linear_network(monkeypatch, work):
+def test_slope_1_is_the_linear_network(work):
     """n times the spectrum for Sigma = X X^T / n, which has the same non-zero eigenvalues."""
-    monkeypatch.setattr(leaky_relu, "_FACTOR_WORK", work)
+    limits = gnjax.Limits(factor_work=work)
     for n, d in ((9, 4), (4, 9)):
         v, w, x = _draw(n, n, d, 12, 3)
-        values = gnjax.eigenvalues(leaky_relu_gauss_newton(v, w, x, 1.0)).values
+        values = gnjax.eigenvalues(leaky_relu_gauss_newton(v, w, x, 1.0, limits=limits)).values
         linear = gnjax.eigenvalues(gnjax.linear_gauss_newton([v, w], x @ x.T / n)).values * n
         common = min(len(values), len(linear))
         np.testing.assert_allclose(values[:common], linear[:common], atol=1e-12 * linear[0])
@@ -92,12 +89,12 @@ def test_slope_1_is_the_linear_network(monkeypatch, work):
         assert np.abs(linear[common:]).max(initial=0) <= 1e-12 * linear[0]
 
 
-def test_formed_and_factored_give_one_condition_number(monkeypatch):
+def test_formed_and_factored_give_one_condition_number():
     v, w, x = _draw(3, 12, 20, 40, 3)
     answers = []
     for work in (0, 1e10):
-        monkeypatch.setattr(leaky_relu, "_FACTOR_WORK", work)
-        answers.append(gnjax.condition_number(leaky_relu_gauss_newton(v, w, x, 0.01)))
+        op = leaky_relu_gauss_newton(v, w, x, 0.01, limits=gnjax.Limits(factor_work=work))
+        answers.append(gnjax.condition_number(op))
     assert [a.method for a in answers] == ["dense", "factored"]
     assert all(a.resolved and a.rank == 36 for a in answers)
     reference = references.pseudo_condition(_jacobian(v, w, x, 0.01)) ** 2

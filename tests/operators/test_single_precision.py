@@ -21,14 +21,18 @@ _WIDE = _rng.standard_normal((2, 3))
 _SIGMA = _X.T @ _X / 5
 
 _CASES = {
-    "leaky": lambda: leaky_relu.leaky_relu_gauss_newton(_V, _W, _X.T, 1 / 3),
-    "leaky, d > n": lambda: leaky_relu.leaky_relu_gauss_newton(_V, _W, _X[:2].T, 1 / 3),
-    "batch": lambda: normalised.batch_norm_gauss_newton(_V, _W, _X),
-    "frozen": lambda: normalised.batch_norm_gauss_newton(_V, _W, _X, frozen=True),
-    "layer": lambda: normalised.layer_norm_gauss_newton(_V, _W, _X),
-    "cnn": lambda: linear_cnn_gauss_newton(_WIDE, _rng_head(), 6),
-    "cnn, Sigma": lambda: linear_cnn_gauss_newton(_WIDE[:, :2], _rng_head()[:, :4], 3, _SIGMA),
-    "sum": lambda: gnjax.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
+    "leaky": lambda limits: leaky_relu.leaky_relu_gauss_newton(_V, _W, _X.T, 1 / 3, limits=limits),
+    "leaky, d > n": lambda limits: leaky_relu.leaky_relu_gauss_newton(
+        _V, _W, _X[:2].T, 1 / 3, limits=limits
+    ),
+    "batch": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X),
+    "frozen": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X, frozen=True),
+    "layer": lambda limits: normalised.layer_norm_gauss_newton(_V, _W, _X),
+    "cnn": lambda limits: linear_cnn_gauss_newton(_WIDE, _rng_head(), 6, limits=limits),
+    "cnn, Sigma": lambda limits: linear_cnn_gauss_newton(
+        _WIDE[:, :2], _rng_head()[:, :4], 3, _SIGMA, limits=limits
+    ),
+    "sum": lambda limits: gnjax.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
 }
 
 
@@ -38,14 +42,12 @@ def _rng_head():
 
 @pytest.mark.parametrize("formed", [False, True])
 @pytest.mark.parametrize("case", _CASES)
-def test_the_matrix_is_within_its_error_of_that_in_double_precision(case, formed, monkeypatch):
+def test_the_matrix_is_within_its_error_of_that_in_double_precision(case, formed):
     """Its error there is some 10^8 times smaller. Columns of factors may be rotated."""
-    if formed:
-        monkeypatch.setattr(leaky_relu, "_FACTOR_WORK", 0)
-        monkeypatch.setattr("gnjax.operators.closed_form.convolution._FACTOR_WORK", 0)
-    exact = np.asarray(_CASES[case]().as_matrix())
+    limits = gnjax.Limits(factor_work=0.0) if formed else gnjax.Limits()
+    exact = np.asarray(_CASES[case](limits).as_matrix())
     with single_precision():
-        op = _CASES[case]()
+        op = _CASES[case](limits)
         assert op.dtype == jnp.float32
         factor = np.asarray(op.factor, float) if isinstance(op, gnjax.Factored) else None
         matrix = np.asarray(op.as_matrix(), float) if factor is None else factor @ factor.T

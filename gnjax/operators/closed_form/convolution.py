@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from gnjax.models.cnn import output_length
 from gnjax.numerics.certificate import MEASURED, PROVED, weakest
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -27,9 +28,6 @@ from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.base import Dense, Factored
 from gnjax.operators.closed_form.linear import linear_factors
-
-_FACTOR_WORK = 1e10  # rows * columns * min(rows, columns): seconds for the singular values of J
-_LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 
 
 def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0) -> jax.Array:
@@ -66,6 +64,7 @@ def linear_cnn_gauss_newton(
     *,
     stride: int = 1,
     padding: int = 0,
+    limits: Limits = LIMITS,
 ) -> Dense | Factored:
     """J J^T, k d x k d, of the two-layer linear CNN F(x) = H T(w) x of Figure 8.
 
@@ -93,6 +92,7 @@ def linear_cnn_gauss_newton(
       covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
       stride: of the convolution.
       padding: zeros on each side of the input.
+      limits: of memory and work.
     """
     taps = check_matrix("kernels", kernels)
     outer = _check_head(head, taps, length, stride, padding)
@@ -109,16 +109,16 @@ def linear_cnn_gauss_newton(
     known = (evidence, factors.failure, factors.assumed)
     rows = outer.shape[0] * length
     columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
-    if rows * columns * min(rows, columns) <= _FACTOR_WORK:
+    if rows * columns * min(rows, columns) <= limits.factor_work:
         block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
         joined = jnp.concatenate([block, shared], axis=1)
         moved = stored_bound(raised(inner_error + shared_error), inner.dtype)
         return Factored(joined, moved, *known)
-    if rows > _LARGEST_MATRIX:
+    if rows > limits.matrix_rows:
         msg = (
             f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
             f"{8e-9 * rows**2:.0f} GB; downsample the inputs to at most "
-            f"{_LARGEST_MATRIX // outer.shape[0]}"
+            f"{limits.matrix_rows // outer.shape[0]}"
         )
         raise ValueError(msg)
     error = raised(_gram_error(inner, inner_error) + _gram_error(shared, shared_error))

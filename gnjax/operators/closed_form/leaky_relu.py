@@ -18,6 +18,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, PROVED
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -28,9 +29,6 @@ from gnjax.numerics.outward import (
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Dense, Factored
-
-_FACTOR_WORK = 1e10  # rows * columns * min(rows, columns): seconds for the singular values of J
-_LARGEST_MATRIX = 20_000  # 3.2 GB in float64
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class LeakyLayer:
 
 
 def leaky_relu_gauss_newton(
-    V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float
+    V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float, *, limits: Limits = LIMITS
 ) -> Dense | Factored:
     """sum_i Lambda^i X^T X Lambda^i (x) w_i w_i^T + Gamma (x) I_k, kn x kn (Eq 10).
 
@@ -78,17 +76,18 @@ def leaky_relu_gauss_newton(
       W: (k, m), the output layer.
       X: (d, n), one column for each sample.
       slope: of sigma for negative arguments, in [0, 1]; 0 is ReLU and 1 the linear network.
+      limits: of memory and work.
     """
     layer = leaky_layer(V, W, X, slope)
     hidden, samples = layer.hidden.shape
     outputs = layer.outer.shape[0]
     rows, columns = outputs * samples, hidden * (min(layer.inputs.shape) + outputs)
-    if rows * columns * min(rows, columns) <= _FACTOR_WORK:
+    if rows * columns * min(rows, columns) <= limits.factor_work:
         return _factored(layer)
-    if rows > _LARGEST_MATRIX:
+    if rows > limits.matrix_rows:
         msg = (
             f"{outputs} outputs on {samples} samples make a matrix of {rows} rows, "
-            f"{8e-9 * rows**2:.0f} GB; draw at most {_LARGEST_MATRIX // outputs} samples"
+            f"{8e-9 * rows**2:.0f} GB; draw at most {limits.matrix_rows // outputs} samples"
         )
         raise ValueError(msg)
     matrix = _form(layer.outer, layer.inputs, layer.slopes, layer.hidden)
