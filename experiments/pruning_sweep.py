@@ -28,9 +28,9 @@ from gnjax.training import minibatch as training
 from gnjax.training import pruning
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
-from sweeps.checkpoint import Checkpoint, resumed
 from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
 from sweeps.grid import Experiment, Measurement
+from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.table import Columns
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers

@@ -22,9 +22,9 @@ from gnjax.models import LinearNet, linear
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
-from sweeps.checkpoint import Checkpoint, resumed
 from sweeps.claims import Claim, Verdict, not_testable, verdict, where
 from sweeps.grid import Experiment, Measurement
+from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]

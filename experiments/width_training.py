@@ -21,9 +21,9 @@ from gnjax.models import MLP
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
-from sweeps.checkpoint import Checkpoint, resumed
 from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
 from sweeps.grid import Experiment, Measurement
+from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.table import Columns
 
 FEWEST_EPOCHS = 50

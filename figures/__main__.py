@@ -12,9 +12,10 @@ from typing import Any
 
 import matplotlib
 
-from figures import catalogue, style
+from figures import catalogue
 from figures.catalogue import TableFigure
-from figures.series import Columns
+from figures.shared import style
+from figures.shared.series import Columns
 from sweeps import table
 
 FORMATS = (".png", ".pdf")
@@ -76,7 +77,7 @@ def _stamp(name: str, profile: str, results: Path) -> str:
         lasting = {key: value for key, value in provenance.items() if key not in _PASSING}
         digest.update((folder / "table.csv").read_bytes())
         digest.update(json.dumps(lasting, sort_keys=True).encode())
-    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(table.__file__)):
+    for path in (*sorted(Path(__file__).parent.rglob("*.py")), Path(table.__file__)):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from figures import captions, labels, style
-from figures.series import Columns, distinct, rows, select
+from figures.shared import captions, labels, style
+from figures.shared.series import Columns, distinct, rows, select
 
 EXPERIMENT = "label_sharpness"
 COLUMNS = (*labels.COLUMNS, "index", "norm")

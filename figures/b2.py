@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figures import captions, epochs, labels, style
-from figures.series import Columns, distinct, rows, select
+from figures.shared import captions, epochs, labels, style
+from figures.shared.series import Columns, distinct, rows, select
 
 EXPERIMENT = "label_sharpness"
 COLUMNS = (*labels.COLUMNS, "rate", "fraction")

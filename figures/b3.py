@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import captions, epochs, style
-from figures.series import Columns, distinct, over_seeds, select
+from figures.shared import captions, epochs, style
+from figures.shared.series import Columns, distinct, over_seeds, select
 
 EXPERIMENT = "trace_path"
 COLUMNS = (

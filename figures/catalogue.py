@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from matplotlib.figure import Figure
 
-from figures.series import Columns
+from figures.shared.series import Columns
 
 _NAMED = re.compile(r"(?:fig|b)\d+")
 

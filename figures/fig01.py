@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from figures import pruning
+from figures.shared import pruning
 
 EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
 draw = partial(pruning.draw, network="resnet20")

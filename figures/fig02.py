@@ -10,8 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from figures import captions, style
-from figures.series import Columns, Series, distinct, kappa_over_seeds, over_seeds, rows, select
+from figures.shared import captions, style
+from figures.shared.series import (
+    Columns,
+    Series,
+    distinct,
+    kappa_over_seeds,
+    over_seeds,
+    rows,
+    select,
+)
 
 EXPERIMENT = "depth_sweep"
 COLUMNS = (

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from figures import captions, style
+from figures.shared import captions, style
 
 # Lengths are in units of the distance from one sum to the next.
 BOX_WIDTH, BOX_HEIGHT, SUM_RADIUS, ARC_CONTROL = 0.36, 0.34, 0.085, 0.5

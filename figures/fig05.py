@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, depths, style
-from figures.series import Columns, distinct, select
+from figures.shared import captions, depths, style
+from figures.shared.series import Columns, distinct, select
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")

@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
 
 EXPERIMENT = "alpha_sweep"
 COLUMNS = (

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
 
 EXPERIMENT = "batch_norm_sweep"
 COLUMNS = (

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, select
 
 EXPERIMENT = "cnn_sweep"
 COLUMNS = (

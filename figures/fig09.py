@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from figures import captions, style
-from figures.series import Columns, distinct, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, select
 
 EXPERIMENT = "width_training"
 COLUMNS = (

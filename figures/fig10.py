@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
 
 EXPERIMENT = "training_path"
 COLUMNS = (

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, layers, style
-from figures.series import Columns, distinct
+from figures.shared import captions, layers, style
+from figures.shared.series import Columns, distinct
 
 EXPERIMENT = "layer_sweep"
 TERM = r"\kappa^2(\mathbf{W}^{L:\ell+1})\,\kappa^2(\mathbf{W}^{1:\ell-1})"

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, paths
-from figures.series import Columns, distinct, select
+from figures.shared import captions, paths
+from figures.shared.series import Columns, distinct, select
 
 EXPERIMENT = "width_training"
 COLUMNS = (

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, depths, style
-from figures.series import Columns, select
+from figures.shared import captions, depths, style
+from figures.shared.series import Columns, select
 
 EXPERIMENT = "whitening_sweep"
 COLUMNS = (*depths.COLUMNS, "whitening", "covariance_condition", "bound_convex")

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, depths, style
-from figures.series import Columns
+from figures.shared import captions, depths, style
+from figures.shared.series import Columns
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta")

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import depths
-from figures.series import Columns
+from figures.shared import depths
+from figures.shared.series import Columns
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, select
 from sweeps.claims import crossovers
 
 EXPERIMENT = "alpha_sweep"

@@ -24,11 +24,12 @@ from figures import catalogue
 from reproduction import findings, report
 from reproduction.findings import Section
 from sweeps import command_line as cli
-from sweeps import launching, progress
+from sweeps import progress
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
-from sweeps.store import write_atomically
-from sweeps.work import Launcher
+from sweeps.launchers import launching
+from sweeps.launchers.work import Launcher
+from sweeps.storage.store import write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")

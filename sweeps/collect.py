@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.store import Finished, write_atomically
+from sweeps.storage.store import Finished, write_atomically
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:

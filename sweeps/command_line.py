@@ -17,14 +17,15 @@ from rich.table import Table
 
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
-from sweeps import collect, launch, launching, progress
+from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, Claim
-from sweeps.environment import environment
 from sweeps.grid import Experiment
-from sweeps.store import Store, StoreError, open_store, write_atomically
-from sweeps.work import Failure, Launcher, LauncherError, here
+from sweeps.launchers import launch, launching
+from sweeps.launchers.work import Failure, Launcher, LauncherError, here
+from sweeps.storage.environment import environment
+from sweeps.storage.store import Store, StoreError, open_store, write_atomically
 
 MISTAKES = (
     configs.ConfigError,

@@ -24,7 +24,7 @@ class Experiment:
       rows: a config and the measurements of its cells to rows, one dataclass each.
       cost: the work in a cell, in any unit; the time left is judged by it.
       progress: the number worth watching in a measurement, as text.
-      resumes: whether ``measure`` takes a :class:`sweeps.checkpoint.Checkpoint` beside the
+      resumes: whether ``measure`` takes a :class:`sweeps.storage.checkpoint.Checkpoint` beside the
         cell and goes on from it, where a killed run had come to.
     """
 

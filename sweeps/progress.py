@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from sweeps.grid import Cell, Experiment
-from sweeps.launch import Plan, Watcher
-from sweeps.store import Finished
-from sweeps.work import Failure
+from sweeps.launchers.launch import Plan, Watcher
+from sweeps.launchers.work import Failure
+from sweeps.storage.store import Finished
 
 _SECONDS_BETWEEN_LINES = 5.0
 _TELLING = (

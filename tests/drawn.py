@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from figures.series import Columns
+from figures.shared.series import Columns
 
 
 def as_columns(rows: Iterable[dict]) -> Columns:

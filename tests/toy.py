@@ -13,10 +13,11 @@ from pathlib import Path
 import jax.numpy as jnp
 
 from gnjax.numerics.precision import enable_x64
-from sweeps import collect, launch, pool, work
-from sweeps.environment import environment
+from sweeps import collect
 from sweeps.grid import Experiment
-from sweeps.store import Finished, open_store
+from sweeps.launchers import launch, pool, work
+from sweeps.storage.environment import environment
+from sweeps.storage.store import Finished, open_store
 
 
 @dataclass(frozen=True)

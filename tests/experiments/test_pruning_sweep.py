@@ -13,8 +13,9 @@ import gnjax
 from experiments import pruning_sweep
 from gnjax.models import ResNet
 from gnjax.training import minibatch as training
-from sweeps import checkpoint, config
+from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.storage import checkpoint
 
 
 def _config(profile):

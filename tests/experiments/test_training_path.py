@@ -11,8 +11,8 @@ from experiments import training_path
 from experiments.training_path import KAIMING, XAVIER
 from gnjax.models import linear
 from sweeps import config
-from sweeps.checkpoint import Checkpoint
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.storage.checkpoint import Checkpoint
 from tests.drawn import as_columns
 from tests.references import pseudo_condition
 

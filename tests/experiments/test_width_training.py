@@ -9,8 +9,8 @@ import pytest
 from experiments import width_training
 from gnjax.networks.model import functional
 from sweeps import config
-from sweeps.checkpoint import Checkpoint
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.storage.checkpoint import Checkpoint
 from tests import references
 from tests.drawn import as_columns
 

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from figures import __main__ as cli
-from figures import captions, catalogue, fig02, fig03, fig04, fig11, fig12, style
-from figures.series import Columns, kappa_over_seeds, over_seeds, select
+from figures import catalogue, fig02, fig03, fig04, fig11, fig12
+from figures.shared import captions, style
+from figures.shared.series import Columns, kappa_over_seeds, over_seeds, select
 from sweeps.table import TableError, read, typed
 from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_deviation
 

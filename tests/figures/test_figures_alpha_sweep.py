@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from figures import fig06, fig23
-from figures.series import Columns, select
+from figures.shared.series import Columns, select
 from sweeps.claims import crossovers
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_deviation
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from figures import b3
-from figures.series import Columns, select
+from figures.shared.series import Columns, select
 from tests.drawn import as_columns, line
 
 EPOCHS = (0, 10, 100, 1000)

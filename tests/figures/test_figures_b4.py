@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from figures import b4
-from figures.series import Columns, select
+from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, mean_and_deviation
 
 DATA = {"a": "mnist", "b": "fashion_mnist", "c": "cifar10"}

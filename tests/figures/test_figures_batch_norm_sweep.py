@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from figures import fig07
-from figures.series import Columns, select
+from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_deviation
 
 STRENGTH = {"none": 4e6, "frozen": 2e6, "batch": 1e6, "layer": 1e19}

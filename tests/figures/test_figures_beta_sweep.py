@@ -8,8 +8,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 
-from figures import depths, fig05, fig19, fig20, fig21, fig22
-from figures.series import Columns, select
+from figures import fig05, fig19, fig20, fig21, fig22
+from figures.shared import depths
+from figures.shared.series import Columns, select
 from sweeps.table import TableError
 from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from figures import b1, b2, style
-from figures.series import Columns, select
+from figures import b1, b2
+from figures.shared import style
+from figures.shared.series import Columns, select
 from tests.drawn import as_columns, band_edges, line, mean_and_deviation
 
 SHARES = (0.1, 0.4, 0.7, 1.0)

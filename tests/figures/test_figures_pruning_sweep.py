@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from figures import catalogue, fig01, fig13, fig14, pruning
-from figures.series import Columns, select
+from figures import catalogue, fig01, fig13, fig14
+from figures.shared import pruning
+from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
 
 RATES, EPOCHS, SEEDS = (0.0, 0.4, 0.8), (0, 1, 2, 3, 4), (0, 1, 2)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from figures import fig09, fig18, style
+from figures import fig09, fig18
+from figures.shared import style
 from tests.drawn import as_columns, assert_curve, band_edges, mean_and_deviation
 
 WIDTHS, EPOCHS, STOPS = (15, 20, 50), range(5), (0, 2, 4)

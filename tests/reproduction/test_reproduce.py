@@ -13,7 +13,7 @@ from reproduction.corrections import CORRECTIONS
 from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps.claims import Claim, not_testable, verdict
-from sweeps.store import StoreError
+from sweeps.storage.store import StoreError
 
 HELD = Claim("2b", "grows", lambda table: verdict(True, 1.5, "exponent 1.50"), "1.4")
 FAILED = Claim("2a", "a < b & c", lambda table: verdict(False, 2.0, "at most 2 | L=3"))

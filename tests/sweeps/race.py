@@ -19,8 +19,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps import store as stores
-from sweeps.store import Environment, Finished
+from sweeps.storage import store as stores
+from sweeps.storage.store import Environment, Finished
 
 CELLS, PROCESSES = 4, 4
 LONGEST = 0.004  # seconds that a cell takes

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
-from sweeps.checkpoint import Checkpoint, load, resumed, save
+from sweeps.storage.checkpoint import Checkpoint, load, resumed, save
 
 STOPS = [0, 1, 3, 4]
 _DTYPES = ("float64", "float32", "int32", "uint8", "bool")
@@ -64,7 +64,7 @@ def test_a_process_killed_without_warning_is_continued_by_another(tmp_path):
         "import os, signal\n"
         "from gnjax.numerics.precision import enable_x64; enable_x64()\n"
         "from pathlib import Path\n"
-        "from sweeps.checkpoint import Checkpoint, resumed\n"
+        "from sweeps.storage.checkpoint import Checkpoint, resumed\n"
         "from tests.sweeps.test_checkpoint import STOPS, start, step\n"
         "problem, state = start()\n"
         "def one(state, stop):\n"

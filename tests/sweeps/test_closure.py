@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import closure
+from sweeps.storage import closure
 
 _EXPERIMENTS = sorted({path.stem for path in Path("configs").glob("*.py")} - {"__init__"})
 _FILES = {
@@ -112,7 +112,7 @@ def test_of_the_machinery_only_checkpoints_count(name):
     module = import_module(f"experiments.{name}")
     counted = closure.closure(Path(module.__file__)).files
     machinery = {found for found in counted if found.split(".")[0] == "sweeps"}
-    assert machinery <= {"sweeps.checkpoint"}
-    assert ("sweeps.checkpoint" in counted) == module.EXPERIMENT.resumes
+    assert machinery <= {"sweeps.storage.checkpoint"}
+    assert ("sweeps.storage.checkpoint" in counted) == module.EXPERIMENT.resumes
     other = {f"experiments.{each}" for each in _EXPERIMENTS if each != name}
     assert other.isdisjoint(counted)

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from sweeps import launch
-from sweeps.cluster import on_ray
-from sweeps.work import LauncherError
+from sweeps.launchers import launch
+from sweeps.launchers.cluster import on_ray
+from sweeps.launchers.work import LauncherError
 from tests import toy
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

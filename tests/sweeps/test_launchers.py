@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import launch
-from sweeps.pool import in_processes
-from sweeps.store import Finished, StoreError, claim, save
-from sweeps.work import Task, attempt
+from sweeps.launchers import launch
+from sweeps.launchers.pool import in_processes
+from sweeps.launchers.work import Task, attempt
+from sweeps.storage.store import Finished, StoreError, claim, save
 from tests import toy
 
 CELLS = 12

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import launch, work
-from sweeps import store as stores
-from sweeps.checkpoint import Checkpoint
-from sweeps.checkpoint import load as load_checkpoint
-from sweeps.checkpoint import save as save_checkpoint
-from sweeps.environment import differences, environment, provenance
-from sweeps.store import Claim, StoreError, claim, is_damaged, load, save
+from sweeps.launchers import launch, work
+from sweeps.storage import store as stores
+from sweeps.storage.checkpoint import Checkpoint
+from sweeps.storage.checkpoint import load as load_checkpoint
+from sweeps.storage.checkpoint import save as save_checkpoint
+from sweeps.storage.environment import differences, environment, provenance
+from sweeps.storage.store import Claim, StoreError, claim, is_damaged, load, save
 from tests import toy
 
 CELL = toy.Cell(2, 0.0)

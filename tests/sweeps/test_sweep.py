@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 from gnjax.cli.machine import git_state
-from sweeps import collect, launch, progress
-from sweeps.store import Finished, StoreError, load, save, write_atomically
+from sweeps import collect, progress
+from sweeps.launchers import launch
+from sweeps.storage.store import Finished, StoreError, load, save, write_atomically
 from tests import toy
 
 

@@ -10,12 +10,21 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from sweeps import store as stores
-from sweeps.checkpoint import Checkpoint
-from sweeps.environment import device_kind, precision_name
 from sweeps.grid import Cell
-from sweeps.store import Finished
-from sweeps.work import Ended, Failure, Launcher, LauncherError, Task, keep, measured, settle
+from sweeps.launchers.work import (
+    Ended,
+    Failure,
+    Launcher,
+    LauncherError,
+    Task,
+    keep,
+    measured,
+    settle,
+)
+from sweeps.storage import store as stores
+from sweeps.storage.checkpoint import Checkpoint
+from sweeps.storage.environment import device_kind, precision_name
+from sweeps.storage.store import Finished
 
 _RETRIES = 3  # of a cell whose node or process died
 

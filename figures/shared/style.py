@@ -28,7 +28,7 @@ from matplotlib.ticker import (
 )
 from numpy.typing import ArrayLike
 
-from figures.series import Series
+from figures.shared.series import Series
 
 COLUMN_WIDTH = 3.3  # inches, one column of a two-column page
 FULL_WIDTH = 6.9  # inches, both columns

@@ -36,7 +36,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True)
 class Environment:
-    """What decides the numbers of a cell besides the cell; see :mod:`sweeps.environment`."""
+    """What decides the numbers of a cell besides the cell (:mod:`sweeps.storage.environment`)."""
 
     code: str
     versions: Mapping[str, str]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweeps import store as stores
 from sweeps.grid import Cell, Experiment
-from sweeps.store import Finished, Store
-from sweeps.work import Failure, Launcher, Task, here
+from sweeps.launchers.work import Failure, Launcher, Task, here
+from sweeps.storage import store as stores
+from sweeps.storage.store import Finished, Store
 
 _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from gnjax.numerics import precision
-from sweeps import store as stores
-from sweeps.checkpoint import Checkpoint
-from sweeps.environment import device_kind, differences, environment, provenance
 from sweeps.grid import Cell, Measurement
-from sweeps.store import Finished, Store
+from sweeps.storage import store as stores
+from sweeps.storage.checkpoint import Checkpoint
+from sweeps.storage.environment import device_kind, differences, environment, provenance
+from sweeps.storage.store import Finished, Store
 
 
 class LauncherError(RuntimeError):

@@ -3,10 +3,10 @@
 The closure of an experiment is the file that defines its ``measure`` and every file that this one
 imports, directly or through others, imports inside functions included. Files of gnjax count, and
 files that lie below the folder from which the experiment is imported. Other packages count by
-their versions, see :mod:`sweeps.environment`.
+their versions, see :mod:`sweeps.storage.environment`.
 
 One rule leaves files out: ``sweeps`` computes no number, it starts, stores and shows. Of it only
-``sweeps.checkpoint`` counts, because the state of a killed measurement passes through it.
+``sweeps.storage.checkpoint`` counts, because the state of a killed measurement passes through it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-_COUNTED = "sweeps.checkpoint"
+_COUNTED = "sweeps.storage.checkpoint"
 
 
 @dataclass(frozen=True)

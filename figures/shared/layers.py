@@ -2,8 +2,8 @@
 
 from matplotlib.axes import Axes
 
-from figures import style
-from figures.series import Columns, distinct, over_seeds, select
+from figures.shared import style
+from figures.shared.series import Columns, distinct, over_seeds, select
 
 
 def curves(axes: Axes, table: Columns, *factors: str) -> None:

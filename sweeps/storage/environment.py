@@ -16,8 +16,8 @@ import jax
 
 from gnjax.cli.machine import git_state
 from gnjax.numerics.precision import x64_enabled
-from sweeps import closure
-from sweeps.store import Environment
+from sweeps.storage import closure
+from sweeps.storage.store import Environment
 
 _ALWAYS = ("jax", "jaxlib", "numpy", "scipy")
 _WHERE_IMPORTED = {"flax": "flax", "optax": "optax", "sklearn": "scikit-learn"}

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from figures import captions
-from figures.series import Columns, distinct, select
+from figures.shared import captions
+from figures.shared.series import Columns, distinct, select
 
 PANELS = ("a", "b", "c")
 

@@ -11,9 +11,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 
 from gnjax.cli.machine import usable_cores
-from sweeps.environment import device_kind, precision_name
 from sweeps.grid import Cell
-from sweeps.work import Ended, Failure, Launcher, LauncherError, Task, attempt, settle
+from sweeps.launchers.work import Ended, Failure, Launcher, LauncherError, Task, attempt, settle
+from sweeps.storage.environment import device_kind, precision_name
 
 
 def in_processes(jobs: int) -> Launcher:

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from figures import captions, style
-from figures.series import Columns, distinct, over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, over_seeds, select
 
 STAR = (
     "lambda_*, dashed, is Eq 14 with |Y X^T| / (n sigma_x) in place of |Y| / sqrt(n): no global"

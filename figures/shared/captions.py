@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.series import Columns, distinct, rows, select
+from figures.shared.series import Columns, distinct, rows, select
 
 TITLES = {  # longest first: a name is matched by its beginning
     "fashion_mnist_5000": "Fashion-MNIST (5,000-image subset)",

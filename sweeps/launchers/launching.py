@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
-from sweeps.pool import in_processes
-from sweeps.work import Launcher, here
+from sweeps.launchers.pool import in_processes
+from sweeps.launchers.work import Launcher, here
 
 OPTIONS = ("--results", "--dry_run", "--jobs", "--shard", "--launcher", "--address", "--gpus")
 
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def launcher(options: argparse.Namespace) -> Launcher:
     """The launcher that the options name; Ray is imported only where it is asked for."""
     if options.launcher == "ray":
-        from sweeps.cluster import on_ray
+        from sweeps.launchers.cluster import on_ray
 
         return on_ray(options.address, gpus=options.gpus)
     return here if options.jobs == 1 else in_processes(options.jobs)

@@ -5,8 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from figures import captions, style
-from figures.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
 
 COLUMNS = (
     *captions.CERTIFICATE,

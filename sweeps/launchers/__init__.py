@@ -1,0 +1,1 @@
+"""Where cells are computed: here, in processes of this machine, or on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""Cells on disk: their keys, their provenance, and checkpoints of long ones."""
