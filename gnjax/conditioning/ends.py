@@ -80,7 +80,7 @@ def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
 
     The rank is the caller's; else what structure allows at most, where the eigenvalue there is
     certified to be positive, which proves it; else the number of eigenvalues above their errors,
-    which is an assumption.
+    which is an assumption. Eigenvalues that are certified beyond the bound contradict it.
     """
     values, errors = whole.values, whole.errors
     norm = float(np.abs(values).max())
@@ -107,10 +107,11 @@ def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
     if problem.rank is not None:
         return problem.rank, GIVEN
-    bound = problem.rank_bound
     above = values > errors
+    contradicted = bool(above[problem.rank_bound :].any())
+    bound = problem.size if contradicted else problem.rank_bound
     if bound and above[bound - 1]:
-        return bound, bound_source(problem)
+        return bound, FULL if contradicted else bound_source(problem)
     counted = max(int(above[:bound].sum()), 1)
     following = max(abs(values[counted]), errors[counted])
     return counted, GAP if values[counted - 1] >= _CLEAR_GAP * following else FLOOR

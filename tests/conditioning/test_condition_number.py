@@ -1,8 +1,10 @@
 """Certified condition numbers: the interval contains the truth, and ``resolved`` is right."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -441,3 +443,35 @@ def test_jax_arrays_and_host_arrays_give_the_same_answer():
     host = gnjax.condition_number(gnjax.linear_gauss_newton(weights)).value
     device = [jax.numpy.asarray(w) for w in weights]
     assert gnjax.condition_number(gnjax.linear_gauss_newton(device)).value == host
+
+
+@dataclass(frozen=True)
+class _WithRankBound:
+    """diag(values) with a bound on its rank that may not be true."""
+
+    values: tuple[float, ...]
+    rank_bound: int
+    error: float = 1e-14
+    dtype: np.dtype = np.dtype(float)
+
+    @property
+    def shape(self):
+        return len(self.values), len(self.values)
+
+    def mv(self, v):
+        return self.as_matrix() @ v
+
+    def as_matrix(self):
+        return jnp.diag(jnp.asarray(self.values))
+
+
+@pytest.mark.parametrize("method", ["dense", "krylov"])
+def test_eigenvalues_beyond_a_bound_on_the_rank_are_not_ignored(method):
+    """Whatever structure was said to allow, a certified eigenvalue is not zero."""
+    k = gnjax.condition_number(_WithRankBound((4.0, 3.0, 2.0, 0.0), 2), method=method)
+    assert (k.rank, k.rank_source, k.resolved) == (3, "gap", False)
+    k = gnjax.condition_number(_WithRankBound((4.0, 3.0, 2.0, 1.0), 2), method=method)
+    assert (k.rank, k.rank_source, k.resolved) == (4, "full", True)
+    assert k.interval[0] <= 4 <= k.interval[1]
+    k = gnjax.condition_number(_WithRankBound((4.0, 3.0, 0.0, 0.0), 2), method=method)
+    assert (k.rank, k.rank_source, k.resolved) == (2, "analytic", True)
