@@ -452,7 +452,10 @@ class _WithRankBound:
     values: tuple[float, ...]
     rank_bound: int
     error: float = 1e-14
-    dtype: np.dtype = np.dtype(float)
+
+    @property
+    def dtype(self):
+        return np.dtype(float)
 
     @property
     def shape(self):
