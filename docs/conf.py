@@ -45,15 +45,17 @@ nitpick_ignore = [  # of annotations, classes that are no public names
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("builder-inited", _write_figure_pages)
+    app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-signature", _with_aliases)
     app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon
 
 
-def _write_figure_pages(app: Sphinx) -> None:
-    from figure_pages import write  # beside this file, which is on the path only now
+def _write_pages(app: Sphinx) -> None:
+    import figure_pages  # beside this file, which is on the path only now
+    import gallery_pages
 
-    write(Path(app.srcdir) / "figures")
+    figure_pages.write(Path(app.srcdir) / "reference" / "figures")
+    gallery_pages.write(Path(app.srcdir) / "gallery")
 
 
 def _as_written(
