@@ -13,7 +13,7 @@ project = "gnjax"
 author = "the gnjax authors"
 version = release = installed("gnjax")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
