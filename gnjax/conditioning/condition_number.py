@@ -41,7 +41,7 @@ class ConditionNumber:
         is not the rank.
       resolved: lambda_rank is certified to be positive and the rank is not an assumption.
       floor: the smallest eigenvalue that this computation could have told from zero.
-      method: "closed_form", "krylov", "inverse", "factored" or "dense".
+      method: the name of the method, as in the table of the documentation.
       certificate: what the interval rests on: see :class:`gnjax.Certificate`.
       size: of the operator.
       products: operator applications, 0 for methods that need none.
