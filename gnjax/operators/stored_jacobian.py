@@ -110,7 +110,7 @@ def products_before(op: NetworkGram) -> float:
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)
-    work = {index: layer.inputs * _results(layer) for index, layer in enumerate(traced.layers)}
+    work = {index: layer.terms * _results(layer) for index, layer in enumerate(traced.layers)}
     pairs = [item for item in items if item.form == "pair"]
     read = sum(item.width for item in items)
     with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
@@ -146,7 +146,7 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
         layer = traced.layers[item.layer]
         inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
         pair = replace(item, form="pair", width=inputs + net.rows * _results(layer))
-        if _results(layer) * (layer.inputs + net.rows) < item.width:  # multiplications
+        if _results(layer) * (layer.terms + net.rows) < item.width:  # multiplications
             items[index] = pair
         elif pair.width < item.width:
             smaller[index] = pair
