@@ -145,7 +145,7 @@ def _over_positions(left: layers.Pair, right: layers.Pair) -> jax.Array:
 
     def add(total: jax.Array, one: layers.Pair) -> tuple[jax.Array, None]:
         def add_one(total: jax.Array, other: layers.Pair) -> tuple[jax.Array, None]:
-            same = one[0][:, None] == other[0]
+            same = one[0][:, None] == other[0][None]
             outputs = jnp.tensordot(one[1], other[1], axes=(2, 2), precision="highest")
             return total + jnp.where(same[:, None, :, None], outputs, 0), None
 
