@@ -39,7 +39,9 @@ class Schematic(Protocol):
 def names() -> list[str]:
     """Paper A's figures in order, then paper B's, then those beyond the papers."""
     found = {path.stem for path in Path(__file__).parent.glob("*.py")}
-    return sorted(filter(_NAMED.fullmatch, found), key=lambda name: (not name.startswith("fig"), name))
+    return sorted(
+        filter(_NAMED.fullmatch, found), key=lambda name: (not name.startswith("fig"), name)
+    )
 
 
 def load(name: str) -> TableFigure | Schematic:
