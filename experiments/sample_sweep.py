@@ -157,7 +157,7 @@ def _grows_faster_than_samples(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("C1", "beyond the papers: no eigenvalue moves inwards as samples are added", _interlaces),
+    Claim("C1", "beyond the papers: the ends of the spectrum only move outwards", _interlaces),
     Claim("C1", "beyond the papers: kappa grows faster than n", _grows_faster_than_samples),
 )
 
