@@ -61,13 +61,24 @@ def _write_pages(app: Sphinx) -> None:
 def _as_written(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Formulas in docstrings are plain text: |x| is a norm, x_ no link, "d." no list."""
-    parts = "\n".join(lines).split("``")
+    """Formulas in docstrings are plain text: |x| is a norm, x_ no link, "d." no list.
+
+    Examples stay as they are: paragraphs that begin with ">>>".
+    """
+    paragraphs = re.split(r"(\n\s*\n)", "\n".join(lines))
+    lines[:] = "".join(
+        p if p.lstrip().startswith(">>>") else _escaped(p) for p in paragraphs
+    ).split("\n")
+
+
+def _escaped(text: str) -> str:
+    """Text outside of double backquotes with its marks escaped."""
+    parts = text.split("``")
     parts[::2] = [
         re.sub(r"([|*]|_(?!\w)|(?<=: \w)\.$)", r"\\\1", part, flags=re.MULTILINE)
         for part in parts[::2]
     ]
-    lines[:] = "``".join(parts).split("\n")
+    return "``".join(parts)
 
 
 def _with_aliases(

@@ -89,6 +89,14 @@ class Diagnosis:
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
       layers: in the order of their names.
       suggestions, left_out: remedies measured on the model, and those that could not be.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> found = gnjax.diagnose(model, x)
+    >>> found.condition.rank, found.learning_rate == 2 / found.condition.lambda_max
+    (10, True)
+    >>> [layer.name for layer in found.layers]
+    ['dense1', 'dense2']
     """
 
     condition: ConditionNumber
@@ -154,6 +162,14 @@ def diagnose(
 
     Eigenvectors, the layers' blocks and the remedies are computed while the smaller side of the
     Jacobian is at most 3000 (1000 for blocks); the report says what is missing.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> found = gnjax.diagnose(model, x)
+    >>> round(sum(layer.top for layer in found.layers), 9)  # shares of lambda_max
+    1.0
+    >>> print(str(found).splitlines()[0])
+    26 parameters, 2 layers, 5 samples, 2 outputs
     """
     problem = Problem(functional(model), model, x, y, loss, seed)
     op = problem.gram()

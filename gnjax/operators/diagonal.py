@@ -18,7 +18,12 @@ from gnjax.numerics.validation import check_finite_number, check_matrix
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Diagonal:
-    """The matrix with ``entries`` (n,) on its diagonal, up to ``stored_error`` in the 2-norm."""
+    """The matrix with ``entries`` (n,) on its diagonal, up to ``stored_error`` in the 2-norm.
+
+    >>> op = gnjax.diagonal([4.0, 0.0, 1.0])
+    >>> op.mv(np.ones(3)).tolist(), op.rank_bound
+    ([4.0, 0.0, 1.0], 2)
+    """
 
     entries: jax.Array
     stored_error: jax.Array

@@ -87,6 +87,13 @@ def linearised(op: Operator) -> Operator:
     """``op`` with its linearisation at hand, where that fits in memory (3 GB); else ``op`` itself.
 
     For many products with one operator of a network; Krylov methods and traces do this themselves.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> v = np.ones(26)
+    >>> np.allclose(gnjax.linearised(op).mv(v), op.mv(v))
+    True
     """
     if not isinstance(op, NetworkGram | NetworkHessian):
         return op

@@ -79,6 +79,13 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     much as r products, where r is the number of rows of J for each sample. It takes up to
     ``memory`` bytes: more is faster, down to what the inputs and sensitivities of all layers take.
     :func:`gnjax.linearised` costs next to nothing to make.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> v = np.ones(26)
+    >>> np.allclose(gnjax.with_jacobian(op).mv(v), op.mv(v))
+    True
     """
     if not isinstance(op, NetworkGram):
         msg = (
