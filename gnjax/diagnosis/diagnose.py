@@ -1,4 +1,4 @@
-"""What conditions a user's own model: kappa, learning rates, layers, and what would help.
+"""What makes a user's own model ill-conditioned: kappa, learning rates, layers, and remedies.
 
 On the output side G = sum_l G_l, one term a layer, so that for a unit eigenvector u of G
 
@@ -361,8 +361,8 @@ def _rates(found: Diagnosis) -> str:
         lines.append(f"  stable below 2 / lambda_max(H) = {found.hessian_learning_rate:.4g}")
     lines += _filled(
         f"at the best constant one, {found.best_learning_rate:.4g}, the error is multiplied by "
-        f"{bound}(kappa - 1) / (kappa + 1) = {_near_one(found)} a step: {bound}"
-        f"{found.steps_per_decade:.3g} steps a decade"
+        f"{bound}(kappa - 1) / (kappa + 1) = {_near_one(found)} in each step: {bound}"
+        f"{found.steps_per_decade:.3g} steps for one decimal digit"
     )
     return "\n".join(lines)
 
@@ -405,9 +405,9 @@ def _verdict(found: Diagnosis) -> str:
         return "no layer stands out: each has about the same share at both ends"
     assert culprit.bottom is not None
     return (
-        f"{culprit.name} ill-conditions the model most: it makes {culprit.top:.1%} of lambda_max "
-        f"and {culprit.bottom:.1%} of lambda_min, so that a learning rate 1% below the others' "
-        f"for it lowers kappa by {culprit.top - culprit.bottom:.2f}%"
+        f"{culprit.name} ill-conditions the model most: it contributes {culprit.top:.1%} of "
+        f"lambda_max and {culprit.bottom:.1%} of lambda_min; a learning rate for it that is "
+        f"1% below that of the others lowers kappa by {culprit.top - culprit.bottom:.2f}%"
     )
 
 
@@ -416,7 +416,10 @@ def _remedies(found: Diagnosis) -> str:
     helping.sort(key=lambda s: s.after.value / s.before.value)
     others = [s for s in found.suggestions if s.verdict != HELPS]
     lines = ["what would help (measured on this model, nothing trained)"]
-    lines += [] if helping else ["  nothing that was tried"]
+    if not helping:
+        lines.append(
+            "  nothing that was tried" if found.suggestions else "  nothing could be tried"
+        )
     for suggestion in helping:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
     for suggestion in others:

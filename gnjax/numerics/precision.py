@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 
 def enable_x64() -> None:
-    """Switch JAX to 64-bit arithmetic for this process (what every entry point does first).
+    """Switch JAX to 64-bit arithmetic for this process. Every command of gnjax does this first.
 
     >>> gnjax.enable_x64()
     >>> str(jax.numpy.ones(1).dtype)

@@ -75,10 +75,10 @@ class WithJacobian(Prepared):
 def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
-    For many products with one convolutional network; making J costs r backward passes, about as
-    much as r products, where r is the number of rows of J for each sample. It takes up to
-    ``memory`` bytes: more is faster, down to what the inputs and sensitivities of all layers take.
-    :func:`gnjax.linearised` costs next to nothing to make.
+    It pays when many products are made with one convolutional network. Making J costs r backward
+    passes, about as much as r products, where r is the number of rows of J for each sample. J takes
+    up to ``memory`` bytes. Where it does not fit, layers are kept by their inputs and
+    sensitivities, which are smaller and slower. :func:`gnjax.linearised` costs next to nothing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))

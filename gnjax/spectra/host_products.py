@@ -1,4 +1,4 @@
-"""Products of an operator with rows of host memory, where the Krylov methods keep their bases."""
+"""Products of an operator with vectors in host memory, where Krylov methods keep their basis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BASIS_BYTES = LIMITS.basis_bytes
 
 
 class NotFinite(ValueError):
-    """A product has NaN or Inf in it."""
+    """A product with the operator contains NaN or Inf."""
 
 
 def most_rows(size: int) -> int:
@@ -40,10 +40,12 @@ def most_rows(size: int) -> int:
 
 
 def host_product(op: Operator) -> lanczos.Apply:
-    """The operator on rows of host memory, refused where its products are not symmetric.
+    """A function from rows (b, n) in host memory to their products with the operator.
 
-    A row by itself goes as a vector, and without a copy by jax before the compiled call makes its
-    own: that is a quarter of the time of a small network's product.
+    An operator whose products are not symmetric is refused.
+
+    A single row is passed as a vector and as numpy's array: a copy made by JAX before the call
+    would take a quarter of the time of a small network's product.
     """
     multiply = prepared_product(op)
 
@@ -61,9 +63,9 @@ def host_product(op: Operator) -> lanczos.Apply:
 
 
 def beside_xla() -> AbstractContextManager[object]:
-    """One thread for BLAS where the host's small products and XLA's large ones alternate.
+    """Keep BLAS to one thread while its small products alternate with large ones of XLA.
 
-    Those of a second pool spin for a while after each product, on the cores that XLA needs.
+    The threads of BLAS would wait busily after each product, on the cores that XLA needs.
     """
     on_cpu = jax.default_backend() == "cpu"
     return threadpool_limits(1, user_api="blas") if on_cpu else nullcontext()
