@@ -65,7 +65,7 @@ types: $(READY)  ## mypy
 
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
-	$(BIN)/python -m doctest docs/*.md
+	$(BIN)/python -m doctest docs/*.md docs/*/*.md
 
 notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py
@@ -81,4 +81,4 @@ bench: $(READY)  ## the speed tables, as ratios from one run (sets the rivals up
 	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra
 
 clean:  ## remove environments and results
-	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/figures .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/reference/figures docs/gallery .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -13,7 +13,7 @@ project = "gnjax"
 author = "the gnjax authors"
 version = release = installed("gnjax")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
@@ -45,27 +45,40 @@ nitpick_ignore = [  # of annotations, classes that are no public names
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("builder-inited", _write_figure_pages)
+    app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-signature", _with_aliases)
     app.connect("autodoc-process-docstring", _as_written, priority=400)  # before napoleon
 
 
-def _write_figure_pages(app: Sphinx) -> None:
-    from figure_pages import write  # beside this file, which is on the path only now
+def _write_pages(app: Sphinx) -> None:
+    import figure_pages  # beside this file, which is on the path only now
+    import gallery_pages
 
-    write(Path(app.srcdir) / "figures")
+    figure_pages.write(Path(app.srcdir) / "reference" / "figures")
+    gallery_pages.write(Path(app.srcdir) / "gallery")
 
 
 def _as_written(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Formulas in docstrings are plain text: |x| is a norm, x_ no link, "d." no list."""
-    parts = "\n".join(lines).split("``")
+    """Formulas in docstrings are plain text: |x| is a norm, x_ no link, "d." no list.
+
+    Examples stay as they are: paragraphs that begin with ">>>".
+    """
+    paragraphs = re.split(r"(\n\s*\n)", "\n".join(lines))
+    lines[:] = "".join(
+        p if p.lstrip().startswith(">>>") else _escaped(p) for p in paragraphs
+    ).split("\n")
+
+
+def _escaped(text: str) -> str:
+    """Text outside of double backquotes with its marks escaped."""
+    parts = text.split("``")
     parts[::2] = [
         re.sub(r"([|*]|_(?!\w)|(?<=: \w)\.$)", r"\\\1", part, flags=re.MULTILINE)
         for part in parts[::2]
     ]
-    lines[:] = "``".join(parts).split("\n")
+    return "``".join(parts)
 
 
 def _with_aliases(

@@ -1,4 +1,4 @@
-"""The figures there are: every module of this package named like one, fig02 or b1."""
+"""The figures there are: every module of this package named like one, fig02, b1 or c1."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from figures.shared.series import Columns
 
-_NAMED = re.compile(r"(?:fig|b)\d+")
+_NAMED = re.compile(r"(?:fig|b|c)\d+")
 
 
 @runtime_checkable
@@ -37,9 +37,11 @@ class Schematic(Protocol):
 
 
 def names() -> list[str]:
-    """Paper A's figures in order, then paper B's."""
+    """Paper A's figures in order, then paper B's, then those beyond the papers."""
     found = {path.stem for path in Path(__file__).parent.glob("*.py")}
-    return sorted(filter(_NAMED.fullmatch, found), key=lambda name: (name[0] == "b", name))
+    return sorted(
+        filter(_NAMED.fullmatch, found), key=lambda name: (not name.startswith("fig"), name)
+    )
 
 
 def load(name: str) -> TableFigure | Schematic:

@@ -23,6 +23,7 @@ from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toe
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators.closed_form.linear import linear_gauss_newton
 from gnjax.operators.closed_form.linear_map import linear_map_gram
+from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.linearised import linearised
 from gnjax.operators.network import (
     NetworkGram,
@@ -44,6 +45,7 @@ __all__ = [
     "ConditionNumber",
     "Dense",
     "Diagnosis",
+    "Diagonal",
     "Error",
     "Estimate",
     "Factored",
@@ -63,6 +65,7 @@ __all__ = [
     "data",
     "dense",
     "diagnose",
+    "diagonal",
     "eigenvalues",
     "enable_x64",
     "factored",

@@ -40,17 +40,17 @@ def title(figure: str) -> str:
 
 
 def order(figure: str) -> tuple[bool, str]:
-    """Paper A's figures before paper B's."""
-    return figure.startswith("b"), figure
+    """Paper A's figures before paper B's, and both before those beyond the papers."""
+    return not figure.startswith("fig"), figure
 
 
 def figure_of(claim: Claim) -> str:
-    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1."""
-    found = re.match(r"(B|b)?(\d+)", claim.figure)
+    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "C1" of c1."""
+    found = re.match(r"([BbCc])?(\d+)", claim.figure)
     if found is None:
         msg = f"claim {claim.statement!r} is about figure {claim.figure!r}; name one as 2b or B1"
         raise ValueError(msg)
-    return f"b{found[2]}" if found[1] else f"fig{int(found[2]):02d}"
+    return f"{found[1].lower()}{found[2]}" if found[1] else f"fig{int(found[2]):02d}"
 
 
 def name(claim: Claim) -> str:

@@ -18,16 +18,27 @@ from sweeps.claims import Claim, verdict
 
 _ROOT = Path(__file__).parent.parent
 _COMMANDS = ("gnjax", "sweeps", "experiments", "figures", "reproduction", "benchmarks")
-_PAGES = sorted((_ROOT / "docs").glob("*.md"))
+_DOCS = _ROOT / "docs"
+_PARTS = ("start", "howto", "answers", "reference")
+_PAGES = [
+    *_DOCS.glob("*.md"),
+    *(page for part in _PARTS for page in sorted((_DOCS / part).glob("*.md"))),
+]
 _TEXT, _NOTEBOOK = (_ROOT / "notebooks" / f"colab{suffix}" for suffix in (".py", ".ipynb"))
+
+
+def _module(name):
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, _DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def figure_pages():
-    spec = importlib.util.spec_from_file_location("figure_pages", _ROOT / "docs/figure_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return _module("figure_pages")
 
 
 def _cells_of_text(text):
@@ -133,13 +144,13 @@ def test_page_says_what_is_missing(figure_pages, tmp_path, monkeypatch):
 
 
 def test_the_table_of_methods_is_that_of_the_code():
-    page = (_ROOT / "docs" / "choosing.md").read_text()
+    page = (_DOCS / "answers" / "choosing.md").read_text()
     for method in METHODS.values():
         assert f"| `{method.name}` | {method.summary} | {method.needs} |" in page
 
 
 def test_every_public_name_is_in_the_reference():
-    reference = (_ROOT / "docs" / "api.md").read_text()
+    reference = (_DOCS / "reference" / "api.md").read_text()
     documented = set(
         re.findall(r"auto(?:function|class|module):: gnjax\.([\w.]+)$", reference, re.MULTILINE)
     )
@@ -170,22 +181,61 @@ def test_commands_name_modules_and_configs_that_exist(page):
         assert f"\n{target}:" in (_ROOT / "Makefile").read_text(), target
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda path: path.name)
-def test_links_between_pages_lead_somewhere(page):
-    text = page.read_text()
-    known = {path.stem for path in _PAGES}
-    for target in re.findall(r"\{doc\}`(\w+)`", text):
-        assert target in known
-    generated = {*catalogue.names(), "index", "findings"}
-    for target in re.findall(r"\(figures/(\w+)\.md\)", text):
-        assert target in generated
-    for picture in re.findall(r"\]\((\.\./.*?\.png)\)", text):
-        assert (page.parent / picture).is_file()
+@pytest.mark.parametrize(
+    "page", [*_PAGES, _ROOT / "README.md", _ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
+)
+def test_links_lead_somewhere(page):
+    """They are relative, so that they work in the site and in the repository alike."""
+    written = {_DOCS / f"reference/figures/{figure}.md" for figure in catalogue.names()}
+    written |= {_DOCS / "reference/figures/index.md", _DOCS / "reference/figures/findings.md"}
+    written.add(_DOCS / "gallery/index.md")
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    assert "{doc}" not in text
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path = (page.parent / target.partition("#")[0]).resolve()
+        when_built = path.parent in (_DOCS / "reference/figures", _DOCS / "gallery")
+        assert path in written if when_built else path.exists(), target
+
+
+def test_every_how_to_page_is_listed_and_has_examples():
+    listed = re.findall(r"\]\((\w+)\.md\)", (_DOCS / "howto/index.md").read_text())
+    pages = {path.stem: path.read_text() for path in (_DOCS / "howto").glob("*.md")}
+    assert sorted([*listed, "index"]) == sorted(pages)
+    assert all(">>> " in pages[name] for name in listed)
+
+
+def test_no_folder_of_the_documentation_has_more_than_a_dozen_files():
+    for folder in [_DOCS, *(_DOCS / part for part in (*_PARTS, "examples"))]:
+        assert len([path for path in folder.iterdir() if path.is_file()]) <= 12, folder
+
+
+def test_the_gallery_shows_the_picture_that_the_code_draws(tmp_path, monkeypatch):
+    gallery = _module("gallery_pages")
+    (tmp_path / "line.py").write_text(
+        '"""A line\n\nIt rises.\n"""\n\nfrom matplotlib import pyplot\n\n'
+        "pyplot.plot([1, 2], [3, 4])\nprint('two points')\n"
+    )
+    monkeypatch.setattr(gallery, "EXAMPLES", tmp_path)
+    page, index = gallery.write(tmp_path / "pages")
+    assert page.read_text().startswith("# A line\n\n![A line](line.png)\n\nIt rises.\n")
+    assert "pyplot.plot([1, 2], [3, 4])" in page.read_text()
+    assert "two points\n" in page.read_text()
+    assert "(line.md)" in index.read_text()
+    assert (tmp_path / "pages" / "line.png").stat().st_size > 1000
+
+
+def test_every_example_of_the_gallery_says_what_it_shows():
+    found = _module("gallery_pages").examples()
+    assert 6 <= len(found) <= 9
+    for example in found:
+        assert example.title
+        assert example.text
+        assert "pyplot" in example.code
 
 
 def test_the_site_needs_no_network():
     """Formulas are plain text: typesetting them would fetch a script."""
-    settings = (_ROOT / "docs" / "conf.py").read_text()
+    settings = (_DOCS / "conf.py").read_text()
     assert "intersphinx" not in settings
     for page in _PAGES:
         assert not re.search(r"\{math\}|\$\$|https?://", page.read_text()), page.name

@@ -95,18 +95,28 @@ def _fetch_data(parsed: argparse.Namespace) -> None:
 
 
 def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    diagnosing = commands.add_parser("diagnose", help="say what conditions a model of yours")
+    diagnosing = commands.add_parser(
+        "diagnose", help="say how ill-conditioned a model of yours is, and what would help"
+    )
     diagnosing.set_defaults(run=_diagnose)
     diagnosing.add_argument(
         "factory",
         metavar="module:factory",
         help="a function without arguments that returns model, (model, x) or (model, x, y)",
     )
-    diagnosing.add_argument("--data", type=_known_name, metavar="NAME", help="inputs and labels")
-    diagnosing.add_argument("--samples", type=int, help=f"of --data ({_SAMPLES})")
-    diagnosing.add_argument("--loss", choices=LOSSES, default="mse", help="(%(default)s)")
-    diagnosing.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
-    diagnosing.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    diagnosing.add_argument(
+        "--data", type=_known_name, metavar="NAME", help="a data set for inputs and labels"
+    )
+    diagnosing.add_argument(
+        "--samples", type=int, help=f"how many samples to draw from --data (default: {_SAMPLES})"
+    )
+    diagnosing.add_argument("--loss", choices=LOSSES, default="mse", help="default: %(default)s")
+    diagnosing.add_argument(
+        "--out", type=Path, metavar="PICTURE", help="the png, pdf or svg file to draw"
+    )
+    diagnosing.add_argument(
+        "--seed", type=int, default=0, help="of the random draws (default: %(default)s)"
+    )
 
 
 def _diagnose(parsed: argparse.Namespace) -> None:
@@ -214,7 +224,10 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     examining.set_defaults(run=_doctor)
     examining.add_argument(
-        "--results", type=Path, default=Path("results"), help="where tables will go (%(default)s)"
+        "--results",
+        type=Path,
+        default=Path("results"),
+        help="where tables will go (default: %(default)s)",
     )
 
 

@@ -18,7 +18,7 @@ _ITERATIONS = 6
 
 
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
-    """The matrix on the range that structure allows, the operator that it is of, and its error."""
+    """The matrix restricted to the range that structure allows, its operator, and its error."""
     known = kroneckers_of(problem.op)
     if known is None:
         matrix, asymmetry = host_matrix(problem.op, problem.limits)

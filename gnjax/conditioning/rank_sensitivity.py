@@ -26,6 +26,11 @@ class RankSensitivity:
       floor_rank: the number of resolved eigenvalues.
       largest_gap: the resolved rank r < n with the largest of the gaps (the first of equals); 0
         where nothing is resolved, 1 for a single eigenvalue.
+
+    >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
+    >>> found = gnjax.rank_sensitivity(spectrum)
+    >>> found.kappa[:3].tolist(), found.largest_gap
+    ([1.0, 2.0, 4.0], 3)
     """
 
     values: np.ndarray
@@ -61,7 +66,16 @@ class RankSensitivity:
 
 
 def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
-    """kappa, its interval and the relative gap at every rank of a semidefinite spectrum."""
+    """kappa, its interval and the relative gap at every rank of a semidefinite spectrum.
+
+    >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
+    >>> print(gnjax.rank_sensitivity(spectrum))
+       rank  eigenvalue       gap       kappa  interval
+          1           8         2           1  [1, 1]
+          2           4         2           2  [2, 2]
+          3           2     2e+08           4  [4, 4]  largest gap
+          4       1e-08                 8e+08  [8e+08, 8e+08]  last above the floor
+    """
     values, errors = np.asarray(spectrum.values, float), np.asarray(spectrum.errors, float)
     _check_spectrum(values, errors)
     resolved = values > errors

@@ -20,7 +20,12 @@ from gnjax.data.published import FOLDER_ARCHIVES, PUBLISHED
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """n labelled samples, one a row: ``inputs`` is the transpose of the papers' X (d x n)."""
+    """n labelled samples, one a row: ``inputs`` is the transpose of the papers' X (d x n).
+
+    >>> images = gnjax.data.load("digits", samples=50)
+    >>> images.inputs.shape, images.shape, images.classes
+    ((50, 64), (8, 8), 10)
+    """
 
     name: str
     split: str
@@ -33,7 +38,11 @@ class Dataset:
 
 
 def one_hot(labels: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
-    """Y with Y[i, labels[i]] = 1 and zeros elsewhere, (n, classes)."""
+    """Y with Y[i, labels[i]] = 1 and zeros elsewhere, (n, classes).
+
+    >>> gnjax.data.one_hot(np.array([1, 0]), 3).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.size == 0 or not np.issubdtype(labels.dtype, np.integer):
         msg = f"labels of shape {labels.shape} and type {labels.dtype}; give n integers, n >= 1"
@@ -74,7 +83,11 @@ _PATCHES = 5_000
 
 
 def names() -> tuple[str, ...]:
-    """Every name that ``load`` knows; "folder" stands for idx files of the user's own."""
+    """Every name that ``load`` knows; "folder" stands for idx files of the user's own.
+
+    >>> "fashion_mnist_5000" in gnjax.data.names()
+    True
+    """
     return (*PUBLISHED, *_LICENCES)
 
 
@@ -103,6 +116,10 @@ def load(
     MNIST's names from ``directory``. ``samples`` are drawn without replacement by ``seed`` and
     keep their order; None takes all of them (1,000 of "gaussian", 5,000 "photo_patches").
     ``dimension`` and ``classes`` are for "gaussian".
+
+    >>> images = gnjax.data.load("fashion_mnist_5000", samples=100, seed=0)  # bundled
+    >>> images.inputs.shape, images.labels.shape
+    ((100, 784), (100,))
     """
     _check_request(name, split, samples, directory, dimension, classes)
     if name == "gaussian":
@@ -119,7 +136,13 @@ def load(
 
 
 def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
-    """Put a published data set into the cache, all of its splits; the paths of its files."""
+    """Put a published data set into the cache, all of its splits; the paths of its files.
+
+    >>> gnjax.data.fetch("no such data")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: ...
+    """
     if name not in PUBLISHED or PUBLISHED[name].bundled:
         msg = f"{name} needs no fetching, it takes no network"
         raise ValueError(msg if name in names() else unknown_name(name))
@@ -129,7 +152,11 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
 
 
 def state(name: str) -> str:
-    """In words, where ``load(name)`` would take the data from (present, not verified)."""
+    """In words, where ``load(name)`` would take the data from (present, not verified).
+
+    >>> gnjax.data.state("fashion_mnist_5000")
+    'bundled'
+    """
     if name == "folder":
         return "your own idx files, with directory="
     if name not in PUBLISHED:

@@ -18,7 +18,14 @@ _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a downlo
 
 
 class DataUnavailableError(RuntimeError):
-    """The data set is nowhere to be had; the message says where it was sought and what to do."""
+    """The data set is nowhere to be had; the message says where it was sought and what to do.
+
+    >>> try:
+    ...     gnjax.data.load("mnist", directory="no/such/folder")
+    ... except gnjax.data.DataUnavailableError:
+    ...     print("not there")
+    not there
+    """
 
 
 @dataclass(frozen=True)

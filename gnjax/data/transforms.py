@@ -18,7 +18,15 @@ _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 
 @dataclass(frozen=True, eq=False)
 class Whitened:
-    """``inputs = (x - mean) @ transform``; new samples of the same data go through the same."""
+    """``inputs = (x - mean) @ transform``; new samples of the same data go through the same.
+
+    >>> images = gnjax.data.load("digits", samples=50)
+    >>> white = gnjax.data.whiten(images.inputs)
+    >>> white.inputs.shape == (50, white.rank)
+    True
+    >>> np.allclose(images.inputs @ white.transform, white.inputs)
+    True
+    """
 
     inputs: Array  # (n, r) by PCA, (n, d) by ZCA
     transform: Array  # (d, r) or (d, d)
@@ -27,20 +35,34 @@ class Whitened:
 
 
 class Imbalanced(NamedTuple):
-    """A data set in which class 0 dominates, and the share of it that was realised."""
+    """A data set in which class 0 dominates, and the share of it that was realised.
+
+    >>> images = gnjax.data.load("digits")
+    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> found.largest_share, len(found.dataset.inputs)
+    (0.55, 100)
+    """
 
     dataset: Dataset
     largest_share: float
 
 
 def covariance(x: ArrayLike) -> Array:
-    """Sigma = x^T x / n, (d, d); as in the papers, no mean is subtracted."""
+    """Sigma = x^T x / n, (d, d); as in the papers, no mean is subtracted.
+
+    >>> gnjax.data.covariance([[1.0, 1.0], [1.0, -1.0]]).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     x = _samples(x)
     return x.T @ x / len(x)
 
 
 def standardise(x: ArrayLike) -> Array:
-    """Every column with mean 0 and variance 1; constant columns become zero."""
+    """Every column with mean 0 and variance 1; constant columns become zero.
+
+    >>> gnjax.data.standardise([[1.0, 5.0], [3.0, 5.0]]).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
     x = _samples(x)
     centred = x - x.mean(axis=0)
     # The mean of a constant column is rounded, but what centring leaves of it is a few units in
@@ -58,6 +80,11 @@ def whiten(
     With x = U S V^T and the null directions dropped, PCA gives sqrt(n) U, (n, r), whose
     covariance is I_r; ZCA gives sqrt(n) U V^T, (n, d), whose covariance is the projector V V^T.
     A singular value counts as zero up to ``rtol`` (default max(n, d) eps) times the largest.
+
+    >>> images = gnjax.data.load("digits", samples=50)
+    >>> white = gnjax.data.whiten(images.inputs).inputs
+    >>> np.allclose(gnjax.data.covariance(white), np.eye(white.shape[1]))
+    True
     """
     if method not in ("pca", "zca"):
         msg = f"method={method!r}; choose 'pca' or 'zca'"
@@ -80,6 +107,11 @@ def orthogonalise(x: ArrayLike, scale: float = 1.0, *, rtol: float | None = None
     lower rank (constant pixels, a single class) Q would add directions that are not in the data,
     and U does not: d_0 becomes the rank. n < d samples of rank n are refused: every sample would
     become an axis of its own and nothing of the data would be left.
+
+    >>> images = gnjax.data.load("digits", samples=200)
+    >>> z = gnjax.data.orthogonalise(images.inputs, scale=2.0)
+    >>> np.allclose(z.T @ z, 200 * 2.0**2 * np.eye(z.shape[1]))
+    True
     """
     x = _samples(x)
     n, d = x.shape
@@ -117,6 +149,9 @@ def downsample(x: ArrayLike, shape: tuple[int, ...], to: tuple[int, ...]) -> Arr
 
     Where the new size does not divide the old one, a pixel counts by the part of its area that
     falls into the new pixel: out = A_h X A_w^T with A from ``area_weights``.
+
+    >>> gnjax.data.downsample([[1.0, 3.0, 5.0, 7.0]], (2, 2), (1, 1)).tolist()
+    [[4.0]]
     """
     images = _images(_samples(x), shape)  # (n, h, w, c)
     channels = images.shape[3]
@@ -141,7 +176,11 @@ def area_weights(size: int, to: int) -> Array:
 
 
 def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images (h, w, 3), as (n, h w)."""
+    """Luma 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601) of images (h, w, 3), as (n, h w).
+
+    >>> gnjax.data.grayscale([[1.0, 0.0, 0.0]], (1, 1, 3)).tolist()  # one red pixel
+    [[0.299]]
+    """
     images = _images(_samples(x), shape)
     if images.shape[3] != 3:
         msg = f"shape {shape} is not that of an RGB image (height, width, 3)"
@@ -150,7 +189,13 @@ def grayscale(x: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 def subsample(dataset: Dataset, n: int, seed: int, balanced: bool = False) -> Dataset:
-    """``n`` samples drawn without replacement, in their order; balanced: n / classes of each."""
+    """``n`` samples drawn without replacement, in their order; balanced: n / classes of each.
+
+    >>> images = gnjax.data.load("digits")
+    >>> few = gnjax.data.subsample(images, 20, seed=0, balanced=True)
+    >>> np.bincount(few.labels).tolist()
+    [2, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    """
     size = len(dataset.labels)
     if not 1 <= n <= size:
         msg = f"n={n} of a data set with {size} samples; choose between 1 and {size}"
@@ -171,6 +216,11 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
 
     Each of the other c - 1 classes gives floor((1 - largest_share) samples / (c - 1)), and class
     0 the rest, so that the realised share is at least the one asked for; it is returned.
+
+    >>> images = gnjax.data.load("digits")
+    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> int((found.dataset.labels == 0).sum())
+    55
     """
     others = dataset.classes - 1
     if others < 1:

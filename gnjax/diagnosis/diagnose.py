@@ -1,4 +1,4 @@
-"""What conditions a user's own model: kappa, learning rates, layers, and what would help.
+"""What makes a user's own model ill-conditioned: kappa, learning rates, layers, and remedies.
 
 On the output side G = sum_l G_l, one term a layer, so that for a unit eigenvector u of G
 
@@ -89,6 +89,14 @@ class Diagnosis:
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
       layers: in the order of their names.
       suggestions, left_out: remedies measured on the model, and those that could not be.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> found = gnjax.diagnose(model, x)
+    >>> found.condition.rank, found.learning_rate == 2 / found.condition.lambda_max
+    (10, True)
+    >>> [layer.name for layer in found.layers]
+    ['dense1', 'dense2']
     """
 
     condition: ConditionNumber
@@ -154,6 +162,14 @@ def diagnose(
 
     Eigenvectors, the layers' blocks and the remedies are computed while the smaller side of the
     Jacobian is at most 3000 (1000 for blocks); the report says what is missing.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> found = gnjax.diagnose(model, x)
+    >>> round(sum(layer.top for layer in found.layers), 9)  # shares of lambda_max
+    1.0
+    >>> print(str(found).splitlines()[0])
+    26 parameters, 2 layers, 5 samples, 2 outputs
     """
     problem = Problem(functional(model), model, x, y, loss, seed)
     op = problem.gram()
@@ -345,8 +361,8 @@ def _rates(found: Diagnosis) -> str:
         lines.append(f"  stable below 2 / lambda_max(H) = {found.hessian_learning_rate:.4g}")
     lines += _filled(
         f"at the best constant one, {found.best_learning_rate:.4g}, the error is multiplied by "
-        f"{bound}(kappa - 1) / (kappa + 1) = {_near_one(found)} a step: {bound}"
-        f"{found.steps_per_decade:.3g} steps a decade"
+        f"{bound}(kappa - 1) / (kappa + 1) = {_near_one(found)} in each step: {bound}"
+        f"{found.steps_per_decade:.3g} steps for one decimal digit"
     )
     return "\n".join(lines)
 
@@ -389,9 +405,9 @@ def _verdict(found: Diagnosis) -> str:
         return "no layer stands out: each has about the same share at both ends"
     assert culprit.bottom is not None
     return (
-        f"{culprit.name} ill-conditions the model most: it makes {culprit.top:.1%} of lambda_max "
-        f"and {culprit.bottom:.1%} of lambda_min, so that a learning rate 1% below the others' "
-        f"for it lowers kappa by {culprit.top - culprit.bottom:.2f}%"
+        f"{culprit.name} ill-conditions the model most: it contributes {culprit.top:.1%} of "
+        f"lambda_max and {culprit.bottom:.1%} of lambda_min; a learning rate for it that is "
+        f"1% below that of the others lowers kappa by {culprit.top - culprit.bottom:.2f}%"
     )
 
 
@@ -400,7 +416,10 @@ def _remedies(found: Diagnosis) -> str:
     helping.sort(key=lambda s: s.after.value / s.before.value)
     others = [s for s in found.suggestions if s.verdict != HELPS]
     lines = ["what would help (measured on this model, nothing trained)"]
-    lines += [] if helping else ["  nothing that was tried"]
+    if not helping:
+        lines.append(
+            "  nothing that was tried" if found.suggestions else "  nothing could be tried"
+        )
     for suggestion in helping:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
     for suggestion in others:

@@ -1,7 +1,7 @@
-"""What the theory says would lower kappa, each remedy tried on the model and measured.
+"""Remedies that the theory offers for a large kappa, each tried on the model and measured.
 
-A remedy changes one thing (the inputs, the weights, a learning rate, the layers) and nothing is
-trained in between, so that its number says what the change does to the conditioning here and now.
+A remedy changes one thing: the inputs, the weights, a learning rate or the layers. Nothing is
+trained after the change, so that the number says what the change itself does to kappa.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of the problem before any remedy.
+    """What is computed once, before any remedy is tried.
 
     Attributes:
       condition: kappa of G.
@@ -107,7 +107,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Remedy:
-    """Variants by name, of which the best is reported."""
+    """A remedy with its variants; the best of them is reported."""
 
     name: str
     reason: str
@@ -122,7 +122,7 @@ class _NotMeasurableError(ValueError):
 def suggestions(
     problem: Problem, found: Found
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
-    """Every remedy that can be measured, and why the others cannot."""
+    """Every remedy that can be measured on this model, and the others with the reason."""
     remedies: dict[str, Callable[[Problem, Found], _Remedy]] = {
         "standardised inputs": _standardised,
         "whitened inputs": _whitened,
@@ -141,7 +141,7 @@ def suggestions(
 
 
 def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
-    """The variant whose kappa is proved to be lowest."""
+    """The variant whose interval of kappa ends lowest."""
     before = condition if remedy.before is None else remedy.before()
     tried = [(label, measure()) for label, measure in remedy.variants]
     label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
@@ -151,7 +151,7 @@ def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
 
 
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
-    """kappa of J J^T for columns of the Jacobian of ``op``, scaled by at most 1."""
+    """kappa of J J^T for some columns of the Jacobian of ``op``, each scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factorisation().error()
     stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)

@@ -18,6 +18,10 @@ class LinearCNN(nnx.Module):
 
     Inputs are rows, images flattened: (n, d) to (n, k). The convolution is 1-D over the d entries
     and not flipped; its outputs, filter after filter, go through the dense head H. No bias.
+
+    >>> model = gnjax.models.LinearCNN(6, 2, filters=3, kernel=2, key=jax.random.key(0))
+    >>> model(np.ones((5, 6))).shape
+    (5, 2)
     """
 
     def __init__(
@@ -63,6 +67,10 @@ class CNN(nnx.Module):
     """2-D convolutions, each with normalisation and activation, and a dense head on all of it.
 
     Images are (n, height, width, channels), outputs (n, k).
+
+    >>> model = gnjax.models.CNN((6, 6, 1), 2, filters=(3,), key=jax.random.key(0))
+    >>> model(np.ones((5, 6, 6, 1))).shape
+    (5, 2)
     """
 
     def __init__(

@@ -24,34 +24,64 @@ _GRAIN = 2**16  # numbers: longer draws come in multiples of it, shorter ones in
 def kaiming_normal(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
-    """N(0, gain / fan_in). ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes."""
+    """N(0, gain / fan_in). ``gain`` 2 is PyTorch's default, 1 what paper A's Appendix G writes.
+
+    >>> weight = gnjax.initializers.kaiming_normal(jax.random.key(0), (200, 100))
+    >>> weight.shape, bool(abs(weight.var() - 2 / 100) < 1e-3)
+    ((200, 100), True)
+    """
     return _normal(key, shape, gain / shape[1], dtype or real_dtype())
 
 
 def kaiming_uniform(
     key: jax.Array, shape: Shape, gain: float = 2.0, dtype: jnp.dtype | None = None
 ) -> jax.Array:
-    """Uniform with mean 0 and variance gain / fan_in."""
+    """Uniform with mean 0 and variance gain / fan_in.
+
+    >>> weight = gnjax.initializers.kaiming_uniform(jax.random.key(0), (200, 100))
+    >>> bool(abs(weight).max() <= (3 * 2 / 100) ** 0.5)
+    True
+    """
     return _uniform(key, shape, gain / shape[1], dtype or real_dtype())
 
 
 def xavier_normal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """N(0, 2 / (fan_in + fan_out))."""
+    """N(0, 2 / (fan_in + fan_out)).
+
+    >>> weight = gnjax.initializers.xavier_normal(jax.random.key(0), (200, 100))
+    >>> bool(abs(weight.var() - 2 / 300) < 4e-4)
+    True
+    """
     return _normal(key, shape, 2 / sum(shape), dtype or real_dtype())
 
 
 def xavier_uniform(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """Uniform with mean 0 and variance 2 / (fan_in + fan_out)."""
+    """Uniform with mean 0 and variance 2 / (fan_in + fan_out).
+
+    >>> weight = gnjax.initializers.xavier_uniform(jax.random.key(0), (200, 100))
+    >>> bool(abs(weight).max() <= (3 * 2 / 300) ** 0.5)
+    True
+    """
     return _uniform(key, shape, 2 / sum(shape), dtype or real_dtype())
 
 
 def pytorch_default(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what PyTorch's linear layer starts from."""
+    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), what PyTorch's linear layer starts from.
+
+    >>> weight = gnjax.initializers.pytorch_default(jax.random.key(0), (200, 100))
+    >>> bool(abs(weight).max() <= 1 / 10)
+    True
+    """
     return _uniform(key, shape, 1 / (3 * shape[1]), dtype or real_dtype())
 
 
 def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> jax.Array:
-    """Orthonormal rows or columns, whichever are fewer, uniformly distributed."""
+    """Orthonormal rows or columns, whichever are fewer, uniformly distributed.
+
+    >>> weight = gnjax.initializers.orthogonal(jax.random.key(0), (2, 5))
+    >>> np.allclose(weight @ weight.T, np.eye(2))
+    True
+    """
     return jax_initializers.orthogonal()(key, shape, dtype or real_dtype())
 
 
@@ -61,7 +91,12 @@ def balanced(
     singular_values: ArrayLike,
     dtype: jnp.dtype | None = None,
 ) -> list[jax.Array]:
-    """W_l = U_l diag(s) U_{l-1}^T with orthonormal U_l (d_l, r): W_{l+1}^T W_{l+1} = W_l W_l^T."""
+    """W_l = U_l diag(s) U_{l-1}^T with orthonormal U_l (d_l, r): W_{l+1}^T W_{l+1} = W_l W_l^T.
+
+    >>> first, second = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
+    >>> np.allclose(second.T @ second, first @ first.T)
+    True
+    """
     dtype = dtype or real_dtype()
     s = jnp.asarray(singular_values, dtype)
     rank = s.shape[0] if s.ndim == 1 else 0
@@ -83,6 +118,11 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
     channels times positions for a kernel. Normalisations start at scale 1 and shift 0, here as
     there. The numbers of all layers, in the order of their paths, are one draw, cut on the host:
     a draw a layer would be a compilation for every shape.
+
+    >>> model = gnjax.models.MLP((4, 8, 2), key=jax.random.key(0))
+    >>> gnjax.initializers.start_as_pytorch(model, jax.random.key(1))
+    >>> bool(abs(model.dense1.kernel[...]).max() <= 1 / 2)  # 4 inputs
+    True
     """
     nodes = {tuple(map(str, path)): node for path, node in nnx.iter_graph(model)}
     layers = [nodes[path] for path in sorted(nodes)]
@@ -113,7 +153,11 @@ _LAYERS: dict[str, Callable[..., jax.Array]] = {
 
 
 def names() -> tuple[str, ...]:
-    """What ``chain`` knows."""
+    """What ``chain`` knows.
+
+    >>> "xavier_normal" in gnjax.initializers.names()
+    True
+    """
     return (*_LAYERS, "balanced")
 
 
@@ -122,6 +166,10 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
 
     Layer l draws from ``fold_in(key, l)``, so that networks of one seed and width share their
     first layers whatever their depth.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 8, 3), "xavier_normal")
+    >>> [w.shape for w in weights]
+    [(8, 4), (8, 8), (3, 8)]
     """
     if len(widths) < 2 or min(widths) < 1:
         msg = f"widths must be (inputs, .., outputs), all at least 1, got {tuple(widths)}"

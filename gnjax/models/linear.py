@@ -16,6 +16,10 @@ class LinearNet(nnx.Module):
     """f(x) = (W_L + beta I) .. (W_1 + beta I) x, with I rectangular where a layer changes width.
 
     Inputs are rows: (n, d) to (n, k). ``skip`` is beta; 0 is the plain linear network.
+
+    >>> model = gnjax.models.LinearNet(3, 2, depth=3, width=4, skip=1.0, key=jax.random.key(0))
+    >>> model(np.ones((5, 3))).shape
+    (5, 2)
     """
 
     def __init__(

@@ -30,6 +30,10 @@ class MLP(nnx.Module):
     phi is the activation and N the normalisation of every hidden layer. With ``norm="batch"``,
     ``model.train()`` takes the statistics of the batch, so that f is a function of the whole
     batch, and ``model.eval()`` the stored ones; see :func:`freeze_statistics`.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="gelu", norm="layer", key=jax.random.key(0))
+    >>> model(np.ones((5, 3))).shape
+    (5, 2)
     """
 
     def __init__(
@@ -85,6 +89,12 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
     """A copy in evaluation mode whose BatchNorm statistics are exactly those of the batch x.
 
     On x it returns what the model returns in training mode, but as a function of each example.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), norm="batch", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> model.train()
+    >>> np.allclose(gnjax.models.freeze_statistics(model, x)(x), model(x))
+    True
     """
     frozen = nnx.clone(model)
     norms = [module for _, module in nnx.iter_graph(frozen) if isinstance(module, nnx.BatchNorm)]

@@ -1,4 +1,4 @@
-"""Layers of convolutional networks and transformers, and what they ask of images.
+"""Layers of convolutional networks and transformers, and the check of their images.
 
 Their weights start at zero and are drawn together, by
 :func:`gnjax.models.initializers.start_as_pytorch`
@@ -72,8 +72,8 @@ class ConvNorm(nnx.Module):
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum over 2 x 2 positions, (n, h, w, c) to (n, h/2, w/2, c).
 
-    Where maxima tie they share the slope, which PyTorch gives to the first. After a ReLU ties are
-    zeros, and it passes nothing back to either.
+    Where several positions have the maximum, they share the derivative; PyTorch gives all of it to
+    the first. Behind a ReLU such positions are zeros, whose derivative is zero either way.
     """
     n, height, width, channels = x.shape
     return x.reshape(n, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))

@@ -50,6 +50,12 @@ class ResNet(nnx.Module):
     means over positions, so that images of any side fit: (n, height, width, channels) to (n, k).
     PyTorch's default initialisation. ``model.train()`` and ``model.eval()`` as in
     :class:`gnjax.models.mlp.MLP` with BatchNorm.
+
+    >>> model = gnjax.models.ResNet(8, 2, channels=1, key=jax.random.key(0))
+    >>> model.eval()
+    >>> apply, params = gnjax.functional(model)
+    >>> jax.eval_shape(apply, params, np.ones((5, 8, 8, 1))).shape
+    (5, 2)
     """
 
     def __init__(

@@ -19,6 +19,12 @@ class VGG(nnx.Module):
     Images are (side, side, channels), outputs (n, k). PyTorch's default initialisation. Paper A
     does not say what its VGG5 is: the layers are those of the code that it names, and ``VGG5`` has
     about as many weights as its ResNet20.
+
+    >>> model = gnjax.models.VGG(4, 2, filters=(3, 3), channels=1, key=jax.random.key(0))
+    >>> model.eval()
+    >>> apply, params = gnjax.functional(model)
+    >>> jax.eval_shape(apply, params, np.ones((5, 4, 4, 1))).shape
+    (5, 2)
     """
 
     def __init__(

@@ -52,6 +52,11 @@ class ViT(nnx.Module):
     Images are (side, side, channels), outputs (n, k). As in the code that paper A names, GELU is
     the tanh form and nothing normalises the last block. Layers start as PyTorch's; the token and
     the positions are N(0, 1), which that code leaves when PyTorch's defaults are to stand.
+
+    >>> model = gnjax.models.ViT(4, 2, patch=2, width=4, depth=1, channels=1, key=jax.random.key(0))
+    >>> apply, params = gnjax.functional(model)
+    >>> jax.eval_shape(apply, params, np.ones((5, 4, 4, 1))).shape
+    (5, 2)
     """
 
     def __init__(

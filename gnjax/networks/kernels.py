@@ -1,9 +1,11 @@
 """J, J J^T and J^T J of a network as matrices, layer by layer, in bounded memory.
 
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
-Jacobian is formed. A convolution, a layer on several positions, and a layer with masked entries
-have their Jacobian sum_t delta_t a_t^T formed for some samples at a time; any other parameter has
-it from automatic differentiation. Blocks above the diagonal are computed, the others mirrored.
+Jacobian is formed. For a table in which both samples look rows up, the block is the sum of
+delta_t delta_s^T over the positions t and s that take the same row. A convolution, a dense layer on
+several positions, and a layer with masked entries have their Jacobian sum_t delta_t a_t^T formed
+for some samples at a time; any other parameter has it from automatic differentiation. Blocks above
+the diagonal are computed, the others mirrored.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ Tree = TypeVar("Tree")
 class Item:
     """One chosen parameter: its layer (None: by differentiation), and what is made of it.
 
-    Its "rows" of J; the pair of a and delta as the layer's equation has them ("pair"), or, where a
-    layer acts on a single position, as vectors ("vectors").
+    Its "rows" of J; the pair of a and delta as the layer's equation has them ("pair"); where a
+    layer acts on a single position, as vectors ("vectors"); where every a_t is a unit vector, the
+    places of the ones in place of a ("places").
     """
 
     place: int  # among the chosen leaves
     layer: int | None  # among the traced layers
-    form: Literal["rows", "pair", "vectors"]
+    form: Literal["rows", "pair", "vectors", "places"]
     width: int  # numbers for each row of J that a sample has
 
 
@@ -129,10 +132,34 @@ def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
     """sum_layers (a_i . a_j) (delta_i delta_j^T), a block (i, r, j, r) of two sets of samples."""
     total: jax.Array | float = 0.0
     for (a, delta), (b, epsilon) in zip(left, right, strict=True):
+        if delta.ndim == 4:
+            total = total + _over_positions((a, delta), (b, epsilon))
+            continue
         inputs = jnp.matmul(a, b.T, precision="highest")
         outputs = jnp.tensordot(delta, epsilon, axes=(2, 2), precision="highest")
         total = total + outputs * inputs[:, None, :, None]
     return jnp.asarray(total)
+
+
+def _over_positions(left: layers.Pair, right: layers.Pair) -> jax.Array:
+    """sum_ts (a_t . b_s) (delta_t epsilon_s^T) for unit vectors a_t and b_s, given by the places
+    (i, t) and (j, s) of their ones; delta is (i, r, t, q). A block (i, r, j, r)."""
+
+    def add(total: jax.Array, one: layers.Pair) -> tuple[jax.Array, None]:
+        def add_one(total: jax.Array, other: layers.Pair) -> tuple[jax.Array, None]:
+            same = one[0][:, None] == other[0][None]
+            outputs = jnp.tensordot(one[1], other[1], axes=(2, 2), precision="highest")
+            return total + jnp.where(same[:, None, :, None], outputs, 0), None
+
+        return jax.lax.scan(add_one, total, _positions_first(right))
+
+    delta, epsilon = left[1], right[1]
+    zeros = jnp.zeros((*delta.shape[:2], *epsilon.shape[:2]), delta.dtype)
+    return jax.lax.scan(add, zeros, _positions_first(left))[0]
+
+
+def _positions_first(pair: layers.Pair) -> layers.Pair:
+    return pair[0].T, jnp.moveaxis(pair[1], 2, 0)
 
 
 def _flat(rows: jax.Array) -> np.ndarray | jax.Array:
@@ -170,7 +197,10 @@ def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
             items.append(Item(place, None, "rows", net.counts[place]))
             continue
         layer = traced.layers[index]
-        if kept is None and layer.positions == 1:
+        if kept is None and layers.has_places(layer) and layer.positions**2 < layer.inputs:
+            width = layer.positions * (layer.outputs + 1)
+            items.append(Item(place, index, "places", width))
+        elif kept is None and layer.positions == 1:
             width = layer.outputs + layer.inputs // net.rows + 1
             items.append(Item(place, index, "vectors", width))
         else:
@@ -231,6 +261,9 @@ def _pieces(
             pair = next(near)
             if item.form == "pair":
                 held.append(pair)
+                continue
+            if item.form == "places":
+                held.append(layers.by_places(traced, traced.layers[item.layer], pair))
                 continue
             a, delta = layers.by_positions(traced, traced.layers[item.layer], pair)
             if item.form == "vectors":

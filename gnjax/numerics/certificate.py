@@ -30,6 +30,11 @@ class Error:
       kind: "proved", "probable", "measured" or "unknown".
       failure: the probability that the bound does not hold, for a probable one.
       reason: where the error comes from, in plain words, such as "rounding of the network".
+
+    >>> rounding = gnjax.Error(1e-12, "measured", reason="rounding of the network")
+    >>> total = rounding + gnjax.Error(1e-13, "proved")
+    >>> total.kind, total.value < 1.2e-12
+    ('measured', True)
     """
 
     value: float
@@ -88,6 +93,12 @@ class Certificate:
     Attributes:
       parts: every error that enters the answer, with its kind, its probability of failure and its
         reason.
+
+    >>> kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
+    >>> kappa.certificate.kind, [part.kind for part in kappa.certificate.parts]
+    ('measured', ['measured'])
+    >>> print(kappa.certificate)
+    measured (LAPACK's rounding, by a constant found in practice)
     """
 
     parts: tuple[Error, ...] = ()

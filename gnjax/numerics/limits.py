@@ -18,6 +18,12 @@ class Limits:
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
       factor_rows: up to so many rows or columns "auto" takes the singular values of a factor.
       whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
+
+    >>> small = gnjax.Limits(matrix_rows=2)
+    >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: ...
     """
 
     matrix_rows: int = 20_000  # 3.2 GB in float64

@@ -12,12 +12,22 @@ import jax.numpy as jnp
 
 
 def enable_x64() -> None:
-    """Switch JAX to 64-bit arithmetic for this process (what every entry point does first)."""
+    """Switch JAX to 64-bit arithmetic for this process. Every command of gnjax does this first.
+
+    >>> gnjax.enable_x64()
+    >>> str(jax.numpy.ones(1).dtype)
+    'float64'
+    """
     jax.config.update("jax_enable_x64", True)
 
 
 def x64() -> AbstractContextManager[None]:
-    """64-bit arithmetic inside a ``with`` block, for this thread only."""
+    """64-bit arithmetic inside a ``with`` block, for this thread only.
+
+    >>> with gnjax.x64():
+    ...     str(jax.numpy.ones(1).dtype)
+    'float64'
+    """
     if hasattr(jax, "enable_x64"):  # jax >= 0.8; before, the name was experimental
         return jax.enable_x64(True)
     return jax.experimental.enable_x64(True)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Bounds on what rounding can have done, in units that the certificates add up."""
+"""Bounds on rounding errors, from which the certificates are made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gamma(terms: int, dtype: jnp.dtype) -> float:
 
 
 def spectral_error(size: int, dtype: jnp.dtype) -> float:
-    """Relative to the norm, how far a LAPACK eigenvalue or singular value can be from exact.
+    """The error of an eigenvalue or singular value from LAPACK, relative to the norm.
 
     The proofs give a low-degree polynomial of the size. Held-out matrices of up to 40 rows, in many
     digits, had errors of up to 1.45 max(4, sqrt n) eps; three times max(4, sqrt n) eps is taken.

@@ -86,6 +86,6 @@ def _compact(factor: np.ndarray) -> np.ndarray:
 
 
 def _compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
-    """How far LAPACK's QR can move the Gram matrix's root: its constant is measured."""
+    """The error of the triangular factor from LAPACK's QR, whose constant is measured."""
     rows, columns = shape
     return 0.0 if columns <= rows else spectral_error(columns, dtype) * norm

@@ -13,6 +13,7 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``assumed``: True where a numerical cut-off has decided what ``rank_bound`` is.
 - ``twin``: an operator with the same non-zero eigenvalues that is not larger.
 - ``kroneckers``: the same matrix as a sum of Kronecker products.
+- ``eigenvalues_by_structure()``: all its eigenvalues without a computation, with their error.
 - ``trace_by_structure()``: its trace without a product, with its error.
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
@@ -65,6 +66,12 @@ def rank_is_assumed(op: Operator) -> bool:
 def twin_of(op: Operator) -> Operator:
     """The operator with the same non-zero eigenvalues on which it is cheapest to work."""
     return getattr(op, "twin", op)
+
+
+def stated_eigenvalues(op: Operator) -> tuple[np.ndarray, Error] | None:
+    """All eigenvalues in any order, and a bound on the error of each, or None."""
+    stated = getattr(op, "eigenvalues_by_structure", None)
+    return None if stated is None else stated()
 
 
 def kroneckers_of(op: Operator) -> Any:

@@ -28,7 +28,7 @@ _KEPT_BYTES = 3e9
 
 @dataclass(frozen=True)
 class Prepared:
-    """The operator ``op`` with something at hand that its products are made from."""
+    """The operator ``op`` together with what its products are computed from."""
 
     op: NetworkGram | NetworkHessian
 
@@ -84,9 +84,17 @@ class Linearised(Prepared):
 
 
 def linearised(op: Operator) -> Operator:
-    """``op`` with its linearisation at hand, where that fits in memory (3 GB); else ``op`` itself.
+    """``op`` with its linearisation kept in memory where that takes up to 3 GB; else ``op`` itself.
 
-    For many products with one operator of a network; Krylov methods and traces do this themselves.
+    It pays when many products are made with one operator of a network. Krylov methods and traces do
+    this by themselves.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> v = np.ones(26)
+    >>> np.allclose(gnjax.linearised(op).mv(v), op.mv(v))
+    True
     """
     if not isinstance(op, NetworkGram | NetworkHessian):
         return op
@@ -104,7 +112,7 @@ def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[Any, ...]:
 
 @jax.jit
 def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
-    """v -> J_b v, before the loss weighs it."""
+    """v -> J_b v, without the factor of the loss."""
     net = op.net
     outputs = partial(_moved_outputs, net, x)
     if net.forward:

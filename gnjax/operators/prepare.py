@@ -42,9 +42,10 @@ def _of_any(op: Operator) -> Callable[[Any], Any]:
 
 
 def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any], Any]:
-    """Products without J until they have cost as much as making it, then with J stored.
+    """Multiply without J until that has cost as much as making J; then store J and use it.
 
-    Whatever their number, they take at most about twice as long as had it been known.
+    Whatever the number of products, this takes at most about twice as long as if their number had
+    been known beforehand.
     """
     held = [_of_any(ready)]
     del ready
@@ -78,7 +79,7 @@ def in_float32(op: Operator) -> Linearised | None:
 
 @contextmanager
 def float32_rules() -> Iterator[None]:
-    """Products in the whole of float32, whatever is the default, and the usual promotion."""
+    """Matrix products in full float32 precision, and the usual promotion of types."""
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
         yield
 

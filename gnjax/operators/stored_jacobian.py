@@ -75,10 +75,17 @@ class WithJacobian(Prepared):
 def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
-    For many products with one convolutional network; making J costs r backward passes, about as
-    much as r products, where r is the number of rows of J for each sample. It takes up to
-    ``memory`` bytes: more is faster, down to what the inputs and sensitivities of all layers take.
-    :func:`gnjax.linearised` costs next to nothing to make.
+    It pays when many products are made with one convolutional network. Making J costs r backward
+    passes, about as much as r products, where r is the number of rows of J for each sample. J takes
+    up to ``memory`` bytes. Where it does not fit, layers are kept by their inputs and
+    sensitivities, which are smaller and slower. :func:`gnjax.linearised` costs next to nothing.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> v = np.ones(26)
+    >>> np.allclose(gnjax.with_jacobian(op).mv(v), op.mv(v))
+    True
     """
     if not isinstance(op, NetworkGram):
         msg = (
@@ -110,7 +117,7 @@ def products_before(op: NetworkGram) -> float:
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)
-    work = {index: layer.inputs * _results(layer) for index, layer in enumerate(traced.layers)}
+    work = {index: layer.terms * _results(layer) for index, layer in enumerate(traced.layers)}
     pairs = [item for item in items if item.form == "pair"]
     read = sum(item.width for item in items)
     with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
@@ -146,7 +153,7 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
         layer = traced.layers[item.layer]
         inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
         pair = replace(item, form="pair", width=inputs + net.rows * _results(layer))
-        if _results(layer) * (layer.inputs + net.rows) < item.width:  # multiplications
+        if _results(layer) * (layer.terms + net.rows) < item.width:  # multiplications
             items[index] = pair
         elif pair.width < item.width:
             smaller[index] = pair

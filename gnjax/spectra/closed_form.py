@@ -1,4 +1,4 @@
-"""The spectra that are known in closed form: linear networks of one and of two layers."""
+"""The spectra that are known: linear networks of one and two layers, and what operators state."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import numpy as np
 
 from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
-from gnjax.operators.base import KroneckerFactors
-from gnjax.spectra.spectrum import Spectrum, squares
+from gnjax.operators.base import KroneckerFactors, Operator
+from gnjax.operators.facts import stated_eigenvalues
+from gnjax.spectra.spectrum import Spectrum, squares, whole
 
 DEPTHS = (1, 2)
+
+
+def stated_spectrum(op: Operator) -> Spectrum | None:
+    """The spectrum that the operator states, or None."""
+    known = stated_eigenvalues(op)
+    return (
+        None if known is None else whole(known[0], known[1].value, "stated", certificate(known[1]))
+    )
 
 
 def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:

@@ -63,6 +63,13 @@ class Estimate:
       certificate: the largest of these errors over all points, Student's 95% half-width for the
         spread, and what the density rests on. Where eigenvalues are counted up to a point, the
         point itself is uncertain by ``floor``.
+
+    >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
+    >>> share = density.cdf([0.5, 10.0])
+    >>> share.value.round(12).tolist()
+    [0.0, 1.0]
+    >>> share.standard_error.shape
+    (2,)
     """
 
     value: np.ndarray
@@ -86,6 +93,12 @@ class SpectralDensity:
         itself and no error but rounding is left.
       certificate: how far the nodes can be from those of exact arithmetic: rounding of products
         ("measured"), couplings that were dropped as rounding, and the operator's own error.
+
+    >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
+    >>> density.nodes.shape, density.weights.sum(axis=1).round(12).tolist()
+    ((4, 3), [1.0, 1.0, 1.0, 1.0])
+    >>> density.pdf(np.linspace(0, 4, 50), width=0.2).value.shape
+    (50,)
     """
 
     nodes: np.ndarray
@@ -244,6 +257,10 @@ def spectral_density(
         ``steps`` are not seen.
       seed: of the starts. More probes under the same seed extend fewer.
       limits: of memory.
+
+    >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
+    >>> float(density.cdf(10.0).value.round(12)), density.products
+    (1.0, 12)
     """
     operator = op if isinstance(op, Operator) else dense(op)
     size = operator.shape[0]

@@ -16,6 +16,7 @@ from gnjax.operators.base import Operator, dense
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
 from gnjax.spectra import float32_first, lanczos
+from gnjax.spectra.closed_form import stated_spectrum
 from gnjax.spectra.few import extremes
 from gnjax.spectra.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
@@ -69,7 +70,9 @@ def as_operator(op: Operator | ArrayLike) -> Operator:
 
 
 def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue: by a factor where one is stated and fits in memory, else by the matrix."""
+    """Every eigenvalue: as stated; by a factor that is stated and fits in memory; by the matrix."""
+    if (known := stated_spectrum(op)) is not None:
+        return known
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
         return factored_spectrum(op, limits)

@@ -1,4 +1,4 @@
-"""Products of an operator with rows of host memory, where the Krylov methods keep their bases."""
+"""Products of an operator with vectors in host memory, where Krylov methods keep their basis."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
 
 
 class NotFinite(ValueError):
-    """A product has NaN or Inf in it."""
+    """A product with the operator contains NaN or Inf."""
 
 
 def host_product(op: Operator) -> lanczos.Apply:
-    """The operator on rows of host memory, refused where its products are not symmetric.
+    """A function from rows (b, n) in host memory to their products with the operator.
 
-    A row by itself goes as a vector, without a copy before the compiled call makes its own, and
-    axes are changed by numpy: for a small network either takes a quarter of a product's time.
+    An operator whose products are not symmetric is refused.
+
+    A single row is passed as a vector and as numpy's array, and axes are changed by numpy: with JAX
+    either would take a quarter of the time of a small network's product.
     """
     multiply = prepared_product(op)
 
@@ -56,9 +58,9 @@ def host_product(op: Operator) -> lanczos.Apply:
 
 
 def beside_xla() -> AbstractContextManager[object]:
-    """One thread for BLAS where the host's small products and XLA's large ones alternate.
+    """Keep BLAS to one thread while its small products alternate with large ones of XLA.
 
-    Those of a second pool spin for a while after each product, on the cores that XLA needs.
+    The threads of BLAS would wait busily after each product, on the cores that XLA needs.
     """
     on_cpu = jax.default_backend() == "cpu"
     return _pools().limit(limits=1, user_api="blas") if on_cpu else nullcontext()

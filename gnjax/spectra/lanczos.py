@@ -170,7 +170,7 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 
 
 def _driven(apply: Apply, runs: Sequence[Steps]) -> list[Run]:
-    """Send every run the images that it asks for, until all of them have ended."""
+    """Give every run the products that it asks for, until all of them have ended."""
     going = dict(enumerate(runs))
     wanted = {index: next(steps) for index, steps in going.items()}
     ended: dict[int, Run] = {}
@@ -185,7 +185,7 @@ def _driven(apply: Apply, runs: Sequence[Steps]) -> list[Run]:
 
 
 def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Of every block, from one product with all."""
+    """The products with every block, from one product with all of them together."""
     if len(blocks) == 1:
         return [apply(blocks[0])]
     ends = np.cumsum([len(block) for block in blocks])[:-1]

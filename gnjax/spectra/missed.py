@@ -1,4 +1,4 @@
-"""What a Lanczos run from a random start can have missed, and with what chance.
+"""The probability that a Lanczos run from a random start has missed an eigenvalue.
 
 **What can be missed.** Let u be a unit eigenvector of A with eigenvalue t and x_i = V_i u. The
 recurrence, t x_i = beta_{i-1} x_{i-1} + alpha_i x_i + beta_i^T x_{i+1}, gives x_i = G_i x_{i+1}

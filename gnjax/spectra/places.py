@@ -1,4 +1,4 @@
-"""Which eigenvalue is the i-th: errors of sorted Ritz values, counted from one end."""
+"""How far each of the sorted Ritz values is from the eigenvalue with the same number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> n
 
 
 def _overlapping(values: np.ndarray, residuals: np.ndarray) -> list[list[int]]:
-    """Runs of neighbours in ascending values whose intervals, widened for each run, touch."""
+    """Groups of neighbouring values whose intervals touch, after widening them for the group."""
     groups: list[list[int]] = []
     for index in range(len(values)):
         groups.append([index])

@@ -48,6 +48,10 @@ class Trace:
       certificate: the errors that the answer is made of. That of the random vectors is Student's
         95% half-width of a normal sample. It is "measured", because the samples are not normal: it
         covered tr A in 80% of the draws at least, and in 92% to 100% on the average over spectra.
+
+    >>> found = gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact")
+    >>> found.value, found.standard_error, found.certificate.kind
+    (7.0, 0.0, 'proved')
     """
 
     value: float
@@ -78,6 +82,12 @@ def trace(
         the method ("hutch++" needs 3, "xtrace" 2; "exact" takes what it takes). Two more test the
         symmetry of an operator that does not state it.
       seed: of the random vectors.
+
+    >>> print(gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact").value)
+    7.0
+    >>> found = gnjax.trace(np.ones((20, 20)), method="hutch++", probes=15)  # of rank 1
+    >>> abs(found.value - 20.0) < 1e-9
+    True
     """
     operator = op if isinstance(op, Operator) else dense(op)
     if method not in _LEAST_PROBES:

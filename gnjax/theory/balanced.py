@@ -66,6 +66,12 @@ def eigenvalues(
       depth: L.
       sigma_x: of the whitened inputs.
       inputs, outputs: d_0 and d_L; as many as there are singular values where not given.
+
+    >>> gnjax.balanced.eigenvalues([2.0, 1.0], depth=2).tolist()
+    [8.0, 5.0, 5.0, 2.0]
+    >>> weights = gnjax.initializers.balanced(jax.random.key(0), (2, 4, 2), [2.0, 1.0])
+    >>> gnjax.eigenvalues(gnjax.linear_gauss_newton(weights)).values.round(9).tolist()
+    [8.0, 5.0, 5.0, 2.0]
     """
     values, scale = _singular_values(singular_values), _scale(sigma_x)
     squares = values**2
@@ -82,6 +88,9 @@ def nonzero(inputs: int, outputs: int, rank: int, last: int | None = None) -> in
 
     The paper counts r^2. For two layers that are not balanced, ``rank`` is that of W_1 and
     ``last`` that of W_2: d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
+
+    >>> gnjax.balanced.nonzero(inputs=5, outputs=4, rank=3)
+    18
     """
     last = rank if last is None else last
     if not (0 <= rank <= inputs and 0 <= last <= outputs):
@@ -101,6 +110,12 @@ class Shallow:
       rights: v_i, the right singular vectors of W_1 as columns (d_0, d_0).
       lefts: u_j, the left singular vectors of W_2 as columns (d_2, d_2).
       sigma_x: of the whitened inputs.
+
+    >>> found = gnjax.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
+    >>> found.values.round(12).tolist()
+    [13.0, 10.0, 5.0, 2.0]
+    >>> int(found.i[0]), int(found.j[0])
+    (0, 0)
     """
 
     values: np.ndarray
@@ -126,6 +141,9 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
 
     Hence the largest eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10) and their sum
     sigma_x^2 (d_2 |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
+
+    >>> gnjax.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0])).values.round(12).tolist()
+    [13.0, 10.0, 5.0, 2.0]
     """
     inner, outer = (np.asarray(w) for w in check_weights([w1, w2]))
     scale = _scale(sigma_x)
@@ -145,6 +163,10 @@ def shallow_gap(w1: ArrayLike, w2: ArrayLike, covariance: ArrayLike, cross: Arra
     By Weyl's inequality no eigenvalue of the Hessian is further from its counterpart of Eq 15.
     With E = B - W_2 W_1 C, H - G maps (U_1, U_2) to -(U_2^T E, E U_1^T), and so its eigenvalues
     are plus and minus the singular values of E, each once for a hidden unit, and zeros.
+
+    >>> w1, w2, cross = np.diag([2.0, 1.0]), np.eye(2), np.diag([2.0, 1.5])
+    >>> round(gnjax.balanced.shallow_gap(w1, w2, covariance=np.eye(2), cross=cross), 9)
+    0.5
     """
     inner, outer = check_weights([w1, w2])
     data = check_covariance(covariance, inner.shape[1])
@@ -167,6 +189,10 @@ def trace(
       weights: W_1 .. W_L, W_l of shape (d_l, d_{l-1}).
       sigma_x: of the whitened inputs.
       covariance: C = x^T x / n, which then takes the place of sigma_x^2 I.
+
+    >>> weights = [np.diag([2.0, 1.0]), np.diag([2.0, 1.0])]
+    >>> gnjax.balanced.trace(weights), sum(gnjax.balanced.eigenvalues([2.0, 1.0], depth=2)).item()
+    (20.0, 20.0)
     """
     factors, scale = _factors(weights, sigma_x, covariance)
     return scale**2 * sum(
@@ -181,6 +207,10 @@ def bound(
     """Eq 6: lambda_max(G) <= sigma_x^2 sum_l |P_l|_2^2 |S_l|_2^2, with equality where balanced.
 
     For raw inputs sum_l |P_l C P_l^T|_2 |S_l|_2^2; the arguments are those of :func:`trace`.
+
+    >>> weights = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
+    >>> round(gnjax.balanced.bound(weights), 9)  # attained: the sharpness of Eq 14
+    8.0
     """
     factors, scale = _factors(weights, sigma_x, covariance)
     norms = (
@@ -196,6 +226,10 @@ def minimiser(x: ArrayLike, y: ArrayLike, sigma_x: float = 1.0) -> np.ndarray:
     The least-squares map, which every network wide enough for its rank attains. Labels that it
     does not fit leave a residual orthogonal to x, and H - G is made of the products of the two:
     the Hessian *is* the Gauss-Newton matrix there, although the loss is not 0.
+
+    >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples
+    >>> gnjax.balanced.minimiser(x, np.sqrt(2) * np.diag([9.0, 4.0])).round(9).tolist()
+    [[9.0, 0.0], [0.0, 4.0]]
     """
     data = _whitened(x, sigma_x)
     labels = _labels(y, len(data))
@@ -209,6 +243,10 @@ def layer_singular_values(
 
     With ``fitted`` the labels are taken to be fitted exactly, and sigma_i(W)^L to be
     sigma_i(y) / (sqrt(n) sigma_x), as printed; where they are not this is too large.
+
+    >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # n = 2 whitened samples
+    >>> gnjax.balanced.layer_singular_values(x, y, depth=2).round(9).tolist()
+    [3.0, 2.0]
     """
     if fitted:
         labels = _labels(y, len(_whitened(x, sigma_x)))
@@ -222,6 +260,9 @@ def sharpness(norm: ArrayLike, depth: ArrayLike, sigma_x: float = 1.0) -> np.nda
     """Eq 14: L sigma_x^2 norm^{2 - 2/L}, the largest eigenvalue at a balanced point.
 
     ``norm`` is |W_L .. W_1|_2, which at a global minimum is that of Eq 12; numbers or arrays.
+
+    >>> gnjax.balanced.sharpness([1.0, 4.0], depth=2).tolist()
+    [2.0, 8.0]
     """
     layers, size = np.asarray(depth, float), np.asarray(norm, float)
     if not (np.isfinite(size).all() and (size >= 0).all() and (layers >= 1).all()):
@@ -243,6 +284,10 @@ def least_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0
     The arithmetic mean of the (a_l b_l)^2 is at least their geometric mean, whence
     lambda_max(H) >= sigma_x^2 L s^{2(L-1)/L}, which a balanced minimum attains by Eq 9. The
     hidden layers are taken to be no narrower than the rank of M.
+
+    >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples
+    >>> round(gnjax.balanced.least_sharpness(x, np.sqrt(2) * np.diag([9.0, 4.0]), depth=2), 9)
+    18.0
     """
     norm = np.linalg.norm(minimiser(x, y, sigma_x), 2)
     return float(sharpness(norm, _depth(depth), sigma_x))
@@ -254,6 +299,10 @@ def printed_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1
     Equal to :func:`least_sharpness` where the labels can be fitted and above it elsewhere, since
     |y^T x|_2 <= |y|_2 |x|_2 = |y|_2 sqrt(n) sigma_x. One-hot labels have sigma_max(y)^2 / n =
     alpha_max, the share of the largest class.
+
+    >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples, labels that are fitted exactly
+    >>> round(gnjax.balanced.printed_sharpness(x, np.sqrt(2) * np.diag([9.0, 4.0]), depth=2), 9)
+    18.0
     """
     largest = layer_singular_values(x, y, 1, sigma_x, fitted=True)[0]
     return float(sharpness(largest, _depth(depth), sigma_x))
@@ -264,6 +313,9 @@ def growth_depth(norm: ArrayLike) -> np.ndarray:
 
     Eq 14 has the derivative (1 + 2 log(norm) / L) norm^{2 - 2/L} sigma_x^2 by L. With
     norm^2 = alpha / sigma_x^2 this reads L > log(sigma_x^2 / alpha).
+
+    >>> gnjax.balanced.growth_depth([0.1, 0.5]).round(3).tolist()
+    [4.605, 1.386]
     """
     size = np.asarray(norm, float)
     if not (np.isfinite(size).all() and (size > 0).all()):

@@ -59,6 +59,11 @@ class LinearBound:
       applicable: whether every partial product has full rank, proved against rounding.
       reason: why not, or "".
       certificate: what both bounds rest on.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> found = gnjax.bounds.linear(weights)
+    >>> found.convex <= found.maximum, found.terms.shape, found.weights.sum().round(6).item()
+    (True, (2,), 1.0)
     """
 
     convex: float | None
@@ -84,13 +89,25 @@ def linear(
     extreme eigenvalues of A_l (x) B_l, which is how it is computed. Each singular value is moved
     outwards by its rounding error, so that the bound holds in floating point. Sigma may be
     singular: on its range, Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> kappa = gnjax.condition_number(gnjax.linear_gauss_newton(weights))
+    >>> found = gnjax.bounds.linear(weights)
+    >>> kappa.value <= found.convex <= found.maximum
+    True
     """
     factors = linear_factors(weights, None, skip)
     return _from_factors(factors, covariance_condition(covariance, factors.rights[0].shape[0]))
 
 
 def of_operator(op: SumOfKroneckers) -> LinearBound:
-    """``linear`` for the operator of a network on whitened data, from the products it holds."""
+    """``linear`` for the operator of a network on whitened data, from the products it holds.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> gnjax.bounds.of_operator(op).convex == gnjax.bounds.linear(weights).convex
+    True
+    """
     if op.factors is None or not op.factors.whitened:
         msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
         raise ValueError(msg)
@@ -178,6 +195,12 @@ class LeakyReluBound:
       applicable: whether ``smallest`` is positive, proved against rounding.
       reason: why not, or "".
       certificate: what ``value`` rests on; ``estimate`` has none.
+
+    >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
+    >>> found = gnjax.bounds.leaky_relu(v, w, x, slope=0.5)
+    >>> kappa = gnjax.condition_number(gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.5))
+    >>> found.applicable, kappa.interval[0] <= found.value
+    (True, True)
     """
 
     value: float | None
@@ -201,6 +224,10 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
     would need one Lambda for all units: with slope 1/2, X = I and V = [[-2, 1/2], [1, -1]], Gamma
     is singular and V is not; with slope 0, X = I and V = [[1, 1], [1, -1]], lambda_max(Gamma) =
     2.618 exceeds lambda_max(V^T V) = 2.
+
+    >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
+    >>> gnjax.bounds.leaky_relu(v, w, x, slope=0.5).applicable
+    True
     """
     layer = leaky_layer(V, W, X, slope)
     data = extremes(layer.inputs.T, layer.inputs_error)
@@ -232,7 +259,12 @@ def _second(slope: float, *parts: Extremes) -> float | None:
 
 @dataclass(frozen=True)
 class Sides:
-    """lower <= kappa <= upper; None for a side that the theorem does not give."""
+    """lower <= kappa <= upper; None for a side that the theorem does not give.
+
+    >>> found = gnjax.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> found.lower <= 5 / 3 <= found.upper  # kappa of the sum
+    True
+    """
 
     lower: float
     upper: float | None
@@ -247,6 +279,10 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
     and at most lambda_min(A) + lambda_max(B); and with A and B exchanged. Eigenvalues are moved
     outwards by their error first, so that ``upper`` is None unless A + B is proved non-singular by
     this theorem.
+
+    >>> found = gnjax.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> round(found.lower, 9), round(found.upper, 9)
+    (1.666666667, 1.666666667)
     """
     first, second = (_symmetric_eigenvalues(m) for m in (a, b))
     if first.values.shape != second.values.shape:
@@ -279,7 +315,13 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
 
 @dataclass(frozen=True)
 class FunctionalHessianBound:
-    """Eq 18, with the pseudo-condition number that it bounds."""
+    """Eq 18, with the pseudo-condition number that it bounds.
+
+    >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
+    >>> found = gnjax.bounds.functional_hessian(w, v, z, np.eye(2))
+    >>> round(found.kappa, 9), found.kappa <= found.value
+    (2.0, True)
+    """
 
     value: float | None
     kappa: float
@@ -303,6 +345,11 @@ def functional_hessian(
 
     r counts the singular values of R above their rounding. Unless that is all of them, r was read
     off, and the certificate says so.
+
+    >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
+    >>> found = gnjax.bounds.functional_hessian(w, v, z, covariance=np.diag([1.0, 3.0]))
+    >>> round(found.kappa, 9), round(found.value, 9)
+    (1.5, 6.0)
     """
     for name, given in (("W", w), ("V", v), ("Z", z)):
         check_matrix(name, given)

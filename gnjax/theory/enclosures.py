@@ -1,4 +1,4 @@
-"""Extreme eigenvalues and singular values, between bounds, for the theorems of the papers."""
+"""Bounds on extreme eigenvalues and singular values, for the theorems of the papers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Extremes:
 
 
 def extremes(matrix: ArrayLike, moved: float = 0.0) -> Extremes:
-    """Of the rows of a matrix that is stored up to ``moved`` in the spectral norm.
+    """The extreme singular values of a matrix that is stored up to ``moved`` in the spectral norm.
 
     A matrix with fewer columns than rows has smallest value 0. A large well-conditioned one goes
     through its Gram matrix, whose smallest eigenvalue then still has nine digits.
@@ -85,7 +85,7 @@ class Eigenvalues:
 
 
 def eigenvalues(matrix: Array) -> Eigenvalues:
-    """From the residual, so that nothing is taken on trust from LAPACK.
+    """Eigenvalues with errors that follow from the residual, so that LAPACK need not be trusted.
 
     With computed values D and vectors V, R = A V - V D and O = V^T V - I, the eigenvalues of
     V^T A V = D + O D + V^T R are within ||O|| ||D|| + ||V|| ||R|| of D (Weyl) and are those of A

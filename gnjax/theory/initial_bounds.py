@@ -12,7 +12,12 @@ from gnjax.numerics.validation import check_finite_number
 
 @dataclass(frozen=True)
 class InitBound:
-    """A bound that holds with probability at least ``probability`` over the initial weights."""
+    """A bound that holds with probability at least ``probability`` over the initial weights.
+
+    >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> found.applicable, found.probability > 0.99
+    (True, True)
+    """
 
     value: float | None
     probability: float
@@ -30,6 +35,12 @@ def gaussian_init(
     / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2), with probability at least
     1 - 8 exp(-t^2 / 2). The lemma squares sqrt m - sqrt d - t, which bounds sigma_min from below
     only while it is positive: a negative difference counts as 0 here.
+
+    >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> 1 < found.value < 3
+    True
+    >>> gnjax.bounds.gaussian_init(10, 5, 20, 1.0, 1.0, cov_cond=1.0, t=5.0).value is None
+    True
     """
     _check_sizes(d, k, m)
     var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
@@ -61,6 +72,9 @@ def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: flo
     kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
     / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit. The value is
     not below that limit; of a network of finite width it says nothing for certain.
+
+    >>> round(gnjax.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
+    1.493827
     """
     _check_sizes(d, k, m)
     var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)

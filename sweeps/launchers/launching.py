@@ -14,19 +14,34 @@ OPTIONS = ("--results", "--dry_run", "--jobs", "--shard", "--launcher", "--addre
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--results", type=Path, default=Path("results"), help="the folder to keep them in")
-    add("--dry_run", action="store_true", help="say what would be done")
-    add("--jobs", type=_jobs, default=1, help="processes on this machine (%(default)s)")
+    add(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        help="the folder for tables and finished cells (default: %(default)s)",
+    )
+    add("--dry_run", action="store_true", help="say what would be computed, and compute nothing")
+    add("--jobs", type=_jobs, default=1, help="processes on this machine (default: %(default)s)")
     add(
         "--shard",
         type=_shard,
         default=(1, 1),
         metavar="I/N",
-        help="only every N-th cell from the I-th on, I from 1 to N: one of N tasks of an array",
+        help="compute only every N-th cell from the I-th on: task I of an array of N tasks",
     )
-    add("--launcher", choices=("local", "ray"), default="local", help="ray: cells as Ray tasks")
-    add("--address", help="of the Ray cluster to join; without it Ray starts one here")
-    add("--gpus", type=float, default=0.0, help="of a GPU that a Ray task takes (%(default)g)")
+    add(
+        "--launcher",
+        choices=("local", "ray"),
+        default="local",
+        help="where cells run: on this machine, or as tasks of Ray",
+    )
+    add("--address", help="of the Ray cluster to join; without it Ray starts one on this machine")
+    add(
+        "--gpus",
+        type=float,
+        default=0.0,
+        help="the share of a GPU that a task of Ray takes (default: %(default)g)",
+    )
 
 
 def launcher(options: argparse.Namespace) -> Launcher:

@@ -113,6 +113,8 @@ def stored(kind):
     """(name, operator, matrix) for operators of stored numbers that can be of the kind."""
     exact = matrix(kind)
     yield "dense", gnjax.dense(exact), exact
+    entries = np.diagonal(exact)
+    yield "diagonal", gnjax.diagonal(entries), np.diag(entries)
     yield "callers", Callers(jnp.asarray(exact)), exact
     yield "callers_with_error", CallersWithError(jnp.asarray(exact)), exact
     if kind not in ("indefinite", "negative"):

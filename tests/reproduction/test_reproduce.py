@@ -110,7 +110,8 @@ def test_a_changed_verdict_is_noticed(sections, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("figure", "module"), [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4")]
+    ("figure", "module"),
+    [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1")],
 )
 def test_claims_find_their_figure(figure, module):
     assert findings.figure_of(Claim(figure, "", HELD.check)) == module

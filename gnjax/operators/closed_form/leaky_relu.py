@@ -77,6 +77,10 @@ def leaky_relu_gauss_newton(
       X: (d, n), one column for each sample.
       slope: of sigma for negative arguments, in [0, 1]; 0 is ReLU and 1 the linear network.
       limits: of memory and work.
+
+    >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((6, 3), (2, 6), (3, 5)))
+    >>> gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.1).shape  # k n for k = 2, n = 5
+    (10, 10)
     """
     layer = leaky_layer(V, W, X, slope)
     hidden, samples = layer.hidden.shape

@@ -37,6 +37,14 @@ def linear_gauss_newton(
       weights: W_1 .. W_L, W_l of shape (a_l, a_{l-1}).
       covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
       skip: beta.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)  # whitened inputs
+    >>> op.shape, op.rank_bound
+    ((12, 12), 12)
+    >>> skipped = gnjax.linear_gauss_newton(weights, np.diag([4.0, 3.0, 2.0, 1.0]), skip=1.0)
+    >>> gnjax.condition_number(skipped).resolved
+    True
     """
     return from_factors(linear_factors(weights, covariance, skip))
 

@@ -38,6 +38,11 @@ def linear_map_gram(
     It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error. The
     network must treat every sample by itself, and :func:`gnjax.networks.affine.is_affine` must
     prove that it is affine in its input.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="linear", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (500, 3))
+    >>> gnjax.linear_map_gram(model, x).shape  # 2 (3 + 1) rows, for any number of samples
+    (8, 8)
     """
     apply, params, inputs, _ = checked(model, x)
     _check_affine(apply, params, inputs)

@@ -1,0 +1,35 @@
+"""Figure C1, beyond the papers: kappa of the NTK over the number of samples.
+
+    python -m experiments.sample_sweep --config=configs/sample_sweep.py:laptop
+
+smoke: seconds. laptop: bundled Fashion-MNIST, under a minute on 2 cores. paper: MNIST at full
+size and up to 2560 samples, not timed.
+"""
+
+from ml_collections import ConfigDict
+
+from sweeps.config import unknown_profile
+
+PROFILES = ("smoke", "laptop", "paper")
+
+
+def get_config(profile: str) -> ConfigDict:
+    if profile not in PROFILES:
+        raise unknown_profile(profile, PROFILES)
+    common = {
+        "data": "mnist" if profile == "paper" else "fashion_mnist_5000",
+        "data_seed": 0,
+        "activation": "tanh",
+    }
+    sizes = {
+        "smoke": {"side": 4, "width": 32, "depth": 2, "samples": (5, 10, 20), "seeds": 2},
+        "laptop": {"side": 8, "width": 256, "depth": 3, "samples": (20, 40, 80, 160), "seeds": 3},
+        "paper": {
+            "side": 28,
+            "width": 1024,
+            "depth": 3,
+            "samples": (40, 160, 640, 2560),
+            "seeds": 3,
+        },
+    }
+    return ConfigDict(common | sizes[profile])

@@ -1,0 +1,24 @@
+"""Each layer's share of both ends of the spectrum
+
+`diagnose` splits lambda_max and lambda_min into one share for each layer. A layer with more of the
+top than of the bottom ill-conditions the network.
+"""
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gnjax
+
+gnjax.enable_x64()
+model = gnjax.models.MLP((8, 16, 16, 16, 3), activation="tanh", key=jax.random.key(0))
+x = jax.random.normal(jax.random.key(1), (20, 8))
+found = gnjax.diagnose(model, x)
+
+figure, axes = plt.subplots()
+places = np.arange(len(found.layers))
+axes.bar(places - 0.2, [layer.top for layer in found.layers], 0.4, label="of lambda_max")
+axes.bar(places + 0.2, [layer.bottom for layer in found.layers], 0.4, label="of lambda_min")
+axes.set(ylabel="share")
+axes.set_xticks(places, [layer.name for layer in found.layers])
+axes.legend()

@@ -1,0 +1,176 @@
+"""kappa of the NTK of one network over the number of samples that it is measured on: figure C1.
+
+python -m experiments.sample_sweep --config=configs/sample_sweep.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+import gnjax
+from experiments.shared.linear_network import interval_fields
+from sweeps import command_line as cli
+from sweeps.claims import Claim, Verdict, growth_exponent, means, not_testable, verdict, where
+from sweeps.grid import Experiment, Measurement
+from sweeps.table import Columns
+
+
+@dataclass(frozen=True)
+class Config:
+    """Images of ``side`` by ``side`` pixels; each count of samples begins with all smaller ones."""
+
+    data: str
+    data_seed: int
+    side: int
+    width: int
+    depth: int
+    activation: str
+    samples: tuple[int, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if min(self.samples, default=0) < 1 or self.seeds < 1:
+            msg = f"samples and seeds must be at least 1, got {self.samples} and {self.seeds}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network on the first ``samples`` of the ``most`` samples that were drawn."""
+
+    data: str
+    data_seed: int
+    side: int
+    width: int
+    depth: int
+    activation: str
+    most: int
+    samples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The NTK of one network on some samples."""
+
+    data: str
+    samples: int
+    inputs: int
+    outputs: int
+    depth: int
+    width: int
+    activation: str
+    seed: int
+    kappa: float
+    kappa_low: float
+    kappa_high: float
+    evidence: str  # the weakest that the interval rests on
+    failure: float
+    resolved: bool
+    rank: int
+    lambda_max: float
+    lambda_min: float
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The most samples first."""
+    shared = config.data, config.data_seed, config.side, config.width, config.depth
+    most = max(config.samples)
+    found = [
+        Cell(*shared, config.activation, most, samples, seed)
+        for samples in config.samples
+        for seed in range(config.seeds)
+    ]
+    return tuple(sorted(found, key=cost, reverse=True))
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications: the kernel of the hidden layers, and its singular values."""
+    return float(cell.samples**2 * cell.width * cell.depth + cell.samples**3)
+
+
+def measure(cell: Cell) -> Measurement:
+    """The eigenvalues of the NTK of a network with one output."""
+    dataset = gnjax.data.load(cell.data, samples=cell.most, seed=cell.data_seed)
+    images = gnjax.data.downsample(dataset.inputs, dataset.shape, (cell.side, cell.side))
+    widths = (images.shape[1], *[cell.width] * (cell.depth - 1), 1)
+    key = jax.random.key(cell.seed)
+    model = gnjax.models.MLP(widths, activation=cell.activation, key=key)
+    kappa = gnjax.condition_number(gnjax.ntk(model, images[: cell.samples]), seed=cell.seed)
+    return {
+        **interval_fields(kappa),
+        "inputs": images.shape[1],
+        "lambda_max": kappa.lambda_max,
+        "lambda_min": kappa.lambda_min,
+    }
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            data=cell.data,
+            samples=cell.samples,
+            outputs=1,
+            depth=cell.depth,
+            width=cell.width,
+            activation=cell.activation,
+            seed=cell.seed,
+            **measured[cell],
+        )
+        for cell in cells(config)
+        if cell in measured
+    )
+
+
+def sources(config: Config) -> list[str]:
+    dataset = gnjax.data.load(config.data, samples=max(config.samples), seed=config.data_seed)
+    return [f"{dataset.source}, downsampled to {config.side} x {config.side}"]
+
+
+def _interlaces(table: Columns) -> Verdict:
+    """Cauchy: the NTK of fewer samples is a principal submatrix, so its ends lie inside."""
+    if len(np.unique(table["samples"])) < 2 or not table["resolved"].all():
+        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    steps = []
+    for seed in np.unique(table["seed"]):
+        one = where(table, seed=seed)
+        order = np.argsort(one["samples"])
+        largest, least = (one[name][order] for name in ("lambda_max", "lambda_min"))
+        steps += [*(largest[1:] / largest[:-1]), *(least[:-1] / least[1:])]
+    text = (
+        f"from one n to the next either end moves outwards by a factor of {min(steps):.4g} or more"
+    )
+    return verdict(min(steps) >= 1, min(steps), text)
+
+
+def _grows_faster_than_samples(table: Columns) -> Verdict:
+    samples, kappa = means(table, "samples", "kappa")
+    if len(samples) < 2 or not table["resolved"].all():
+        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    exponent = growth_exponent(samples, kappa)
+    text = f"kappa ~ n^{exponent:.2f} from n={samples[0]} to {samples[-1]}"
+    return verdict(exponent > 1, exponent, text)
+
+
+CLAIMS = (
+    Claim("C1", "beyond the papers: the ends of the spectrum only move outwards", _interlaces),
+    Claim("C1", "beyond the papers: kappa grows faster than n", _grows_faster_than_samples),
+)
+
+EXPERIMENT = Experiment(
+    "sample_sweep", cells, measure, rows, cost, lambda found: f"kappa {found['kappa']:.4g}"
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return cli.main(PROGRAM, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

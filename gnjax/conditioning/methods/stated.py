@@ -1,0 +1,31 @@
+"""The eigenvalues that an operator states, which need no computation."""
+
+from __future__ import annotations
+
+from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.methods.base import Method
+from gnjax.spectra.closed_form import stated_spectrum
+
+
+def _refuses(problem: Problem) -> str:
+    if stated_spectrum(problem.op) is not None:
+        return ""
+    return (
+        "method='stated' needs an operator that states its eigenvalues, such as gnjax.diagonal; "
+        "use 'auto'"
+    )
+
+
+def _ends(problem: Problem) -> Ends | None:
+    known = stated_spectrum(problem.op)
+    return None if known is None else ends_of_spectrum(problem, known)
+
+
+METHOD = Method(
+    "stated",
+    "the eigenvalues that the operator states, with no computation",
+    "an operator with `eigenvalues_by_structure()`, such as `gnjax.diagonal`",
+    _refuses,
+    lambda problem: 0.0,
+    _ends,
+)

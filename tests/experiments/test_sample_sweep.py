@@ -1,0 +1,77 @@
+"""The NTK over the number of samples: numbers, claims and figure."""
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+from experiments import sample_sweep
+from figures import c1
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_deviation
+
+
+def _config(profile):
+    return config.freeze(sample_sweep.Config, config.load(f"configs/sample_sweep.py:{profile}")[0])
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_distinct_cells(profile):
+    cells = sample_sweep.cells(_config(profile))
+    assert len(set(cells)) == len(cells) > 0
+    assert all(sample_sweep.cost(cell) > 0 for cell in cells)
+
+
+def test_a_row_is_kappa_of_the_jacobian():
+    cell = sample_sweep.cells(_config("smoke"))[-1]
+    (row,) = sample_sweep.rows(_config("smoke"), {cell: sample_sweep.measure(cell)})
+    data = gnjax.data.load(cell.data, samples=cell.most, seed=0)
+    images = gnjax.data.downsample(data.inputs, data.shape, (cell.side, cell.side))[: row.samples]
+    model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(row.seed))
+    apply, params = gnjax.functional(model)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    jacobian = jax.jacrev(lambda v: apply(unravel(v), images)[:, 0])(flat)
+    sigma = np.linalg.svd(np.asarray(jacobian), compute_uv=False)
+    np.testing.assert_allclose(row.kappa, (sigma[0] / sigma[-1]) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(row.lambda_max, sigma[0] ** 2, rtol=1e-12)
+    assert row.resolved
+
+
+def _table(power=2.0, least=-1.0, resolved=True):
+    """lambda_max = n, lambda_min = n^least and kappa = n^power: the claims read one each."""
+    return as_columns(
+        {
+            "samples": n, "seed": seed, "inputs": 16, "outputs": 1, "depth": 2, "width": 32,
+            "data": "fashion_mnist_5000", "activation": "tanh", "kappa": n**power * (1 + seed),
+            "kappa_low": n**power, "kappa_high": 2.1 * n**power, "evidence": "measured", "failure": 0.0,
+            "resolved": resolved, "lambda_max": float(n), "lambda_min": float(n) ** least,
+        }
+        for n in (5, 10, 20)
+        for seed in (0, 1)
+    )  # fmt: skip
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    def statuses(table):
+        return [claim.check(table).status for claim in sample_sweep.CLAIMS]
+
+    assert statuses(_table()) == [HOLDS, HOLDS]
+    assert statuses(_table(power=0.9, least=0.1)) == [FAILS, FAILS]
+    assert statuses(_table(resolved=False)) == [NOT_TESTABLE, NOT_TESTABLE]
+
+
+def test_figure_c1_draws_kappa_and_both_ends():
+    table = _table()
+    figure = c1.draw(table)
+    left, right = figure.axes
+    assert {axes.get_yscale() for axes in (left, right)} == {"log"}
+    (line,) = left.lines
+    expected = mean_and_deviation(table, "samples", table["kappa"])
+    np.testing.assert_allclose(line.get_xydata().T, expected[:2])
+    for index, (label, column) in enumerate(
+        (("largest", "lambda_max"), ("smallest", "lambda_min"))
+    ):
+        assert_curve(right, label, index, mean_and_deviation(table, "samples", table[column]))
+    assert_texts_fit(figure)
+    assert "beyond the papers" in c1.caption(table, {"precision": "float64"})
