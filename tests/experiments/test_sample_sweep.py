@@ -44,7 +44,8 @@ def _table(power=2.0, least=-1.0, resolved=True):
         {
             "samples": n, "seed": seed, "inputs": 16, "outputs": 1, "depth": 2, "width": 32,
             "data": "fashion_mnist_5000", "activation": "tanh", "kappa": n**power * (1 + seed),
-            "kappa_low": n**power, "kappa_high": 2.1 * n**power, "evidence": "measured", "failure": 0.0,
+            "kappa_low": n**power, "kappa_high": 2.1 * n**power, "evidence": "measured",
+            "failure": 0.0,
             "resolved": resolved, "lambda_max": float(n), "lambda_min": float(n) ** least,
         }
         for n in (5, 10, 20)
