@@ -20,6 +20,7 @@ DTYPES = {"float64": np.float64, "float32": np.float32, "bfloat16": ml_dtypes.bf
 
 _HESSIAN_DIGITS = 420
 _STEP = 150  # digits of the step of the difference that gives a Hessian
+_SEEN = 130  # digits down to which its entries are told from zero
 _SMALL = 1e-100  # entries smaller than that, of the largest, may hide eigenvalues from 320 digits
 
 
@@ -221,10 +222,11 @@ def _hessians(case: Case) -> tuple[tuple[flint.arb, ...], tuple[flint.arb, ...]]
                 moved[place] = moved[place] + step
                 ahead = _gradient(case, params | {key: tape.Array(moved)})
                 columns.append((ahead - at) / step)
-        balls = np.array(columns, dtype=object).ravel()
-        hessian = _middle(np.array(columns, dtype=object))
-        allowed = max(abs(entry) for entry in hessian.ravel()) * flint.arb(10) ** -70
-        allowed = allowed + 10 * max(ball.rad() for ball in balls)
+        hessian = np.array(columns, dtype=object)
+        largest = max(abs(entry.mid()) for entry in hessian.ravel())
+        hessian = hessian + flint.arb(0, largest * flint.arb(10) ** -_SEEN)  # zero, where it may be
+        allowed = largest * flint.arb(10) ** -70
+        allowed = allowed + 10 * max(ball.rad() for ball in hessian.ravel())
         return tuple(
             tuple(many_digits.eigenvalues(many_digits.exact(_symmetric(matrix, allowed)), 100))
             for matrix in (hessian, hessian - gauss)
