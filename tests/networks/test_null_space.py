@@ -127,6 +127,17 @@ def test_what_holds_only_here_is_no_null_space() -> None:
     assert null_dimension(gnjax.gauss_newton((apply, layers), X).net) == 0
 
 
+@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("factor", [1e-6, 1e-9, 1e3])
+def test_units_that_look_linear_or_dead_are_parameters(activation: str, factor: float) -> None:
+    """tanh(z) is z up to z^3, and 1 or -1 far out; GELU underflows to zero there."""
+    model = gnjax.models.MLP((4, 6, 3), activation=activation, key=jax.random.key(0))
+    for layer in (model.dense1, model.dense2):
+        layer.kernel[...] = layer.kernel[...] * factor
+        layer.bias[...] = layer.bias[...] * factor - (factor if factor > 1 else 0.0)
+    assert null_dimension(gnjax.gauss_newton(model, X).net) == 0
+
+
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])

@@ -20,7 +20,6 @@ from gnjax.networks.parameters import paths
 MOST_DIRECTIONS = 1000
 MOST_PAIRS = 64
 SHIFTS = 2.0  # decades to either side over which shifts are drawn
-_FACTORS = 6.0  # and factors
 _WIDEST = 24  # of layers between which any invertible matrix is tried
 _SAME = 2.0**-26  # relative to the largest output, its root in float32
 
@@ -32,7 +31,7 @@ Leaves = dict[int, np.ndarray]
 class Family:
     """Transformations of the parameters: random members of it, and its derivatives at t = 0."""
 
-    moved: Callable[[np.random.Generator], Leaves]
+    moved: Callable[[np.random.Generator, float], Leaves]  # how many decades factors go away from 1
     directions: Sequence[Leaves]
 
 
@@ -98,7 +97,10 @@ def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
             )
 
 
-def _shifted(leaf: np.ndarray, index: int, pattern: np.ndarray, rng: np.random.Generator) -> Leaves:
+def _shifted(
+    leaf: np.ndarray, index: int, pattern: np.ndarray, rng: np.random.Generator, decades: float
+) -> Leaves:
+    del decades
     size = float(np.abs(leaf).max()) or 1.0
     size *= 10 ** rng.uniform(-SHIFTS, SHIFTS)
     return {index: leaf + size * rng.standard_normal(int(pattern.max()) + 1)[pattern]}
@@ -131,27 +133,23 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
     kernel = leaves[target]
     split = kernel.reshape(*kernel.shape[:-2], -1, width, kernel.shape[-1])
 
-    def changed(into: np.ndarray, out_of: np.ndarray) -> Leaves:
-        """theta (I + into) before, (I + out_of) theta behind; the difference alone."""
+    def exchanged(into: np.ndarray, out_of: np.ndarray) -> Leaves:
         before = {i: leaves[i] @ into for i in source}
         return {**before, target: (out_of @ split).reshape(kernel.shape)}
 
-    def scaled(rng: np.random.Generator) -> Leaves:
-        factors = 10 ** rng.uniform(-_FACTORS, _FACTORS, width)
-        return added(changed(np.diag(factors - 1), np.diag(1 / factors - 1)))
+    def scaled(rng: np.random.Generator, decades: float) -> Leaves:
+        factors = 10.0 ** (decades * rng.choice([-1.0, 1.0], width))
+        return exchanged(np.diag(factors), np.diag(1 / factors))
 
-    def mixed(rng: np.random.Generator) -> Leaves:
+    def mixed(rng: np.random.Generator, decades: float) -> Leaves:
         matrix = np.linalg.qr(rng.standard_normal((width, width)))[0] * rng.uniform(0.5, 2, width)
-        one = np.eye(width)
-        return added(changed(matrix - one, np.linalg.inv(matrix) - one))
-
-    def added(difference: Leaves) -> Leaves:
-        return {i: leaves[i] + part for i, part in difference.items()}
+        factor = 10.0 ** (decades * rng.choice([-1.0, 1.0]))
+        return exchanged(factor * matrix, np.linalg.inv(matrix) / factor)
 
     def derivative(i: int, j: int) -> Leaves:
         unit = np.zeros((width, width))
         unit[i, j] = 1.0
-        return changed(unit, -unit)
+        return exchanged(unit, -unit)
 
     if width <= MOST_DIRECTIONS:
         yield Family(scaled, [derivative(i, i) for i in range(width)])
@@ -173,7 +171,8 @@ def _carried(
         def difference(c: np.ndarray, index: int = index) -> Leaves:
             return {index: c, bias: -c @ kernel}
 
-        def moved(rng: np.random.Generator, index: int = index) -> Leaves:
+        def moved(rng: np.random.Generator, decades: float, index: int = index) -> Leaves:
+            del decades
             size = 10 ** rng.uniform(-SHIFTS, SHIFTS)
             steps = difference(size * rng.standard_normal(len(kernel)), index)
             return {i: leaves[i] + step for i, step in steps.items()}
