@@ -3,9 +3,9 @@
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
 Jacobian is formed. For a table in which both samples look rows up, the block is the sum of
 delta_t delta_s^T over the positions t and s that take the same row. A convolution, a dense layer on
-several positions, and a layer with masked entries have their Jacobian sum_t delta_t a_t^T formed for
-some samples at a time; any other parameter has it from automatic differentiation. Blocks above the
-diagonal are computed, the others mirrored.
+several positions, and a layer with masked entries have their Jacobian sum_t delta_t a_t^T formed
+for some samples at a time; any other parameter has it from automatic differentiation. Blocks above
+the diagonal are computed, the others mirrored.
 """
 
 from __future__ import annotations
