@@ -53,6 +53,15 @@ def test_the_kernel_is_that_of_the_jacobian(problem, mode):
     np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 
+def test_blocks_of_different_samples_are_added_up(problem, monkeypatch):
+    monkeypatch.setattr(kernels, "_BLOCK", 2)  # of 5 samples: the last block is smaller
+    params, x = problem
+    jacobian = _jacobian(_apply, params, x)
+    exact = jacobian @ jacobian.T
+    kernel = gnjax.ntk((_apply, params), x).as_matrix()
+    np.testing.assert_allclose(kernel, exact, rtol=0, atol=1e-13 * np.abs(exact).max())
+
+
 def test_places_beyond_the_table_are_clipped_as_jax_clips_them(problem):
     params, x = problem
     x = x.copy()
