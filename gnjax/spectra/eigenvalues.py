@@ -14,11 +14,11 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.factorisation import Factorisation
-from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
+from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of, unshifted_of
 from gnjax.spectra import float32_first, lanczos
 from gnjax.spectra.few import extremes
 from gnjax.spectra.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
+from gnjax.spectra.spectrum import Spectrum, shifted, squares, whole, with_zeros
 
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
@@ -45,6 +45,10 @@ def eigenvalues(
     operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, k, which, rtol)
+    unshifted, shift = unshifted_of(operator)
+    if shift:
+        found = eigenvalues(unshifted, k=k, which=which, rtol=rtol, limits=limits)
+        return shifted(found, shift)
     twin = twin_of(operator)
     if k is not None and size > limits.whole_rows:
         small = min(k, twin.shape[0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnjax.numerics.certificate import Certificate, certificate, unknown
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import unit_roundoff
 
 _UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
 
@@ -57,6 +59,13 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
     """
     descending = np.sort(sigma)[::-1]
     return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+
+
+def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
+    """The spectrum of A + s I from that of A: the sums round once more."""
+    values = spectrum.values + shift
+    errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
+    return replace(spectrum, values=values, errors=errors)
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:

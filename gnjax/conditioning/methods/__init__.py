@@ -1,10 +1,11 @@
 """The methods of computing kappa, one file each: whether it applies, what it costs, both ends."""
 
-from gnjax.conditioning.methods import closed_form, dense, factored, inverse, krylov
+from gnjax.conditioning.methods import closed_form, damped, dense, factored, inverse, krylov
 from gnjax.conditioning.methods.base import Method
 
 METHODS = {
-    method.METHOD.name: method.METHOD for method in (closed_form, krylov, factored, inverse, dense)
+    method.METHOD.name: method.METHOD
+    for method in (closed_form, krylov, factored, damped, inverse, dense)
 }
 
 __all__ = ["METHODS", "Method"]
