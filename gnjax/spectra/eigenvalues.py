@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from gnjax.operators.base import Operator, dense
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of, unshifted_of
 from gnjax.spectra import float32_first, lanczos
-from gnjax.spectra.few import extremes
+from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
+from gnjax.spectra.few import Extremes, extremes
 from gnjax.spectra.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.spectrum import Spectrum, shifted, squares, whole, with_zeros
+from gnjax.spectra.spectrum import Spectrum, part_of, shifted, squares, whole, with_zeros
 
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
@@ -29,8 +31,9 @@ def eigenvalues(
     op: Operator | ArrayLike,
     *,
     k: int | None = None,
-    which: str = "all",
+    which: str | None = None,
     rtol: float = 1e-10,
+    vectors: bool = False,
     limits: Limits = LIMITS,
 ) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
@@ -41,27 +44,45 @@ def eigenvalues(
     residuals are at most rtol times the operator's norm, or ``converged`` is False. For an rtol
     from 1e-6 on, networks multiply in float32, and values and residuals are computed in float64
     from the vectors that this leads to.
+
+    Args:
+      op: an operator, or a symmetric matrix.
+      k: how many; all where it is not given.
+      which: "largest" (the default with a k), "smallest", or "all".
+      rtol: of the residuals of Lanczos.
+      vectors: whether eigenvectors are wanted, as unit rows with bounds on their angles. The work
+        is then done on the operator itself, where values alone may come from a smaller one.
+      limits: of memory and work.
     """
     operator = as_operator(op)
     size = operator.shape[0]
+    which = which or ("all" if k is None else "largest")
     _check_arguments(size, k, which, rtol)
     unshifted, shift = unshifted_of(operator)
     if shift:
-        found = eigenvalues(unshifted, k=k, which=which, rtol=rtol, limits=limits)
+        found = eigenvalues(unshifted, k=k, which=which, rtol=rtol, vectors=vectors, limits=limits)
         return shifted(found, shift)
-    twin = twin_of(operator)
     if k is not None and size > limits.whole_rows:
-        small = min(k, twin.shape[0])
-        spare = k - small if which == "largest" else size - twin.shape[0]
-        if which == "smallest" and spare >= k:
-            return _zeros(k)
-        wanted = small if which == "largest" else k - spare
-        return with_zeros(_few(twin, wanted, which, rtol, limits), k)
-    found = with_zeros(whole_spectrum(twin, limits), size)
-    if k is None:
-        return found
-    kept = slice(0, k) if which == "largest" else slice(size - k, size)
-    return Spectrum(found.values[kept], found.errors[kept], found.method, found.certificate)
+        few = _few_vectors if vectors else _few_of_twin
+        return few(operator, k, which, rtol, limits)
+    spectrum = spectrum_with_vectors if vectors else _whole_of_twin
+    kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
+    return part_of(spectrum(operator, limits), kept)
+
+
+def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
+    return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
+
+
+def _few_of_twin(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
+    """k eigenvalues from one end, of which those that the twin does not have are zero."""
+    twin = twin_of(op)
+    spare = op.shape[0] - twin.shape[0]
+    if which == "smallest" and spare >= k:
+        return _zeros(k)
+    wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
+    found, _ = _few(twin, wanted, which, rtol, limits)
+    return with_zeros(found, k)
 
 
 def as_operator(op: Operator | ArrayLike) -> Operator:
@@ -87,6 +108,37 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     norm = float(np.abs(values).max())
     error = dense_error(op, norm) + asymmetry
     return whole(values, error.value, "dense", certificate(error))
+
+
+def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Every eigenvalue with its vector: by a factor where one is stated and fits in memory."""
+    refused = why_not_dense(op.shape[0], limits)
+    if refused:
+        raise ValueError(refused)
+    factor = factorisation_of(op)
+    if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
+        sigma, vectors, lengths = left_singular_rows(factor.form())
+        error = _factored_error(op, factor, sigma[0]) + _seen(2**0.5 * lengths)
+        found = with_zeros(_factored(sigma, error), op.shape[0])
+        known = singular_angles(sigma, lengths + error.value, error.value)
+        bounds = np.pad(known, (0, len(found) - len(known)), constant_values=np.inf)
+        return replace(found, vectors=vectors, angles=bounds)
+    matrix, asymmetry = host_matrix(op, limits)
+    values, columns = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
+    vectors = np.ascontiguousarray(columns.T[::-1])
+    lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
+    error = dense_error(op, float(np.abs(values).max())) + asymmetry + _seen(lengths)
+    found = whole(values, error.value, "dense", certificate(error))
+    bounds = angles(found.values, lengths + error.value, found.errors)
+    return replace(found, vectors=vectors, angles=bounds)
+
+
+def _seen(lengths: np.ndarray) -> Error:
+    """How far eigenvalues are from values whose orthonormal vectors have residuals this long.
+
+    LAPACK's constant is that of its drivers without vectors; those with vectors are a little off.
+    """
+    return LAPACK.to(float(np.linalg.norm(lengths)))
 
 
 def dense_error(op: Operator, norm: float) -> Error:
@@ -138,9 +190,16 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     if factor is None or refused:
         raise ValueError(refused)
     sigma = singular_values(factor.form())
-    error = LAPACK.to(spectral_error(max(factor.shape), op.dtype) * sigma[0]) + factor.error()
-    found = squares(sigma, error.value, "factored", certificate(error))
-    return with_zeros(found, op.shape[0])
+    return with_zeros(_factored(sigma, _factored_error(op, factor, sigma[0])), op.shape[0])
+
+
+def _factored(sigma: np.ndarray, error: Error) -> Spectrum:
+    return squares(sigma, error.value, "factored", certificate(error))
+
+
+def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
+    """How far a singular value of the formed factor, of the given 2-norm, can be from exact."""
+    return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 
 def why_not_factored(factor: Factorisation | None, limits: Limits = LIMITS) -> str:
@@ -166,8 +225,10 @@ def operator_norm(op: Operator) -> float:
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 
 
-def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
-    """k Ritz values from one end, when the residuals of all of them are small."""
+def _few(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits
+) -> tuple[Spectrum, Extremes]:
+    """k Ritz values from one end, when the residuals of all of them are small, and their run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
     refused = too_large(size, min(size, k + 2), limits)
@@ -189,13 +250,41 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
-    return Spectrum(
+    spectrum = Spectrum(
         found.values,
         errors + rounding.value,
         "krylov",
         certificate(rounding, found.count),
         found.converged,
     )
+    return spectrum, found
+
+
+def _few_vectors(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
+    """k Ritz pairs from one end, and one more value: the neighbour of the last."""
+    size = op.shape[0]
+    found, run = _few(op, min(k + 1, size), which, rtol, limits)
+    vectors, images = run.vectors, run.images
+    if len(vectors) < len(found):
+        vectors = _completed(vectors, found.values)
+        images = host_product(op)(vectors)
+    residuals = np.linalg.norm(images - found.values[:, None] * vectors, axis=1)
+    residuals = np.maximum(residuals, run.residuals) + dense_error(op, run.scale).value
+    placed = found.errors if np.isfinite(run.errors).all() else np.full(len(found), np.inf)
+    bounds = angles(found.values, residuals, placed)
+    kept = slice(0, k) if which == "largest" else slice(len(found) - k, len(found))
+    return part_of(replace(found, vectors=vectors, angles=bounds), kept)
+
+
+def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The vectors with unit rows orthogonal to them for a null space that their run left out.
+
+    Its zeros come after those that are Ritz values of the run.
+    """
+    missing = len(values) - len(vectors)
+    places = np.flatnonzero(values == 0)[-missing:]
+    fresh = lanczos.random_rows(vectors.shape[1], missing, 2, apart=vectors)
+    return np.insert(vectors, places - np.arange(missing), fresh, axis=0)
 
 
 def _zeros(count: int) -> Spectrum:

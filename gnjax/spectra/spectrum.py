@@ -23,6 +23,9 @@ class Spectrum:
       method: how they were computed.
       certificate: what the errors rest on.
       converged: whether an iterative method reached the tolerance that was asked for.
+      vectors: unit rows, one eigenvector for each value, where they were asked for.
+      angles: a bound on the angle between each of the vectors and the exact one, in radians;
+        infinite where the eigenvalue cannot be told from its neighbours.
     """
 
     values: np.ndarray
@@ -30,6 +33,8 @@ class Spectrum:
     method: str
     certificate: Certificate = _UNSTATED
     converged: bool = True
+    vectors: np.ndarray | None = None
+    angles: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,6 +64,18 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
     """
     descending = np.sort(sigma)[::-1]
     return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+
+
+def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
+    """Some of the eigenvalues, with what belongs to them."""
+    vectors, angles = spectrum.vectors, spectrum.angles
+    return replace(
+        spectrum,
+        values=spectrum.values[kept],
+        errors=spectrum.errors[kept],
+        vectors=None if vectors is None else vectors[kept],
+        angles=None if angles is None else angles[kept],
+    )
 
 
 def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
