@@ -33,6 +33,7 @@ from gnjax.operators.network import (
     ntk,
 )
 from gnjax.operators.stored_jacobian import with_jacobian
+from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
@@ -78,6 +79,7 @@ __all__ = [
     "linearised",
     "models",
     "ntk",
+    "plot",
     "rank_sensitivity",
     "spectral_density",
     "sum_of_kroneckers",

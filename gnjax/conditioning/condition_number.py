@@ -14,6 +14,7 @@ from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
 from gnjax.spectra.eigenvalues import as_operator, dense_spectrum, is_count
@@ -22,8 +23,8 @@ _CERTIFICATES = ("ritz", "inertia")
 _WHOLE = certificate(Error(0.0, reason="every eigenvalue lies within its error of zero"))
 
 
-@dataclass(frozen=True)
-class ConditionNumber:
+@dataclass(frozen=True, repr=False)
+class ConditionNumber(Result):
     """kappa = lambda_max / lambda_rank, with everything needed to trust it or not.
 
     Attributes:

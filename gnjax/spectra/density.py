@@ -34,6 +34,7 @@ from gnjax.numerics.certificate import (
     certificate,
     unknown,
 )
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.spectra import eigenvalues as spectrum
@@ -51,8 +52,8 @@ _GAUSSIAN = (2 / math.pi) ** 0.5  # ||f(A) - f(B)|| <= this ||A - B|| for f = ex
 _TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
     """A mean over probes, and what it rests on.
 
     Attributes:
@@ -71,8 +72,8 @@ class Estimate:
     certificate: Certificate = _UNCERTIFIED
 
 
-@dataclass(frozen=True)
-class SpectralDensity:
+@dataclass(frozen=True, repr=False)
+class SpectralDensity(Result):
     """mu = (1/n) sum_i delta(lambda_i), as one Gauss quadrature for each probe.
 
     Attributes:
@@ -96,6 +97,14 @@ class SpectralDensity:
     products: int
     exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     certificate: Certificate = _UNCERTIFIED
+
+    def __str__(self) -> str:
+        """How many eigenvalues, between which nodes, and what the density rests on."""
+        return (
+            f"density of {self.n} eigenvalues between {self.nodes.min():.6g} and "
+            f"{self.nodes.max():.6g} ({len(self.nodes)} probes of {self.steps} steps; "
+            f"{self.certificate.brief})"
+        )
 
     def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:
         """The density at ``points``, smoothed by a Gaussian of standard deviation ``width``.

@@ -8,13 +8,14 @@ import numpy as np
 
 from gnjax.numerics.certificate import Certificate, certificate, unknown
 from gnjax.numerics.outward import raised
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import unit_roundoff
 
 _UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
     """Eigenvalues from the largest down; the true ones differ by at most ``errors``.
 
     Attributes:

@@ -16,6 +16,7 @@ import scipy.stats
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import error_of, factorisation_of
@@ -31,8 +32,8 @@ _UNSTATED = unknown("the operator does not state how far its products are from i
 _UNCERTIFIED = certificate(_UNSTATED)
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(Result):
     """tr A, and what it rests on.
 
     Attributes:
