@@ -18,6 +18,7 @@ from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
 from gnjax.spectra.eigenvalues import as_operator, dense_spectrum, is_count
+from gnjax.spectra.watch import Progress, watching
 
 _CERTIFICATES = ("ritz", "inertia")
 _WHOLE = certificate(Error(0.0, reason="every eigenvalue lies within its error of zero"))
@@ -46,6 +47,7 @@ class ConditionNumber(Result):
       certificate: what the interval rests on: see :class:`gnjax.Certificate`.
       size: of the operator.
       products: operator applications, 0 for methods that need none.
+      finished: False where the work was interrupted; the interval holds all the same.
     """
 
     value: float
@@ -61,6 +63,7 @@ class ConditionNumber(Result):
     certificate: Certificate
     size: int
     products: int = 0
+    finished: bool = True
 
     @property
     def confidence(self) -> float:
@@ -80,7 +83,7 @@ class ConditionNumber(Result):
         low, high = self.at_rank
         known = (
             f"(rank {self.rank} of {self.size}, {self.rank_source}; "
-            f"{self.method}, {self.certificate.brief})"
+            f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
         if math.isnan(self.value):
             return f"kappa is not defined: no eigenvalue can be told from zero {known}"
@@ -103,6 +106,7 @@ def condition_number(
     method: str = "auto",
     certify: str = "ritz",
     seed: int = 0,
+    progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> ConditionNumber:
     """kappa = lambda_max / (smallest non-zero lambda), with a certified interval.
@@ -118,12 +122,20 @@ def condition_number(
       certify: what bounds an iterative answer from outside: "ritz", the chance that a random start
         misses an eigenvalue, or "inertia", a proof by two Cholesky factorisations.
       seed: of the random start.
+      progress: True for a bar on stderr, or a function of the products made and expected (None),
+        for Lanczos on products. Ctrl-C then ends it with what it has, which is not ``finished``.
       limits: of memory and work.
     """
     operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
-    problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits)
+    with watching(progress, stoppable=True) as watch:
+        problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits, watch)
+        return _solved(problem, method, certify, size)
+
+
+def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+    rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
             f"rank={rank} cannot be: the operator of size {size} has the non-zero eigenvalues of "
@@ -132,6 +144,8 @@ def condition_number(
         raise ValueError(msg)
     chosen = _cheapest(problem) if method == "auto" else _asked_for(problem, method)
     ends = chosen.ends(problem)
+    if ends is not None and not ends.finished:
+        return _assembled(ends, size)
     if method == "auto" and ends is not None and not ends.resolved and not chosen.sharp:
         ends = _sharper(problem, ends)
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
@@ -250,6 +264,7 @@ def _assembled(ends: Ends, size: int) -> ConditionNumber:
         certificate=ends.certificate,
         size=size,
         products=ends.products,
+        finished=ends.finished,
     )
 
 

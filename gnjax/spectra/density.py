@@ -41,6 +41,7 @@ from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.host_products import BASIS_BYTES, beside_xla, host_product
 from gnjax.spectra.trace import check_products, probe_stream, student
+from gnjax.spectra.watch import Progress, watching
 
 _LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
@@ -233,7 +234,12 @@ class SpectralDensity(Result):
 
 
 def spectral_density(
-    op: Operator | ArrayLike, *, probes: int = 10, steps: int = 100, seed: int = 0
+    op: Operator | ArrayLike,
+    *,
+    probes: int = 10,
+    steps: int = 100,
+    seed: int = 0,
+    progress: Progress = None,
 ) -> SpectralDensity:
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
@@ -246,6 +252,7 @@ def spectral_density(
       probes: random starts; errors fall with their square root.
       steps: of Lanczos for each, fully reorthogonalised; details finer than about the range over
         ``steps`` are not seen.
+      progress: True for a bar on stderr, or a function of the products made and expected.
       seed: of the starts. More probes under the same seed extend fewer.
     """
     operator = op if isinstance(op, Operator) else dense(op)
@@ -256,8 +263,8 @@ def spectral_density(
     norm = spectrum.operator_norm(operator)
     error = spectrum.dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
-    with beside_xla():
-        found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed)
+    with watching(progress, probes * min(steps, size)) as watch, beside_xla():
+        found = _quadratures(watch(product), size, probes, steps, _BREAKDOWN * floor, seed)
     longest = max(len(nodes) for nodes, _, _ in found)
     return SpectralDensity(
         nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),

@@ -21,6 +21,7 @@ from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angl
 from gnjax.spectra.few import Extremes, extremes
 from gnjax.spectra.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum, part_of, shifted, squares, whole, with_zeros
+from gnjax.spectra.watch import Progress, Watch, watching
 
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
@@ -34,6 +35,7 @@ def eigenvalues(
     which: str | None = None,
     rtol: float = 1e-10,
     vectors: bool = False,
+    progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
@@ -52,6 +54,9 @@ def eigenvalues(
       rtol: of the residuals of Lanczos.
       vectors: whether eigenvectors are wanted, as unit rows with bounds on their angles. The work
         is then done on the operator itself, where values alone may come from a smaller one.
+      progress: True for a bar on stderr, or a function of the products made and expected (None),
+        where products with the operator are what the work consists of. Ctrl-C then ends Lanczos
+        with the best values so far, which are not ``converged``.
       limits: of memory and work.
     """
     operator = as_operator(op)
@@ -60,11 +65,20 @@ def eigenvalues(
     _check_arguments(size, k, which, rtol)
     unshifted, shift = unshifted_of(operator)
     if shift:
-        found = eigenvalues(unshifted, k=k, which=which, rtol=rtol, vectors=vectors, limits=limits)
+        found = eigenvalues(
+            unshifted,
+            k=k,
+            which=which,
+            rtol=rtol,
+            vectors=vectors,
+            progress=progress,
+            limits=limits,
+        )
         return shifted(found, shift)
     if k is not None and size > limits.whole_rows:
         few = _few_vectors if vectors else _few_of_twin
-        return few(operator, k, which, rtol, limits)
+        with watching(progress, stoppable=True) as watch:
+            return few(operator, k, which, rtol, limits, watch)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
     return part_of(spectrum(operator, limits), kept)
@@ -74,14 +88,16 @@ def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
     return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
 
 
-def _few_of_twin(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
+def _few_of_twin(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+) -> Spectrum:
     """k eigenvalues from one end, of which those that the twin does not have are zero."""
     twin = twin_of(op)
     spare = op.shape[0] - twin.shape[0]
     if which == "smallest" and spare >= k:
         return _zeros(k)
     wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
-    found, _ = _few(twin, wanted, which, rtol, limits)
+    found, _ = _few(twin, wanted, which, rtol, limits, watch)
     return with_zeros(found, k)
 
 
@@ -226,7 +242,7 @@ def operator_norm(op: Operator) -> float:
 
 
 def _few(
-    op: Operator, k: int, which: str, rtol: float, limits: Limits
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
 ) -> tuple[Spectrum, Extremes]:
     """k Ritz values from one end, when the residuals of all of them are small, and their run."""
     size = op.shape[0]
@@ -234,9 +250,11 @@ def _few(
     refused = too_large(size, min(size, k + 2), limits)
     if refused:
         raise ValueError(refused)
-    product, most = host_product(op), limits.basis_rows(size)
+    product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
-        found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol, most=most)
+        found = float32_first.extremes_of(
+            op, product, k, sign=sign, rtol=rtol, most=most, watch=watch
+        )
         if found is None:
             found = extremes(
                 product,
@@ -246,7 +264,10 @@ def _few(
                 rtol=rtol,
                 noise=spectral_error(size, op.dtype),
                 most=most,
+                stop=watch.is_stopped,
             )
+    if watch.stopped and len(found.values) < k:
+        raise KeyboardInterrupt  # before there were k values
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
@@ -255,15 +276,17 @@ def _few(
         errors + rounding.value,
         "krylov",
         certificate(rounding, found.count),
-        found.converged,
+        found.converged and not watch.stopped,
     )
     return spectrum, found
 
 
-def _few_vectors(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
+def _few_vectors(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+) -> Spectrum:
     """k Ritz pairs from one end, and one more value: the neighbour of the last."""
     size = op.shape[0]
-    found, run = _few(op, min(k + 1, size), which, rtol, limits)
+    found, run = _few(op, min(k + 1, size), which, rtol, limits, watch)
     vectors, images = run.vectors, run.images
     if len(vectors) < len(found):
         vectors = _completed(vectors, found.values)

@@ -23,13 +23,21 @@ from gnjax.spectra import lanczos as krylov
 from gnjax.spectra.few import Extremes, extremes
 from gnjax.spectra.host_products import NotFinite, host_product
 from gnjax.spectra.places import position_errors
+from gnjax.spectra.watch import UNWATCHED, Watch
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32
 
 
 def extremes_of(
-    op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float, most: int
+    op: Operator,
+    exact: krylov.Apply,
+    k: int,
+    *,
+    sign: float,
+    rtol: float,
+    most: int,
+    watch: Watch = UNWATCHED,
 ) -> Extremes | None:
     """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
 
@@ -42,14 +50,24 @@ def extremes_of(
     light = in_float32(op)
     if light is None:
         return None
-    size, product = op.shape[0], _product(light)
+    size, product = op.shape[0], watch(_product(light))
     try:
         if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
             return None
-        rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
+        rough = extremes(
+            product,
+            size,
+            k,
+            sign=sign,
+            rtol=_MARGIN * rtol,
+            noise=_NOISE,
+            most=most,
+            stop=watch.is_stopped,
+        )
     except NotFinite:  # beyond the range of float32
         return None
-    found = _proved(exact, rough, k, rtol) if rough.converged else None
+    enough = np.inf if watch.stopped else rtol
+    found = _proved(exact, rough, k, enough) if rough.converged or watch.stopped else None
     return found if found is None else _placed(rough, found, sign)
 
 

@@ -428,7 +428,13 @@ def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(which, copies):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"which": "some"}, {"which": "largest"}, {"k": 3}, {"k": 9, "which": "smallest"}]
+    "arguments",
+    [
+        {"which": "some"},
+        {"which": "largest"},
+        {"k": 3, "which": "all"},
+        {"k": 9, "which": "smallest"},
+    ],
 )
 def test_bad_requests_for_eigenvalues_are_refused(arguments):
     with pytest.raises(ValueError, match=r"which|k="):

@@ -8,6 +8,7 @@ The smallest eigenvalue therefore is certified to be at least s, however small t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def _refuses(problem: Problem) -> str:
     if problem.rank not in (None, problem.size):
         return f"method='damped' answers for the full rank {problem.size}, got rank={problem.rank}"
     if why_not_dense(twin_of(base).shape[0], problem.limits):
-        return krylov.METHOD.refuses(Problem(twin_of(base), None, problem.rtol, problem.seed))
+        return krylov.METHOD.refuses(replace(problem, op=twin_of(base), rank=None))
     return ""
 
 
@@ -47,14 +48,14 @@ def _ends(problem: Problem) -> Ends | None:
     base, shift = unshifted_of(problem.op)
     small = twin_of(base)
     if why_not_dense(small.shape[0], problem.limits):
-        found = krylov.METHOD.ends(Problem(small, None, problem.rtol, problem.seed, problem.limits))
+        found = krylov.METHOD.ends(replace(problem, op=small, rank=None))
         if found is None:
             return dense.METHOD.ends(problem)
         top, bottom = found.largest, Enclosure(0.0, 0.0, found.smallest.high)
-        rests_on, products = found.certificate, found.products
+        rests_on, products, finished = found.certificate, found.products, found.finished
     else:
         top, bottom, rests_on = _of_whole(small, problem)
-        products = 0
+        products, finished = 0, True
     if min(rank_bound_of(base), small.shape[0]) < problem.size and not rank_is_assumed(base):
         bottom = _ZERO
     if rests_on.kind == UNKNOWN:
@@ -62,7 +63,7 @@ def _ends(problem: Problem) -> Ends | None:
     source = FULL if problem.rank is None else GIVEN
     ends = _moved(top, shift), _moved(bottom, shift)
     floor = bottom.high - bottom.low
-    return Ends(*ends, problem.size, source, floor, "damped", rests_on, products)
+    return Ends(*ends, problem.size, source, floor, "damped", rests_on, products, finished)
 
 
 def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
