@@ -1,5 +1,7 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
+from importlib import metadata
+
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
@@ -39,6 +41,11 @@ from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
 from gnjax.theory import balanced, bounds
+
+try:
+    __version__ = metadata.version("gnjax")
+except metadata.PackageNotFoundError:  # imported from a folder that nobody installed
+    __version__ = "unknown"
 
 __all__ = [
     "Certificate",
