@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator, dense
@@ -18,7 +18,7 @@ from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of, unshifted_of
 from gnjax.spectra import float32_first, lanczos
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
-from gnjax.spectra.few import Extremes, extremes
+from gnjax.spectra.few import Extremes, extremes, least_rows
 from gnjax.spectra.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum, part_of, shifted, squares, whole, with_zeros
 from gnjax.spectra.watch import Progress, Watch, watching
@@ -247,7 +247,7 @@ def _few(
     """k Ritz values from one end, when the residuals of all of them are small, and their run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
-    refused = too_large(size, min(size, k + 2), limits)
+    refused = too_large(size, min(size, least_rows(k)), limits)
     if refused:
         raise ValueError(refused)
     product, most = watch(host_product(op)), limits.basis_rows(size)
@@ -275,10 +275,23 @@ def _few(
         found.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count),
+        certificate(rounding, found.count, *_why_unfinished(found, most, watch)),
         found.converged and not watch.stopped,
     )
     return spectrum, found
+
+
+def _why_unfinished(found: Extremes, most: int, watch: Watch) -> list[Error]:
+    """What the certificate says where Lanczos came to no end, and how it may come to one."""
+    if watch.stopped:
+        return [unknown(f"the work was interrupted after {found.products} products")]
+    if found.converged:
+        return []
+    reason = (
+        f"Lanczos did not converge within {found.products} products and a basis of {most} vectors; "
+        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
+    )
+    return [unknown(reason)]
 
 
 def _few_vectors(

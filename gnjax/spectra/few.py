@@ -94,7 +94,12 @@ class _End:
     @property
     def rows(self) -> int:
         """``most``, but never fewer than the answer and what a restart needs to proceed."""
-        return min(self.size, max(self.most, 2 * self.k + _SPARE))
+        return min(self.size, max(self.most, least_rows(self.k)))
+
+
+def least_rows(k: int) -> int:
+    """How many rows a basis has at least: those of the answer, and what a restart proceeds with."""
+    return 2 * k + _SPARE
 
 
 @dataclass(frozen=True)
