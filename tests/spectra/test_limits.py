@@ -27,9 +27,7 @@ def _largest(**limits):
 
 
 def test_a_basis_that_does_not_fit_is_refused_with_what_to_pass():
-    with pytest.raises(
-        ValueError, match="at least 12 vectors, .* limits allow 11; pass"
-    ) as refused:
+    with pytest.raises(ValueError, match=r"at least 12 vectors, .* limits allow 11;") as refused:
         _largest(basis_bytes=8 * _SIZE * 11)
     assert f"Limits(basis_bytes={8 * _SIZE * 12:_})" in str(refused.value)
     with pytest.raises(ValueError, match=r"limits allow 11; .*, vectors=12"):
