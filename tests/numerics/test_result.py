@@ -9,7 +9,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -93,6 +93,8 @@ def _refuse(name):
     raise AssertionError(msg)
 
 
+@example(values=np.array([[-0.0, np.inf, -np.inf, 5e-324]]), error=-math.inf)
+@example(values=np.zeros((0, 2), np.float32), error=-0.0)
 @given(
     values=arrays.arrays(
         st.sampled_from([np.float64, np.float32]),
