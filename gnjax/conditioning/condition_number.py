@@ -17,8 +17,9 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
-from gnjax.spectra.eigenvalues import as_operator, dense_spectrum, is_count
+from gnjax.spectra.eigenvalues import as_operator, is_count
 from gnjax.spectra.watch import Progress, watching
+from gnjax.spectra.whole import dense_spectrum
 
 _CERTIFICATES = ("ritz", "inertia")
 _WHOLE = certificate(Error(0.0, reason="every eigenvalue lies within its error of zero"))

@@ -43,8 +43,8 @@ from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.network import NetworkGram, hessian
 from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import beside_xla, host_product, most_rows
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, most_rows
 
 _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed

@@ -37,11 +37,12 @@ from gnjax.numerics.certificate import (
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import BASIS_BYTES, beside_xla, host_product
+from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import BASIS_BYTES, beside_xla, host_product
 from gnjax.spectra.trace import check_products, probe_stream, student
 from gnjax.spectra.watch import Progress, watching
+from gnjax.spectra.whole import dense_error
 
 _LARGEST_BASIS_BYTES = 16e9
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
@@ -260,8 +261,8 @@ def spectral_density(
     _check_arguments(size, probes, steps)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
-    norm = spectrum.operator_norm(operator)
-    error = spectrum.dense_error(operator, norm)
+    norm = operator_norm(operator)
+    error = dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
     with watching(progress, probes * min(steps, size)) as watch, beside_xla():
         found = _quadratures(watch(product), size, probes, steps, _BREAKDOWN * floor, seed)

@@ -20,8 +20,8 @@ from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import error_of, factorisation_of
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import host_product
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import host_product
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}

@@ -15,7 +15,7 @@ from gnjax.conditioning.methods.krylov import chance
 from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import Limits
 from gnjax.spectra import kronecker as structured
-from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.krylov import lanczos as krylov
 from tests import exact
 
 _METHODS = ("auto", "krylov", "inverse", "factored", "dense")

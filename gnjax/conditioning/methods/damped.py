@@ -25,7 +25,7 @@ from gnjax.operators.facts import (
     unshifted_of,
 )
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.eigenvalues import whole_spectrum, why_not_dense
+from gnjax.spectra.whole import whole_spectrum, why_not_dense
 
 _ZERO = Enclosure(0.0, 0.0, 0.0)
 

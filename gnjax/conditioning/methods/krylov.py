@@ -1,7 +1,7 @@
 """Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
 
 Ritz values bound the ends of the spectrum from inside. What a run from a random start may have
-missed is bounded by :func:`gnjax.spectra.missed.missed_probability`.
+missed is bounded by :func:`gnjax.spectra.krylov.missed.missed_probability`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.base import product_rounding
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
-from gnjax.spectra import kronecker, lanczos
-from gnjax.spectra.eigenvalues import dense_error, operator_norm
-from gnjax.spectra.host_products import beside_xla, host_product, too_large
+from gnjax.spectra import kronecker
+from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.krylov import lanczos
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.whole import dense_error
 
 MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
 _BLOCK = 4

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.spectra import few
-from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.krylov import few
+from gnjax.spectra.krylov import lanczos as krylov
 
 _SIZE = 3500
 _VALUES = np.linspace(0, 1, _SIZE) ** 3  # the largest ones lie close together

@@ -12,7 +12,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import check_symmetric
 from gnjax.operators.prepare import prepared_product
-from gnjax.spectra import lanczos
+from gnjax.spectra.krylov import lanczos
 
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:

@@ -7,8 +7,8 @@ V. By Sylvester's law A has as many eigenvalues above t as T has, and
     S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the complement of V
 
 together. T's are known. Whether S has any a second run decides, from a random start in the
-complement, with the chance of :mod:`gnjax.spectra.lanczos` that it misses one. Where t lies beyond
-all of T, the first run's own start decides.
+complement, with the chance of :mod:`gnjax.spectra.krylov.lanczos` that it misses one. Where t lies
+beyond all of T, the first run's own start decides.
 
 A basis that is full is restarted with the Ritz vectors nearest to the end. The recurrence, and with
 it S(t), holds for those as well.
@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.places import position_errors
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.places import position_errors
 
 _MISSED = 1e-3
 _LOOK = 6  # steps without a look at the residuals, at most
