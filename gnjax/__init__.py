@@ -1,5 +1,7 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
+from importlib import metadata
+
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
@@ -34,11 +36,17 @@ from gnjax.operators.network import (
     ntk,
 )
 from gnjax.operators.stored_jacobian import with_jacobian
+from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
 from gnjax.theory import balanced, bounds
+
+try:
+    __version__ = metadata.version("gnjax")
+except metadata.PackageNotFoundError:  # imported from a folder that nobody installed
+    __version__ = "unknown"
 
 __all__ = [
     "Certificate",
@@ -81,6 +89,7 @@ __all__ = [
     "linearised",
     "models",
     "ntk",
+    "plot",
     "rank_sensitivity",
     "spectral_density",
     "sum_of_kroneckers",

@@ -1,49 +1,58 @@
-"""``python -m gnjax data``, ``diagnose`` and ``doctor``: data sets, a user's model, the machine."""
+"""``python -m gnjax``, or ``gnjax``: data sets, a user's model and its spectrum, the machine."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import flax.linen
 import pooch
-from flax import nnx
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+import gnjax
 from gnjax import data
-from gnjax.cli import doctor
-from gnjax.data.datasets import describe, unknown_name
+from gnjax.cli import doctor, spectrum
+from gnjax.cli.factories import MistakeError, add_arguments, factory_named, known_name, problem
+from gnjax.data.datasets import describe
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.diagnosis.picture import check_format, draw
 from gnjax.networks.losses import LOSSES
-from gnjax.networks.model import checked
 from gnjax.numerics import precision
 
-_SAMPLES = 100
-
-
-class _MistakeError(ValueError):
-    """What the user can mend in the call or in the factory."""
+_INTERRUPTED, _NO_READER = 130, 141  # 128 + SIGINT and 128 + SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call."""
-    parser = _parser()
-    parsed = parser.parse_args(arguments)
+    """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call.
+
+    130 after Ctrl-C, and 141 where whoever reads the output has gone, as ``head`` does: those are
+    the codes by which a shell says so.
+    """
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's last flush
+        return _NO_READER
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    parsed = _parser().parse_args(arguments)
     try:
         return parsed.run(parsed) or 0
-    except _MistakeError as error:
+    except MistakeError as error:
         print(error, file=sys.stderr)
         return 2
     except (data.DataUnavailableError, ValueError) as error:
@@ -52,10 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gnjax", description="gnjax at the shell")
+    called = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
+    parser = argparse.ArgumentParser(prog=called, description="gnjax at the shell")
+    parser.add_argument("--version", action="version", version=f"gnjax {gnjax.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
     _add_diagnose(commands)
+    spectrum.add(commands)
     _add_doctor(commands)
     return parser
 
@@ -66,14 +78,8 @@ def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     actions = listing.add_subparsers(metavar="action")
     actions.add_parser("list", help="list them (the default)").set_defaults(run=_list_data)
     fetching = actions.add_parser("fetch", help="fetch data sets into the cache")
-    fetching.add_argument("names", nargs="+", type=_known_name, metavar="name")
+    fetching.add_argument("names", nargs="+", type=known_name, metavar="name")
     fetching.set_defaults(run=_fetch_data)
-
-
-def _known_name(name: str) -> str:
-    if name not in data.names():
-        raise argparse.ArgumentTypeError(unknown_name(name))
-    return name
 
 
 def _list_data(_: argparse.Namespace) -> None:
@@ -99,17 +105,7 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "diagnose", help="say how ill-conditioned a model of yours is, and what would help"
     )
     diagnosing.set_defaults(run=_diagnose)
-    diagnosing.add_argument(
-        "factory",
-        metavar="module:factory",
-        help="a function without arguments that returns model, (model, x) or (model, x, y)",
-    )
-    diagnosing.add_argument(
-        "--data", type=_known_name, metavar="NAME", help="a data set for inputs and labels"
-    )
-    diagnosing.add_argument(
-        "--samples", type=int, help=f"how many samples to draw from --data (default: {_SAMPLES})"
-    )
+    add_arguments(diagnosing, "model, (model, x) or (model, x, y)")
     diagnosing.add_argument("--loss", choices=LOSSES, default="mse", help="default: %(default)s")
     diagnosing.add_argument(
         "--out", type=Path, metavar="PICTURE", help="the png, pdf or svg file to draw"
@@ -124,11 +120,11 @@ def _diagnose(parsed: argparse.Namespace) -> None:
     try:
         if parsed.out is not None:
             check_format(parsed.out)
-        model, x, y = _problem(parsed)
+        model, x, y = problem(parsed, factory_named(parsed.factory)())
         found = diagnose(model, x, y, loss=parsed.loss, seed=parsed.seed)
     except ValueError as error:
         msg = f"{parsed.factory}: {error}"
-        raise _MistakeError(msg) from error
+        raise MistakeError(msg) from error
     print(found)
     if parsed.out is not None:
         _write_picture(found, parsed.out)
@@ -139,83 +135,8 @@ def _write_picture(found: Diagnosis, path: Path) -> None:
         draw(found, path)
     except OSError as error:
         msg = f"{path} cannot be written: {error}"
-        raise _MistakeError(msg) from error
+        raise MistakeError(msg) from error
     print(f"\npicture: {path}")
-
-
-def _problem(parsed: argparse.Namespace) -> tuple[Any, Any, Any]:
-    """The model with the factory's own inputs, or with a data set's."""
-    model, *rest = _made(_factory(parsed.factory))
-    if rest and (parsed.data is not None or parsed.samples is not None):
-        msg = "it returns inputs of its own; leave --data and --samples out"
-        raise _MistakeError(msg)
-    if rest:
-        return model, rest[0], rest[1] if len(rest) > 1 else None
-    if parsed.data is None:
-        msg = "it returns no inputs; return (model, x) or name a data set with --data"
-        raise _MistakeError(msg)
-    samples = _SAMPLES if parsed.samples is None else parsed.samples
-    return model, *_fitting(model, data.load(parsed.data, samples=samples, seed=parsed.seed))
-
-
-def _factory(name: str) -> Callable[[], Any]:
-    """The function that ``module:factory`` names, sought in the working directory too."""
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        msg = "write it as package.module:factory"
-        raise _MistakeError(msg)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, SyntaxError) as error:
-        msg = f"{module_name} cannot be imported: {error}"
-        raise _MistakeError(msg) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        msg = f"{module_name} has no function {attribute}"
-        raise _MistakeError(msg)
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(factory).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if needed:
-        msg = f"it is called without arguments, but it needs {', '.join(needed)}"
-        raise _MistakeError(msg)
-    return factory
-
-
-def _made(factory: Callable[[], Any]) -> tuple[Any, ...]:
-    """(model,), (model, x) or (model, x, y); a pair may be a Linen or a functional model alone."""
-    made = factory()
-    if isinstance(made, nnx.Module):
-        return (made,)
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        msg = f"it must return a model, (model, x) or (model, x, y), not {type(made).__name__}"
-        raise _MistakeError(msg)
-    first = made[0]
-    alone = callable(first) and not isinstance(first, nnx.Module)
-    if len(made) == 2 and (alone or isinstance(first, flax.linen.Module)):
-        return (made,)
-    return made
-
-
-def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
-    """Inputs in the first shape that the model takes, and labels where it has as many outputs."""
-    shapes = [(-1,), dataset.shape, (*dataset.shape, 1)]
-    refusals = []
-    for shape in shapes:
-        x = dataset.inputs.reshape(len(dataset.inputs), *shape)
-        try:
-            outputs = checked(model, x)[-1]
-        except ValueError as error:
-            refusals.append(str(error).splitlines()[0])
-            continue
-        return x, dataset.labels if outputs.shape[1] == dataset.classes else None
-    msg = f"the model takes no form of {dataset.name}, the first being refused: {refusals[0]}"
-    raise _MistakeError(msg)
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

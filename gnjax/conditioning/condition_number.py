@@ -14,16 +14,19 @@ from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
-from gnjax.spectra.eigenvalues import as_operator, dense_spectrum, is_count
+from gnjax.spectra.eigenvalues import as_operator, is_count
+from gnjax.spectra.watch import Progress, watching
+from gnjax.spectra.whole import dense_spectrum
 
 _CERTIFICATES = ("ritz", "inertia")
 _WHOLE = certificate(Error(0.0, reason="every eigenvalue lies within its error of zero"))
 
 
-@dataclass(frozen=True)
-class ConditionNumber:
+@dataclass(frozen=True, repr=False)
+class ConditionNumber(Result):
     """kappa = lambda_max / lambda_rank, with everything needed to trust it or not.
 
     Attributes:
@@ -45,6 +48,7 @@ class ConditionNumber:
       certificate: what the interval rests on: see :class:`gnjax.Certificate`.
       size: of the operator.
       products: operator applications, 0 for methods that need none.
+      finished: False where the work was interrupted; the interval holds all the same.
 
     >>> kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
     >>> print(kappa)
@@ -67,6 +71,7 @@ class ConditionNumber:
     certificate: Certificate
     size: int
     products: int = 0
+    finished: bool = True
 
     @property
     def confidence(self) -> float:
@@ -86,7 +91,7 @@ class ConditionNumber:
         low, high = self.at_rank
         known = (
             f"(rank {self.rank} of {self.size}, {self.rank_source}; "
-            f"{self.method}, {self.certificate.brief})"
+            f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
         if math.isnan(self.value):
             return f"kappa is not defined: no eigenvalue can be told from zero {known}"
@@ -109,6 +114,7 @@ def condition_number(
     method: str = "auto",
     certify: str = "ritz",
     seed: int = 0,
+    progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> ConditionNumber:
     """kappa = lambda_max / (smallest non-zero lambda), with a certified interval.
@@ -124,6 +130,8 @@ def condition_number(
       certify: what bounds an iterative answer from outside: "ritz", the chance that a random start
         misses an eigenvalue, or "inertia", a proof by two Cholesky factorisations.
       seed: of the random start.
+      progress: True for a bar on stderr, or a function of the products made and expected (None),
+        for Lanczos on products. Ctrl-C then ends it with what it has, which is not ``finished``.
       limits: of memory and work.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
@@ -136,7 +144,13 @@ def condition_number(
     operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
-    problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits)
+    with watching(progress, stoppable=True) as watch:
+        problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits, watch)
+        return _solved(problem, method, certify, size)
+
+
+def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+    rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
             f"rank={rank} cannot be: the operator of size {size} has the non-zero eigenvalues of "
@@ -145,6 +159,8 @@ def condition_number(
         raise ValueError(msg)
     chosen = _cheapest(problem) if method == "auto" else _asked_for(problem, method)
     ends = chosen.ends(problem)
+    if ends is not None and not ends.finished:
+        return _assembled(ends, size)
     if method == "auto" and ends is not None and not ends.resolved and not chosen.sharp:
         ends = _sharper(problem, ends)
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
@@ -263,6 +279,7 @@ def _assembled(ends: Ends, size: int) -> ConditionNumber:
         certificate=ends.certificate,
         size=size,
         products=ends.products,
+        finished=ends.finished,
     )
 
 

@@ -12,6 +12,7 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import rank_bound_of, rank_is_assumed
 from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.watch import UNWATCHED, Watch
 
 GIVEN, ANALYTIC, FULL, GAP, FLOOR = "given", "analytic", "full", "gap", "floor"
 KNOWN = (GIVEN, ANALYTIC, FULL)
@@ -30,6 +31,7 @@ class Problem:
     rtol: float
     seed: int
     limits: Limits = LIMITS
+    watch: Watch = UNWATCHED
 
     @property
     def size(self) -> int:
@@ -61,6 +63,7 @@ class Ends:
     method: str
     certificate: Certificate
     products: int = 0
+    finished: bool = True
 
     @property
     def resolved(self) -> bool:

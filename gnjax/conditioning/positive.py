@@ -11,7 +11,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import kroneckers_of
 from gnjax.spectra import kronecker
-from gnjax.spectra.eigenvalues import host_matrix
+from gnjax.spectra.whole import host_matrix
 
 _STREAM = 7919
 _ITERATIONS = 6

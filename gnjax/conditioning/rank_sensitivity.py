@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnjax.numerics.result import Result
 from gnjax.spectra.spectrum import Spectrum
 
 _NEGATIVE = 1e-5  # of the largest eigenvalue: more than rounding in 32 bits
 _AROUND = 3
 
 
-@dataclass(frozen=True)
-class RankSensitivity:
+@dataclass(frozen=True, repr=False)
+class RankSensitivity(Result):
     """kappa_r = lambda_1 / lambda_r for every assumed rank r = 1 .. n; entry r - 1 belongs to r.
 
     Attributes:
@@ -53,6 +54,12 @@ class RankSensitivity:
         shown = sorted({1, max(self.floor_rank, 1), size, *near} & set(self.ranks.tolist()))
         header = f"{'rank':>7} {'eigenvalue':>11} {'gap':>9} {'kappa':>11}  interval"
         return "\n".join([header, *(self._line(rank) for rank in shown)])
+
+    def __repr__(self) -> str:
+        return (
+            f"<RankSensitivity: {self.floor_rank} of {len(self.values)} eigenvalues resolved, the "
+            f"largest gap after {self.largest_gap}>"
+        )
 
     def _line(self, rank: int) -> str:
         at = rank - 1

@@ -39,11 +39,12 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
 from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.network import NetworkGram, hessian
 from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import beside_xla, host_product
 
 _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed
@@ -55,8 +56,8 @@ _FOUR_DIGITS = 1e-4
 _WIDTH = 80
 
 
-@dataclass(frozen=True)
-class LayerShare:
+@dataclass(frozen=True, repr=False)
+class LayerShare(Result):
     """A layer's part in both ends of the spectrum.
 
     Attributes:
@@ -78,8 +79,8 @@ class LayerShare:
         return None if self.bottom is None else self.top - self.bottom
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Result):
     """What :func:`diagnose` found; ``str`` of it is the report.
 
     Attributes:

@@ -11,6 +11,7 @@ from gnjax.diagnosis.diagnose import Diagnosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".pdf", ".svg")
 _TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
@@ -24,19 +25,25 @@ def check_format(path: Path) -> None:
 
 
 def draw(found: Diagnosis, path: Path) -> None:
-    """Write the picture in the format of the suffix, without touching matplotlib's global state."""
+    """Write the picture in the format of the suffix."""
+    check_format(path)
+    figure = figure_of(found)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def figure_of(found: Diagnosis) -> Figure:
+    """The picture itself, without touching matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    check_format(path)
     height = max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers))
     figure = Figure(figsize=(8.0, height), layout="constrained")
     FigureCanvasAgg(figure)
     spectrum, shares = figure.subplots(1, 2)
     _spectrum(spectrum, found)
     _shares(shares, found)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    return figure
 
 
 def _spectrum(axes: Axes, found: Diagnosis) -> None:

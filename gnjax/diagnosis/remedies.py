@@ -26,6 +26,7 @@ from gnjax.networks import layers
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names
+from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored, factored
 from gnjax.operators.network import NetworkGram, gauss_newton
 from gnjax.theory import bounds
@@ -39,8 +40,8 @@ _SAME_OUTPUT = 1e-8
 _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 
-@dataclass(frozen=True)
-class Suggestion:
+@dataclass(frozen=True, repr=False)
+class Suggestion(Result):
     """kappa before and after one change, and the theorem behind the change."""
 
     name: str
@@ -59,8 +60,8 @@ class Suggestion:
         return SAME if self.before.bounded and self.after.bounded else UNKNOWN
 
 
-@dataclass(frozen=True)
-class LeftOut:
+@dataclass(frozen=True, repr=False)
+class LeftOut(Result):
     """A remedy that cannot be measured on this model, and why."""
 
     name: str

@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from gnjax.numerics.result import Result
+
 PROVED, PROBABLE, MEASURED, UNKNOWN = "proved", "probable", "measured", "unknown"
 KINDS = (PROVED, PROBABLE, MEASURED, UNKNOWN)
 
 
 @dataclass(frozen=True)
-class Error:
+class Error(Result):
     """A bound on how far a number can be from the truth, and what the bound rests on.
 
     Attributes:
@@ -86,8 +88,8 @@ def weakest(*kinds: str) -> str:
     return max(kinds, key=KINDS.index, default=PROVED)
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Result):
     """What an answer rests on: the errors and chances that it is made of.
 
     Attributes:

@@ -14,8 +14,11 @@ class Limits:
       factor_bytes: the most memory that a factor J with J J^T = A may take.
       factor_work: the most multiplications that the singular values of such a factor may take where
         an operator is made by it or by its matrix.
-      basis_bytes: the most memory that a Krylov basis may take.
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
+      basis_bytes: the most memory that a Krylov basis may take; what counts eigenvalues that a run
+        may have missed holds a second one.
+      vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
+        ``basis_bytes`` has room for.
       factor_rows: up to so many rows or columns "auto" takes the singular values of a factor.
       whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
 
@@ -33,10 +36,12 @@ class Limits:
     density_bytes: float = 16e9
     factor_rows: int = 4000
     whole_rows: int = 3000
+    vectors: int | None = None
 
     def basis_rows(self, size: int) -> int:
         """How many vectors of a length a Krylov basis may hold."""
-        return int(min(size, self.basis_bytes / (8 * size)))
+        most = size if self.vectors is None else min(size, self.vectors)
+        return int(min(most, self.basis_bytes / (8 * size)))
 
 
 LIMITS = Limits()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -27,29 +26,27 @@ from gnjax.numerics.outward import (
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix
+from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error, of_kroneckers
+from gnjax.operators.protocol import Operator
 
-
-@runtime_checkable
-class Operator(Protocol):
-    """What the spectrum engine needs of a symmetric matrix."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def dtype(self) -> jnp.dtype: ...
-
-    def mv(self, v: jax.Array) -> jax.Array:
-        """The product with a vector (n,) or with a block of columns (n, b)."""
-        ...
-
-    def as_matrix(self) -> jax.Array: ...
+__all__ = [
+    "Dense",
+    "Factored",
+    "KroneckerFactors",
+    "Operator",
+    "SumOfKroneckers",
+    "dense",
+    "factored",
+    "product_rounding",
+    "sum_error",
+    "sum_of_kroneckers",
+]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Dense:
+class Dense(Algebra):
     """The symmetric matrix ``matrix``, stored, up to ``stored_error`` in the 2-norm."""
 
     matrix: jax.Array
@@ -91,7 +88,7 @@ class Dense:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Factored:
+class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
@@ -193,6 +190,25 @@ class KroneckerFactors:
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
 
+    def scaled(self, factor: float) -> KroneckerFactors:
+        """S_l and factor^{1/2} T_l, those of the network whose Sigma is ``factor`` times as large.
+
+        The root is rounded, and so is its product with every entry.
+        """
+        root = jnp.asarray(factor**0.5, self.rights[0].dtype)
+        rounding = gamma(4, root.dtype)
+        errors = [
+            raised(float(root) * (float(error) * (1 + rounding) + rounding * frobenius_norm(right)))
+            + underflow(1, right.size, root.dtype)
+            for right, error in zip(self.rights, self.right_errors, strict=True)
+        ]
+        return replace(
+            self,
+            rights=tuple(root * right for right in self.rights),
+            right_errors=stored_bound(errors, root.dtype),
+            whitened=False,
+        )
+
     @property
     def rank_bound(self) -> int:
         """sum_l (u_l - u_{l-1}) v_l for the bounds u_l and v_l on the ranks of S_l and T_l."""
@@ -202,7 +218,7 @@ class KroneckerFactors:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SumOfKroneckers:
+class SumOfKroneckers(Algebra):
     """sum_l A_l (x) B_l with every A_l (k, k) and B_l (d, d) positive semidefinite (Eqs 4, 5).
 
     Not a Kronecker sum, which is A (x) I + I (x) B. A vector of length k d is a (k, d) matrix M row
@@ -262,6 +278,21 @@ class SumOfKroneckers:
         Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
         """
         return self.shape[0] if self.factors is None else self.factors.rank_bound
+
+    def scaled(self, factor: float) -> SumOfKroneckers:
+        """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
+        multiple = jnp.asarray(factor, self.dtype)
+        rounding = gamma(2, self.dtype)
+        pairs = zip(self.lefts, self.rights, strict=True)
+        norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in pairs)
+        error = factor * (float(self.stored_error) * (1 + rounding) + rounding * norms)
+        error += underflow(1, self.lefts.size * self.rights.size, self.dtype)
+        return SumOfKroneckers(
+            self.lefts,
+            multiple * self.rights,
+            stored_bound(raised(error), self.dtype),
+            None if self.factors is None else self.factors.scaled(factor),
+        )
 
     def mv(self, v: jax.Array) -> jax.Array:
         """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) a column."""

@@ -9,6 +9,9 @@ or methods of these names, and the spectrum engine asks for nothing else:
   adds the rounding of its own steps. A number is taken as proved by whoever states it. Without it
   the error is unknown.
 - ``factorisation()``: a :class:`gnjax.operators.factorisation.Factorisation`, J with J J^T = A.
+- ``positive``: True where the matrix is positive semidefinite by its structure; an operator that
+  states a factorisation need not say so.
+- ``unshifted``: a pair of an operator A and a number s, where this operator is A + s I.
 - ``rank_bound``: a number that the rank of the matrix cannot exceed, by its structure alone.
 - ``assumed``: True where a numerical cut-off has decided what ``rank_bound`` is.
 - ``twin``: an operator with the same non-zero eigenvalues that is not larger.
@@ -31,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from gnjax.numerics.certificate import Error, unknown
-from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
+from gnjax.operators.protocol import Operator
 
 
 def error_of(op: Operator, norm: float) -> Error:
@@ -51,6 +54,17 @@ def factorisation_of(op: Operator) -> Factorisation | None:
     """The factor of the operator, or None where none is stated."""
     stated = getattr(op, "factorisation", None)
     return None if stated is None else stated()
+
+
+def is_positive(op: Operator) -> bool:
+    """Whether structure makes the matrix positive semidefinite."""
+    stated = getattr(op, "positive", None)
+    return factorisation_of(op) is not None if stated is None else bool(stated)
+
+
+def unshifted_of(op: Operator) -> tuple[Operator, float]:
+    """A and s for an operator A + s I; the operator itself and 0 where nothing is stated."""
+    return getattr(op, "unshifted", (op, 0.0))
 
 
 def rank_bound_of(op: Operator) -> int:

@@ -19,15 +19,17 @@ import jax.numpy as jnp
 from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weigh
 from gnjax.networks.samples_last import arranged
 from gnjax.numerics.certificate import Error
+from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
-from gnjax.operators.facts import error_of, rank_bound_of
+from gnjax.operators.facts import error_of, is_positive, rank_bound_of
 from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _KEPT_BYTES = 3e9
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Algebra, ParameterTrees):
     """The operator ``op`` together with what its products are computed from."""
 
     op: NetworkGram | NetworkHessian
@@ -47,6 +49,18 @@ class Prepared:
     def rank_bound(self) -> int:
         return rank_bound_of(self.op)
 
+    @property
+    def positive(self) -> bool:
+        return is_positive(self.op)
+
+    @property
+    def net(self) -> Network:
+        return self.op.net
+
+    @property
+    def side(self) -> str:
+        return getattr(self.op, "side", "parameters")
+
     def as_matrix(self) -> jax.Array:
         return self.op.as_matrix()
 
@@ -61,6 +75,7 @@ class Linearised(Prepared):
 
     maps: tuple[Any, ...]  # pytrees that are functions
 
+    @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         net = self.op.net
         if isinstance(self.op, NetworkHessian):

@@ -47,7 +47,9 @@ from gnjax.networks.null_space.dimension import null_dimension
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import jacobian_error, product_error
 from gnjax.numerics.certificate import Error
+from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.trees import ParameterTrees, takes_trees
 
 HESSIAN = 3  # evaluations that write as much as a product
 _COLUMNS = 64
@@ -56,7 +58,7 @@ _SIDES = ("auto", "parameters", "outputs")
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class NetworkGram:
+class NetworkGram(Algebra, ParameterTrees):
     """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r))."""
 
     net: Network
@@ -109,6 +111,7 @@ class NetworkGram:
             return rows
         return min(self.net.parameters - null_dimension(self.net), rows)
 
+    @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         if self.side == "parameters":
             return self.scale * gauss_newton_products(self.net, v)
@@ -145,7 +148,7 @@ class NetworkGram:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class NetworkHessian:
+class NetworkHessian(Algebra, ParameterTrees):
     """The Hessian (p, p) of 1/n sum_i loss(F(x_i), y_i), or of its part H_F alone (Eq 17)."""
 
     net: Network
@@ -164,6 +167,7 @@ class NetworkHessian:
     def dtype(self) -> jnp.dtype:
         return self.net.dtype
 
+    @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         """Forward over reverse."""
         parts = (

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
 from gnjax.operators.linearised import Linearised, Prepared, linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
@@ -24,6 +25,9 @@ def prepared_product(op: Operator) -> Callable[[Any], Any]:
     """
     if isinstance(op, Dense | Factored | SumOfKroneckers):  # networks compile batches
         return partial(_compiled_product, op)
+    if isinstance(op, LinearCombination):
+        products = [prepared_product(part) for part in op.parts]
+        return lambda v: op.combined([product(v) for product in products], v)
     own = getattr(op, "prepared", None)
     if own is not None:
         product: Callable[[Any], Any] = own()

@@ -27,6 +27,7 @@ from gnjax.networks.network import Network, batched, entered, sum_of
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Prepared
 from gnjax.operators.network import NetworkGram
+from gnjax.operators.trees import takes_trees
 
 _MEMORY = 4e9
 _READ = 4  # multiplications of a convolution in the time that it takes to read a number
@@ -57,6 +58,7 @@ class WithJacobian(Prepared):
     blocks: tuple[Block, ...]
     items: Items = field(metadata={"static": True})
 
+    @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         if v.ndim > 1 and v.shape[1] > _COLUMNS:
             parts = jnp.array_split(v, -(-v.shape[1] // _COLUMNS), axis=1)

@@ -35,12 +35,15 @@ from gnjax.numerics.certificate import (
     unknown,
 )
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import beside_xla, host_product
+from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.trace import check_products, probe_stream, student
+from gnjax.spectra.watch import Progress, watching
+from gnjax.spectra.whole import dense_error
 
 _BREAKDOWN = 16.0  # floors: the directions before amplify the rounding of a product
 _FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
@@ -51,8 +54,8 @@ _GAUSSIAN = (2 / math.pi) ** 0.5  # ||f(A) - f(B)|| <= this ||A - B|| for f = ex
 _TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
     """A mean over probes, and what it rests on.
 
     Attributes:
@@ -78,8 +81,8 @@ class Estimate:
     certificate: Certificate = _UNCERTIFIED
 
 
-@dataclass(frozen=True)
-class SpectralDensity:
+@dataclass(frozen=True, repr=False)
+class SpectralDensity(Result):
     """mu = (1/n) sum_i delta(lambda_i), as one Gauss quadrature for each probe.
 
     Attributes:
@@ -109,6 +112,14 @@ class SpectralDensity:
     products: int
     exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     certificate: Certificate = _UNCERTIFIED
+
+    def __str__(self) -> str:
+        """How many eigenvalues, between which nodes, and what the density rests on."""
+        return (
+            f"density of {self.n} eigenvalues between {self.nodes.min():.6g} and "
+            f"{self.nodes.max():.6g} ({len(self.nodes)} probes of {self.steps} steps; "
+            f"{self.certificate.brief})"
+        )
 
     def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:
         """The density at ``points``, smoothed by a Gaussian of standard deviation ``width``.
@@ -243,6 +254,7 @@ def spectral_density(
     steps: int = 100,
     seed: int = 0,
     limits: Limits = LIMITS,
+    progress: Progress = None,
 ) -> SpectralDensity:
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
@@ -255,6 +267,7 @@ def spectral_density(
       probes: random starts; errors fall with their square root.
       steps: of Lanczos for each, fully reorthogonalised; details finer than about the range over
         ``steps`` are not seen.
+      progress: True for a bar on stderr, or a function of the products made and expected.
       seed: of the starts. More probes under the same seed extend fewer.
       limits: of memory.
 
@@ -267,11 +280,11 @@ def spectral_density(
     _check_arguments(size, probes, steps, limits)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
-    norm = spectrum.operator_norm(operator)
-    error = spectrum.dense_error(operator, norm)
+    norm = operator_norm(operator)
+    error = dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
-    with beside_xla():
-        found = _quadratures(product, size, probes, steps, _BREAKDOWN * floor, seed, limits)
+    with watching(progress, probes * min(steps, size)) as watch, beside_xla():
+        found = _quadratures(watch(product), size, probes, steps, _BREAKDOWN * floor, seed, limits)
     longest = max(len(nodes) for nodes, _, _ in found)
     return SpectralDensity(
         nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.operators.factorisation import Factorisation
-from gnjax.operators.facts import check_shape, error_of, factorisation_of, twin_of
-from gnjax.spectra import float32_first, lanczos
-from gnjax.spectra.closed_form import stated_spectrum
-from gnjax.spectra.few import extremes
-from gnjax.spectra.host_products import beside_xla, host_product, too_large
-from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
+from gnjax.operators.facts import check_shape, twin_of, unshifted_of
+from gnjax.spectra.eigenvectors import angles
+from gnjax.spectra.krylov import float32_first, lanczos
+from gnjax.spectra.krylov.few import Extremes, extremes, least_rows
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
+from gnjax.spectra.spectrum import Spectrum, part_of, shifted, with_zeros
+from gnjax.spectra.watch import Progress, Watch, watching
+from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
 
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
@@ -30,8 +31,10 @@ def eigenvalues(
     op: Operator | ArrayLike,
     *,
     k: int | None = None,
-    which: str = "all",
+    which: str | None = None,
     rtol: float = 1e-10,
+    vectors: bool = False,
+    progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
@@ -42,23 +45,59 @@ def eigenvalues(
     residuals are at most rtol times the operator's norm, or ``converged`` is False. For an rtol
     from 1e-6 on, networks multiply in float32, and values and residuals are computed in float64
     from the vectors that this leads to.
+
+    Args:
+      op: an operator, or a symmetric matrix.
+      k: how many; all where it is not given.
+      which: "largest" (the default with a k), "smallest", or "all".
+      rtol: of the residuals of Lanczos.
+      vectors: whether eigenvectors are wanted, as unit rows with bounds on their angles. The work
+        is then done on the operator itself, where values alone may come from a smaller one.
+      progress: True for a bar on stderr, or a function of the products made and expected (None),
+        where products with the operator are what the work consists of. Ctrl-C then ends Lanczos
+        with the best values so far, which are not ``converged``.
+      limits: of memory and work.
     """
     operator = as_operator(op)
     size = operator.shape[0]
+    which = which or ("all" if k is None else "largest")
     _check_arguments(size, k, which, rtol)
-    twin = twin_of(operator)
+    unshifted, shift = unshifted_of(operator)
+    if shift:
+        found = eigenvalues(
+            unshifted,
+            k=k,
+            which=which,
+            rtol=rtol,
+            vectors=vectors,
+            progress=progress,
+            limits=limits,
+        )
+        return shifted(found, shift)
     if k is not None and size > limits.whole_rows:
-        small = min(k, twin.shape[0])
-        spare = k - small if which == "largest" else size - twin.shape[0]
-        if which == "smallest" and spare >= k:
-            return _zeros(k)
-        wanted = small if which == "largest" else k - spare
-        return with_zeros(_few(twin, wanted, which, rtol, limits), k)
-    found = with_zeros(whole_spectrum(twin, limits), size)
-    if k is None:
-        return found
-    kept = slice(0, k) if which == "largest" else slice(size - k, size)
-    return Spectrum(found.values[kept], found.errors[kept], found.method, found.certificate)
+        few = _few_vectors if vectors else _few_of_twin
+        with watching(progress, stoppable=True) as watch:
+            return few(operator, k, which, rtol, limits, watch)
+    spectrum = spectrum_with_vectors if vectors else _whole_of_twin
+    kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
+    return part_of(spectrum(operator, limits), kept)
+
+
+def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
+    return with_zeros(whole_spectrum(twin_of(op), limits), op.shape[0])
+
+
+def _few_of_twin(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+) -> Spectrum:
+    """k eigenvalues from one end, of which those that the twin does not have are zero."""
+    twin = twin_of(op)
+    spare = op.shape[0] - twin.shape[0]
+    if which == "smallest" and spare >= k:
+        return _zeros(k)
+    wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
+    found, _ = _few(twin, wanted, which, rtol, limits, watch)
+    return with_zeros(found, k)
 
 
 def as_operator(op: Operator | ArrayLike) -> Operator:
@@ -69,94 +108,6 @@ def as_operator(op: Operator | ArrayLike) -> Operator:
     return dense(op)
 
 
-def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue: as stated; by a factor that is stated and fits in memory; by the matrix."""
-    if (known := stated_spectrum(op)) is not None:
-        return known
-    factor = factorisation_of(op)
-    if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        return factored_spectrum(op, limits)
-    return dense_spectrum(op, limits)
-
-
-def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """LAPACK's values-only driver on the matrix; the error by Weyl, from rounding and formation."""
-    matrix, asymmetry = host_matrix(op, limits)
-    values = scipy.linalg.eigvalsh(matrix, check_finite=False)
-    norm = float(np.abs(values).max())
-    error = dense_error(op, norm) + asymmetry
-    return whole(values, error.value, "dense", certificate(error))
-
-
-def dense_error(op: Operator, norm: float) -> Error:
-    """How far an eigenvalue computed from the formed matrix can be from the operator's."""
-    rounding = spectral_error(op.shape[0], op.dtype) * abs(float(norm))
-    return LAPACK.to(rounding) + error_of(op, norm)
-
-
-def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
-    """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
-
-    Refused where it would not fit, and where it is far from symmetric.
-    """
-    refused = why_not_dense(op.shape[0], limits)
-    if refused:
-        raise ValueError(refused)
-    matrix = np.asarray(op.as_matrix(), np.float64)
-    if getattr(op, "symmetric", False):
-        return matrix, Error(0.0)
-    return _symmetric_part(matrix)
-
-
-def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
-    """Why a matrix of so many rows is not formed, or "" where it is."""
-    if size <= limits.matrix_rows:
-        return ""
-    return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
-
-
-def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
-    skew = float(np.linalg.norm(matrix - matrix.T)) / 2
-    if not np.isfinite(matrix).all() or skew > 1e-5 * float(np.linalg.norm(matrix)):
-        msg = (
-            "as_matrix of the operator is not a symmetric matrix of finite numbers: its skew part "
-            f"has the norm {skew:.3g}; pass an operator with A = A^T"
-        )
-        raise ValueError(msg)
-    return (matrix + matrix.T) / 2, Error(skew, reason="the skew part of the matrix")
-
-
-def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Squares of the singular values of J with A = J J^T.
-
-    A singular value known to e gives sigma^2 to 2 sigma e + e^2, so that eigenvalues down to
-    about (eps ||J||)^2 are resolved where the matrix itself stops at eps ||J||^2.
-    """
-    factor = factorisation_of(op)
-    refused = why_not_factored(factor, limits)
-    if factor is None or refused:
-        raise ValueError(refused)
-    sigma = singular_values(factor.form())
-    error = LAPACK.to(spectral_error(max(factor.shape), op.dtype) * sigma[0]) + factor.error()
-    found = squares(sigma, error.value, "factored", certificate(error))
-    return with_zeros(found, op.shape[0])
-
-
-def why_not_factored(factor: Factorisation | None, limits: Limits = LIMITS) -> str:
-    """Why the singular values of a factor are not computed, or "" where they are."""
-    if factor is None:
-        return (
-            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
-            "use gnjax.factored(J), or method='dense'"
-        )
-    if factor.size_in_bytes <= limits.factor_bytes:
-        return ""
-    return (
-        f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
-        f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
-    )
-
-
 def operator_norm(op: Operator) -> float:
     """||A||_2 to a few per cent, for scales of rounding."""
     start = lanczos.random_rows(op.shape[0], _NORM_BLOCK, 1)
@@ -165,16 +116,20 @@ def operator_norm(op: Operator) -> float:
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 
 
-def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spectrum:
-    """k Ritz values from one end, when the residuals of all of them are small."""
+def _few(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+) -> tuple[Spectrum, Extremes]:
+    """k Ritz values from one end, when the residuals of all of them are small, and their run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
-    refused = too_large(size, min(size, k + 2), limits)
+    refused = too_large(size, min(size, least_rows(k)), limits)
     if refused:
         raise ValueError(refused)
-    product, most = host_product(op), limits.basis_rows(size)
+    product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
-        found = float32_first.extremes_of(op, product, k, sign=sign, rtol=rtol, most=most)
+        found = float32_first.extremes_of(
+            op, product, k, sign=sign, rtol=rtol, most=most, watch=watch
+        )
         if found is None:
             found = extremes(
                 product,
@@ -184,17 +139,63 @@ def _few(op: Operator, k: int, which: str, rtol: float, limits: Limits) -> Spect
                 rtol=rtol,
                 noise=spectral_error(size, op.dtype),
                 most=most,
+                stop=watch.is_stopped,
             )
+    if watch.stopped and len(found.values) < k:
+        raise KeyboardInterrupt  # before there were k values
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
-    return Spectrum(
+    spectrum = Spectrum(
         found.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count),
-        found.converged,
+        certificate(rounding, found.count, *_why_unfinished(found, most, watch)),
+        found.converged and not watch.stopped,
     )
+    return spectrum, found
+
+
+def _why_unfinished(found: Extremes, most: int, watch: Watch) -> list[Error]:
+    """What the certificate says where Lanczos came to no end, and how it may come to one."""
+    if watch.stopped:
+        return [unknown(f"the work was interrupted after {found.products} products")]
+    if found.converged:
+        return []
+    reason = (
+        f"Lanczos did not converge within {found.products} products and a basis of {most} vectors; "
+        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
+    )
+    return [unknown(reason)]
+
+
+def _few_vectors(
+    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+) -> Spectrum:
+    """k Ritz pairs from one end, and one more value: the neighbour of the last."""
+    size = op.shape[0]
+    found, run = _few(op, min(k + 1, size), which, rtol, limits, watch)
+    vectors, images = run.vectors, run.images
+    if len(vectors) < len(found):
+        vectors = _completed(vectors, found.values)
+        images = host_product(op)(vectors)
+    residuals = np.linalg.norm(images - found.values[:, None] * vectors, axis=1)
+    residuals = np.maximum(residuals, run.residuals) + dense_error(op, run.scale).value
+    placed = found.errors if np.isfinite(run.errors).all() else np.full(len(found), np.inf)
+    bounds = angles(found.values, residuals, placed)
+    kept = slice(0, k) if which == "largest" else slice(len(found) - k, len(found))
+    return part_of(replace(found, vectors=vectors, angles=bounds), kept)
+
+
+def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The vectors with unit rows orthogonal to them for a null space that their run left out.
+
+    Its zeros come after those that are Ritz values of the run.
+    """
+    missing = len(values) - len(vectors)
+    places = np.flatnonzero(values == 0)[-missing:]
+    fresh = lanczos.random_rows(vectors.shape[1], missing, 2, apart=vectors)
+    return np.insert(vectors, places - np.arange(missing), fresh, axis=0)
 
 
 def _zeros(count: int) -> Spectrum:

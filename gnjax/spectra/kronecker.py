@@ -9,9 +9,9 @@ for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive defin
 
 (Sylvester). C has its spectrum in a short interval around 1, so few Lanczos steps from a random
 start decide the question, to the probability of
-:func:`gnjax.spectra.missed.missed_probability`. The Krylov space of C, mapped back by P^{-1/2},
-gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method of Golub
-and Ye (2002). The top end is the same for s I - G.
+:func:`gnjax.spectra.krylov.missed.missed_probability`. The Krylov space of C, mapped back by
+P^{-1/2}, gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method
+of Golub and Ye (2002). The top end is the same for s I - G.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import scipy.linalg
 
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.staircase import adapt
-from gnjax.spectra.eigenvalues import host_matrix
-from gnjax.spectra.host_products import beside_xla
-from gnjax.spectra.lanczos import Run, lanczos, missed_probability, random_rows
-from gnjax.spectra.lanczos import ritz as ritz_values
+from gnjax.spectra.krylov.host_products import beside_xla
+from gnjax.spectra.krylov.lanczos import Run, lanczos, missed_probability, random_rows
+from gnjax.spectra.krylov.lanczos import ritz as ritz_values
+from gnjax.spectra.whole import host_matrix
 
 _BLOCK = 4
 _LOCATE_STEPS = 40

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnjax.numerics.certificate import Certificate, certificate, unknown
+from gnjax.numerics.outward import raised
+from gnjax.numerics.result import Result
+from gnjax.numerics.rounding import unit_roundoff
 
 _UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Result):
     """Eigenvalues from the largest down; the true ones differ by at most ``errors``.
 
     Attributes:
@@ -21,6 +24,9 @@ class Spectrum:
       method: how they were computed.
       certificate: what the errors rest on.
       converged: whether an iterative method reached the tolerance that was asked for.
+      vectors: unit rows, one eigenvector for each value, where they were asked for.
+      angles: a bound on the angle between each of the vectors and the exact one, in radians;
+        infinite where the eigenvalue cannot be told from its neighbours.
     """
 
     values: np.ndarray
@@ -28,6 +34,8 @@ class Spectrum:
     method: str
     certificate: Certificate = _UNSTATED
     converged: bool = True
+    vectors: np.ndarray | None = None
+    angles: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -57,6 +65,25 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
     """
     descending = np.sort(sigma)[::-1]
     return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+
+
+def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
+    """Some of the eigenvalues, with what belongs to them."""
+    vectors, angles = spectrum.vectors, spectrum.angles
+    return replace(
+        spectrum,
+        values=spectrum.values[kept],
+        errors=spectrum.errors[kept],
+        vectors=None if vectors is None else vectors[kept],
+        angles=None if angles is None else angles[kept],
+    )
+
+
+def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
+    """The spectrum of A + s I from that of A: the sums round once more."""
+    values = spectrum.values + shift
+    errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
+    return replace(spectrum, values=values, errors=errors)
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:

@@ -16,11 +16,13 @@ import scipy.stats
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import error_of, factorisation_of
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import host_product
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import host_product
+from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _SMALL = 1000
@@ -31,8 +33,8 @@ _UNSTATED = unknown("the operator does not state how far its products are from i
 _UNCERTIFIED = certificate(_UNSTATED)
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(Result):
     """tr A, and what it rests on.
 
     Attributes:
@@ -68,7 +70,12 @@ class Trace:
 
 
 def trace(
-    op: Operator | ArrayLike, *, method: str = "hutchinson", probes: int = 100, seed: int = 0
+    op: Operator | ArrayLike,
+    *,
+    method: str = "hutchinson",
+    probes: int = 100,
+    seed: int = 0,
+    progress: Progress = None,
 ) -> Trace:
     """tr A for a symmetric A, definite or not.
 
@@ -82,6 +89,7 @@ def trace(
         the method ("hutch++" needs 3, "xtrace" 2; "exact" takes what it takes). Two more test the
         symmetry of an operator that does not state it.
       seed: of the random vectors.
+      progress: True for a bar on stderr, or a function of the products made and expected.
 
     >>> print(gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact").value)
     7.0
@@ -97,12 +105,14 @@ def trace(
         msg = f"method={method!r} needs at least {_LEAST_PROBES[method]} probes, got {probes}"
         raise ValueError(msg)
     if method == "exact":
-        return _exact(operator)
+        with watching(progress, operator.shape[0]) as watch:
+            return _exact(operator, watch)
     estimate = {"hutchinson": _hutchinson, "hutch++": _hutch_plus_plus, "xtrace": _xtrace}[method]
-    return estimate(operator, probes, probe_stream(seed))
+    with watching(progress, probes) as watch:
+        return estimate(operator, probes, probe_stream(seed), watch)
 
 
-def _exact(op: Operator) -> Trace:
+def _exact(op: Operator, watch: Watch) -> Trace:
     """||J||_F^2 for J J^T, sum_l tr A_l tr B_l for Kronecker products, else the diagonal.
 
     Sums of n terms are in float64 and off by at most gamma_n times the sum of their sizes.
@@ -117,7 +127,7 @@ def _exact(op: Operator) -> Trace:
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
     else:
-        value, rounding = _sum_of_diagonal(op)
+        value, rounding = _sum_of_diagonal(op, watch)
         products = size
     # The sum of sizes is rounded, too, by far less than one part in a million.
     rounding = Error(rounding.value * (1 + 1e-6), rounding.kind, reason="rounding of the sum")
@@ -147,9 +157,9 @@ def _stated(op: Operator, value: float) -> Error:
     return error.to((2 * abs(value) ** 0.5 + moved) * moved)
 
 
-def _sum_of_diagonal(op: Operator) -> tuple[float, Error]:
+def _sum_of_diagonal(op: Operator, watch: Watch) -> tuple[float, Error]:
     """sum_i e_i^T A e_i by blocks of unit vectors, and what rounding of the products is like."""
-    product, size, total, lengths = host_product(op), op.shape[0], 0.0, 0.0
+    product, size, total, lengths = watch(host_product(op)), op.shape[0], 0.0, 0.0
     for first in range(0, size, _BLOCK):
         units = np.eye(min(_BLOCK, size - first), size, first)
         images = product(units)
@@ -191,9 +201,9 @@ def student(samples: int) -> float:
     return float(scipy.stats.t.ppf(_COVERED, samples - 1)) if samples > 1 else math.inf
 
 
-def _hutchinson(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
+def _hutchinson(op: Operator, probes: int, rng: np.random.Generator, watch: Watch) -> Trace:
     """The mean of g^T A g over random signs g."""
-    product, samples, lengths = host_product(op), [], 0.0
+    product, samples, lengths = watch(host_product(op)), [], 0.0
     for first in range(0, probes, _BLOCK):
         signs = _signs(rng, min(_BLOCK, probes - first), op.shape[0])
         images = product(signs)
@@ -204,13 +214,13 @@ def _hutchinson(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
     return _estimated(op, values, "hutchinson", probes, lengths / probes)
 
 
-def _hutch_plus_plus(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
+def _hutch_plus_plus(op: Operator, probes: int, rng: np.random.Generator, watch: Watch) -> Trace:
     """tr(Q^T A Q) + the mean of g^T P A P g, a third of the products for Q, a third for each term.
 
     Q is an orthonormal basis of A S for a Gaussian S (n, k); with k = n nothing is left for P, and
     nothing but rounding is left of the error.
     """
-    product, size, third = host_product(op), op.shape[0], probes // 3
+    product, size, third = watch(host_product(op)), op.shape[0], probes // 3
     sketch = rng.standard_normal((min(third, size), size))
     basis = np.linalg.qr(_images(product, sketch).T)[0].T  # (k, n)
     images = _images(product, basis)
@@ -226,7 +236,7 @@ def _hutch_plus_plus(op: Operator, probes: int, rng: np.random.Generator) -> Tra
     return _estimated(op, values, "hutch++", probes, lengths)
 
 
-def _xtrace(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
+def _xtrace(op: Operator, probes: int, rng: np.random.Generator, watch: Watch) -> Trace:
     """The mean over i of Hutch++ with all test vectors but the i-th for Q, that one for the rest.
 
     For Gaussian test vectors w_1 .. w_k, Q_i spans A w_j for j != i. Given Q_i, the direction of
@@ -244,7 +254,7 @@ def _xtrace(op: Operator, probes: int, rng: np.random.Generator) -> Trace:
     T is at most the mean of sum_i (T - T_i)^2, whatever T_i is made of the other vectors; here T_i
     is XTrace without w_i. The root of that sum is what is reported.
     """
-    product, size = host_product(op), op.shape[0]
+    product, size = watch(host_product(op)), op.shape[0]
     tests = rng.standard_normal((min(probes // 2, size), size))  # rows w_i
     count = len(tests)
     images = _images(product, tests)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, frobenius_norm, lowered, raised
+from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
@@ -44,8 +45,8 @@ __all__ = [
 _MARGIN = 2.0**-40  # as in gnjax.numerics.outward
 
 
-@dataclass(frozen=True)
-class LinearBound:
+@dataclass(frozen=True, repr=False)
+class LinearBound(Result):
     """Lemma 2: kappa(G) <= kappa(Sigma) sum_l gamma_l t_l <= kappa(Sigma) max_l t_l.
 
     Attributes:
@@ -183,8 +184,8 @@ def _why_silent(lefts: list[Extremes], rights: list[Extremes]) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class LeakyReluBound:
+@dataclass(frozen=True, repr=False)
+class LeakyReluBound(Result):
     """Lemma 4: kappa(G) <= value = largest / smallest for G of Eq 10.
 
     Attributes:
@@ -257,8 +258,8 @@ def _second(slope: float, *parts: Extremes) -> float | None:
     return (data * outer + linear) / below if below > 0 else None
 
 
-@dataclass(frozen=True)
-class Sides:
+@dataclass(frozen=True, repr=False)
+class Sides(Result):
     """lower <= kappa <= upper; None for a side that the theorem does not give.
 
     >>> found = gnjax.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
@@ -313,8 +314,8 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
     return Eigenvalues(found.values, raised(found.error + rounding))
 
 
-@dataclass(frozen=True)
-class FunctionalHessianBound:
+@dataclass(frozen=True, repr=False)
+class FunctionalHessianBound(Result):
     """Eq 18, with the pseudo-condition number that it bounds.
 
     >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, lowered, raised
+from gnjax.numerics.result import Result
 from gnjax.numerics.validation import check_finite_number
 
 
-@dataclass(frozen=True)
-class InitBound:
+@dataclass(frozen=True, repr=False)
+class InitBound(Result):
     """A bound that holds with probability at least ``probability`` over the initial weights.
 
     >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)

@@ -17,7 +17,7 @@ from gnjax.conditioning.methods.krylov import chance
 from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import Limits
 from gnjax.spectra import kronecker as structured
-from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.krylov import lanczos as krylov
 from tests import exact
 
 _METHODS = ("auto", "krylov", "inverse", "factored", "dense")
@@ -430,7 +430,13 @@ def test_a_few_eigenvalues_come_as_often_as_they_are_repeated(which, copies):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"which": "some"}, {"which": "largest"}, {"k": 3}, {"k": 9, "which": "smallest"}]
+    "arguments",
+    [
+        {"which": "some"},
+        {"which": "largest"},
+        {"k": 3, "which": "all"},
+        {"k": 9, "which": "smallest"},
+    ],
 )
 def test_bad_requests_for_eigenvalues_are_refused(arguments):
     with pytest.raises(ValueError, match=r"which|k="):

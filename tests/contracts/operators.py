@@ -117,9 +117,20 @@ def stored(kind):
     yield "diagonal", gnjax.diagonal(entries), np.diag(entries)
     yield "callers", Callers(jnp.asarray(exact)), exact
     yield "callers_with_error", CallersWithError(jnp.asarray(exact)), exact
+    op, eye = gnjax.dense(exact), np.eye(len(exact))
+    yield "scaled", 0.75 * op, 0.75 * exact
+    yield "turned_round", -op, -exact
+    yield "raised", op + 0.5, exact + 0.5 * eye
+    yield "difference", 3 * op - 2 * op, exact  # terms far longer than the whole
+    yield "callers_sum", op + Callers(jnp.asarray(exact)), 2 * exact
+    yield "callers_with_error_sum", op + CallersWithError(jnp.asarray(exact)), 2 * exact
     if kind not in ("indefinite", "negative"):
         factor = _factor(kind)
         yield "factored", gnjax.factored(factor), factor @ factor.T
+        scaled = 0.3 * gnjax.factored(factor)
+        yield "scaled_factored", scaled, 0.3 * (factor @ factor.T)
+        yield "damped", gnjax.factored(factor) + 0.25, factor @ factor.T + 0.25 * eye
+        yield "sum", scaled + gnjax.factored(factor) / 8, (0.3 + 1 / 8) * (factor @ factor.T)
     if kind in ("definite", "deficient"):
         small = np.array([[2.0, 1.0], [1.0, 2.0]])
         kroneckers = gnjax.sum_of_kroneckers([small, np.eye(2)], [exact, exact])
@@ -131,6 +142,8 @@ def networks():
     weights = _weights()
     linear = gnjax.linear_gauss_newton(weights)
     yield "linear", linear, _linear_matrix(weights)
+    yield "scaled_linear", 0.3 * linear, 0.3 * _linear_matrix(weights)
+    yield "damped_linear", linear + 1e-3, _linear_matrix(weights) + 1e-3 * np.eye(linear.shape[0])
     (apply, params), x = _network()
     n = len(x)
     y = np.random.default_rng(9).standard_normal((n, 2)).astype(np.float32)
@@ -143,5 +156,8 @@ def networks():
     yield "with_jacobian", gnjax.with_jacobian(op), small
     yield "outputs", gnjax.gauss_newton(model, x, side="outputs"), jacobian @ jacobian.T / n
     yield "ntk", gnjax.ntk(model, x), jacobian @ jacobian.T
+    yield "scaled_gauss_newton", 2 * op, 2 * small
+    yield "damped_gauss_newton", op + 1e-2, small + 1e-2 * np.eye(len(small))
+    yield "sum_hessian", op + gnjax.functional_hessian(model, x, y), full
     yield "hessian", gnjax.hessian(model, x, y), full
     yield "functional_hessian", gnjax.functional_hessian(model, x, y), full - small

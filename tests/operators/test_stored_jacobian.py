@@ -16,7 +16,7 @@ from gnjax.operators import linearised as linearisation
 from gnjax.operators import prepare
 from gnjax.operators import stored_jacobian as module
 from gnjax.operators.facts import error_of
-from gnjax.spectra.host_products import host_product
+from gnjax.spectra.krylov.host_products import host_product
 from tests.networks import CASES
 
 _WITHOUT_LAYERS = {"batch norm of the batch", "linen, tied", "residual"}

@@ -1,11 +1,19 @@
 """The methods of computing kappa, one file each: whether it applies, what it costs, both ends."""
 
-from gnjax.conditioning.methods import closed_form, dense, factored, inverse, krylov, stated
+from gnjax.conditioning.methods import (
+    closed_form,
+    damped,
+    dense,
+    factored,
+    inverse,
+    krylov,
+    stated,
+)
 from gnjax.conditioning.methods.base import Method
 
 METHODS = {
     method.METHOD.name: method.METHOD
-    for method in (stated, closed_form, krylov, factored, inverse, dense)
+    for method in (stated, closed_form, krylov, factored, damped, inverse, dense)
 }
 
 __all__ = ["METHODS", "Method"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
-from gnjax.spectra.eigenvalues import dense_spectrum, why_not_dense
+from gnjax.spectra.whole import dense_spectrum, why_not_dense
 
 
 def _refuses(problem: Problem) -> str:

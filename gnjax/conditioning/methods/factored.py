@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
 from gnjax.operators.facts import factorisation_of
-from gnjax.spectra.eigenvalues import factored_spectrum, why_not_factored
+from gnjax.spectra.whole import factored_spectrum, why_not_factored
 
 
 def _refuses(problem: Problem) -> str:

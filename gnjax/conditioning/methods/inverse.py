@@ -12,8 +12,8 @@ from gnjax.conditioning.methods.krylov import MISSED, chance
 from gnjax.conditioning.positive import cholesky, matrix_on_range
 from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import forms_cheaply
-from gnjax.spectra import lanczos
-from gnjax.spectra.eigenvalues import dense_error
+from gnjax.spectra.krylov import lanczos
+from gnjax.spectra.whole import dense_error
 
 _BLOCK = 8  # a stored matrix is read once for all rows: eight cost little more than four
 _OVERHEAD = 2e10  # multiplications in the time that small matrices take all the same

@@ -1,11 +1,12 @@
 """Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
 
 Ritz values bound the ends of the spectrum from inside. What a run from a random start may have
-missed is bounded by :func:`gnjax.spectra.missed.missed_probability`.
+missed is bounded by :func:`gnjax.spectra.krylov.missed.missed_probability`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -27,16 +28,19 @@ from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.base import product_rounding
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
-from gnjax.spectra import kronecker, lanczos
-from gnjax.spectra.eigenvalues import dense_error, operator_norm
-from gnjax.spectra.host_products import beside_xla, host_product, too_large
+from gnjax.spectra import kronecker
+from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.krylov import lanczos
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
 from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.whole import dense_error
 
 MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
 _BLOCK = 4
 _OVERHEAD = 2e10  # multiplications in the time of compiling and of many small calls
 _PRODUCTS = 600.0  # of a run, to compare costs
 _RUN = 2.0  # LAPACK's errors that the recurrence and the small eigenproblem add to the products'
+_LOOK = 8  # steps between looks at both ends
 _OPAQUE = 3.4e10  # of an operator that is known by its products alone: above 1500 rows it is best
 
 
@@ -113,12 +117,12 @@ def _plain(problem: Problem) -> Ends | None:
         return None
     with beside_xla():
         run = lanczos.lanczos(
-            host_product(op),
+            problem.watch(host_product(op)),
             lanczos.random_rows(size, _BLOCK, problem.seed),
             max_steps=max(2, problem.limits.basis_rows(size) // _BLOCK + 1),
             noise=noise,
-            enough=partial(_both_certain, rtol=problem.rtol, error=noise),
-            check_every=8,
+            enough=_stopped_or(problem, partial(_both_certain, rtol=problem.rtol, error=noise)),
+            check_every=1,
             seed=problem.seed,
         )
     error += Error(run.dropped, reason="couplings that a run of Lanczos left out as noise")
@@ -128,6 +132,8 @@ def _plain(problem: Problem) -> Ends | None:
     if run.complete:
         ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
         return None if ends is None else replace(ends, products=run.products)
+    if problem.watch.stopped and (run.products <= _BLOCK or problem.rank not in (None, size)):
+        raise KeyboardInterrupt  # before anything was known
     if problem.rank not in (None, size):
         msg = (
             f"rank={problem.rank}: Lanczos did not come to the end of the range within "
@@ -135,7 +141,22 @@ def _plain(problem: Problem) -> Ends | None:
             "method='factored' or 'dense', or leave the rank out"
         )
         raise ValueError(msg)
-    return _incomplete(problem, run, values, residuals, error)
+    ends = _incomplete(problem, run, values, residuals, error)
+    return replace(ends, finished=not problem.watch.stopped)
+
+
+def _stopped_or(
+    problem: Problem, certain: Callable[[lanczos.Run], bool]
+) -> Callable[[lanczos.Run], bool]:
+    """Whether a stop was asked for, or both ends are certain, looked at after every eighth step."""
+    steps = 0
+
+    def enough(run: lanczos.Run) -> bool:
+        nonlocal steps
+        steps += 1
+        return problem.watch.stopped or (steps % _LOOK == 0 and certain(run))
+
+    return enough
 
 
 def _complete(

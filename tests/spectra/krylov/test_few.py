@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.spectra import few as module
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.host_products import host_product
-from gnjax.spectra.places import position_errors
+from gnjax.spectra.krylov import few as module
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import host_product
+from gnjax.spectra.krylov.places import position_errors
 
 
 def _rotated(rng, values):

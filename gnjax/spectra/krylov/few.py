@@ -7,8 +7,8 @@ V. By Sylvester's law A has as many eigenvalues above t as T has, and
     S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the complement of V
 
 together. T's are known. Whether S has any a second run decides, from a random start in the
-complement, with the chance of :mod:`gnjax.spectra.lanczos` that it misses one. Where t lies beyond
-all of T, the first run's own start decides.
+complement, with the chance of :mod:`gnjax.spectra.krylov.lanczos` that it misses one. Where t lies
+beyond all of T, the first run's own start decides.
 
 A basis that is full is restarted with the Ritz vectors nearest to the end. The recurrence, and with
 it S(t), holds for those as well.
@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.places import position_errors
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.places import position_errors
 
 _MISSED = 1e-3
 _LOOK = 6  # steps without a look at the residuals or at the count, at most
@@ -74,6 +74,10 @@ class Extremes:
         return self.count.failure
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class _End:
     """Where eigenvalues are wanted: the k least values of sign * A."""
@@ -85,11 +89,17 @@ class _End:
     rtol: float  # of the scale, for the residuals of those wanted
     noise: float  # of the scale, what a product rounds
     most: int  # rows that a basis may have
+    stop: Callable[[], bool] = _never  # whether the best values so far are asked for
 
     @property
     def rows(self) -> int:
         """``most``, but never fewer than the answer and what a restart needs to proceed."""
-        return min(self.size, max(self.most, 2 * self.k + _SPARE))
+        return min(self.size, max(self.most, least_rows(self.k)))
+
+
+def least_rows(k: int) -> int:
+    """How many rows a basis has at least: those of the answer, and what a restart proceeds with."""
+    return 2 * k + _SPARE
 
 
 @dataclass(frozen=True)
@@ -107,14 +117,22 @@ class _Found:
 
 
 def extremes(
-    apply: krylov.Apply, size: int, k: int, *, sign: float, rtol: float, noise: float, most: int
+    apply: krylov.Apply,
+    size: int,
+    k: int,
+    *,
+    sign: float,
+    rtol: float,
+    noise: float,
+    most: int,
+    stop: Callable[[], bool] = _never,
 ) -> Extremes:
     """A run from one vector, and from twice as many where one of the k may be hidden from it.
 
     A run from k vectors sees as many copies of an eigenvalue as can be asked for. A basis has
     ``most`` rows, or 2 k + 6 where those are more; a restart and a count need up to as many again.
-    After 20 times the rows of a basis and 1000 products, the best values so far come back with
-    ``converged`` False.
+    After 20 times the rows of a basis and 1000 products, and once ``stop`` says so, the best values
+    so far come back with ``converged`` False.
     """
     products = 0
 
@@ -123,16 +141,16 @@ def extremes(
         products += len(rows)
         return apply(rows)
 
-    end, block, level = _End(counting, size, k, sign, rtol, noise, most), 1, _MISSED / 2
+    end, block, level = _End(counting, size, k, sign, rtol, noise, most, stop), 1, _MISSED / 2
     limit = _CYCLES * end.rows + _LEAST_PRODUCTS
     while True:
         found = _search(end, block, limit - products, level)
-        if found.run.complete or not _small(end, found):
+        if found.run.complete or end.stop() or not _small(end, found):
             answer = _answer(end, found, False)
             break
         hidden = _hides(end, found, level)
         answer = _answer(end, found, hidden is False)
-        if not _more_vectors(end, found, block, hidden):
+        if end.stop() or not _more_vectors(end, found, block, hidden):
             answer = replace(answer, converged=answer.converged and not hidden)
             break
         block, level = min(2 * block, k if block < k else 2 * k), level / 2
@@ -168,7 +186,9 @@ def _search(end: _End, block: int, products: int, level: float) -> _Found:
         **options,
     )
     kept, restarts = end.k + (end.rows - end.k) // 2, False
-    while not run.complete and run.products < products and not _small(end, _ritz(run, end.sign)):
+    while not (run.complete or end.stop() or _small(end, _ritz(run, end.sign))):
+        if run.products >= products:
+            break
         run, restarts = krylov.restarted(run, _ritz(run, end.sign).vectors[:, :kept]), True
         run = krylov.extended(
             end.apply, run, rows=end.rows, enough=_converged(end, level), **options
@@ -213,6 +233,8 @@ def _converged(end: _End, level: float) -> Callable[[krylov.Run], bool]:
     def enough(run: krylov.Run) -> bool:
         nonlocal due, before
         steps = len(run.basis)
+        if end.stop():
+            return True
         if steps < max(due, end.k):
             return False
         found = _ritz(run, end.sign)
@@ -283,7 +305,7 @@ def _any_beyond(end: _End, found: _Found, t: float, level: float = _MISSED) -> b
         start,
         max_steps=max(2, rows // len(start)),
         noise=end.noise * found.scale,
-        enough=lambda second: verdict(second) is not None,
+        enough=lambda second: end.stop() or verdict(second) is not None,
         check_every=_LOOK,
         apart=run.basis,
     )

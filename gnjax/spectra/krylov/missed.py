@@ -32,7 +32,7 @@ import numpy as np
 import scipy.special
 
 if TYPE_CHECKING:
-    from gnjax.spectra.lanczos import Run
+    from gnjax.spectra.krylov.lanczos import Run
 
 
 def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:

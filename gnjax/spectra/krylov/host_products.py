@@ -13,18 +13,19 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import check_symmetric
 from gnjax.operators.prepare import prepared_product
-from gnjax.spectra import lanczos
+from gnjax.spectra.krylov import lanczos
 
 
 def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
     """Why a Krylov basis of so many vectors cannot be held, or "" where it can."""
     if min(vectors, size) <= limits.basis_rows(size):
         return ""
+    least = min(vectors, size)
+    also = "" if limits.vectors is None else f", vectors={least}"
     return (
-        f"an operator of {size:,} rows needs a Krylov basis of at least {vectors} vectors, "
-        f"{8e-9 * size * vectors:.3g} GB, and limits.basis_bytes allows "
-        f"{limits.basis_bytes / 1e9:.3g} GB; pass limits=gnjax.Limits(basis_bytes=..) if the "
-        "machine has the memory"
+        f"an operator of {size:,} rows needs a Krylov basis of at least {least} vectors, "
+        f"{8e-9 * size * least:.3g} GB, and limits allow {limits.basis_rows(size)}; pass "
+        f"limits=gnjax.Limits(basis_bytes={8 * size * least:_}{also}) if the machine has the memory"
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import gnjax
 from gnjax.operators import prepare
-from gnjax.spectra import float32_first as single
-from gnjax.spectra.host_products import host_product
+from gnjax.spectra.krylov import float32_first as single
+from gnjax.spectra.krylov.host_products import host_product
 
 _RTOL = 1e-5
 

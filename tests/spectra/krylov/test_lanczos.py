@@ -7,7 +7,7 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnjax.spectra import lanczos as krylov
+from gnjax.spectra.krylov import lanczos as krylov
 
 
 def _matrix(eigenvalues, seed=0):

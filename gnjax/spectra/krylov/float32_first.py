@@ -2,9 +2,10 @@
 
 A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. With
 A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
-:mod:`gnjax.spectra.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give values
-and residuals that E does not enter. It does enter what the second run says of eigenvalues that the
-first has missed: by Weyl the count of A_32 holds for A with an edge that lies ||E|| further out.
+:mod:`gnjax.spectra.krylov.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give
+values and residuals that E does not enter. It does enter what the second run says of eigenvalues
+that the first has missed: by Weyl the count of A_32 holds for A with an edge that lies ||E||
+further out.
 ||E|| itself is measured, as the length of E V^T with a margin, and so is the count then.
 """
 
@@ -19,19 +20,27 @@ from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Linearised
 from gnjax.operators.prepare import float32_rules, in_float32
-from gnjax.spectra import lanczos as krylov
-from gnjax.spectra.few import Extremes, extremes
-from gnjax.spectra.host_products import NotFinite, host_product
-from gnjax.spectra.places import position_errors
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.few import Extremes, extremes
+from gnjax.spectra.krylov.host_products import NotFinite, host_product
+from gnjax.spectra.krylov.places import position_errors
+from gnjax.spectra.watch import UNWATCHED, Watch
 
 _NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32
 
 
 def extremes_of(
-    op: Operator, exact: krylov.Apply, k: int, *, sign: float, rtol: float, most: int
+    op: Operator,
+    exact: krylov.Apply,
+    k: int,
+    *,
+    sign: float,
+    rtol: float,
+    most: int,
+    watch: Watch = UNWATCHED,
 ) -> Extremes | None:
-    """What :func:`gnjax.spectra.few.extremes` finds, or None where it takes products in float64.
+    """What :func:`~gnjax.spectra.krylov.few.extremes` finds, or None where it takes float64.
 
     That is where E is too large for rtol, on one random vector or in the end; where the run does
     not converge; where the network computes in float64 whatever its parameters are; and for
@@ -42,14 +51,24 @@ def extremes_of(
     light = in_float32(op)
     if light is None:
         return None
-    size, product = op.shape[0], _product(light)
+    size, product = op.shape[0], watch(_product(light))
     try:
         if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
             return None
-        rough = extremes(product, size, k, sign=sign, rtol=_MARGIN * rtol, noise=_NOISE, most=most)
+        rough = extremes(
+            product,
+            size,
+            k,
+            sign=sign,
+            rtol=_MARGIN * rtol,
+            noise=_NOISE,
+            most=most,
+            stop=watch.is_stopped,
+        )
     except NotFinite:  # beyond the range of float32
         return None
-    found = _proved(exact, rough, k, rtol) if rough.converged else None
+    enough = np.inf if watch.stopped else rtol
+    found = _proved(exact, rough, k, enough) if rough.converged or watch.stopped else None
     return found if found is None else _placed(rough, found, sign)
 
 

@@ -6,7 +6,7 @@ From orthonormal rows V_1 (b, n) the run builds V_2 .. V_j with
 
 so that T = V A V^T is block tridiagonal; its eigenvalues are the Ritz values.
 
-What a run from a random start can have missed is the subject of :mod:`gnjax.spectra.missed`.
+What a run from a random start can have missed is the subject of :mod:`gnjax.spectra.krylov.missed`.
 
 **What is dropped.** The residual block of step i is W_i = V_{i+1}^T beta_i + E_i. The part E_i is
 shorter than the noise level and is left out, because its direction is rounding; E_i is orthogonal
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from gnjax.spectra.missed import beyond, missed_probability, null_bound
+from gnjax.spectra.krylov.missed import beyond, missed_probability, null_bound
 
 __all__ = [
     "Apply",

@@ -1,0 +1,126 @@
+"""``gnjax spectrum module:factory``: eigenvalues, kappa or the density of an operator of yours."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from gnjax.cli.factories import MistakeError, add_arguments, factory_named, problem
+from gnjax.conditioning.condition_number import condition_number
+from gnjax.diagnosis.picture import check_format
+from gnjax.networks.losses import LOSSES
+from gnjax.numerics import precision
+from gnjax.numerics.result import Result
+from gnjax.operators.base import Operator, dense
+from gnjax.operators.network import gauss_newton, hessian, ntk
+from gnjax.pictures.plot import plot
+from gnjax.spectra.density import spectral_density
+from gnjax.spectra.eigenvalues import eigenvalues
+from gnjax.spectra.spectrum import Spectrum
+
+_MATRICES = ("gauss_newton", "hessian", "ntk")
+_RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x, y, loss)"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The subcommand with its arguments."""
+    parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
+    parser.set_defaults(run=_spectrum)
+    add_arguments(parser, _RETURNS)
+    parser.add_argument("--matrix", choices=_MATRICES, help="of a model (gauss_newton)")
+    parser.add_argument("--loss", choices=LOSSES, help="of a model (squared_error)")
+    parser.add_argument("--k", type=int, help="how many eigenvalues (all)")
+    parser.add_argument("--which", choices=("largest", "smallest"), help="with --k (largest)")
+    parser.add_argument("--rtol", type=float, help="what iterations work towards")
+    wanted = parser.add_mutually_exclusive_group()
+    wanted.add_argument("--kappa", action="store_true", help="the condition number instead")
+    wanted.add_argument("--density", action="store_true", help="the spectral density instead")
+    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print what Result.from_json reads")
+    parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
+
+
+def _spectrum(parsed: argparse.Namespace) -> int:
+    precision.enable_x64()
+    try:
+        if parsed.out is not None:
+            check_format(parsed.out)
+        found = _result(parsed, _operator(parsed))
+    except ValueError as error:
+        msg = f"{parsed.factory}: {error}"
+        raise MistakeError(msg) from error
+    print(found.to_json() if parsed.json else _text(found))
+    if parsed.out is not None:
+        _write_picture(found, parsed.out)
+    if getattr(found, "finished", True) and getattr(found, "converged", True):
+        return 0
+    print("not finished: these are the best values so far", file=sys.stderr)
+    return 1
+
+
+def _operator(parsed: argparse.Namespace) -> Operator:
+    """The operator that the factory returns, or the matrix of the model that it returns."""
+    made = factory_named(parsed.factory)()
+    if isinstance(made, Operator | np.ndarray | jax.Array):
+        for name in ("matrix", "loss", "data", "samples"):
+            if getattr(parsed, name) is not None:
+                msg = f"it returns an operator, and --{name} is for a model; leave it out"
+                raise MistakeError(msg)
+        return made if isinstance(made, Operator) else dense(made)
+    loss: Any = parsed.loss or "squared_error"
+    if isinstance(made, tuple) and len(made) == 4:
+        if parsed.loss is not None:
+            msg = "it returns a loss of its own; leave --loss out"
+            raise MistakeError(msg)
+        *made, loss = made
+    model, x, y = problem(parsed, tuple(made) if isinstance(made, list) else made)
+    if parsed.matrix == "ntk":
+        return ntk(model, x)
+    if parsed.matrix == "hessian":
+        if y is None:
+            msg = "a Hessian needs targets; return (model, x, y)"
+            raise MistakeError(msg)
+        return hessian(model, x, y, loss=loss)
+    return gauss_newton(model, x, y=y, loss=loss)
+
+
+def _result(parsed: argparse.Namespace, op: Operator) -> Result:
+    """With a bar where somebody looks at stderr."""
+    watched = sys.stderr.isatty()
+    rtol = {} if parsed.rtol is None else {"rtol": parsed.rtol}
+    if (parsed.kappa or parsed.density) and (parsed.k is not None or parsed.which is not None):
+        msg = "--k and --which are for eigenvalues; leave them or --kappa and --density out"
+        raise MistakeError(msg)
+    if parsed.kappa:
+        return condition_number(op, seed=parsed.seed, progress=watched, **rtol)
+    if parsed.density:
+        if rtol:
+            msg = "--rtol is for eigenvalues and --kappa; leave it out"
+            raise MistakeError(msg)
+        return spectral_density(op, seed=parsed.seed, progress=watched)
+    return eigenvalues(op, k=parsed.k, which=parsed.which, progress=watched, **rtol)
+
+
+def _text(found: Result) -> str:
+    """The result in a line, and every eigenvalue with its error below it."""
+    if not isinstance(found, Spectrum):
+        return str(found)
+    lines = [f"{'eigenvalue':>24}  error"]
+    lines += [f"{v:24.16e}  {e:.2g}" for v, e in zip(found.values, found.errors, strict=True)]
+    return "\n".join([str(found), *lines])
+
+
+def _write_picture(found: Result, path: Path) -> None:
+    figure = plot(found)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise MistakeError(msg) from error
+    print(f"picture: {path}", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""A + s I for a semidefinite A and s > 0, from both ends of the spectrum of A.
+
+The eigenvalues are lambda_i(A) + s, and lambda_n(A) is at least zero: exactly zero where the
+structure of A allows no full rank, as for a Gauss-Newton matrix of more parameters than outputs.
+The smallest eigenvalue therefore is certified to be at least s, however small the others are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gnjax.conditioning.ends import FULL, GIVEN, Enclosure, Ends, Problem, check_semidefinite
+from gnjax.conditioning.methods import dense, krylov
+from gnjax.conditioning.methods.base import Method
+from gnjax.numerics.certificate import UNKNOWN, Certificate
+from gnjax.numerics.outward import above, below
+from gnjax.operators.facts import (
+    is_positive,
+    rank_bound_of,
+    rank_is_assumed,
+    twin_of,
+    unshifted_of,
+)
+from gnjax.operators.protocol import Operator
+from gnjax.spectra.whole import whole_spectrum, why_not_dense
+
+_ZERO = Enclosure(0.0, 0.0, 0.0)
+
+
+def _refuses(problem: Problem) -> str:
+    base, shift = unshifted_of(problem.op)
+    if not (shift > 0 and is_positive(base)):
+        return (
+            "method='damped' needs an operator A + s with s > 0 and an A that is positive "
+            "semidefinite by its structure; use 'auto'"
+        )
+    if problem.rank not in (None, problem.size):
+        return f"method='damped' answers for the full rank {problem.size}, got rank={problem.rank}"
+    if why_not_dense(twin_of(base).shape[0], problem.limits):
+        return krylov.METHOD.refuses(replace(problem, op=twin_of(base), rank=None))
+    return ""
+
+
+def _ends(problem: Problem) -> Ends | None:
+    base, shift = unshifted_of(problem.op)
+    small = twin_of(base)
+    if why_not_dense(small.shape[0], problem.limits):
+        found = krylov.METHOD.ends(replace(problem, op=small, rank=None))
+        if found is None:
+            return dense.METHOD.ends(problem)
+        top, bottom = found.largest, Enclosure(0.0, 0.0, found.smallest.high)
+        rests_on, products, finished = found.certificate, found.products, found.finished
+    else:
+        top, bottom, rests_on = _of_whole(small, problem)
+        products, finished = 0, True
+    if min(rank_bound_of(base), small.shape[0]) < problem.size and not rank_is_assumed(base):
+        bottom = _ZERO
+    if rests_on.kind == UNKNOWN:
+        bottom = Enclosure(bottom.value, -shift, math.inf)
+    source = FULL if problem.rank is None else GIVEN
+    ends = _moved(top, shift), _moved(bottom, shift)
+    floor = bottom.high - bottom.low
+    return Ends(*ends, problem.size, source, floor, "damped", rests_on, products, finished)
+
+
+def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
+    """The largest and the smallest eigenvalue of A, which has none below zero."""
+    whole = whole_spectrum(small, problem.limits)
+    values, errors = whole.values.astype(float), whole.errors.astype(float)
+    check_semidefinite(values[-1], values[0], errors[-1])
+    low, high = np.maximum(values - errors, 0.0), values + errors
+    top, bottom = (Enclosure(max(values[i], 0.0), low[i], high[i]) for i in (0, -1))
+    return top, bottom, whole.certificate
+
+
+def _moved(end: Enclosure, shift: float) -> Enclosure:
+    return Enclosure(end.value + shift, below(end.low + shift), above(end.high + shift))
+
+
+METHOD = Method(
+    "damped",
+    "the ends of the spectrum of A, moved by s; its smallest eigenvalue is at least s",
+    "A + s I with s > 0 and a semidefinite A",
+    _refuses,
+    lambda problem: 0.0,
+    _ends,
+    sharp=True,
+)

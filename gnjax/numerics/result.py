@@ -1,0 +1,137 @@
+"""What every answer of the library can do: be saved as JSON and read again, and show itself.
+
+A number keeps all of its bits: JSON's decimal digits of a float64 are those from which Python reads
+the same float64 again. What JSON cannot write stands in an object of its own,
+
+    {"float": "nan"}, {"float": "inf"}, {"float": "-inf"},
+    {"array": [1.0, 2.0, "nan"], "shape": [3], "dtype": "float64"},
+    {"type": "Trace", "value": 1.5, ...} for an answer inside another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+_SHOWN = 6  # numbers of an array
+
+
+class Result:
+    """A frozen dataclass of numbers, arrays, words and other results: it is only inherited."""
+
+    def to_json(self) -> str:
+        """This answer as text, for :meth:`from_json` of its class."""
+        return json.dumps(_encoded(self), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The answer that :meth:`to_json` wrote, equal in every bit."""
+        try:
+            found = json.loads(text, object_hook=_decoded_object)
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            msg = f"this is not what to_json of a {cls.__name__} wrote: {error}"
+            raise ValueError(msg) from error
+        if not isinstance(found, cls):
+            what = type(found).__name__ if isinstance(found, Result) else "something else"
+            msg = f"this is JSON of {what}, not of a {cls.__name__}"
+            raise ValueError(msg)
+        return found
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name}={_shown(value)}" for name, value in _fields(self))
+        return f"{type(self).__name__}({parts})"
+
+    def __repr__(self) -> str:
+        """The first line of what ``print`` shows."""
+        return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        """A table of the fields, as notebooks show it."""
+        rows = (
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{html.escape(_shown(value))}</td></tr>"
+            for name, value in _fields(self)
+        )
+        title = html.escape(repr(self)[1:-1])
+        return f"<table><caption>{title}</caption>{''.join(rows)}</table>"
+
+
+def _fields(result: Any) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(result, field.name)) for field in dataclasses.fields(result))
+
+
+def _shown(value: Any) -> str:
+    """A number to six digits, an array by its shape and its first numbers."""
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value)
+        numbers = [_shown(number) for number in array.reshape(-1)[:_SHOWN].tolist()]
+        more = ", .." if array.size > _SHOWN else ""
+        return f"{array.shape} [{', '.join(numbers)}{more}]"
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return f"({', '.join(_shown(part) for part in value)})"
+    return str(value)
+
+
+def _encoded(value: Any) -> Any:
+    """What ``json`` writes for a value of a field."""
+    if isinstance(value, Result):
+        fields = {name: _encoded(part) for name, part in _fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value)
+        numbers = [_number(entry) for entry in array.reshape(-1).tolist()]
+        return {"array": numbers, "shape": list(array.shape), "dtype": str(array.dtype)}
+    if isinstance(value, tuple):
+        return [_encoded(part) for part in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        number = _number(float(value))
+        return {"float": number} if isinstance(number, str) else number
+    if value is None or isinstance(value, str):
+        return value
+    msg = f"a {type(value).__name__} cannot be written as JSON"
+    raise ValueError(msg)
+
+
+def _number(entry: Any) -> Any:
+    """The entry, or its name where it is no number for JSON."""
+    return str(entry) if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def _decoded_object(found: dict[str, Any]) -> Any:
+    """The value that a JSON object stands for, from the inside outwards."""
+    if "array" in found:
+        dtype = np.dtype(found["dtype"])
+        entries = [float(entry) if isinstance(entry, str) else entry for entry in found["array"]]
+        return np.asarray(entries, dtype).reshape(found["shape"])
+    if "float" in found:
+        return float(found["float"])
+    classes = {known.__name__: known for known in _inheriting(Result)}
+    name = found.pop("type")
+    if name not in classes:
+        msg = f"gnjax has no result of the type {name!r}"
+        raise KeyError(msg)
+    return classes[name](**{key: _with_tuples(part) for key, part in found.items()})
+
+
+def _with_tuples(value: Any) -> Any:
+    """Fields hold tuples where JSON has lists."""
+    return tuple(_with_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+def _inheriting(cls: type[Any]) -> Iterator[type[Any]]:
+    for known in cls.__subclasses__():
+        yield known
+        yield from _inheriting(known)

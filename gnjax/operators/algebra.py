@@ -1,0 +1,318 @@
+"""Sums and multiples of operators, w_1 A_1 + .. + w_m A_m + s I, which are operators again.
+
+The class :class:`Algebra` gives an operator the signs ``a * op``, ``op1 + op2``, ``op + s`` (s
+times the identity), ``op1 - op2``, ``-op``, ``op / a`` and ``op @ v``, and the methods that
+``scipy.sparse.linalg.aslinearoperator`` looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.networks.network import Network
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import gamma
+from gnjax.numerics.validation import check_finite_number
+from gnjax.operators.factorisation import Factorisation
+from gnjax.operators.facts import (
+    error_of,
+    factorisation_of,
+    forms_cheaply,
+    is_positive,
+    kroneckers_of,
+    rank_bound_of,
+    rank_is_assumed,
+    twin_of,
+)
+from gnjax.operators.protocol import Operator
+from gnjax.operators.trees import ParameterTrees, takes_trees
+
+_STREAM = 6271
+_NORM_COLUMNS = 8
+_NORM_STEPS = 10
+_NORM_SAFETY = 1.5  # subspace iteration approaches the norm from below
+_SMALL = 64  # rows up to which the norm is that of the formed matrix
+
+
+class Algebra:
+    """The arithmetic of an operator with shape, dtype and mv: it is inherited, never made."""
+
+    __array_ufunc__ = None  # numpy leaves ``array * op`` and ``array @ op`` to the operator
+    __array_priority__ = 1000.0  # and so does scipy
+
+    def __mul__(self: Operator, factor: Any) -> LinearCombination:
+        return _scaled(self, check_finite_number("the factor of an operator", factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self: Operator, divisor: Any) -> LinearCombination:
+        number = check_finite_number("the divisor of an operator", divisor)
+        if number == 0:
+            msg = "an operator cannot be divided by zero"
+            raise ValueError(msg)
+        return _scaled(self, 1 / number)
+
+    def __neg__(self: Operator) -> LinearCombination:
+        return _scaled(self, -1.0)
+
+    def __add__(self: Operator, other: Any) -> LinearCombination:
+        return _added(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self: Operator, other: Any) -> LinearCombination:
+        return _added(self, -other)
+
+    def __rsub__(self: Operator, other: Any) -> LinearCombination:
+        return _added(_scaled(self, -1.0), other)
+
+    def __matmul__(self: Operator, v: ArrayLike) -> jax.Array:
+        """A v for a vector (n,) or a block of columns (n, b)."""
+        return _product(self, v)
+
+    def __rmatmul__(self: Operator, v: ArrayLike) -> jax.Array:
+        """v A = (A v^T)^T, as A is symmetric."""
+        return _product(self, jnp.asarray(v).T).T
+
+    def matvec(self: Operator, v: ArrayLike) -> np.ndarray:
+        """A v in host memory, as scipy asks for it."""
+        return np.asarray(_product(self, v))
+
+    rmatvec = matmat = rmatmat = matvec
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LinearCombination(Algebra, ParameterTrees):
+    """w_1 A_1 + .. + w_m A_m + s I for operators A_i of one size and numbers w_i and s.
+
+    Its facts are those that follow from the facts of the A_i. Its dtype is the narrowest of theirs:
+    it knows its products no better than that.
+    """
+
+    parts: tuple[Operator, ...]
+    weights: tuple[float, ...]
+    shift: float = 0.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parts[0].shape
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return max((part.dtype for part in self.parts), key=lambda dtype: jnp.finfo(dtype).eps)
+
+    @property
+    def symmetric(self) -> bool:
+        return all(getattr(part, "symmetric", False) for part in self.parts)
+
+    @property
+    def forms_cheaply(self) -> bool:
+        return all(forms_cheaply(part) for part in self.parts)
+
+    @property
+    def positive(self) -> bool:
+        """Whether every term is positive semidefinite by its structure."""
+        terms = zip(self.weights, self.parts, strict=True)
+        return float(self.shift) >= 0 and all(float(w) >= 0 and is_positive(a) for w, a in terms)
+
+    @property
+    def unshifted(self) -> tuple[Operator, float]:
+        """The combination without its multiple of the identity, and that multiple s."""
+        alone = len(self.parts) == 1 and float(self.weights[0]) == 1
+        return self.parts[0] if alone else replace(self, shift=0.0), float(self.shift)
+
+    @property
+    def rank_bound(self) -> int:
+        """A sum has at most the sum of the ranks; with the identity in it nothing is known."""
+        size = self.shape[0]
+        terms = zip(self.weights, self.parts, strict=True)
+        return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
+
+    @property
+    def assumed(self) -> bool:
+        return not self.shift and any(rank_is_assumed(part) for part in self.parts)
+
+    @property
+    def twin(self) -> Operator:
+        """w A' for the twin A' of w A with w > 0; a sum of several terms has none but itself."""
+        if not self._is_positive_multiple:
+            return self
+        small = twin_of(self.parts[0])
+        return self if small is self.parts[0] else replace(self, parts=(small,))
+
+    @property
+    def kroneckers(self) -> Any:
+        """w sum_l A_l (x) B_l for w > 0, where that is what the one term is."""
+        known = kroneckers_of(self.parts[0]) if self._is_positive_multiple else None
+        return None if known is None else known.scaled(float(self.weights[0]))
+
+    @property
+    def _is_positive_multiple(self) -> bool:
+        return len(self.parts) == 1 and not self.shift and float(self.weights[0]) > 0
+
+    def factorisation(self) -> Factorisation | None:
+        """[w_1^{1/2} J_1, .., w_m^{1/2} J_m] for A_i = J_i J_i^T and w_i that are not negative."""
+        factors = [factorisation_of(part) for part in self.parts]
+        known = [factor for factor in factors if factor is not None]
+        if self.shift or min(self.weights) < 0 or len(known) < len(factors):
+            return None
+        roots = [float(w) ** 0.5 for w in self.weights]
+        columns = sum(factor.shape[1] for factor in known)
+        pairs = list(zip(roots, known, strict=True))
+
+        @cache
+        def form() -> np.ndarray:
+            return np.concatenate([root * factor.form() for root, factor in pairs], axis=1)
+
+        def error() -> Error:
+            """Of every factor, and the rounding of the roots and of the products with them."""
+            total = sum((factor.error().scaled(root) for root, factor in pairs), Error(0.0))
+            length = float(np.linalg.norm(form())) if set(roots) != {1.0} else 0.0
+            rounding = raised(gamma(4, np.dtype(float)) * length)
+            return total + Error(rounding, reason="rounding of a scaled factor")
+
+        return Factorisation((self.shape[0], columns), form, error)
+
+    @property
+    def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
+        """sum_i w_i tr A_i + n s, where every term states its trace."""
+        stated = [getattr(part, "trace_by_structure", None) for part in self.parts]
+        known = [trace for trace in stated if trace is not None]
+        if len(known) < len(stated):
+            return None
+
+        def trace() -> tuple[float, Error]:
+            terms = [(float(self.shift) * self.shape[0], Error(0.0))]
+            for weight, part in zip(self.weights, known, strict=True):
+                value, error = part()
+                terms.append((float(weight) * value, error.scaled(float(weight))))
+            size = sum(abs(value) for value, _ in terms)
+            rounding = gamma(len(terms) + 2, np.dtype(float)) * size
+            total = Error(rounding, reason="rounding of a sum")
+            return sum(v for v, _ in terms), sum((error for _, error in terms), total)
+
+        return trace
+
+    @property
+    def net(self) -> Network | None:
+        """The network whose parameters the first of the terms that has one acts on."""
+        return getattr(self._of_network, "net", None)
+
+    @property
+    def side(self) -> str:
+        return getattr(self._of_network, "side", "parameters")
+
+    @property
+    def _of_network(self) -> Operator | None:
+        return next((part for part in self.parts if hasattr(part, "net")), None)
+
+    @takes_trees
+    def mv(self, v: jax.Array) -> jax.Array:
+        return self.combined([part.mv(jnp.asarray(v, part.dtype)) for part in self.parts], v)
+
+    def as_matrix(self) -> jax.Array:
+        identity = jnp.eye(self.shape[0], dtype=self.dtype)
+        return self.combined([jnp.asarray(part.as_matrix()) for part in self.parts], identity)
+
+    def combined(self, images: list[jax.Array], v: jax.Array) -> jax.Array:
+        """sum_i w_i (A_i v) + s v from the images A_i v."""
+        dtype = self.dtype
+        total = jnp.asarray(self.shift, dtype) * jnp.asarray(v, dtype)
+        for weight, image in zip(self.weights, images, strict=True):
+            total += jnp.asarray(weight, dtype) * image.astype(dtype)
+        return total
+
+    def error(self, norm: float) -> Error:
+        """sum_i |w_i| times the error of A_i, and the rounding of the sum.
+
+        Rounding moves each entry of a term by a share of it, and so the term by that share of its
+        Frobenius norm, which is at most n^{1/2} times its 2-norm.
+        """
+        total, sizes = Error(0.0), [abs(float(self.shift))]
+        for weight, part, own in zip(self.weights, self.parts, self._norms(norm), strict=True):
+            if weight:
+                total += error_of(part, own).scaled(float(weight))
+                sizes.append(abs(float(weight)) * own)
+        share = gamma(len(sizes) + 4, self.dtype) * self.shape[0] ** 0.5
+        return total + Error(raised(share * sum(sizes)), reason="rounding of a sum of operators")
+
+    def _norms(self, norm: float) -> list[float]:
+        """About ||A_i||_2, not much below it, where the norm of the whole is ``norm``.
+
+        A semidefinite sum is at least as long as each of its terms; in any other sum terms can
+        cancel, and their own products say how long they are.
+        """
+        if len(self.parts) == 1 or self.positive:
+            reach = abs(float(norm)) + abs(float(self.shift))
+            return [reach / abs(float(w)) if w else 0.0 for w in self.weights]
+        return [_norm(part) for part in self.parts]
+
+
+def _product(op: Operator, v: Any) -> jax.Array:
+    if isinstance(v, Operator):
+        msg = (
+            "the product of two operators is not symmetric in general, so that it is no operator; "
+            "multiply vectors one after the other: op1 @ (op2 @ v)"
+        )
+        raise ValueError(msg)
+    columns, size = jnp.asarray(v), op.shape[0]
+    if columns.ndim not in (1, 2) or columns.shape[0] != size:
+        msg = (
+            f"an operator of shape {op.shape} multiplies vectors ({size},) and blocks of columns "
+            f"({size}, b), got shape {columns.shape}"
+        )
+        raise ValueError(msg)
+    if jnp.issubdtype(columns.dtype, jnp.complexfloating):
+        msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
+        raise ValueError(msg)
+    return op.mv(columns.astype(op.dtype))
+
+
+def _scaled(op: Operator, factor: float) -> LinearCombination:
+    if isinstance(op, LinearCombination):
+        weights = tuple(factor * weight for weight in op.weights)
+        return LinearCombination(op.parts, weights, factor * op.shift)
+    return LinearCombination((op,), (factor,))
+
+
+def _added(op: Operator, other: Any) -> LinearCombination:
+    first = _scaled(op, 1.0)
+    if not isinstance(other, Operator):
+        if np.ndim(other):
+            msg = (
+                "an operator adds operators and numbers (a number s is s times the identity), got "
+                f"an array of shape {np.shape(other)}; write op + gnjax.dense(matrix)"
+            )
+            raise ValueError(msg)
+        number = check_finite_number("what is added to an operator", other)
+        return replace(first, shift=first.shift + number)
+    if tuple(op.shape) != tuple(other.shape):
+        msg = f"operators of one shape can be added, got {op.shape} and {other.shape}"
+        raise ValueError(msg)
+    second = _scaled(other, 1.0)
+    parts = (*first.parts, *second.parts)
+    weights = (*first.weights, *second.weights)
+    return LinearCombination(parts, weights, first.shift + second.shift)
+
+
+def _norm(op: Operator) -> float:
+    """||A||_2 to a few per cent or above it, by subspace iteration on a few random columns."""
+    size = op.shape[0]
+    if size <= _SMALL:
+        return float(np.linalg.norm(np.asarray(op.as_matrix(), float), 2))
+    columns = np.random.default_rng(_STREAM).standard_normal((size, _NORM_COLUMNS))
+    for _ in range(_NORM_STEPS):
+        columns = np.linalg.qr(columns)[0]
+        images = np.asarray(op.mv(jnp.asarray(columns, op.dtype)), float)
+        small, columns = columns.T @ images, images
+    return _NORM_SAFETY * float(np.linalg.norm(small, 2))

@@ -1,0 +1,25 @@
+"""What every operator has: shape, dtype, mv and as_matrix."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """What the spectrum engine needs of a symmetric matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> jnp.dtype: ...
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        """The product with a vector (n,) or with a block of columns (n, b)."""
+        ...
+
+    def as_matrix(self) -> jax.Array: ...

@@ -1,0 +1,85 @@
+"""Parameters of a network as one vector (p,) and as the tree that the model has them in.
+
+The vector holds the chosen entries of the chosen leaves, one leaf after the other. The tree has
+all leaves; where an entry was not chosen (by ``only`` or by ``mask``) the tree of a vector is zero,
+and what a tree holds there is left out of its vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.network import Network, gather, spread
+from gnjax.networks.parameters import paths
+
+_SHOWN = 6  # leaves, in a message
+
+
+class ParameterTrees:
+    """``ravel`` and ``unravel`` of an operator with a ``net`` (and a ``side``): only inherited."""
+
+    def ravel(self, tree: Any) -> jax.Array:
+        """The chosen entries of a tree like the parameters, as a vector (p,)."""
+        net = _acting_on_parameters(self)
+        leaves = jax.tree.leaves(tree)
+        names, known = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
+        shapes, wanted = ([jnp.shape(leaf) for leaf in some] for some in (leaves, net.leaves))
+        if names != known or shapes != wanted:
+            msg = (
+                "the tree does not look like the parameters of the model: it has "
+                f"{_listed(names, shapes)}, and they are {_listed(known, wanted)}"
+            )
+            raise ValueError(msg)
+        return gather(net, [jnp.asarray(leaf, net.dtype) for leaf in leaves])
+
+    def unravel(self, vector: Any) -> Any:
+        """A tree like the parameters from a vector (p,), zero where no entry was chosen."""
+        net = _acting_on_parameters(self)
+        return jax.tree.unflatten(net.structure, _leaves(net, vector))
+
+
+def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
+    """``mv`` of a vector or of a block of columns; of a tree like the parameters, such a tree."""
+
+    @wraps(mv)
+    def product(self: Any, v: Any) -> Any:
+        if isinstance(v, jax.Array | np.ndarray):
+            return mv(self, v)
+        image = mv(self, self.ravel(v))
+        return jax.tree.unflatten(jax.tree.structure(v), _leaves(self.net, image))
+
+    return product
+
+
+def _leaves(net: Network, vector: Any) -> list[jax.Array]:
+    if np.shape(vector) != (net.parameters,):
+        msg = (
+            f"a vector of the {net.parameters} chosen parameters has the shape "
+            f"({net.parameters},), got {np.shape(vector)}"
+        )
+        raise ValueError(msg)
+    return spread(net, jnp.asarray(vector, net.dtype))
+
+
+def _acting_on_parameters(op: Any) -> Network:
+    net: Network | None = getattr(op, "net", None)
+    if net is None or getattr(op, "side", "parameters") != "parameters":
+        what = "has no network" if net is None else "acts on the outputs of the model"
+        msg = (
+            f"trees are of the parameters of a network, and this operator {what}; make it with "
+            "gnjax.hessian, or with gnjax.gauss_newton and side='parameters'"
+        )
+        raise ValueError(msg)
+    return net
+
+
+def _listed(names: list[str], shapes: list[tuple[int, ...]]) -> str:
+    pairs = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=True)]
+    shown = pairs if len(pairs) <= _SHOWN else [*pairs[:_SHOWN], f"{len(pairs) - _SHOWN} more"]
+    return ", ".join(shown) or "no leaves"

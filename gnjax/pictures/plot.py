@@ -1,0 +1,185 @@
+"""A result as a picture: eigenvalues with their errors, densities, both ends of a kappa."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.conditioning.rank_sensitivity import RankSensitivity
+from gnjax.diagnosis.diagnose import Diagnosis
+from gnjax.diagnosis.picture import figure_of
+from gnjax.spectra.density import SpectralDensity
+from gnjax.spectra.spectrum import Spectrum
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
+_WIDE = 100.0  # from this quotient of largest to smallest on, an axis is logarithmic
+_SPREAD = 2.0  # standard errors in the band of a density
+_MANY = 60  # eigenvalues from which on markers are small and have no caps
+_FEW = 12  # eigenvalues up to which each has a tick
+_DEEPEST = 1e-30  # of the largest eigenvalue, for what is drawn on a logarithmic axis
+
+
+def plot(result: Any) -> Figure:
+    """A matplotlib figure of a spectrum, a density, a condition number, a table of ranks or a
+    diagnosis; ``plot(result).savefig("name.png")`` writes it to a file."""
+    if isinstance(result, Diagnosis):
+        return figure_of(result)
+    for kind, draw in _DRAWN.items():
+        if isinstance(result, kind):
+            figure, axes = _empty()
+            draw(axes, result)
+            return figure
+    known = ", ".join(kind.__name__ for kind in (*_DRAWN, Diagnosis))
+    msg = f"gnjax.plot draws a {known}, got a {type(result).__name__}; print shows other results"
+    raise ValueError(msg)
+
+
+def _empty() -> tuple[Figure, Axes]:
+    """A figure of its own, without matplotlib's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _spectrum(axes: Axes, found: Spectrum) -> None:
+    """Eigenvalues over their index, with bars from value - error to value + error.
+
+    On a logarithmic axis a value that cannot be told from zero is a triangle at its upper bound.
+    """
+    values, errors = found.values, np.where(np.isfinite(found.errors), found.errors, 0.0)
+    index = np.arange(1, len(values) + 1)
+    style: dict[str, Any] = {"fmt": ".", "ms": 3, "capsize": 0} if len(values) > _MANY else {}
+    style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": _BLUE, **style}
+    clear = np.abs(values) > errors
+    if (values[clear] < 0).any():
+        _signed_scale(axes, values[clear])
+        axes.errorbar(index, values, errors, **style)
+        axes.axhline(0, color=_GREY, lw=0.7)
+    elif _is_wide(values[clear]) or (clear.any() and not clear.all()):
+        low = np.minimum(errors, values * (1 - 1e-12))
+        axes.set_yscale("log")
+        axes.errorbar(index[clear], values[clear], (low[clear], errors[clear]), **style)
+        hidden = ~clear & (values + errors > _DEEPEST * values.max())
+        bound = (values + errors)[hidden]
+        axes.plot(index[hidden], bound, "v", ms=4, mfc="none", color=_GREY, label="upper bound")
+        left_out = int((~clear & ~hidden).sum())
+        if hidden.any():
+            axes.legend(frameon=False)
+        if left_out:
+            _note(axes, f"{left_out} more are zero")
+    else:
+        axes.errorbar(index, values, errors, **style)
+    if len(values) <= _FEW:
+        axes.set_xticks(index)
+    axes.set_xlabel("index")
+    axes.set_ylabel("eigenvalue")
+    known = "errors unknown" if np.isinf(found.errors).any() else found.certificate.brief
+    state = "" if found.converged else ", not converged"
+    axes.set_title(f"{len(values)} eigenvalues ({found.method}, {known}{state})", loc="left")
+
+
+def _density(axes: Axes, found: SpectralDensity) -> None:
+    """The smoothed density, in a band of two standard errors over the probes."""
+    log = bool((found.nodes > -found.floor).all()) and _is_wide(found.nodes[found.nodes > 0])
+    points = found.grid(log=log)
+    curve = found.pdf(points, log=log)
+    axes.plot(points, curve.value, color=_BLUE, lw=1.4)
+    if np.isfinite(curve.standard_error).all():
+        half = _SPREAD * curve.standard_error
+        low, high = np.maximum(curve.value - half, 0), curve.value + half
+        axes.fill_between(points, low, high, color=_BLUE, alpha=0.25, lw=0)
+    if log:
+        axes.set_xscale("log")
+    else:
+        top = float(curve.value.max())
+        axes.set_yscale("log")
+        axes.set_ylim(max(1e-2 / found.n / float(np.ptp(points)), 1e-8 * top), 2 * top)
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density of log10" if log else "density")
+    text = f"density of {found.n} eigenvalues ({len(found.nodes)} probes, {found.steps} steps)"
+    axes.set_title(text, loc="left")
+
+
+def _condition(axes: Axes, found: ConditionNumber) -> None:
+    """Both ends of the non-zero spectrum over the floor of the computation."""
+    ends = np.array([found.lambda_max, found.lambda_min])
+    index = np.array([1, max(found.rank, 1)])
+    shown = ends > 0
+    if shown.any():
+        axes.set_yscale("log")
+    axes.plot(index[shown], ends[shown], "o", color=_BLUE)
+    for at, value, name in zip(index, ends, ("largest", "smallest"), strict=True):
+        if value > 0:
+            right = at < found.size / 2
+            axes.annotate(
+                f"{name}: {value:.4g}",
+                (at, value),
+                xytext=(7 if right else -7, 4),
+                textcoords="offset points",
+                ha="left" if right else "right",
+            )
+    if found.floor > 0:
+        axes.axhline(found.floor, color=_GREY, ls="--", lw=0.9)
+        _note(axes, f"dashed: the floor, {found.floor:.2g}")
+    low, high = found.at_rank
+    axes.set_xlim(0, max(found.size, 2) * 1.05)
+    axes.margins(y=0.2)
+    axes.set_xlabel("index")
+    axes.set_ylabel("eigenvalue")
+    sign = "=" if found.resolved else "at this rank" if found.bounded else ">="
+    text = f"kappa {sign} {found.value:.6g} in [{low:.6g}, {high:.6g}], rank {found.rank}"
+    axes.set_title(text, loc="left", fontsize="medium")
+
+
+def _ranks(axes: Axes, found: RankSensitivity) -> None:
+    """kappa at every rank between its bounds; without an upper one beyond the resolved ranks."""
+    ranks, known = found.ranks, np.isfinite(found.kappa)
+    axes.set_yscale("log")
+    axes.plot(ranks[known], found.kappa[known], color=_BLUE, lw=1.2)
+    bounded = known & np.isfinite(found.high)
+    axes.fill_between(
+        ranks[bounded], found.low[bounded], found.high[bounded], color=_BLUE, alpha=0.25, lw=0
+    )
+    text = f"{found.floor_rank} of {len(ranks)} eigenvalues are resolved"
+    if found.largest_gap:
+        axes.axvline(found.largest_gap, color=_ORANGE, lw=0.9)
+        text += f"; the line: rank {found.largest_gap}, before the largest gap"
+    axes.set_xlim(0, len(ranks) + 1)
+    axes.set_xlabel("assumed rank")
+    axes.set_ylabel("kappa")
+    axes.set_title(text, loc="left", fontsize="medium")
+
+
+_DRAWN: dict[type, Callable[[Axes, Any], None]] = {
+    Spectrum: _spectrum,
+    SpectralDensity: _density,
+    ConditionNumber: _condition,
+    RankSensitivity: _ranks,
+}
+
+
+def _is_wide(values: np.ndarray) -> bool:
+    return bool(len(values) and values.min() > 0 and values.max() > _WIDE * values.min())
+
+
+def _signed_scale(axes: Axes, values: np.ndarray) -> None:
+    """Logarithmic on both sides of zero where sizes differ much, linear in between."""
+    sizes = np.abs(values)
+    if _is_wide(sizes):
+        axes.set_yscale("symlog", linthresh=max(float(sizes.min()), 1e-8 * float(sizes.max())))
+
+
+def _note(axes: Axes, text: str) -> None:
+    axes.annotate(text, (0.99, 0.97), xycoords="axes fraction", ha="right", va="top", color=_GREY)

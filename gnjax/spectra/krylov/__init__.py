@@ -1,0 +1,1 @@
+"""Lanczos runs: the recurrence, what a run can have missed, a few eigenvalues from one end."""

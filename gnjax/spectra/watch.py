@@ -1,0 +1,122 @@
+"""Progress of long work, and how it is stopped without losing what it has.
+
+Work that is watched tells how many products with the operator it has made, and how many it will
+make where that is known. Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a
+product, asks it to stop: methods that can then return the best values so far. A second one ends the
+work at once, and so does the first where nobody watches or where nothing can be returned.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+
+Apply = Callable[[np.ndarray], np.ndarray]
+Report = Callable[[int], object]
+Progress = bool | Callable[[int, int | None], object] | None
+"""True for a bar on stderr, or a function of the products done and expected (or None)."""
+
+
+class Watch:
+    """Counts products and remembers whether a stop was asked for.
+
+    ``begin`` is called when the first products are about to be made, and returns what to report to;
+    without it nobody watches.
+    """
+
+    def __init__(self, begin: Callable[[Watch], Report] | None, stoppable: bool) -> None:
+        self._begin = begin
+        self._report: Report | None = None
+        self.stoppable, self.stopped, self.done = stoppable, False, 0
+
+    def __call__(self, apply: Apply) -> Apply:
+        """The same products, counted."""
+        if self._begin is None:
+            return apply
+        if self._report is None:
+            self._report = self._begin(self)
+        report = self._report
+        return lambda rows: self._counted(apply, report, rows)
+
+    def _counted(self, apply: Apply, report: Report, rows: np.ndarray) -> np.ndarray:
+        """One block of products; an interrupted one is made once more, so that none is missing."""
+        try:
+            images = apply(rows)
+        except KeyboardInterrupt:
+            self.stop()
+            images = apply(rows)
+        self.done += len(rows)
+        try:
+            report(self.done)
+        except KeyboardInterrupt:  # a function may go on raising it until the work ends
+            if not self.stopped:
+                self.stop()
+        return images
+
+    def stop(self) -> None:
+        """Ask the work to stop; asked twice, it ends at once."""
+        if self.stopped or not self.stoppable:
+            raise KeyboardInterrupt
+        self.stopped = True
+
+    def is_stopped(self) -> bool:
+        return self.stopped
+
+
+UNWATCHED = Watch(None, False)
+
+
+@contextmanager
+def watching(
+    progress: Progress, expected: int | None = None, *, stoppable: bool = False
+) -> Iterator[Watch]:
+    """Watch the work of a ``with`` block; where it is stoppable, Ctrl-C is a wish to stop."""
+    if progress is None or progress is False:
+        yield UNWATCHED
+        return
+    if progress is not True and not callable(progress):
+        msg = (
+            f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
+            "products done and expected"
+        )
+        raise ValueError(msg)
+    with ExitStack() as held:
+
+        def begin(watch: Watch) -> Report:
+            if watch.stoppable:
+                held.enter_context(_ctrl_c(watch))
+            if progress is True:
+                return held.enter_context(_bar(expected))
+            return lambda done: progress(done, expected)
+
+        yield Watch(begin, stoppable)
+
+
+@contextmanager
+def _bar(expected: int | None) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    known = "" if expected is None else f"/{expected}"
+    count = TextColumn("{task.completed:.0f}" + known + " products")
+    with Progress(BarColumn(), count, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
+        task = bars.add_task("", total=expected)
+        yield lambda done: bars.update(task, completed=done)
+
+
+@contextmanager
+def _ctrl_c(watch: Watch) -> Iterator[None]:
+    """Ctrl-C asks for a stop, where this is the main thread and nobody else handles it."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: watch.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,144 @@
+"""Whole spectra: by LAPACK from the matrix, or from the singular values of a factor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.linalg
+
+from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.operators.base import Operator
+from gnjax.operators.factorisation import Factorisation
+from gnjax.operators.facts import error_of, factorisation_of
+from gnjax.spectra.closed_form import stated_spectrum
+from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
+from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
+
+
+def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Every eigenvalue: as stated; by a factor that is stated and fits in memory; by the matrix."""
+    if (known := stated_spectrum(op)) is not None:
+        return known
+    factor = factorisation_of(op)
+    if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
+        return factored_spectrum(op, limits)
+    return dense_spectrum(op, limits)
+
+
+def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """LAPACK's values-only driver on the matrix; the error by Weyl, from rounding and formation."""
+    matrix, asymmetry = host_matrix(op, limits)
+    values = scipy.linalg.eigvalsh(matrix, check_finite=False)
+    norm = float(np.abs(values).max())
+    error = dense_error(op, norm) + asymmetry
+    return whole(values, error.value, "dense", certificate(error))
+
+
+def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Every eigenvalue with its vector: by a factor where one is stated and fits in memory."""
+    refused = why_not_dense(op.shape[0], limits)
+    if refused:
+        raise ValueError(refused)
+    factor = factorisation_of(op)
+    if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
+        sigma, vectors, lengths = left_singular_rows(factor.form())
+        error = _factored_error(op, factor, sigma[0]) + _seen(2**0.5 * lengths)
+        found = with_zeros(_factored(sigma, error), op.shape[0])
+        known = singular_angles(sigma, lengths + error.value, error.value)
+        bounds = np.pad(known, (0, len(found) - len(known)), constant_values=np.inf)
+        return replace(found, vectors=vectors, angles=bounds)
+    matrix, asymmetry = host_matrix(op, limits)
+    values, columns = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
+    vectors = np.ascontiguousarray(columns.T[::-1])
+    lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
+    error = dense_error(op, float(np.abs(values).max())) + asymmetry + _seen(lengths)
+    found = whole(values, error.value, "dense", certificate(error))
+    bounds = angles(found.values, lengths + error.value, found.errors)
+    return replace(found, vectors=vectors, angles=bounds)
+
+
+def _seen(lengths: np.ndarray) -> Error:
+    """How far eigenvalues are from values whose orthonormal vectors have residuals this long.
+
+    LAPACK's constant is that of its drivers without vectors; those with vectors are a little off.
+    """
+    return LAPACK.to(float(np.linalg.norm(lengths)))
+
+
+def dense_error(op: Operator, norm: float) -> Error:
+    """How far an eigenvalue computed from the formed matrix can be from the operator's."""
+    rounding = spectral_error(op.shape[0], op.dtype) * abs(float(norm))
+    return LAPACK.to(rounding) + error_of(op, norm)
+
+
+def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
+    """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
+
+    Refused where it would not fit, and where it is far from symmetric.
+    """
+    refused = why_not_dense(op.shape[0], limits)
+    if refused:
+        raise ValueError(refused)
+    matrix = np.asarray(op.as_matrix(), np.float64)
+    if getattr(op, "symmetric", False):
+        return matrix, Error(0.0)
+    return _symmetric_part(matrix)
+
+
+def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
+    """Why a matrix of so many rows is not formed, or "" where it is."""
+    if size <= limits.matrix_rows:
+        return ""
+    return f"a dense {size} x {size} matrix needs {8e-9 * size**2:.0f} GB; use method='krylov'"
+
+
+def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
+    skew = float(np.linalg.norm(matrix - matrix.T)) / 2
+    if not np.isfinite(matrix).all() or skew > 1e-5 * float(np.linalg.norm(matrix)):
+        msg = (
+            "as_matrix of the operator is not a symmetric matrix of finite numbers: its skew part "
+            f"has the norm {skew:.3g}; pass an operator with A = A^T"
+        )
+        raise ValueError(msg)
+    return (matrix + matrix.T) / 2, Error(skew, reason="the skew part of the matrix")
+
+
+def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
+    """Squares of the singular values of J with A = J J^T.
+
+    A singular value known to e gives sigma^2 to 2 sigma e + e^2, so that eigenvalues down to
+    about (eps ||J||)^2 are resolved where the matrix itself stops at eps ||J||^2.
+    """
+    factor = factorisation_of(op)
+    refused = why_not_factored(factor, limits)
+    if factor is None or refused:
+        raise ValueError(refused)
+    sigma = singular_values(factor.form())
+    return with_zeros(_factored(sigma, _factored_error(op, factor, sigma[0])), op.shape[0])
+
+
+def _factored(sigma: np.ndarray, error: Error) -> Spectrum:
+    return squares(sigma, error.value, "factored", certificate(error))
+
+
+def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
+    """How far a singular value of the formed factor, of the given 2-norm, can be from exact."""
+    return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
+
+
+def why_not_factored(factor: Factorisation | None, limits: Limits = LIMITS) -> str:
+    """Why the singular values of a factor are not computed, or "" where they are."""
+    if factor is None:
+        return (
+            "method='factored' needs a factor J with G = J J^T, and this operator states none; "
+            "use gnjax.factored(J), or method='dense'"
+        )
+    if factor.size_in_bytes <= limits.factor_bytes:
+        return ""
+    return (
+        f"the factor, {factor.shape[0]} x {factor.shape[1]}, needs "
+        f"{factor.size_in_bytes / 1e9:.0f} GB; use method='krylov'"
+    )

@@ -1,0 +1,85 @@
+"""Pictures of results: the numbers with their errors, and nothing that is not known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+
+
+def _axes(result):
+    figure = gnjax.plot(result)
+    figure.canvas.draw()
+    return figure.axes[0]
+
+
+def test_eigenvalues_are_drawn_with_their_errors():
+    values, errors = np.array([3.0, 2.0, 1.5]), np.array([0.5, 0.25, 0.125])
+    axes = _axes(gnjax.Spectrum(values, errors, "dense"))
+    (container,) = axes.containers
+    points, _, (bars,) = container.lines
+    np.testing.assert_array_equal(points.get_ydata(), values)
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    np.testing.assert_allclose(ends, np.stack([values - errors, values + errors], axis=1))
+    assert axes.get_yscale() == "linear"
+    assert "3 eigenvalues" in axes.get_title(loc="left")
+
+
+def test_what_cannot_be_told_from_zero_is_an_upper_bound_on_a_logarithmic_axis():
+    values, errors = np.array([1.0, 1e-3, 1e-9, 0.0, 0.0]), np.array([1e-6, 1e-6, 1e-6, 1e-6, 0.0])
+    axes = _axes(gnjax.Spectrum(values, errors, "dense"))
+    assert axes.get_yscale() == "log"
+    np.testing.assert_array_equal(axes.containers[0].lines[0].get_ydata(), [1.0, 1e-3])
+    bounds = next(line for line in axes.lines if line.get_label() == "upper bound")
+    np.testing.assert_allclose(bounds.get_ydata(), [1e-9 + 1e-6, 1e-6])
+    assert [text.get_text() for text in axes.texts] == ["1 more are zero"]
+
+
+def test_signs_and_unknown_errors_are_shown():
+    matrix = np.diag([2.0, 1e-3, -1e-3, -5.0])
+    axes = _axes(gnjax.eigenvalues(matrix))
+    assert axes.get_yscale() == "symlog"
+    axes = _axes(
+        gnjax.Spectrum(np.array([2.0, 1.0]), np.full(2, np.inf), "krylov", converged=False)
+    )
+    assert "errors unknown, not converged" in axes.get_title(loc="left")
+
+
+def test_a_density_is_drawn_over_its_grid_in_a_band():
+    rng = np.random.default_rng(0)
+    for values, scale in ((rng.standard_normal(60), "linear"), (np.logspace(-6, 0, 60), "log")):
+        density = gnjax.spectral_density(np.diag(values), probes=4, steps=20)
+        axes = _axes(density)
+        assert axes.get_xscale() == scale
+        points, drawn = axes.lines[0].get_data()
+        expected = density.pdf(points, log=scale == "log")
+        np.testing.assert_array_equal(drawn, expected.value)
+        band = axes.collections[0].get_paths()[0].vertices[:, 1]
+        top = (expected.value + 2 * expected.standard_error).max()
+        assert band.max() == pytest.approx(top)
+
+
+def test_kappa_ranks_and_diagnoses_have_pictures():
+    spectrum = gnjax.eigenvalues(np.diag([4.0, 2.0, 1e-20]))
+    kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
+    axes = _axes(kappa)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [4.0, 1.0])
+    assert axes.get_title(loc="left").startswith("kappa = 4 in [4, 4]")
+    assert not len(_axes(gnjax.condition_number(np.zeros((2, 2)))).lines[0].get_ydata())
+    ranks = _axes(gnjax.rank_sensitivity(spectrum))
+    np.testing.assert_allclose(ranks.lines[0].get_ydata()[:2], [1, 2])
+    model = gnjax.models.LinearNet(3, 2, depth=1, width=(), key=jax.random.key(0))
+    x = np.random.default_rng(1).standard_normal((5, 3))
+    assert len(gnjax.plot(gnjax.diagnose(model, x)).axes) == 2
+
+
+def test_other_results_are_refused_and_matplotlib_is_not_imported_before():
+    with pytest.raises(ValueError, match=r"draws a Spectrum, .* got a Trace; print shows"):
+        gnjax.plot(gnjax.trace(np.eye(2), method="exact"))
+    script = "import sys, gnjax; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

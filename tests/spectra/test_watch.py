@@ -1,0 +1,182 @@
+"""Progress of long work, and what comes back when it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+
+_KRYLOV = gnjax.Limits(whole_rows=10)
+
+
+def _matrix(values, seed=0):
+    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))[0]
+    matrix = (basis * values) @ basis.T
+    return (matrix + matrix.T) / 2
+
+
+_VALUES = np.linspace(0, 1, 400) ** 2
+_SLOW = _matrix(_VALUES)  # hundreds of products to 1e-10
+
+
+class _Calls:
+    """A progress function that keeps what it is told and interrupts at some number of products."""
+
+    def __init__(self, at=np.inf):
+        self.at, self.seen = at, []
+
+    def __call__(self, done, expected):
+        self.seen.append((done, expected))
+        if done >= self.at:
+            raise KeyboardInterrupt
+
+
+def test_progress_counts_products_and_knows_how_many_are_expected():
+    calls = _Calls()
+    found = gnjax.eigenvalues(_SLOW, k=3, limits=_KRYLOV, progress=calls)
+    assert found.converged
+    assert [done for done, _ in calls.seen] == sorted({done for done, _ in calls.seen})
+    assert {expected for _, expected in calls.seen} == {None}
+    density = _Calls()
+    gnjax.spectral_density(_SLOW, probes=3, steps=7, progress=density)
+    assert density.seen[-1] == (21, 21)
+    for method, probes in (("hutchinson", 40), ("hutch++", 30), ("xtrace", 20)):
+        trace = _Calls()
+        assert gnjax.trace(_SLOW, method=method, probes=probes, progress=trace).products == probes
+        assert trace.seen[-1] == (probes, probes)
+    kappa = _Calls()
+    answer = gnjax.condition_number(_SLOW + 0.1 * np.eye(400), method="krylov", progress=kappa)
+    assert kappa.seen[-1] == (answer.products, None)
+    assert answer.finished
+
+
+def test_watching_changes_no_number():
+    quiet = gnjax.eigenvalues(_SLOW, k=3, limits=_KRYLOV, vectors=True)
+    watched = gnjax.eigenvalues(_SLOW, k=3, limits=_KRYLOV, vectors=True, progress=_Calls())
+    assert quiet.to_json() == watched.to_json()
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("at", [20, 60, 120])
+def test_interrupted_eigenvalues_come_back_with_errors_that_hold(vectors, at):
+    """An eigenvalue lies within each error; as a largest one none is more than it should be."""
+    calls = _Calls(at)
+    found = gnjax.eigenvalues(_SLOW, k=3, vectors=vectors, limits=_KRYLOV, progress=calls)
+    assert not found.converged
+    assert "NOT CONVERGED" in str(found)
+    assert calls.seen[-1][0] <= at + 10
+    truth = np.linalg.eigvalsh(_SLOW)
+    nearest = np.abs(truth[:, None] - found.values).min(axis=0)
+    assert (nearest <= found.errors).all()
+    assert len(found) == 3
+    if vectors:
+        assert np.isinf(found.angles).all()
+        images = found.vectors @ _SLOW - found.values[:, None] * found.vectors
+        assert (np.linalg.norm(images, axis=1) <= found.errors).all()
+
+
+def test_interrupted_products_in_float32_come_back_with_values_of_float64():
+    model = gnjax.models.MLP((6, 20, 3), activation="tanh", key=jax.random.key(0))
+    x = np.random.default_rng(0).standard_normal((100, 6))
+    op = gnjax.gauss_newton(model, x)
+    found = gnjax.eigenvalues(op, k=3, rtol=1e-5, vectors=True, limits=_KRYLOV, progress=_Calls(10))
+    assert not found.converged
+    truth = np.linalg.eigvalsh(np.asarray(op.as_matrix()))
+    assert (np.abs(truth[:, None] - found.values).min(axis=0) <= found.errors).all()
+
+
+def test_an_interrupted_kappa_encloses_the_truth():
+    values = 1e-6 + _VALUES
+    calls = _Calls(100)
+    found = gnjax.condition_number(_matrix(values), method="krylov", progress=calls)
+    assert calls.seen[-1][0] <= 108
+    assert (found.finished, found.resolved) == (False, False)
+    assert "INTERRUPTED" in str(found)
+    kappa = values[-1] / values[0]
+    assert found.interval[0] <= kappa <= found.interval[1]
+    assert found.lambda_max == pytest.approx(values[-1], rel=0.05)
+
+
+def test_nothing_yet_and_nobody_watching_are_interrupts_as_usual():
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.eigenvalues(_SLOW, k=30, limits=_KRYLOV, progress=_Calls(2))
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.condition_number(_SLOW, method="krylov", progress=_Calls(1))
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.spectral_density(_SLOW, progress=_Calls(10))
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.trace(_SLOW, progress=_Calls(10))
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.eigenvalues(_Interrupting(30), k=3, limits=_KRYLOV)
+
+
+class _Interrupting:
+    """A product that is interrupted once, as by Ctrl-C while it runs."""
+
+    shape, dtype, symmetric, error = (400, 400), np.dtype(float), True, 0.0
+
+    def __init__(self, at, send=False):
+        self.at, self.send, self.made = at, send, 0
+
+    def mv(self, v):
+        self.made += 1
+        if self.made == self.at:
+            if not self.send:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+        return _SLOW @ np.asarray(v)
+
+    def as_matrix(self):
+        return _SLOW
+
+
+@pytest.mark.parametrize("send", [False, True])
+def test_ctrl_c_during_a_product_ends_the_run_and_leaves_the_handler_as_it_was(send):
+    usual = signal.getsignal(signal.SIGINT)
+    op = _Interrupting(60, send)
+    found = gnjax.eigenvalues(op, k=3, limits=_KRYLOV, progress=_Calls())
+    assert not found.converged
+    assert op.made < 80
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_a_second_ctrl_c_ends_the_work_at_once():
+    class Twice(_Interrupting):
+        def mv(self, v):
+            image = super().mv(v)
+            if self.made == self.at:
+                os.kill(os.getpid(), signal.SIGINT)
+            return image
+
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.eigenvalues(Twice(50, True), k=3, limits=_KRYLOV, progress=_Calls())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_can_be_watched():
+    found = []
+    work = threading.Thread(
+        target=lambda: found.append(
+            gnjax.eigenvalues(_SLOW, k=2, limits=_KRYLOV, progress=_Calls(60))
+        )
+    )
+    work.start()
+    work.join()
+    assert not found[0].converged
+
+
+def test_true_draws_a_bar_on_stderr_and_other_values_are_refused(capfd):
+    gnjax.spectral_density(_SLOW, probes=2, steps=4, progress=True)
+    out, err = capfd.readouterr()
+    assert not out
+    assert "8/8 products" in err
+    gnjax.eigenvalues(_SLOW, progress=True)  # LAPACK makes no products: nothing is drawn
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(ValueError, match="progress='yes' is neither True"):
+        gnjax.trace(_SLOW, progress="yes")
