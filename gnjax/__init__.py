@@ -23,16 +23,18 @@ from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toe
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators.closed_form.linear import linear_gauss_newton
 from gnjax.operators.closed_form.linear_map import linear_map_gram
-from gnjax.operators.linearised import linearised
-from gnjax.operators.network import (
-    NetworkGram,
-    NetworkHessian,
+from gnjax.operators.curvature import (
+    empirical_fisher,
     functional_hessian,
     gauss_newton,
     hessian,
     ntk,
 )
+from gnjax.operators.function_hessian import FunctionHessian, hessian_of
+from gnjax.operators.linearised import linearised
+from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.operators.stored_jacobian import with_jacobian
+from gnjax.operators.streamed import Streamed
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
@@ -47,6 +49,7 @@ __all__ = [
     "Error",
     "Estimate",
     "Factored",
+    "FunctionHessian",
     "KroneckerFactors",
     "Limits",
     "NetworkGram",
@@ -55,6 +58,7 @@ __all__ = [
     "RankSensitivity",
     "SpectralDensity",
     "Spectrum",
+    "Streamed",
     "SumOfKroneckers",
     "Trace",
     "balanced",
@@ -64,12 +68,14 @@ __all__ = [
     "dense",
     "diagnose",
     "eigenvalues",
+    "empirical_fisher",
     "enable_x64",
     "factored",
     "functional",
     "functional_hessian",
     "gauss_newton",
     "hessian",
+    "hessian_of",
     "initializers",
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",
