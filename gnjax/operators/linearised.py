@@ -75,7 +75,7 @@ class Linearised(Prepared):
     def mv(self, v: jax.Array) -> jax.Array:
         net = self.op.net
         if isinstance(self.op, NetworkHessian):
-            share = 1.0 / float(net.total)
+            share = 1.0 / net.total
             products = (partial(_image, m.linear, share) for m in self.maps)
             return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
         if self.op.side == "parameters":

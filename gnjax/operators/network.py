@@ -184,7 +184,7 @@ class NetworkHessian:
             columns(self.net, partial(_hessian_batch, self, x, target), v, evaluations=HESSIAN)
             for x, target in pieces(self.net, self.net.target)
         )
-        return sum_of(parts) / float(self.net.total)
+        return sum_of(parts) / self.net.total
 
     def error(self, norm: float) -> Error:
         """What the rounding of the network makes of the products, measured."""

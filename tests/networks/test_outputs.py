@@ -236,7 +236,7 @@ def test_products_hold_no_more_than_a_few_buffers_of_the_logits():
     op = gnjax.gauss_newton(model, x, loss="cross_entropy")
     product = jax.jit(lambda op, v: op.mv(v)).lower(op, jnp.ones(op.shape[0]))
     memory = product.compile({"xla_backend_optimization_level": 2}).memory_analysis()
-    assert memory.temp_size_in_bytes < 4 * 8 * tokens * classes
+    assert memory.temp_size_in_bytes < 3.5 * 8 * tokens * classes  # F, its tangent, and B u
     for eqn in jax.make_jaxpr(lambda op, v: op.mv(v))(op, jnp.ones(op.shape[0])).jaxpr.eqns:
         assert all(v.aval.size <= tokens * classes for v in eqn.outvars)
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 import gnjax
@@ -49,26 +50,30 @@ def _flat(outputs):
     return jnp.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
+def _as_outputs(flat, like):
+    """What :func:`_flat` has made of outputs, back in their shapes."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([leaf[0].size for leaf in leaves])[:-1]
+    parts = zip(jnp.split(flat, ends, axis=1), leaves, strict=True)
+    return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
+
+
 def _references(case):
     """J (n k, p), G and H, by dense differentiation of the plain network."""
-    chosen = jax.tree.map(jnp.asarray, case.x)
-    y = case.options.get("y")
+    inputs, y = jax.tree.map(jnp.asarray, case.x), case.options.get("y")
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), gnjax.functional(case.model)[1])
     theta, unravel = ravel_pytree(params)
 
     def outputs(v):
-        return case.reference(unravel(v), chosen)
-
-    def loss(f):
-        return case.mean_loss(f, y)
+        return case.reference(unravel(v), inputs)
 
     def compute(v):
         f = outputs(v)
-        flat, back = ravel_pytree(f)
-        jacobian = jax.jacrev(lambda v: _flat(outputs(v)).reshape(-1))(v)
-        rows = jax.jacrev(lambda v: ravel_pytree(outputs(v))[0])(v)
-        curvature = jax.hessian(lambda flat: loss(back(flat)))(flat)
-        return jacobian, rows.T @ curvature @ rows, jax.hessian(lambda v: loss(outputs(v)))(v)
+        flat = _flat(f)
+        j = jax.jacrev(lambda v: _flat(outputs(v)).reshape(-1))(v)
+        b = jax.hessian(lambda f: case.mean_loss(_as_outputs(f.reshape(flat.shape), outputs(v)), y))
+        h = jax.hessian(lambda v: case.mean_loss(outputs(v), y))(v)
+        return j, j.T @ b(flat.reshape(-1)) @ j, h
 
     sizes = [(str(path), leaf.size) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
     kept = np.concatenate([np.full(size, case.kept in path) for path, size in sizes])
@@ -91,3 +96,52 @@ def test_model_equals_dense_differentiation(name):
         op = call(case.model, case.x, **case.options)
         size = np.abs(np.linalg.eigvalsh(expected)).max() * np.linalg.norm(v)
         _close(op.mv(jnp.asarray(v)), expected @ v, size)
+
+
+def _dense(p, x):
+    return x @ p
+
+
+W, X = np.ones((3, 2)), np.arange(12.0).reshape(4, 3) / 7
+WRONG = {
+    "complex inputs": (lambda: gnjax.ntk((_dense, W), X + 1j), "two arrays"),
+    "complex parameters": (lambda: gnjax.ntk((_dense, W * 1j), X), "imaginary part"),
+    "complex outputs": (lambda: gnjax.ntk((lambda p, x: 1j * x @ p, W), X), "real numbers"),
+    "arrays of unequal length": (lambda: gnjax.ntk((_dense, W), (X, X[:2])), "same number of"),
+    "no module": (lambda: gnjax.ntk(_dense, X), "a model is"),
+    "no samples": (lambda: gnjax.ntk((_dense, W), X[:0]), "at least one sample"),
+    "an empty list": (lambda: gnjax.gauss_newton((_dense, W), []), "at least one sample"),
+    "words": (lambda: gnjax.ntk((_dense, W), ["a", "b"]), "real numbers"),
+    "training mode of Linen": (lambda: _linen_call(train=True), "train=False"),
+    "dropout without a key": (lambda: _linen_call(train=True, mutable=["batch_stats"]), "rngs="),
+    "an argument that is missing": (lambda: _linen_call(), "does not take"),
+    "dropout of NNX": (lambda: gnjax.ntk(images.ViT(None, nnx.Rngs(0)), X), r"model\.eval"),
+    "dropout of Equinox": (lambda: _equinox_dropout(), "inference_mode"),
+    "no state of Haiku": (lambda: _haiku_without_state(), "params, state"),
+    "an output for the batch": (lambda: gnjax.ntk((lambda p, x: (x @ p).mean(0), W), X), "sample"),
+}
+
+
+def _linen_call(**call):
+    module, variables, _, x, _ = images._normed()
+    return gnjax.ntk(gnjax.functional((module, variables), **call), x)
+
+
+def _equinox_dropout():
+    eqx = pytest.importorskip("equinox")
+    layers = [eqx.nn.Linear(3, 2, key=jax.random.key(0)), eqx.nn.Dropout(0.5)]
+    return gnjax.ntk(eqx.nn.Sequential(layers), X)
+
+
+def _haiku_without_state():
+    hk = pytest.importorskip("haiku")
+    model = hk.transform_with_state(lambda x: hk.Linear(2)(x))
+    return gnjax.ntk((model, model.init(jax.random.key(0), X)[0]), X)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_thing_wrong_is_refused_in_one_sentence(name):
+    call, words = WRONG[name]
+    with pytest.raises(ValueError, match=words) as refusal:
+        call()
+    assert len(str(refusal.value).splitlines()[0]) > 20

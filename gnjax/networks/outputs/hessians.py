@@ -99,15 +99,21 @@ class Softmax:
         half of the probability, its entry of u is subtracted first: what is left of the sum <p, u>
         then has no large terms that cancel, and every entry of B u has an error of a few eps of
         sum_j |B_ij| |u_j|, however sure of its classes the network is.
+
+        The barriers keep p from being stored: it is computed twice, and the result is the only new
+        array of the size of the logits.
         """
-        u = u.reshape(self.logits.shape)
-        p = jax.nn.softmax(self.logits, axis=-1)
-        top = jnp.argmax(self.logits, axis=-1)[..., None]
-        sure = jnp.take_along_axis(p, top, axis=-1) > 0.5
-        u = u - jnp.where(sure, jnp.take_along_axis(u, top, axis=-1), 0)
-        product = p * (u - (p * u).sum(axis=-1, keepdims=True))
-        if self.weights is not None:
-            product = self.weights[..., None] * product
+        f, u = self.logits, u.reshape(self.logits.shape)
+        largest = f.max(axis=-1, keepdims=True)
+        total = jnp.exp(f - largest).sum(axis=-1, keepdims=True)
+        top = jnp.argmax(f, axis=-1)[..., None]
+        shift = jnp.where(total < 2, jnp.take_along_axis(u, top, axis=-1), 0)
+        f, u, *known = jax.lax.optimization_barrier((f, u, largest, jnp.log(total), shift))
+        largest, logs, shift = known
+        mean = (jnp.exp(f - largest - logs) * (u - shift)).sum(axis=-1, keepdims=True)
+        f, u, mean = jax.lax.optimization_barrier((f, u, mean))
+        scale = 1 if self.weights is None else self.weights[..., None]
+        product = scale * (jnp.exp(f - largest - logs) * (u - shift - mean))
         return product.reshape(len(product), -1)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
