@@ -1,5 +1,6 @@
 """Gauss-Newton matrices, kernels and Hessians of models as users write them."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,6 +97,35 @@ def test_model_equals_dense_differentiation(name):
         op = call(case.model, case.x, **case.options)
         size = np.abs(np.linalg.eigvalsh(expected)).max() * np.linalg.norm(v)
         _close(op.mv(jnp.asarray(v)), expected @ v, size)
+
+
+def _in_five_frameworks(w, v):
+    """tanh(x W) V in Flax NNX, Flax Linen, Equinox, Haiku and plain JAX."""
+    eqx, hk = pytest.importorskip("equinox"), pytest.importorskip("haiku")
+    yield (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], [w, v])
+    keys = {"use_bias": False, "param_dtype": jnp.float64, "rngs": nnx.Rngs(0)}
+    model = nnx.Sequential(nnx.Linear(3, 4, **keys), jnp.tanh, nnx.Linear(4, 2, **keys))
+    model.layers[0].kernel[...], model.layers[2].kernel[...] = jnp.asarray(w), jnp.asarray(v)
+    yield model
+    layers = [nn.Dense(4, use_bias=False), jnp.tanh, nn.Dense(2, use_bias=False)]
+    yield nn.Sequential(layers), {"params": {"layers_0": {"kernel": w}, "layers_2": {"kernel": v}}}
+    biases = {"use_bias": False, "use_final_bias": False}
+    made = eqx.nn.MLP(3, 2, 4, 1, jnp.tanh, **biases, key=jax.random.key(0))
+    where = lambda m: [layer.weight for layer in m.layers]  # noqa: E731
+    yield eqx.tree_at(where, made, [jnp.asarray(w.T), jnp.asarray(v.T)])
+    forward = hk.transform(lambda x: hk.nets.MLP([4, 2], with_bias=False, activation=jnp.tanh)(x))
+    yield forward, {"mlp/~/linear_0": {"w": w}, "mlp/~/linear_1": {"w": v}}
+
+
+def test_one_network_in_five_frameworks_has_one_condition_number():
+    rng = np.random.default_rng(6)
+    w, v, x = (rng.standard_normal(shape) for shape in ((3, 4), (4, 2), (5, 3)))
+    found = [
+        gnjax.condition_number(gnjax.gauss_newton(model, x, loss="cross_entropy")).value
+        for model in _in_five_frameworks(w, v)
+    ]
+    assert len(found) == 5
+    np.testing.assert_allclose(found, found[0], rtol=1e-10)
 
 
 def _dense(p, x):

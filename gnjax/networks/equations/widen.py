@@ -15,9 +15,9 @@ other libraries) are computed in float32 as they are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -25,15 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from gnjax.networks.jaxprs import bind, equations, evaluate, wrapped
+from gnjax.networks.equations.constants import unrounded
+from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp, opened
+from gnjax.networks.jaxprs import bind, equations, evaluate
 
 _WIDER = {
     jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
     jnp.dtype(jnp.complex64): jnp.dtype(jnp.complex128),
 }
-_DIGITS = 6  # of a decimal in a program; few other float32 numbers need no more
-_LARGEST_ROOT = 256.0  # roots of integers up to 65,536
-_KNOWN = (math.sqrt(2 / math.pi), math.pi, 2 * math.pi, math.log(2), 1 / 3, 2 / 3)
 _ANY_FORMAT = frozenset(
     str.split("""
     abs acos acosh add add_any argmax argmin asin asinh atan atan2 atanh broadcast
@@ -115,7 +114,7 @@ def _narrow_shape(leaf: Any) -> Any:
 
 def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """The results of equations, where every float32 is a float64."""
-    known = [_unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
+    known = [unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
     results = evaluate(jaxpr, [_wide(const) for const in known], list(args), _bind)
     return [_wide(result) for result in results]
 
@@ -136,24 +135,8 @@ def _as_array(operand: Any, v: Any) -> Any:
     if dtype not in _WIDER:
         return operand
     return jnp.asarray(
-        _unrounded(operand) if isinstance(v, core.Literal) else operand, _WIDER[dtype]
+        unrounded(operand) if isinstance(v, core.Literal) else operand, _WIDER[dtype]
     )
-
-
-def _unrounded(number: Any) -> Any:
-    """The float64 from which a float32 number was rounded, where it is easily recognised."""
-    if getattr(number, "dtype", None) != jnp.float32 or isinstance(number, jax.core.Tracer):
-        return number
-    value = np.float32(number)
-    size = abs(float(value))
-    if not np.isfinite(value) or size == 0:
-        return number
-    square = round(size**2) if size < _LARGEST_ROOT else 0
-    inverse = round(size**-2) if size > 1 / _LARGEST_ROOT else 0
-    guesses = [float(f"{size:.{_DIGITS}g}"), *_KNOWN, square**0.5]
-    guesses += [inverse**-0.5] if inverse else []
-    found = [guess for guess in guesses if np.float32(guess) == np.float32(size)]
-    return np.float64(np.copysign(found[0], float(value)) if found else float(value))
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
@@ -166,7 +149,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if name in _RULES:
         return _RULES[name](eqn, values)
     if name.startswith("custom_vjp_call"):
-        return _custom_vjp(eqn, values)
+        return custom_vjp(_inside, eqn, values)
     if name in _SCATTERS:
         return _scatter(eqn, values)
     if name in _ANY_FORMAT:
@@ -213,14 +196,9 @@ def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _checkpoint(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    jaxpr, consts = _known(wrapped(eqn))
+    jaxpr, consts = opened(eqn)
     again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
     return list(jax.checkpoint(lambda *a: _inside(jaxpr, consts, a), **again)(*operands))
-
-
-def _known(inner: tuple[Any, Sequence[Any]] | None) -> tuple[Any, Sequence[Any]]:
-    assert inner is not None
-    return inner
 
 
 def _scan(eqn: Any, operands: Sequence[Any]) -> list[Any]:
@@ -261,77 +239,6 @@ def _cond(eqn: Any, operands: Sequence[Any]) -> list[Any]:
     return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
 
 
-def _shape(v: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
-
-
-def _inexact(v: Any) -> bool:
-    return bool(jnp.issubdtype(v.aval.dtype, jnp.inexact))
-
-
-def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The equation as a function of its floating operands, the others given."""
-
-    def call(*floating: Any) -> tuple[Any, ...]:
-        left = iter(floating)
-        full = [
-            next(left) if _inexact(v) else operand
-            for v, operand in zip(eqn.invars, operands, strict=True)
-        ]
-        return tuple(bind(eqn, full))
-
-    return call
-
-
-def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
-    return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
-
-
-def _custom_jvp(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The function and its own rule, each written down in float32 and evaluated in float64."""
-    jaxpr, consts = _known(wrapped(eqn))
-
-    @jax.custom_jvp
-    def function(*args: Any) -> tuple[Any, ...]:
-        return tuple(_inside(jaxpr, consts, args))
-
-    @function.defjvp
-    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-        def pushed(args: list[Any], moves: list[Any]) -> Any:
-            return jax.jvp(_calling(eqn, args), tuple(_floating(eqn, args)), tuple(moves))
-
-        shapes = [_shape(v) for v in eqn.invars]
-        rule = jax.make_jaxpr(pushed)(shapes, _floating(eqn, shapes))
-        given = [*primals, *_floating(eqn, tangents)]
-        results = _inside(rule.jaxpr, rule.consts, given)
-        count = len(eqn.outvars)
-        return tuple(results[:count]), tuple(results[count:])
-
-    return list(function(*operands))
-
-
-def _custom_vjp(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The same for a function with a reverse mode of its own."""
-    jaxpr, consts = _known(wrapped(eqn))
-
-    @jax.custom_vjp
-    def function(*args: Any) -> tuple[Any, ...]:
-        return tuple(_inside(jaxpr, consts, args))
-
-    def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-        def pulled(given: list[Any], weights: list[Any]) -> Any:
-            pullback = jax.vjp(_calling(eqn, given), *_floating(eqn, given))[1]
-            return pullback(tuple(weights))
-
-        ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
-        rule = jax.make_jaxpr(pulled)(ins, outs)
-        found = iter(_inside(rule.jaxpr, rule.consts, [*args, *cotangents]))
-        return tuple(next(found) if _inexact(v) else None for v in eqn.invars)
-
-    function.defvjp(lambda *args: (function(*args), args), backwards)
-    return list(function(*operands))
-
-
 _RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
     "convert_element_type": _convert,
     "reduce_precision": _reduce_precision,
@@ -341,5 +248,5 @@ _RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
-    "custom_jvp_call": _custom_jvp,
+    "custom_jvp_call": partial(custom_jvp, _inside),
 }

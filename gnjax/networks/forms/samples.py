@@ -45,7 +45,7 @@ def check_samples(name: str, given: Any) -> Any:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
-    given = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    given = _as_array(name, leaf)
     if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
         array = jnp.asarray(given)
     elif jnp.issubdtype(given.dtype, jnp.floating):
@@ -65,3 +65,16 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
         msg = f"{name} contains NaN or Inf; remove or impute those samples"
         raise ValueError(msg)
     return array
+
+
+def _as_array(name: str, leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return leaf
+    try:
+        return np.asarray(leaf)
+    except ValueError as error:
+        msg = (
+            f"{name} is a list that makes no array ({error}); give a tuple or a dict for several "
+            "arrays, or a list of batches (x, y)"
+        )
+        raise ValueError(msg) from error
