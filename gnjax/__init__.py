@@ -25,17 +25,19 @@ from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toe
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators.closed_form.linear import linear_gauss_newton
 from gnjax.operators.closed_form.linear_map import linear_map_gram
-from gnjax.operators.diagonal import Diagonal, diagonal
-from gnjax.operators.linearised import linearised
-from gnjax.operators.network import (
-    NetworkGram,
-    NetworkHessian,
+from gnjax.operators.curvature import (
+    empirical_fisher,
     functional_hessian,
     gauss_newton,
     hessian,
     ntk,
 )
+from gnjax.operators.diagonal import Diagonal, diagonal
+from gnjax.operators.function_hessian import FunctionHessian, hessian_of
+from gnjax.operators.linearised import linearised
+from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.operators.stored_jacobian import with_jacobian
+from gnjax.operators.streamed import Streamed
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
@@ -57,6 +59,7 @@ __all__ = [
     "Error",
     "Estimate",
     "Factored",
+    "FunctionHessian",
     "KroneckerFactors",
     "Limits",
     "NetworkGram",
@@ -65,6 +68,7 @@ __all__ = [
     "RankSensitivity",
     "SpectralDensity",
     "Spectrum",
+    "Streamed",
     "SumOfKroneckers",
     "Trace",
     "balanced",
@@ -75,12 +79,14 @@ __all__ = [
     "diagnose",
     "diagonal",
     "eigenvalues",
+    "empirical_fisher",
     "enable_x64",
     "factored",
     "functional",
     "functional_hessian",
     "gauss_newton",
     "hessian",
+    "hessian_of",
     "initializers",
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",

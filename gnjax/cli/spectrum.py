@@ -17,7 +17,7 @@ from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator, dense
-from gnjax.operators.network import gauss_newton, hessian, ntk
+from gnjax.operators.curvature import gauss_newton, hessian, ntk
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues

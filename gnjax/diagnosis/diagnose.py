@@ -41,7 +41,8 @@ from gnjax.networks.network import backward_products, parameter_names
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.network import NetworkGram, hessian
+from gnjax.operators.curvature import hessian
+from gnjax.operators.network import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
@@ -206,7 +207,8 @@ class _Parts:
 
 
 def _fits(op: NetworkGram) -> bool:
-    fits = op.factorisation().size_in_bytes <= LIMITS.factor_bytes
+    stated = op.factorisation()
+    fits = stated is not None and stated.size_in_bytes <= LIMITS.factor_bytes
     return min(op.factor_shape) <= _DENSE_UP_TO and fits
 
 

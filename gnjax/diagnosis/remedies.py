@@ -28,7 +28,8 @@ from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored, factored
-from gnjax.operators.network import NetworkGram, gauss_newton
+from gnjax.operators.curvature import gauss_newton
+from gnjax.operators.network import NetworkGram
 from gnjax.theory import bounds
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
@@ -154,7 +155,7 @@ def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """kappa of J J^T for some columns of the Jacobian of ``op``, each scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
-    error = op.factorisation().error()
+    error = op.factor_error()
     stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
     return condition_number(Factored(*stored, evidence=error.kind))
 

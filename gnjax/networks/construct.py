@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
-from gnjax.networks.losses import (
-    Loss,
-    check_call,
-    check_convex,
-    check_loss,
-    check_targets,
-    factor_columns,
-    hessian_factors,
-)
+from gnjax.networks.forms.samples import sample_count, take
+from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, prepared
 from gnjax.networks.network import Network
+from gnjax.networks.outputs.hessians import check_convex
+from gnjax.networks.outputs.shapes import Outputs, described_outputs
+from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.precision import real_dtype
 
@@ -31,30 +27,31 @@ _WORKING = 2.5e7  # numbers that one evaluation of a batch writes: more would le
 
 def network(
     model: Any,
-    x: ArrayLike,
+    x: Any,
     *,
+    y: Any = None,
     loss: Loss = "squared_error",
-    y: ArrayLike | None = None,
-    batch_size: int | None = None,
+    weights: Any = None,
+    has_aux: bool = False,
     coupled: bool | None = None,
-    mask: Any = None,
     only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+    convex: bool = True,
 ) -> Network:
     """Check what comes in, choose the parameters, and decide how many samples go at once.
 
     With a ``batch_size`` no more samples than that are evaluated at once here either (two, where it
-    is one). Without, the batch is evaluated as a whole, as the caller would.
+    is one). Without, the batch is evaluated as a whole, as the caller would. ``convex`` refuses a
+    loss that is not convex in the outputs.
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
-    apply, params, inputs = prepared(model, x)
-    size = len(inputs) if batch_size is None else min(len(inputs), max(batch_size, 2))
-    shape = described(apply, params, inputs[:size])
-    k = shape.shape[1]
-    factor_columns(loss, k)
-    described_outputs = jax.ShapeDtypeStruct((len(inputs), k), real_dtype())
-    targets = None if y is None else check_targets(loss, y, described_outputs)
-    check_call(loss, described_outputs, targets)
+    apply, params, inputs = prepared(model, x, has_aux=has_aux)
+    n = sample_count(inputs)
+    size = n if batch_size is None else min(n, max(batch_size, 2))
+    apply, shapes = described(apply, params, take(inputs, slice(0, size)))
+    target, total = make_target(loss, y, weights, shapes, n, real_dtype())
     leaves, structure = jax.tree.flatten(params)
     chosen, kept = choose(params, mask, only)
     counts = tuple(
@@ -65,29 +62,25 @@ def network(
         tuple(leaves),
         kept,
         inputs,
-        None,
-        targets if callable(loss) else None,
+        target,
+        np.float64(total),
         apply,
         structure,
         chosen,
         counts,
-        loss,
-        k,
+        shapes,
         coupled=False,
         convolves=False,
         forward=True,
-        targeted=callable(loss) and targets is not None,
         written=1.0,
         batch=size,
     )
-    one = _takes_one(apply, params, inputs, k)
+    one = _takes_one(apply, params, inputs, shapes)
     made, coarsest = _traced(made, 1 if one else size)
     made = replace(made, batch=_batch(made, batch_size))
-    outputs, found = _outputs(made, size, coarsest, coupled, one)
+    found = _evaluated(made, size, coarsest, coupled, one, convex)
     _check_coupled(found, coupled, batch_size)
-    if found.coupled:
-        made = replace(made, coupled=True, batch=made.samples)
-    return replace(made, factors=_factors(loss, outputs, targets, made.batch))
+    return replace(made, coupled=True, batch=made.samples) if found.coupled else made
 
 
 def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
@@ -101,20 +94,20 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
         raise ValueError(msg)
 
 
-def _takes_one(apply: Apply, params: Any, x: jax.Array, k: int) -> bool:
+def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
     """Whether the model takes a single sample; a graph network with a fixed graph does not."""
-    if len(x) == 1:
+    if sample_count(x) == 1:
         return True
     try:
-        alone = jax.eval_shape(apply, params, x[:1])
-    except REFUSALS:
+        alone = jax.eval_shape(apply, params, take(x, slice(0, 1)))
+        return described_outputs(alone, 1) == shapes
+    except (*REFUSALS, RuntimeError):
         return False
-    return getattr(alone, "shape", None) == (1, k)
 
 
 def _traced(net: Network, samples: int) -> tuple[Network, float]:
     """What the equations of the model say, and the eps of the coarsest format that they use."""
-    jaxpr = layers.trace(net.outputs, net.leaves, net.x[:samples]).jaxpr
+    jaxpr = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples))).jaxpr
     written = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in jaxpr.eqns}
     traced = replace(
@@ -134,21 +127,28 @@ def _batch(net: Network, batch_size: int | None) -> int:
     return -(-net.samples // -(-net.samples // largest))
 
 
-def _outputs(
-    net: Network, together: int, coarsest: float, coupled: bool | None, one: bool
-) -> tuple[jax.Array, Coupling]:
-    """F (n, k), checked to be finite, and what is known of the coupling of samples."""
+def _evaluated(
+    net: Network, together: int, coarsest: float, coupled: bool | None, one: bool, convex: bool
+) -> Coupling:
+    """Check the outputs, and say what is known of the coupling of samples."""
+    see = partial(_check_part, net, convex)
     if coupled or not one:
+        see(_outputs(replace(net, target=None)), slice(0, net.samples))
         reason = "it is declared" if one else "the model does not take a single sample"
-        outputs, found = _evaluated(net), Coupling(True, reason)
-    else:
-        outputs, found = compare(net, together, coarsest, apart=coupled is False)
+        return Coupling(True, reason)
+    alike = replace(net, target=None)  # one program for every loss
+    return compare(alike, together, coarsest, apart=coupled is False, see=see)
+
+
+def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
+    """Check the outputs of some samples."""
     check_outputs(outputs)
-    return outputs, found
+    if convex and net.target is not None:
+        check_convex(take(net.target, part), outputs)
 
 
 @jax.jit
-def _evaluated(net: Network) -> jax.Array:
+def _outputs(net: Network) -> jax.Array:
     return net.outputs(net.leaves, net.x)
 
 
@@ -167,19 +167,3 @@ def _check_coupled(found: Coupling, coupled: bool | None, batch_size: int | None
             "batch as one function"
         )
         raise ValueError(msg)
-
-
-def _factors(
-    loss: Loss, outputs: jax.Array, targets: jax.Array | None, batch: int
-) -> jax.Array | None:
-    """R (n, k, r), some samples at a time."""
-    parts: list[jax.Array] = []
-    for start in range(0, len(outputs), batch):
-        part = slice(start, start + batch)
-        y = None if targets is None else targets[part]
-        check_convex(loss, outputs[part], y)
-        factors = hessian_factors(loss, outputs[part], y)
-        if factors is None:
-            return None
-        parts.append(factors)
-    return jnp.concatenate(parts)

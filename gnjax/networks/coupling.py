@@ -34,15 +34,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from gnjax.networks import jaxprs
+from gnjax.networks.forms.samples import sample_count, take
 
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
@@ -71,30 +72,37 @@ class Gaps:
 
 
 def compare(
-    net: Network, together: int, coarsest: float, apart: bool = False
-) -> tuple[jax.Array, Coupling]:
-    """The outputs (n, k), and whether samples are coupled in batches of ``together`` samples.
+    net: Network,
+    together: int,
+    coarsest: float,
+    apart: bool = False,
+    see: Callable[[jax.Array, slice], None] = lambda outputs, part: None,
+) -> Coupling:
+    """Whether samples are coupled in batches of ``together`` samples.
 
     ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
     says that the caller declares the samples not to be coupled. It costs two
     evaluations with one directional derivative each; the exchange, where it is needed, costs two
     more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a time.
+    ``see`` is called with the outputs of every part of the samples.
     """
     v = _direction(net)
     limit = min(_ROUNDING * coarsest, _COARSE)
     kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
-    outputs, verdict = [], Coupling(False)
-    for x, new in _windows(net.x, together):
+    verdict, done = Coupling(False), 0
+    for x, skip in _windows(net.x, together):
         whole = _responses(net, x, v, False)
-        outputs.append(whole[0][new:])
-        if len(x) > 1 and not verdict.coupled:
+        new = whole[0][skip:]
+        see(new, slice(done, done + len(new)))
+        done += len(new)
+        if sample_count(x) > 1 and not verdict.coupled:
             verdict = _judged(net, x, v, whole, limit, kinks)
-    return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs), verdict
+    return verdict
 
 
 def _judged(
     net: Network,
-    x: jax.Array,
+    x: Any,
     v: list[jax.Array],
     whole: tuple[jax.Array, jax.Array],
     limit: float,
@@ -143,29 +151,29 @@ def _direction(net: Network) -> list[jax.Array]:
     return [scaled(leaf, part) for leaf, part in zip(net.leaves, parts, strict=True)]
 
 
-def _windows(x: jax.Array, size: int) -> Iterator[tuple[jax.Array, int]]:
+def _windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
     """Runs of ``size`` samples, all of one length, and how many of each have come before.
 
     The last run reaches back, so that one compiled program serves all and nobody is left alone.
     """
-    n = len(x)
+    n = sample_count(x)
     if size >= n:
         yield x, 0
         return
     for start in range(0, n, size):
         first = min(start, n - size)
-        yield x[first : first + size], start - first
+        yield take(x, slice(first, first + size)), start - first
 
 
 @partial(jax.jit, static_argnames=("alone",))
 def _responses(
-    net: Network, x: jax.Array, v: list[jax.Array], alone: bool
+    net: Network, x: Any, v: list[jax.Array], alone: bool
 ) -> tuple[jax.Array, jax.Array]:
     """F (n, k) and its derivative along v, of the batch or of its samples alone."""
 
     def outputs(leaves: list[jax.Array]) -> jax.Array:
         if alone:
-            return jax.vmap(lambda sample: net.outputs(leaves, sample[None])[0])(x)
+            return jax.vmap(lambda sample: net.outputs(leaves, _as_batch(sample))[0])(x)
         return net.outputs(leaves, x)
 
     return jaxprs.pushed(outputs, list(net.leaves), v, forward=net.forward)
@@ -190,9 +198,11 @@ def _differences(
     return outputs.max(), derivatives.max(), (derivatives > limit).mean()
 
 
-def _keeps(
-    net: Network, x: jax.Array, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]
-) -> bool:
+def _as_batch(sample: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[None], sample)
+
+
+def _keeps(net: Network, x: Any, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]) -> bool:
     """Whether samples keep every bit of F and T when the samples beside them are replaced."""
     for parity in (0, 1):
         kept, mixed = _exchanged(x, parity)
@@ -203,10 +213,14 @@ def _keeps(
     return True
 
 
-def _exchanged(x: jax.Array, parity: int) -> tuple[jax.Array, jax.Array]:
+def _exchanged(x: Any, parity: int) -> tuple[jax.Array, Any]:
     """Which samples are kept, every other one, and the samples with the rest replaced."""
-    kept = jnp.arange(len(x)) % 2 == parity
-    others = jnp.roll(x, 1, axis=0)
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        others = others * 1.5
-    return kept, jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, others)
+    kept = jnp.arange(sample_count(x)) % 2 == parity
+
+    def mixed(leaf: jax.Array) -> jax.Array:
+        others = jnp.roll(leaf, 1, axis=0)
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            others = others * 1.5
+        return jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, others)
+
+    return kept, jax.tree.map(mixed, x)

@@ -8,36 +8,42 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.samples import take
 from gnjax.networks.network import Network
+from gnjax.networks.outputs.targets import Target
 
 
 def merged(net: Network) -> Network:
     """The network with samples that are equal bit for bit merged into one, or ``net`` itself.
 
-    Coupled samples stay as they are. Where R depends on targets, a pair must have the same R too.
+    Coupled samples stay as they are. Where R depends on targets or weights, a group of samples must
+    have the same ones.
     """
-    arrays = [net.x, net.factors] if net.targeted and net.factors is not None else [net.x]
-    first, counts = _groups(net, arrays)
+    first, counts = _groups(net, (net.x, net.target))
     if len(first) == net.samples:
         return net
-    root = jnp.sqrt(jnp.asarray(counts, net.dtype))[:, None, None]
-    identity = jnp.eye(net.k, dtype=net.dtype)[None]
-    factors = identity if net.factors is None else net.factors[first]
-    return replace(net, x=net.x[first], factors=root * factors, batch=min(net.batch, len(first)))
+    repeated = jnp.asarray(counts, net.dtype)
+    if net.target is None:
+        target = Target(None, repeated, "squared_error", net.shapes)
+    else:
+        target = take(net.target, first).repeated(repeated)
+    return replace(net, x=take(net.x, first), target=target, batch=min(net.batch, len(first)))
 
 
 def unique_samples(net: Network) -> int:
     """How many different samples there are; all of them, where samples are coupled."""
-    return len(_groups(net, [net.x])[0])
+    return len(_groups(net, net.x)[0])
 
 
-def _groups(net: Network, arrays: list[jax.Array]) -> tuple[np.ndarray, np.ndarray]:
+def _groups(net: Network, samples: Any) -> tuple[np.ndarray, np.ndarray]:
     """The first sample of each group of equal ones, and how many it has."""
+    arrays = jax.tree.leaves(samples)
     n = net.samples
     if net.coupled or not all(array.is_fully_addressable for array in arrays):
         return np.arange(n), np.ones(n, int)

@@ -25,9 +25,9 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 
 
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
-    """The closed jaxpr of a function of arrays, without calls."""
-    closed = jax.make_jaxpr(function)(*args)
-    return jax.make_jaxpr(lambda *args: evaluate(closed.jaxpr, closed.consts, args, bind))(*args)
+    """The closed jaxpr of a function of arrays or pytrees, without calls."""
+    closed, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
+    return jax.make_jaxpr(lambda *args: evaluate(closed.jaxpr, closed.consts, args, bind))(*leaves)
 
 
 def widened(function: Callable[..., Any], *args: Any) -> Any:
@@ -115,6 +115,19 @@ def pushed(
     value, pullback = jax.vjp(function, point)
     (image,) = jax.linear_transpose(lambda u: pullback(u)[0], value)(tangent)
     return value, image
+
+
+def hessian_product(
+    gradient: Callable[[Any], Any], point: Any, tangent: Any, *, forward: bool
+) -> Any:
+    """H v from the gradient of a function: forward over reverse, or reverse over reverse.
+
+    A function with a ``jax.custom_vjp`` has no forward mode (``forward=False``); H is symmetric, so
+    that the reverse mode of the gradient, which is H^T v, does as well.
+    """
+    if forward:
+        return jax.jvp(gradient, (point,), (tangent,))[1]
+    return jax.vjp(gradient, point)[1](tangent)[0]
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

@@ -13,14 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
+from gnjax.networks.forms.samples import one_sample, take
 from gnjax.networks.network import Network, backward_products, pieces
+from gnjax.networks.outputs.hessians import root_rows
+from gnjax.networks.outputs.targets import Target
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
@@ -60,8 +63,8 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 
 def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
     """What is made of the items, for as many samples at a time as r backward passes allow."""
-    for x, factors in pieces(replace(net, batch=_fewer(net)), net.factors):
-        yield _pieces(net, items, x, factors)
+    for x, target in pieces(replace(net, batch=_fewer(net)), net.target):
+        yield _pieces(net, items, x, target)
 
 
 def jacobian(net: Network) -> np.ndarray:
@@ -184,7 +187,7 @@ def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
 
 def traced_sample(net: Network) -> layers.Traced:
     """The network of one sample, and its layers."""
-    return layers.trace(net.one, net.leaves, jax.ShapeDtypeStruct(net.x.shape[1:], net.x.dtype))
+    return layers.trace(net.one, net.leaves, one_sample(net.x))
 
 
 def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
@@ -228,8 +231,7 @@ def _pieces_of(net: Network, group: tuple[Item, ...], start: int, stop: int) -> 
     parts = []
     for first in range(start, stop, _fewer(net)):
         part = slice(first, min(first + _fewer(net), stop))
-        factors = None if net.factors is None else net.factors[part]
-        parts.append(_pieces(net, group, net.x[part], factors))
+        parts.append(_pieces(net, group, *take((net.x, net.target), part)))
     return joined(parts)
 
 
@@ -239,16 +241,16 @@ def joined(parts: Sequence[Tree]) -> Tree:
 
 
 @partial(jax.jit, static_argnames=("group",))
-def _pieces(
-    net: Network, group: tuple[Item, ...], x: jax.Array, factors: jax.Array | None
-) -> Pieces:
+def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
     """The pieces of some samples, weighted by R^T."""
     traced = traced_sample(net)
     found = [traced.layers[item.layer] for item in group if item.layer is not None]
     others = [net.chosen[item.place] for item in group if item.layer is None]
 
-    def sample(xi: jax.Array, factor: jax.Array | None) -> Pieces:
-        weights = jnp.eye(net.k, dtype=net.dtype) if factor is None else factor.T
+    def sample(xi: Any, part: Target | None) -> Pieces:
+        def weights(outputs: jax.Array) -> jax.Array:
+            return jnp.eye(net.k, dtype=net.dtype) if part is None else root_rows(part, outputs)
+
         pairs, gradients = layers.sensitivities(traced, found, others, net.leaves, xi, weights)
         near, far = iter(pairs), iter(gradients)
         held, rows = [], [jnp.zeros((net.rows, 0), net.dtype)]
@@ -272,7 +274,7 @@ def _pieces(
                 rows.append(_explicit(net, traced, item, a, delta))
         return held, jnp.concatenate(rows, axis=1)
 
-    return jax.vmap(sample)(x, factors)
+    return jax.vmap(sample)(x, target)
 
 
 def _explicit(

@@ -24,8 +24,8 @@ from gnjax.networks.layer_types import LAYER_TYPES, Layer
 _RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
 
 
-Function = Callable[[Sequence[jax.Array], jax.Array], jax.Array]
-"""(parameters, input) to outputs."""
+Function = Callable[[Sequence[jax.Array], Any], jax.Array]
+"""(parameters, one sample, which may be a pytree) to outputs."""
 
 Pair = tuple[jax.Array, jax.Array]
 """The input of a layer and the sensitivities of outputs to its result."""
@@ -41,9 +41,7 @@ class Traced:
     layers: tuple[Layer, ...]
 
 
-def trace(
-    function: Function, leaves: Sequence[jax.Array], sample: jax.Array | jax.ShapeDtypeStruct
-) -> Traced:
+def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
     uses: Counter[Any] = Counter(
@@ -90,12 +88,12 @@ def sensitivities(
     layers: Sequence[Layer],
     others: Sequence[int],
     leaves: Sequence[jax.Array],
-    sample: jax.Array,
-    weights: jax.Array,
+    sample: Any,
+    weights: Callable[[jax.Array], jax.Array],
 ) -> tuple[list[Pair], list[jax.Array]]:
     """(a, delta (j, ..)) of each layer in its equation's shapes, d f / d leaf (j, p) of the others.
 
-    f are the outputs that ``weights`` (j, k) makes of the network's.
+    f = M F(x) where ``weights`` makes M (j, k) from the outputs F(x) (k,).
     """
     equations = {layer.equation: traced.jaxpr.eqns[layer.equation] for layer in layers}
     zeros = {
@@ -110,14 +108,16 @@ def sensitivities(
         for leaf, value in zip(others, chosen, strict=True):
             every[leaf] = value
         seen: dict[int, Any] = {}
-        result = evaluate(traced.jaxpr, traced.consts, [*every, sample], bind_widened, taps, seen)
+        given = [*every, *jax.tree.leaves(sample)]
+        result = evaluate(traced.jaxpr, traced.consts, given, bind_widened, taps, seen)
         return result[0], seen
 
     chosen = [leaves[leaf] for leaf in others]
-    _, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
-    deltas, gradients = jax.vmap(pullback)(weights)
+    result, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
+    rows = weights(result)
+    deltas, gradients = jax.vmap(pullback)(rows)
     pairs = [(seen[layer.equation][1 - layer.side], deltas[layer.equation]) for layer in layers]
-    return pairs, [g.reshape(len(weights), -1) for g in gradients]
+    return pairs, [g.reshape(len(rows), -1) for g in gradients]
 
 
 def by_positions(traced: Traced, layer: Layer, pair: Pair) -> Pair:

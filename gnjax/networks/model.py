@@ -1,8 +1,7 @@
-"""Any model as a pair (apply, params) with apply(params, x) -> (n, k)."""
+"""Any model as a pair (apply, params) with apply(params, x) -> outputs, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,49 +9,66 @@ import flax.errors
 import flax.linen
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
+from gnjax.networks.equations.widen import traced
+from gnjax.networks.forms import frameworks
+from gnjax.networks.forms.frameworks import Apply, Params
+from gnjax.networks.forms.samples import check_samples, sample_count
+from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.numerics.precision import real_dtype
 
-Params = Any
-Apply = Callable[[Params, jax.Array], jax.Array]
+__all__ = ["REFUSALS", "Apply", "Params", "checked", "described", "functional", "prepared"]
 
 _FORMS = (
-    "a Flax NNX module, a Linen (module, variables) pair, or (apply, params) with "
-    "apply(params, x) -> (n, k)"
+    "a Flax NNX module, a Linen (module, variables) pair, a TrainState, an Equinox module, "
+    "(hk.transform(f), params), or (apply, params) with apply(params, x) -> outputs (n, ...)"
 )
-REFUSALS = (TypeError, ValueError, IndexError, AssertionError, flax.errors.FlaxError)
+REFUSALS = (TypeError, ValueError, IndexError, KeyError, AssertionError, flax.errors.FlaxError)
 """What a model raises that does not take an input of a given shape."""
 
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
-def functional(model: Any) -> tuple[Apply, Params]:
-    """(apply, params) of a Flax NNX module, a Linen (module, variables) pair, or such a pair.
+def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
+    """(apply, params) of a model, with apply(params, x) -> outputs.
 
     What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
     model as it was. It is a pytree of those numbers and compares by the model's structure, so that
     what is compiled for one set of weights serves the next. An NNX module whose dropout is switched
     on is refused.
+
+    Args:
+      model: a Flax NNX module, a Linen pair (module, variables), a ``TrainState`` of Flax, an
+        Equinox module (it takes one sample and is mapped over them), (hk.transform(f), params) of
+        Haiku, with the state as a third entry after ``hk.transform_with_state``, or a pair (apply,
+        params) of your own.
+      call: keywords that are passed on in every call, such as train=False, deterministic=True or,
+        with a fixed key, rngs={"dropout": key}.
     """
     if isinstance(model, nnx.Module):
-        return _nnx(model)
+        return frameworks.of_nnx(model, call)
+    if frameworks.is_equinox(model):
+        return frameworks.of_equinox(model, call)
+    if frameworks.is_train_state(model):
+        return frameworks.of_train_state(model, call)
+    if type(model) is tuple and model and frameworks.is_haiku(model[0]):
+        return frameworks.of_haiku(model[0], model[1:], call)
     if not (isinstance(model, tuple) and len(model) == 2):
         msg = f"a model is {_FORMS}; got {type(model).__name__}"
         raise ValueError(msg)
     first, second = model
     if isinstance(first, flax.linen.Module):
-        return _linen(first, second)
+        return frameworks.of_linen(first, second, call)
     if isinstance(first, Partial):
-        return first, second
+        return frameworks.of_function(first, second, call)
     if not callable(first) or isinstance(first, nnx.Module):
         msg = f"a model is {_FORMS}; got a pair that starts with {type(first).__name__}"
         raise ValueError(msg)
     _check_variables(first, second)
-    return Partial(first), second
+    return frameworks.of_function(first, second, call)
 
 
 def _check_variables(apply: Any, params: Any) -> None:
@@ -70,85 +86,39 @@ def _check_variables(apply: Any, params: Any) -> None:
         raise ValueError(msg)
 
 
-def _nnx(model: nnx.Module) -> tuple[Apply, Params]:
-    _check_dropout(model)
-    graph, params, *others = nnx.split(model, nnx.Param, ...)
-    return Partial(_NnxCall(graph), others), params
-
-
-def _check_dropout(model: nnx.Module) -> None:
-    """Refuse dropout that is switched on: its one frozen mask would be part of the network."""
-    active = [
-        "/".join(str(part) for part in path) for path, node in nnx.iter_graph(model) if _drops(node)
-    ]
-    if active:
-        msg = (
-            f"dropout is switched on ({', '.join(active)}): a new NNX module is in training mode; "
-            "call model.eval() first, or, to see the network under one dropout mask, pass "
-            "(apply, params) with an apply that makes its nnx.Rngs from a fixed key"
-        )
-        raise ValueError(msg)
-
-
-def _drops(node: Any) -> bool:
-    if isinstance(node, nnx.Dropout):
-        return node.rate > 0 and not node.deterministic
-    if isinstance(node, nnx.MultiHeadAttention):
-        return node.dropout_rate > 0 and not node.deterministic
-    return False
-
-
-@dataclass(frozen=True)
-class _NnxCall:
-    graph: Any
-
-    def __call__(self, others: Any, params: Params, x: jax.Array) -> jax.Array:
-        return nnx.merge(self.graph, params, *_like(params, others), copy=True)(x)
-
-
-def _linen(module: flax.linen.Module, variables: Any) -> tuple[Apply, Params]:
-    if not hasattr(variables, "keys") or "params" not in variables:
-        msg = (
-            "a Linen model is (module, variables) with variables['params'], as module.init "
-            f"returns it; got {type(variables).__name__}"
-        )
-        raise ValueError(msg)
-    rest = {name: value for name, value in variables.items() if name != "params"}
-    return Partial(_LinenCall(module), rest), variables["params"]
-
-
-@dataclass(frozen=True)
-class _LinenCall:
-    module: flax.linen.Module
-
-    def __call__(self, rest: Any, params: Params, x: jax.Array) -> jax.Array:
-        return self.module.apply({"params": params, **_like(params, rest)}, x)  # type: ignore[return-value]
-
-
-def _like(params: Params, rest: Any) -> Any:
-    """What is held fixed, in the precision of the parameters."""
-    dtype = jnp.result_type(*jax.tree.leaves(params))
-
-    def cast(leaf: Any) -> Any:
-        floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
-        return leaf.astype(dtype) if floating else leaf
-
-    return jax.tree.map(cast, rest)
-
-
 def checked(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
-    """apply, parameters and inputs in the working precision, and the outputs (n, k)."""
+    """apply -> (n, k), parameters and inputs in the working precision, and the outputs (n, k)."""
     apply, params, inputs = prepared(model, x)
-    described(apply, params, inputs)
-    outputs = evaluate(apply, params, inputs)
+    if not isinstance(inputs, jax.Array):
+        msg = "x must be one array (n, ...) here, not a dict or a tuple of arrays"
+        raise ValueError(msg)
+    apply, shapes = described(apply, params, inputs)
+    flat = Partial(_Flattened(shapes), apply)
+    outputs = evaluate(flat, params, inputs)
     check_outputs(outputs)
-    return apply, params, inputs, outputs
+    return flat, params, inputs, outputs
 
 
-def prepared(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array]:
+@dataclass(frozen=True)
+class _Flattened:
+    """The outputs of a model as one array (n, k)."""
+
+    shapes: Outputs
+
+    def __call__(self, apply: Apply, params: Params, x: Any) -> jax.Array:
+        return self.shapes.ravel(apply(params, x), real_dtype())
+
+
+def prepared(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Apply, Params, Any]:
     """apply, parameters and inputs in the working precision; the model is not evaluated."""
     apply, params = functional(model)
-    inputs = _inputs(x)
+    inputs = check_samples("x", x)
+    params = checked_parameters(params)
+    return (Partial(_without_extras, apply) if has_aux else apply), params, inputs
+
+
+def checked_parameters(params: Params) -> Params:
+    """Finite floating parameters in the working precision."""
     params = jax.tree.map(_parameter, params)
     leaves = jax.tree.leaves(params)
     if not leaves:
@@ -157,25 +127,15 @@ def prepared(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array]:
     if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
         msg = "a parameter of the model is NaN or Inf; a spectrum needs finite parameters"
         raise ValueError(msg)
-    return apply, params, inputs
+    return params
 
 
-def _inputs(x: ArrayLike) -> jax.Array:
-    given = x if isinstance(x, jax.Array) else np.asarray(x)
-    if jnp.issubdtype(given.dtype, jnp.integer):
-        inputs = jnp.asarray(given)  # tokens stay integers: an embedding looks them up
-    elif jnp.issubdtype(given.dtype, jnp.floating):
-        inputs = jnp.asarray(given, real_dtype())
-    else:
-        msg = f"x must hold real numbers, got dtype {given.dtype}"
+def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
+    found = apply(params, x)
+    if not (isinstance(found, tuple) and len(found) == 2):
+        msg = f"with has_aux=True a model returns (outputs, extras), got {type(found).__name__}"
         raise ValueError(msg)
-    if inputs.ndim == 0 or 0 in inputs.shape:
-        msg = f"x must be a batch (n, ...) of at least one sample, got shape {inputs.shape}"
-        raise ValueError(msg)
-    if not bool(jnp.isfinite(inputs).all()):
-        msg = "x contains NaN or Inf; remove or impute those samples"
-        raise ValueError(msg)
-    return inputs
+    return found[0]
 
 
 def _parameter(leaf: ArrayLike) -> jax.Array:
@@ -183,32 +143,41 @@ def _parameter(leaf: ArrayLike) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.floating):
         msg = (
             f"a parameter has dtype {array.dtype}; real floating point parameters are needed "
-            "(keep integer tables out of the parameters)"
+            "(keep integer tables out of the parameters, and give the real and the imaginary part "
+            "of a complex one as two arrays)"
         )
         raise ValueError(msg)
     return array.astype(real_dtype())
 
 
 @jax.jit
-def evaluate(apply: Apply, params: Params, x: jax.Array) -> jax.Array:
+def evaluate(apply: Apply, params: Params, x: Any) -> Any:
     return apply(params, x)
 
 
-def described(apply: Apply, params: Params, x: jax.Array) -> jax.ShapeDtypeStruct:
-    """The shape (n, k) and the dtype of the outputs, checked without evaluating the model."""
+def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
+    """The shapes of the outputs, checked without evaluating the model.
+
+    In 64-bit mode a model that has float32 written into its layers comes back without it, see
+    :mod:`gnjax.networks.equations.widen`.
+    """
     try:
-        outputs = jax.eval_shape(apply, params, x)
+        if real_dtype() == jnp.float64:
+            outputs, wider = traced(apply, params, x)
+        else:
+            outputs, wider = jax.eval_shape(apply, params, x), None
     except flax.errors.ModifyScopeVariableError as error:
         msg = (
-            "the Linen module wants to update its batch statistics: call it in evaluation mode, "
-            "or pass (apply, params) with an apply that discards the updates"
+            "the Linen module wants to update its batch statistics: pass "
+            "gnjax.functional((module, variables), train=False) with the keyword that its call has "
+            "for evaluation mode, or (apply, params) with an apply that discards the updates"
         )
         raise ValueError(msg) from error
     except flax.errors.InvalidRngError as error:
         msg = (
             "the Linen module wants random numbers, as dropout does in training mode: pass "
-            "(lambda params, x: module.apply({'params': params}, x, deterministic=True), params), "
-            "with the keyword that your module has for evaluation"
+            "gnjax.functional((module, variables), deterministic=True) with the keyword that its "
+            "call has for evaluation, or rngs={'dropout': key} to fix one mask"
         )
         raise ValueError(msg) from error
     except flax.errors.TraceContextError as error:
@@ -218,21 +187,18 @@ def described(apply: Apply, params: Params, x: jax.Array) -> jax.ShapeDtypeStruc
             "key, or pass the NNX module itself in evaluation mode (model.eval())"
         )
         raise ValueError(msg) from error
-    except REFUSALS as error:
-        msg = f"the model does not take an x of shape {x.shape}: {error}"
-        raise ValueError(msg) from error
-    shape = getattr(outputs, "shape", None)
-    if shape is None or len(shape) != 2 or shape[0] != len(x) or shape[1] == 0:
-        what = f"shape {shape}" if shape is not None else type(outputs).__name__
+    except RuntimeError as error:
         msg = (
-            f"the model must map x of shape {x.shape} to outputs ({len(x)}, k), got {what}; "
-            "flatten or pool what it returns"
+            f"the model does not run on x: {error}; if it has dropout, pass it in evaluation mode, "
+            "as eqx.nn.inference_mode(model) does for Equinox"
         )
-        raise ValueError(msg)
-    if not jnp.issubdtype(outputs.dtype, jnp.floating):
-        msg = f"the model must return real numbers, got dtype {outputs.dtype}"
-        raise ValueError(msg)
-    return outputs
+        raise ValueError(msg) from error
+    except REFUSALS as error:
+        shapes = jax.tree.map(lambda leaf: leaf.shape, x)
+        msg = f"the model does not take an x of shape {shapes}: {error}"
+        raise ValueError(msg) from error
+    shapes = described_outputs(outputs, sample_count(x))
+    return (apply if wider is None else Partial(wider, apply)), shapes
 
 
 def check_outputs(outputs: jax.Array) -> None:

@@ -1,8 +1,8 @@
 """A network at fixed inputs as a function of its parameters, and products with its Jacobian.
 
 J is the Jacobian (n k, p) of the outputs F(x_1) .. F(x_n) with respect to the chosen entries of
-the parameters, samples first. Where a loss has the output Hessians R_i R_i^T, R_i (k, r), it stands
-for R^T J (n r, p), with r rows for every sample.
+the parameters, samples first. Where a loss has the output Hessians B_i = R_i R_i^T, R_i (k, r), it
+stands for R^T J (n r, p), with r rows for every sample.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.losses import Loss
+from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.model import Apply
+from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
+from gnjax.networks.outputs.shapes import Outputs
+from gnjax.networks.outputs.targets import Target
 from gnjax.networks.parameters import paths
 
 _TOGETHER = 3.5e6  # numbers that one evaluation writes for columns that go together
@@ -33,25 +36,27 @@ class Network:
 
     leaves: tuple[jax.Array, ...]
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
-    x: jax.Array
-    factors: jax.Array | None  # R (n, k, r)
-    targets: jax.Array | None  # what R was made from beside the outputs
+    x: Any  # a pytree of arrays with the samples first
+    target: Target | None  # the loss and what it compares with; None: B is the identity
+    total: Any  # what a sum over samples is divided by to give the mean of the loss
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
     chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
-    loss: Loss = field(metadata={"static": True})  # what R was made for
-    k: int = field(metadata={"static": True})
+    shapes: Outputs = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
     convolves: bool = field(metadata={"static": True})
     forward: bool = field(metadata={"static": True})  # the model has a forward mode
-    targeted: bool = field(metadata={"static": True})  # R depends on targets, not on x alone
     written: float = field(metadata={"static": True})  # numbers that an evaluation writes a sample
     batch: int = field(metadata={"static": True})
 
     @property
     def samples(self) -> int:
-        return len(self.x)
+        return sample_count(self.x)
+
+    @property
+    def k(self) -> int:
+        return self.shapes.k
 
     @property
     def parameters(self) -> int:
@@ -60,23 +65,25 @@ class Network:
     @property
     def rows(self) -> int:
         """The rows that a sample has in J: the r columns of R, or its k outputs."""
-        return self.k if self.factors is None else self.factors.shape[-1]
+        return self.k if self.target is None else self.target.rows
 
     @property
     def dtype(self) -> jnp.dtype:
         return self.leaves[0].dtype
 
-    def outputs(self, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
-        """F(x), convolving by the quickest road where there is a choice."""
+    def outputs(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
+        """F(x) (n, k), convolving by the quickest road where there is a choice."""
         if not self.convolves:
             return self._plain(leaves, x)
         return jaxprs.widened(self._plain, list(leaves), x)
 
-    def one(self, leaves: Sequence[jax.Array], sample: jax.Array) -> jax.Array:
-        return self._plain(leaves, sample[None])[0]
+    def one(self, leaves: Sequence[jax.Array], sample: Any) -> jax.Array:
+        """F (k,) of one sample, which has no first axis."""
+        return self._plain(leaves, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
-    def _plain(self, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
-        return self.apply(jax.tree.unflatten(self.structure, list(leaves)), x).astype(self.dtype)
+    def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
+        params = jax.tree.unflatten(self.structure, list(leaves))
+        return self.shapes.ravel(self.apply(params, x), self.dtype)
 
 
 def parameter_names(net: Network) -> list[str]:
@@ -86,7 +93,26 @@ def parameter_names(net: Network) -> list[str]:
     return [names[leaf] for leaf in net.chosen]
 
 
-def spread(net: Network, v: jax.Array) -> list[jax.Array]:
+class HasParameters(Protocol):
+    """Leaves of parameters, some of whose entries are chosen."""
+
+    @property
+    def leaves(self) -> tuple[jax.Array, ...]: ...
+
+    @property
+    def kept(self) -> tuple[jax.Array | None, ...]: ...
+
+    @property
+    def chosen(self) -> tuple[int, ...]: ...
+
+    @property
+    def counts(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> jnp.dtype: ...
+
+
+def spread(net: HasParameters, v: jax.Array) -> list[jax.Array]:
     """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
@@ -95,7 +121,7 @@ def spread(net: Network, v: jax.Array) -> list[jax.Array]:
     return tangents
 
 
-def entered(net: Network, place: int, part: jax.Array) -> jax.Array:
+def entered(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
     """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
     shape, indices = net.leaves[net.chosen[place]].shape, net.kept[place]
     if indices is not None:
@@ -104,7 +130,7 @@ def entered(net: Network, place: int, part: jax.Array) -> jax.Array:
     return part.reshape(shape).astype(net.dtype)
 
 
-def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
+def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
     """The transpose of :func:`spread`."""
     parts = []
     for leaf, indices in zip(net.chosen, net.kept, strict=True):
@@ -113,7 +139,7 @@ def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:
+def pieces(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
     """Inputs and whatever else runs over samples, one batch at a time.
 
     The loop is Python's: inside a loop of its own XLA runs convolutions on one CPU thread, ten
@@ -123,33 +149,61 @@ def pieces(net: Network, *rest: jax.Array | None) -> Iterator[tuple[Any, ...]]:
         yield (net.x, *rest)
         return
     for start in range(0, net.samples, net.batch):
-        part = slice(start, start + net.batch)
-        yield tuple(None if a is None else a[part] for a in (net.x, *rest))
+        yield take((net.x, *rest), slice(start, start + net.batch))
 
 
-def weigh(factors: jax.Array | None, u: jax.Array, *, transpose: bool) -> jax.Array:
-    """R u or R^T u, sample by sample."""
-    if factors is None:
+def weighed(
+    target: Target | None, outputs: jax.Array, u: jax.Array, *, transpose: bool
+) -> jax.Array:
+    """R u or R^T u, sample by sample, at the outputs (n, k)."""
+    if target is None:
         return u
-    axes = "nji,nj->ni" if transpose else "nij,nj->ni"
-    return jnp.einsum(axes, factors, u, precision="highest")
+    hessian = output_hessian(target, outputs, rooted=True)
+    return weighed_by(hessian, u, transpose=transpose)
 
 
-def _forward(net: Network, x: jax.Array, factors: jax.Array | None, v: jax.Array) -> jax.Array:
-    """J_b v, (n_b, r)."""
+def weighed_by(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) -> jax.Array:
+    """R u or R^T u of an output Hessian, or u where it is the identity."""
+    if hessian is None:
+        return u
+    return hessian.apply_root_transposed(u) if transpose else hessian.apply_root(u)
+
+
+def pushed_forward(net: Network, x: Any, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """F (n_b, k) and dF/dtheta v (n_b, k)."""
     f = partial(net.outputs, x=x)
-    _, image = jaxprs.pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
-    return weigh(factors, image, transpose=True)
+    return jaxprs.pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
 
 
-def _backward(net: Network, x: jax.Array, factors: jax.Array | None, u: jax.Array) -> jax.Array:
+def pulled_back(net: Network, x: Any, weigh: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """(dF/dtheta)^T weigh(F) (p,)."""
+    outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
+    return gather(net, pullback(weigh(outputs).astype(outputs.dtype))[0])
+
+
+def forward(net: Network, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
+    """J_b v, (n_b, r)."""
+    outputs, image = pushed_forward(net, x, v)
+    return weighed(target, outputs, image, transpose=True)
+
+
+def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.Array:
     """J_b^T u, (p,), for u (n_b, r)."""
-    _, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
-    return gather(net, pullback(weigh(factors, u, transpose=False))[0])
+    return pulled_back(net, x, lambda outputs: weighed(target, outputs, u, transpose=False))
+
+
+def gauss_newton_product(
+    net: Network, x: Any, target: Target | None, v: jax.Array, *, rooted: bool = False
+) -> jax.Array:
+    """J_b^T J_b v, (p,): B is applied between the two; ``rooted`` is of :func:`output_hessian`."""
+    outputs, image = pushed_forward(net, x, v)
+    if target is not None:
+        image = output_hessian(target, outputs, rooted=rooted).apply(image)
+    return pulled_back(net, x, lambda _: image)
 
 
 def columns(
-    net: Network,
+    net: Any,
     product: Callable[[jax.Array], jax.Array],
     v: jax.Array,
     dims: int = 1,
@@ -157,7 +211,8 @@ def columns(
 ) -> jax.Array:
     """A compiled product on v with ``dims`` axes, or on each column along one axis more.
 
-    Columns go together where that turns matrix-vector into matrix products, as many as the caches
+    ``net`` is a network or what else says whether it convolves and how much it writes. Columns go
+    together where that turns matrix-vector into matrix products, as many as the caches
     hold where a product writes as much as so many ``evaluations``; but one by one through
     convolutions, which XLA would make slow grouped ones of.
     """
@@ -177,29 +232,24 @@ def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int =
 
 
 @jax.jit
-def _forward_batch(net: Network, x: jax.Array, factors: Any, v: jax.Array) -> jax.Array:
-    rows = batched(partial(_forward, net, x, factors), v)
+def _forward_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    rows = batched(partial(forward, net, x, target), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @jax.jit
-def _backward_batch(net: Network, x: jax.Array, factors: Any, u: jax.Array) -> jax.Array:
-    return batched(partial(_backward, net, x, factors), u, 2)
+def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
+    return batched(partial(backward, net, x, target), u, 2)
 
 
 @jax.jit
-def _gauss_newton_batch(net: Network, x: jax.Array, factors: Any, v: jax.Array) -> jax.Array:
-    def product(w: jax.Array) -> jax.Array:
-        return _backward(net, x, factors, _forward(net, x, factors, w))
-
-    return batched(product, v)
+def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    return batched(partial(gauss_newton_product, net, x, target), v)
 
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:
     """J v for v (p,) or (p, b)."""
-    rows = [
-        columns(net, partial(_forward_batch, net, x, r), v) for x, r in pieces(net, net.factors)
-    ]
+    rows = [columns(net, partial(_forward_batch, net, x, r), v) for x, r in pieces(net, net.target)]
     return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
 
 
@@ -208,15 +258,14 @@ def backward_products(net: Network, u: jax.Array) -> jax.Array:
     parts = u.reshape(net.samples, net.rows, *u.shape[1:])
     return sum_of(
         columns(net, partial(_backward_batch, net, x, r), w, 2)
-        for x, r, w in pieces(net, net.factors, parts)
+        for x, r, w in pieces(net, net.target, parts)
     )
 
 
 def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
     """J^T J v for v (p,) or (p, b)."""
     return sum_of(
-        columns(net, partial(_gauss_newton_batch, net, x, r), v)
-        for x, r in pieces(net, net.factors)
+        columns(net, partial(_gauss_newton_batch, net, x, r), v) for x, r in pieces(net, net.target)
     )
 
 

@@ -5,7 +5,7 @@ matrix J + E. The size ||E||_F is measured in three ways, and the largest counts
 
 - Monte Carlo arithmetic (:mod:`gnjax.networks.monte_carlo`) on forward products J v and on backward
   products J^T u. It sees what both share: saturated units, a softmax that is nearly one-hot, sums
-  that cancel, layers in low precision. R is computed anew from the perturbed outputs.
+  that cancel, layers in low precision. R is a function of the outputs, and moves with them.
 - The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
 - The gap between J v and the rows of J as ``gnjax.networks.kernels`` forms them, sample by
   sample, for small networks.
@@ -27,10 +27,10 @@ from jax.experimental import multihost_utils
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.jaxprs import pushed
+from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
-from gnjax.networks.network import Network, gather, pieces, spread, weigh
+from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 
 SAFETY = 4.0
@@ -40,40 +40,25 @@ _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
-Factors = Callable[..., jax.Array]
-"""R (n, k, r) from outputs (n, k) and, where there are some, from targets (n, ...)."""
 
-
-def jacobian_error(
-    net: Network, factors: Factors | None = None, targets: jax.Array | None = None, *, seed: int = 0
-) -> Error:
+def jacobian_error(net: Network, *, seed: int = 0) -> Error:
     """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
 
     Exact means: at the stored parameters and inputs, in exact arithmetic. Of a model that has a
     reverse mode only, both directions come from it, and what its own rule rounds is seen by Monte
-    Carlo arithmetic alone.
-
-    Args:
-      net: the network.
-      factors: computes R from the outputs, and from the targets if they are given. It must be a
-        JAX function that is continuous in the outputs and whose value at the computed outputs is
-        ``net.factors``. Without it R counts as exact, which is right where there is none.
-      targets: (n, ...), the second argument of ``factors``.
-      seed: of the random signs and vectors.
+    Carlo arithmetic alone. ``seed`` chooses the random signs and vectors.
     """
     work = net.written * min(net.batch, net.samples)
-    rows = net.samples * _columns(net)
+    rows = net.samples * net.rows
     count = draws(work, rows)
-    build = None if factors is None else Partial(factors)
     rng = np.random.default_rng(seed)
     total = 0.0
-    for piece in pieces(net, net.factors, targets):
-        total = math.hypot(total, _batch_size(net, build, piece, rng, count))
+    for piece in pieces(net, net.target):
+        total = math.hypot(total, _batch_size(net, piece, rng, count))
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count))
-    smallest = narrowest(
-        partial(net.outputs, x=net.x[:1] if not net.coupled else net.x), net.leaves
-    )
+    some = net.x if net.coupled else take(net.x, slice(0, 1))
+    smallest = narrowest(partial(net.outputs, x=some), net.leaves)
     return _measured(total, rows * net.parameters, smallest, _REASON)
 
 
@@ -129,11 +114,6 @@ def draws(work: float, rows: int) -> int:
     return int(min(max(by_work, by_rows, _FEWEST), _MOST))
 
 
-def _columns(net: Network) -> int:
-    """r, the number of rows of J for a sample."""
-    return net.k if net.factors is None else net.factors.shape[-1]
-
-
 def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
     """The estimate of ||E||_F times the safety factor, and no less than underflow can hide."""
     if not math.isfinite(size):
@@ -142,19 +122,17 @@ def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Er
     return Error(SAFETY * (size + hidden), MEASURED, reason=reason)
 
 
-def _batch_size(
-    net: Network, build: Partial | None, piece: Sequence[Any], rng: np.random.Generator, count: int
-) -> float:
+def _batch_size(net: Network, piece: Sequence[Any], rng: np.random.Generator, count: int) -> float:
     """The estimate of ||E_b||_F for the rows of J of one batch."""
-    x, stored, targets = piece
-    shape = (len(x), _columns(net))
+    x, target = piece
+    shape = (sample_count(x), net.rows)
     found: list[list[np.ndarray]] = []
     for _ in range(count):
         right = _direction(rng, (net.parameters,), net.dtype)
         left = _direction(rng, shape, net.dtype)
-        forward = _forward_gap(net, build, x, stored, targets, _seed(rng), right)
-        backward = _backward_gap(net, build, x, stored, targets, _seed(rng), left)
-        found.append([_host(a).ravel() for a in (right, left, *forward, *backward)])
+        moved_images = _forward_gap(net, x, target, _seed(rng), right)
+        moved_pulls = _backward_gap(net, x, target, _seed(rng), left)
+        found.append([_host(a).ravel() for a in (right, left, *moved_images, *moved_pulls)])
     v, u, image, moved, pulled, shifted = (np.stack(a) for a in zip(*found, strict=True))
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is reported as unknown
         gaps = (u @ image.T - pulled @ v.T).reshape(-1, 1)
@@ -169,8 +147,8 @@ def _rows_size(net: Network, rng: np.random.Generator, count: int) -> float:
     images = []
     for w in v:
         parts = [
-            _host(_plain_forward(net, x, stored, jnp.asarray(w, net.dtype)))
-            for x, stored in pieces(net, net.factors)
+            _host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
+            for x, target in pieces(net, net.target)
         ]
         images.append(np.concatenate(parts).ravel())
     return _root_mean_square(rows.T - np.stack(images))
@@ -202,53 +180,27 @@ def _host(array: jax.Array) -> np.ndarray:
     return np.asarray(array, np.float64)
 
 
-def _forward(
-    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, v: jax.Array
-) -> jax.Array:
-    """J_b v (n_b, r), with R made from the outputs where ``build`` makes it."""
-    f = partial(net.outputs, x=x)
-    outputs, tangents = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
-    return weigh(_factors(build, outputs, stored, targets), tangents, transpose=True)
-
-
-def _backward(
-    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, u: jax.Array
-) -> jax.Array:
-    """J_b^T u (p,) for u (n_b, r), with R made from the outputs where ``build`` makes it."""
-    outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
-    weighed = weigh(_factors(build, outputs, stored, targets), u, transpose=False)
-    return gather(net, pullback(weighed.astype(outputs.dtype))[0])
-
-
-def _factors(build: Any, outputs: jax.Array, stored: Any, targets: Any) -> Any:
-    if build is None:
-        return stored
-    return build(outputs) if targets is None else build(outputs, targets)
-
-
 @jax.jit
-def _plain_forward(net: Network, x: jax.Array, stored: Any, v: jax.Array) -> jax.Array:
-    return _forward(net, None, x, stored, None, v)
+def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    return forward(net, x, target, v)
 
 
 @jax.jit
 def _forward_gap(
-    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, seed: ArrayLike, v: jax.Array
+    net: Network, x: Any, target: Any, seed: ArrayLike, v: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """J_b v, and how far it moves in Monte Carlo arithmetic."""
-    plain = _forward(net, None, x, stored, targets, v)
-    moved = perturbed(partial(_forward, net, build, x, stored, targets), seed, v)
-    return plain, moved - plain
+    plain = forward(net, x, target, v)
+    return plain, perturbed(partial(forward, net, x, target), seed, v) - plain
 
 
 @jax.jit
 def _backward_gap(
-    net: Network, build: Any, x: jax.Array, stored: Any, targets: Any, seed: ArrayLike, u: jax.Array
+    net: Network, x: Any, target: Any, seed: ArrayLike, u: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """J_b^T u, and how far it moves in Monte Carlo arithmetic."""
-    plain = _backward(net, None, x, stored, targets, u)
-    moved = perturbed(partial(_backward, net, build, x, stored, targets), seed, u)
-    return plain, moved - plain
+    plain = backward(net, x, target, u)
+    return plain, perturbed(partial(backward, net, x, target), seed, u) - plain
 
 
 @jax.jit

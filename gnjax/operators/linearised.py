@@ -8,7 +8,6 @@ differentiates. Linearised once, the network is gone: what is left is a linear m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,8 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weigh
-from gnjax.networks.samples_last import arranged
+from gnjax.networks.equations.samples_last import arranged
+from gnjax.networks.forms.samples import sample_count
+from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weighed_by
+from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
+from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.certificate import Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
@@ -70,32 +72,35 @@ class Prepared(Algebra, ParameterTrees):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class LinearMap:
+    """One batch: dF/dtheta or the Hessian as a linear function, and the output Hessian."""
+
+    linear: Any  # a pytree that is a function
+    hessian: OutputHessian | None = None  # None: the identity
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Linearised(Prepared):
     """The operator ``op`` from linear maps, one for each batch of its samples."""
 
-    maps: tuple[Any, ...]  # pytrees that are functions
+    maps: tuple[LinearMap, ...]  # one for each batch
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         net = self.op.net
         if isinstance(self.op, NetworkHessian):
-            share = 1.0 / net.samples
-            products = (partial(_image, m, share) for m in self.maps)
+            share = 1.0 / net.total
+            products = (partial(_image, m.linear, share) for m in self.maps)
             return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
         if self.op.side == "parameters":
-            products = (partial(_gauss_newton, m, r) for m, r in self._batches())
+            products = (partial(_gauss_newton, m) for m in self.maps)
             return self.op.scale * sum_of(columns(net, f, v) for f in products)
         parts = v.reshape(net.samples, net.rows, *v.shape[1:])
-        pulled = zip(self.maps, pieces(net, net.factors, parts), strict=True)
-        w = sum_of(
-            columns(net, partial(_pulled, m, net.parameters, r), u, 2) for m, (_, r, u) in pulled
-        )
-        rows = [columns(net, partial(_pushed, m, r), w) for m, r in self._batches()]
+        pulled = zip(self.maps, pieces(net, parts), strict=True)
+        w = sum_of(columns(net, partial(_pulled, m, net.parameters), u, 2) for m, (_, u) in pulled)
+        rows = [columns(net, partial(_pushed, m), w) for m in self.maps]
         return self.op.scale * jnp.concatenate(rows)
-
-    def _batches(self) -> list[tuple[Any, jax.Array | None]]:
-        net = self.op.net
-        return [(m, r) for m, (_, r) in zip(self.maps, pieces(net, net.factors), strict=True)]
 
 
 def linearised(op: Operator) -> Operator:
@@ -118,25 +123,32 @@ def linearised(op: Operator) -> Operator:
     return op if size > _KEPT_BYTES else Linearised(op, _linear_maps(op))
 
 
-def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[Any, ...]:
+def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
     """One for each batch of samples."""
-    if isinstance(op, NetworkHessian):
-        return tuple(_linear_gradient(op, x, y) for x, y in pieces(op.net, op.y))
-    return tuple(_linear_outputs(op, x) for (x,) in pieces(op.net))
-
-
-@jax.jit
-def _linear_outputs(op: NetworkGram, x: jax.Array) -> Any:
-    """v -> J_b v, without the factor of the loss."""
     net = op.net
+    if isinstance(op, NetworkHessian):
+        batches = pieces(net, net.target)
+        return tuple(LinearMap(_linear_gradient(op, x, target)) for x, target in batches)
+    rooted = op.side == "outputs"
+    return tuple(_linear_outputs(net, x, target, rooted) for x, target in pieces(net, net.target))
+
+
+@partial(jax.jit, static_argnums=3)
+def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -> LinearMap:
+    """v -> dF/dtheta v of a batch, and how the loss weighs it."""
     outputs = partial(_moved_outputs, net, x)
     if net.forward:
-        return _linear_map(net, outputs)
-    _, pullback = jax.vjp(outputs, _origin(net))
-    return jax.tree_util.Partial(partial(_transposed, (len(x), net.k)), pullback)
+        found, linear = jax.linearize(outputs, _origin(net))
+    else:
+        found, pullback = jax.vjp(outputs, _origin(net))
+        shape = (sample_count(x), net.k)
+        linear = jax.tree_util.Partial(partial(_transposed, shape), pullback)
+    if target is None:
+        return LinearMap(linear)
+    return LinearMap(linear, output_hessian(target, found, rooted=rooted))
 
 
-def _moved_outputs(net: Network, x: jax.Array, w: jax.Array) -> jax.Array:
+def _moved_outputs(net: Network, x: Any, w: jax.Array) -> jax.Array:
     return net.outputs(_moved(net, w), x)
 
 
@@ -148,15 +160,20 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
 
 
 @jax.jit
-def _linear_gradient(op: NetworkHessian, x: jax.Array, y: jax.Array) -> Any:
-    """v -> H_b v, summed over the samples."""
+def _linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
+    """v -> the Hessian of a batch's summed loss times v."""
     net = op.net
-    linear = _linear_map(net, jax.grad(lambda w: op.objective(x, y, _moved(net, w))))
-    return arranged(linear, _origin(net), len(x))
+    gradient = jax.grad(lambda w: op.objective(x, target, _moved(net, w)))
+    if not net.forward:
+        return jax.tree_util.Partial(_first, jax.vjp(gradient, _origin(net))[1])
+    linear = jax.linearize(gradient, _origin(net))[1]
+    return arranged(linear, _origin(net), sample_count(x))
 
 
-def _linear_map(net: Network, f: Callable[[jax.Array], jax.Array]) -> Any:
-    return jax.linearize(f, _origin(net))[1]
+def _first(pullback: Any, v: jax.Array) -> jax.Array:
+    """H v as H^T v, for a model without a forward mode."""
+    image: jax.Array = pullback(v)[0]
+    return image
 
 
 def _origin(net: Network) -> jax.Array:
@@ -175,26 +192,26 @@ def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _pushed(linear: Any, factors: jax.Array | None, v: jax.Array) -> jax.Array:
+def _pushed(one: LinearMap, v: jax.Array) -> jax.Array:
     """J_b v, samples and outputs in one axis."""
-    rows = batched(lambda w: weigh(factors, linear(w), transpose=True), v)
+    rows = batched(lambda w: weighed_by(one.hessian, one.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @partial(jax.jit, static_argnums=1)
-def _pulled(linear: Any, size: int, factors: jax.Array | None, u: jax.Array) -> jax.Array:
+def _pulled(one: LinearMap, size: int, u: jax.Array) -> jax.Array:
     """J_b^T u."""
-    transpose = jax.linear_transpose(linear, jax.ShapeDtypeStruct((size,), u.dtype))
-    return batched(lambda w: transpose(weigh(factors, w, transpose=False))[0], u, 2)
+    transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((size,), u.dtype))
+    return batched(lambda w: transpose(weighed_by(one.hessian, w, transpose=False))[0], u, 2)
 
 
 @jax.jit
-def _gauss_newton(linear: Any, factors: jax.Array | None, v: jax.Array) -> jax.Array:
-    """J_b^T J_b v."""
-    transpose = jax.linear_transpose(linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
+def _gauss_newton(one: LinearMap, v: jax.Array) -> jax.Array:
+    """J_b^T J_b v: B is applied between the two, and not its factors."""
+    transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
 
     def product(w: jax.Array) -> jax.Array:
-        pushed = weigh(factors, linear(w), transpose=True)
-        return transpose(weigh(factors, pushed, transpose=False))[0]
+        image = one.linear(w)
+        return transpose(image if one.hessian is None else one.hessian.apply(image))[0]
 
     return batched(product, v)

@@ -10,7 +10,7 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,19 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.construct import network
 from gnjax.networks.duplicates import merged, unique_samples
-from gnjax.networks.losses import (
-    Loss,
-    OutputFactors,
-    check_call,
-    check_targets,
-    factor_columns,
-    sample_loss,
-)
+from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.network import (
     Network,
     backward_products,
@@ -38,22 +29,26 @@ from gnjax.networks.network import (
     columns,
     forward_products,
     gather,
+    gauss_newton_product,
     gauss_newton_products,
     pieces,
     spread,
     sum_of,
 )
 from gnjax.networks.null_space.dimension import null_dimension
-from gnjax.networks.parameters import Only
+from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
+from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import jacobian_error, product_error
 from gnjax.numerics.certificate import Error
 from gnjax.operators.algebra import Algebra
+from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
-HESSIAN = 3  # evaluations that write as much as a product
+GRAM, HESSIAN = 2, 3  # evaluations that write as much as a product
 _COLUMNS = 64
 _SIDES = ("auto", "parameters", "outputs")
+_REASON = "rounding of the network, by Monte Carlo arithmetic"
 
 
 @jax.tree_util.register_dataclass
@@ -91,7 +86,7 @@ class NetworkGram(Algebra, ParameterTrees):
         replaced by one of them, weighted by their number, so that J has fewer rows.
         """
         net = merged(self.net)
-        side = _side(net, "auto")
+        side = chosen_side(net, "auto")
         if net.parameters == net.samples * net.rows:
             side = self.side
         if net is self.net and side == self.side:
@@ -107,8 +102,8 @@ class NetworkGram(Algebra, ParameterTrees):
         :mod:`gnjax.networks.null_space.dimension`).
         """
         rows = unique_samples(self.net) * self.net.rows
-        if self.net.parameters > 2 * rows:
-            return rows
+        if self.net.parameters > 2 * rows or not has_root(self.net.target):
+            return min(self.net.parameters, rows)
         return min(self.net.parameters - null_dimension(self.net), rows)
 
     @takes_trees
@@ -128,32 +123,60 @@ class NetworkGram(Algebra, ParameterTrees):
         jacobian = gram.jacobian(self.net) * self.scale**0.5
         return jacobian.T if self.side == "parameters" else jacobian
 
-    def factorisation(self) -> Factorisation:
-        return Factorisation(self.factor_shape, self.factor, self._factor_error)
+    def factorisation(self) -> Factorisation | None:
+        if not has_root(self.net.target):
+            return None
+        return Factorisation(self.factor_shape, self.factor, self.factor_error)
 
-    def _factor_error(self) -> Error:
+    def factor_error(self) -> Error:
         return self._rounding
 
     @cached_property
     def _rounding(self) -> Error:
         """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
         net = self.net if self.unmerged is None else self.unmerged
-        factors = None if net.factors is None else OutputFactors(net.loss)
-        return jacobian_error(net, factors, net.targets).scaled(self.scale**0.5)
+        return jacobian_error(net).scaled(self.scale**0.5)
 
     def error(self, norm: float) -> Error:
-        """What the rounding of the Jacobian makes of the matrix, measured."""
-        return gram_error(norm, self._factor_error())
+        """What the rounding of the Jacobian makes of the matrix, measured.
+
+        Of a loss of the caller's the products are measured, with B as a derivative and, where it is
+        formed, as R R^T: where B is singular, R has errors of the root of an eps that leave R R^T.
+        """
+        net = self.net
+        if self.side == "outputs" or net.target is None or not callable(net.target.loss):
+            return gram_error(norm, self.factor_error())
+        roads = (False, True) if has_root(net.target) else (False,)
+        found = [
+            product_error(
+                Partial(_GramProduct(rooted), net),
+                net.parameters,
+                net.dtype,
+                batches=list(pieces(net, net.target)),
+                work=GRAM * net.written * net.batch,
+                reason=_REASON,
+            )
+            for rooted in roads
+        ]
+        return max(found, key=lambda error: error.value).scaled(self.scale)
+
+
+@dataclass(frozen=True)
+class _GramProduct:
+    """J_b^T J_b v with B as a derivative, or as R R^T."""
+
+    rooted: bool
+
+    def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
+        return gauss_newton_product(net, x, target, v, rooted=self.rooted)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NetworkHessian(Algebra, ParameterTrees):
-    """The Hessian (p, p) of 1/n sum_i loss(F(x_i), y_i), or of its part H_F alone (Eq 17)."""
+    """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17)."""
 
     net: Network
-    y: jax.Array
-    loss: Loss = field(metadata={"static": True})
     functional: bool = field(metadata={"static": True})
 
     symmetric = True
@@ -171,10 +194,10 @@ class NetworkHessian(Algebra, ParameterTrees):
     def mv(self, v: jax.Array) -> jax.Array:
         """Forward over reverse."""
         parts = (
-            columns(self.net, partial(_hessian_batch, self, x, y), v, evaluations=HESSIAN)
-            for x, y in pieces(self.net, self.y)
+            columns(self.net, partial(_hessian_batch, self, x, target), v, evaluations=HESSIAN)
+            for x, target in pieces(self.net, self.net.target)
         )
-        return sum_of(parts) / self.net.samples
+        return sum_of(parts) / self.net.total
 
     def error(self, norm: float) -> Error:
         """What the rounding of the network makes of the products, measured."""
@@ -188,154 +211,68 @@ class NetworkHessian(Algebra, ParameterTrees):
             Partial(_hessian_product, self),
             net.parameters,
             net.dtype,
-            batches=list(pieces(net, self.y)),
+            batches=list(pieces(net, net.target)),
             work=HESSIAN * net.written * net.batch,
-            reason="rounding of the network, by Monte Carlo arithmetic",
+            reason=_REASON,
         )
-        return found.scaled(1.0 / net.samples)
+        return found.scaled(1.0 / float(net.total))
 
-    def objective(self, x: jax.Array, y: jax.Array, leaves: list[jax.Array]) -> jax.Array:
-        """The loss summed over samples, linearised in the outputs for H_F."""
-        loss = jax.vmap(sample_loss(self.loss))
+    def objective(self, x: Any, target: Target, leaves: list[jax.Array]) -> jax.Array:
+        """The weighted sum of the loss over samples, linearised in the outputs for H_F."""
         f = self.net.outputs(leaves, x)
         if not self.functional:
-            return loss(f, y).sum()
-        slopes = jax.grad(lambda outputs: loss(outputs, y).sum())(f)
+            return loss_sum(target, f)
+        slopes = jax.grad(partial(loss_sum, target))(f)
         return jnp.vdot(jax.lax.stop_gradient(slopes), f)
 
     def as_matrix(self) -> jax.Array:
-        """Columns by products, some at a time, and the symmetric part of them."""
-        size = self.shape[0]
-        unit = jnp.eye(size, dtype=self.dtype)
-        matrix = jnp.concatenate(
-            [self.mv(unit[:, i : i + _COLUMNS]) for i in range(0, size, _COLUMNS)], axis=1
-        )
-        return (matrix + matrix.T) / 2
+        return symmetric_columns(self)
+
+
+def symmetric_columns(op: Operator) -> jax.Array:
+    """The matrix from products with unit vectors, some at a time, and its symmetric part."""
+    size = op.shape[0]
+    unit = jnp.eye(size, dtype=op.dtype)
+    matrix = jnp.concatenate(
+        [op.mv(unit[:, i : i + _COLUMNS]) for i in range(0, size, _COLUMNS)], axis=1
+    )
+    return (matrix + matrix.T) / 2
 
 
 @jax.jit
-def _hessian_batch(op: NetworkHessian, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    return batched(lambda w: _hessian_product(op, w, x, y), v)
+def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
+    return batched(lambda w: _hessian_product(op, w, x, target), v)
 
 
-def _hessian_product(op: NetworkHessian, w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """n H_b w of one batch, forward over reverse."""
-    gradient = jax.grad(partial(op.objective, x, y))
-    return gather(op.net, jax.jvp(gradient, (list(op.net.leaves),), (spread(op.net, w),))[1])
+def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:
+    """The product with the Hessian of the summed loss of one batch."""
+    net, gradient = op.net, jax.grad(partial(op.objective, x, target))
+    moved = hessian_product(gradient, list(net.leaves), spread(net, w), forward=net.forward)
+    return gather(net, moved)
 
 
-def gauss_newton(
-    model: Any,
-    x: ArrayLike,
-    *,
-    loss: Loss = "squared_error",
-    side: str = "parameters",
-    batch_size: int | None = None,
-    y: ArrayLike | None = None,
-    coupled: bool | None = None,
-    mask: Any = None,
-    only: Only | None = None,
-) -> NetworkGram:
-    """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
-
-    Args:
-      model: see :func:`gnjax.functional`.
-      x: inputs (n, ...).
-      loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (B = diag(p) -
-        p p^T), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A loss
-        with one number for each output, like optax's elementwise ones, is summed over outputs.
-      side: "parameters", G itself (p, p); "outputs", its twin 1/n R^T J J^T R (n r, n r) with the
-        same non-zero eigenvalues, where r = k, or k - 1 for the cross-entropy; or "auto", the
-        smaller of the two.
-      batch_size: samples at once; chosen to bound memory where not given.
-      coupled: whether the outputs of a sample depend on the other samples of the batch, as under
-        BatchNorm in training mode. None finds out; True differentiates the batch as one function;
-        False is refused where samples turn out to be coupled.
-      mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
-        parameters of G.
-      only: what chooses parameters: a pattern like "layers/0/*", a list of patterns, a function of
-        the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
-    """
-    net = network(
-        model,
-        x,
-        loss=loss,
-        y=y,
-        batch_size=batch_size,
-        coupled=coupled,
-        mask=mask,
-        only=only,
-    )
-    return NetworkGram(net, _side(net, side), 1.0 / net.samples)
+def without_idle_target(net: Network) -> Network:
+    """The network of a Gauss-Newton matrix, with a target that holds what B depends on alone."""
+    if net.target is None or not net.target.weighs:
+        return replace(net, target=None)
+    kept = net.target if callable(net.target.loss) else replace(net.target, y=None)
+    return replace(net, target=kept)
 
 
-def ntk(
-    model: Any,
-    x: ArrayLike,
-    *,
-    batch_size: int | None = None,
-    coupled: bool | None = None,
-    mask: Any = None,
-    only: Only | None = None,
-) -> NetworkGram:
-    """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first."""
-    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
-    return NetworkGram(net, "outputs", 1.0)
-
-
-def hessian(
-    model: Any,
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    loss: Loss = "squared_error",
-    batch_size: int | None = None,
-    coupled: bool | None = None,
-    mask: Any = None,
-    only: Only | None = None,
-) -> NetworkHessian:
-    """The Hessian of the mean loss; symmetric, and in general not positive semidefinite."""
-    return _hessian(model, x, y, loss, False, batch_size, coupled, mask, only)
-
-
-def functional_hessian(
-    model: Any,
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    loss: Loss = "squared_error",
-    batch_size: int | None = None,
-    coupled: bool | None = None,
-    mask: Any = None,
-    only: Only | None = None,
-) -> NetworkHessian:
-    """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
-    return _hessian(model, x, y, loss, True, batch_size, coupled, mask, only)
-
-
-def _hessian(
-    model: Any,
-    x: ArrayLike,
-    y: ArrayLike,
-    loss: Loss,
-    functional: bool,
-    batch_size: int | None,
-    coupled: bool | None,
-    mask: Any,
-    only: Only | None,
-) -> NetworkHessian:
-    net = network(model, x, batch_size=batch_size, coupled=coupled, mask=mask, only=only)
-    factor_columns(loss, net.k)  # refuses the cross-entropy of one class
-    outputs = jax.ShapeDtypeStruct((net.samples, net.k), net.dtype)
-    targets = check_targets(loss, y, outputs)
-    check_call(loss, outputs, targets)
-    return NetworkHessian(net, targets, loss, functional)
-
-
-def _side(net: Network, side: str) -> str:
+def chosen_side(net: Network, side: str) -> str:
+    """The side of the matrix, "auto" being the smaller one on which it can be computed."""
     if side not in _SIDES:
         msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
         raise ValueError(msg)
+    rooted = has_root(net.target)
+    if side == "outputs" and not rooted:
+        msg = (
+            f"side='outputs' needs a square root of the loss's output Hessian, which is formed for "
+            f"up to {LARGEST_ROOT} outputs a sample and this model has {net.k}; use "
+            "side='parameters', or a loss by its name"
+        )
+        raise ValueError(msg)
     if side != "auto":
         return side
-    return "parameters" if net.parameters < net.samples * net.rows else "outputs"
+    smaller = net.parameters < net.samples * net.rows
+    return "parameters" if smaller or not rooted else "outputs"

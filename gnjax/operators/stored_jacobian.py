@@ -115,7 +115,7 @@ def products_before(op: NetworkGram) -> float:
     quicker, where it does not fit, and on several devices.
     """
     net = op.net
-    if net.coupled or not net.convolves or len(net.x.devices()) > 1:
+    if net.coupled or not net.convolves or len(jax.tree.leaves(net.x)[0].devices()) > 1:
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)

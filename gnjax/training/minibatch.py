@@ -20,8 +20,9 @@ from jax import lax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.losses import check_loss, check_targets, sample_loss
+from gnjax.networks.losses import check_loss, sample_loss
 from gnjax.networks.model import Params, functional
+from gnjax.networks.outputs.targets import check_targets
 from gnjax.numerics.precision import real_dtype
 
 Statistics = Any  # what a forward pass updates: running averages of BatchNorm

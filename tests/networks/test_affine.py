@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnjax.models import CNN, MLP, LinearCNN, LinearNet, freeze_statistics
-from gnjax.networks.affine import is_affine, what_bends
+from gnjax.networks.equations.affine import is_affine, what_bends
 from gnjax.networks.model import functional
 
 _RNG = np.random.default_rng(0)

@@ -48,12 +48,12 @@ def _plain(p, x):
     return jnp.tanh(x @ p["a"]) @ p["b"]
 
 
-def _single(apply):
-    """The same model, computing in float32 inside."""
+def _single(apply, dtype=jnp.float32):
+    """The same model, computing in float32 inside (which 64-bit mode widens), or in bfloat16."""
 
     def inner(p, x):
-        half = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), p)
-        return apply(half, x.astype(jnp.float32)).astype(x.dtype)
+        half = jax.tree.map(lambda leaf: leaf.astype(dtype), p)
+        return apply(half, x.astype(dtype)).astype(x.dtype)
 
     return inner
 
@@ -89,7 +89,7 @@ def test_coupled_samples_are_found_and_differentiated_as_one_function(case):
     assert op.net.coupled
     params = jax.tree.map(jnp.asarray, params)
     j = jacobian(apply, params, jnp.asarray(X))
-    exact = 1e-12 if "float32" not in case else 1e-5
+    exact = 1e-12 if "float32" not in case else 1e-5  # of j, which computes in float32
     np.testing.assert_allclose(op.as_matrix(), j @ j.T, atol=exact * float(jnp.abs(j @ j.T).max()))
 
 
@@ -169,7 +169,7 @@ def test_kinks_in_coarse_formats_are_no_coupling(monkeypatch):
         return found
 
     monkeypatch.setattr(coupling, "_gaps", one_differs)
-    assert not gnjax.ntk((_single(_plain), W), x).net.coupled
+    assert not gnjax.ntk((_single(_plain, jnp.bfloat16), W), x).net.coupled
     assert gnjax.ntk((_plain, W), x).net.coupled
     assert not gnjax.ntk((_plain, W), x, coupled=False).net.coupled
     np.testing.assert_allclose(asked, 1 / 200, rtol=1e-6)  # a mean of booleans is in float32

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.losses import hessian_factors
+from gnjax.networks.outputs.hessians import root_rows
+from gnjax.networks.outputs.shapes import flat_outputs
+from gnjax.networks.outputs.targets import Target
 
 DIGITS = 60
 EPS = np.finfo(np.float64).eps
@@ -25,8 +27,14 @@ def _softmax(f):
     return [power / mp.fsum(powers) for power in powers]
 
 
+def _roots(loss, outputs, y=None):
+    """R (n, k, r) of a loss at outputs (n, k)."""
+    target = Target(y, None, loss, flat_outputs(outputs.shape[1]))
+    return jax.vmap(root_rows)(target, outputs).swapaxes(1, 2)
+
+
 def _factor(f):
-    return np.asarray(hessian_factors("cross_entropy", jnp.asarray(f)[None], None))[0]
+    return np.asarray(_roots("cross_entropy", jnp.asarray(f)[None]))[0]
 
 
 def _exact_product(factor):
@@ -103,9 +111,9 @@ def test_factor_does_not_jump_where_logits_are_equal():
 
 def test_factors_can_be_traced():
     """Monte Carlo arithmetic evaluates the equations of the factor."""
-    f, y = jnp.asarray(_outputs(3.0, 4, 1))[None], jnp.ones((1, 4))
+    f, y = jnp.asarray(_outputs(3.0, 4, 1))[None], jnp.full((1, 4), 0.25)
     for loss in ("cross_entropy", lambda f, y: jnp.cosh(f - y).sum()):
-        traced = jax.make_jaxpr(lambda f, loss=loss: hessian_factors(loss, f, y))(f)
+        traced = jax.make_jaxpr(lambda f, loss=loss: _roots(loss, f, y))(f)
         assert traced.jaxpr.eqns
 
 
@@ -113,12 +121,12 @@ def test_convex_losses_keep_directions_without_curvature():
     """B = a a^T and B = 0: the symmetric root, with as many columns as outputs."""
     a = jnp.asarray([3.0, 4.0, 0.0])
     f = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3)))
-    factors = hessian_factors(lambda f: (a @ f) ** 2 / 2, f, None)
+    factors = _roots(lambda f: (a @ f) ** 2 / 2, f)
     np.testing.assert_allclose(
         factors @ factors.swapaxes(1, 2), np.broadcast_to(np.outer(a, a), (2, 3, 3)), atol=1e-13
     )
     assert factors.shape == (2, 3, 3)
-    assert not np.asarray(hessian_factors(lambda f: f.sum(), f, None)).any()
+    assert not np.asarray(_roots(lambda f: f.sum(), f)).any()
 
 
 def test_cross_entropy_of_one_class_is_refused():

@@ -10,7 +10,7 @@ import pytest
 import gnjax
 from gnjax.networks import kernels
 from gnjax.networks.construct import network
-from gnjax.networks.losses import hessian_factors
+from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, forward_products
 from gnjax.networks.rounding import SAFETY, draws, jacobian_error, product_error
@@ -127,10 +127,6 @@ def _cholesky(p):
     return np.stack(columns, axis=1)[order]
 
 
-def _softmax_factors(outputs):
-    return hessian_factors("cross_entropy", outputs, None)
-
-
 @needs_long_double
 @pytest.mark.parametrize("outer", [1.0, 20.0])
 def test_the_error_of_the_loss_factor_is_seen(outer):
@@ -143,24 +139,7 @@ def test_the_error_of_the_loss_factor_is_seen(outer):
         r = np.stack([_cholesky(p) for p in weights / weights.sum(axis=1, keepdims=True)])
         exact = np.einsum("nji,njp->nip", r, rows).reshape(-1, net.parameters)
         true = max(_true_errors(net, exact))
-        assert jacobian_error(net, _softmax_factors, seed=seed).value > true
-        # What moves R moves the bound: taken as exact, R leaves too little of the large errors.
-        assert (
-            jacobian_error(net, seed=seed).value < jacobian_error(net, _softmax_factors).value * 2
-        )
-
-
-def test_targets_reach_the_factors():
-    model, _, x = _case("tanh", 0)
-    loss = lambda f, y: (jnp.cosh(f - y)).sum()  # noqa: E731
-    y = jnp.asarray(np.random.default_rng(1).standard_normal((4, 2)))
-    factors = lambda f, y: jax.vmap(jnp.diag)(jnp.sqrt(jnp.cosh(f - y)))  # noqa: E731
-    net = network(model, x, loss=loss, y=y)
-    stored = jax.vmap(jnp.diag)(jnp.sqrt(jnp.cosh(net.outputs(net.leaves, net.x) - y)))
-    net = type(net)(**{**vars(net), "factors": stored})
-    bound = jacobian_error(net, factors, y).value
-    assert bound < 1e-12
-    assert jacobian_error(net, factors, y + 1).value > 0.1
+        assert true < jacobian_error(net, seed=seed).value < 300 * true
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -260,17 +239,18 @@ def test_product_error_of_batches():
     y = np.zeros((len(x), 3))
     op = gnjax.hessian(model, x, y)
 
-    def product(v, x, y):
-        gradient = jax.grad(lambda t: op.objective(x, y, list(t)))
+    def product(v, x, target):
+        gradient = jax.grad(lambda t: op.objective(x, target, list(t)))
         shapes = [leaf.shape for leaf in op.net.leaves]
         parts = jnp.split(v, np.cumsum([int(np.prod(s)) for s in shapes])[:-1])
         tangents = [p.reshape(s) for p, s in zip(parts, shapes, strict=True)]
         image = jax.jvp(gradient, (list(op.net.leaves),), (tangents,))[1]
         return jnp.concatenate([p.ravel() for p in image])
 
-    batches = [(op.net.x[i : i + 1], op.y[i : i + 1]) for i in range(len(x))]
+    pair = (op.net.x, op.net.target)
+    batches = [take(pair, slice(i, i + 1)) for i in range(len(x))]
     size = op.shape[0]
-    one = product_error(product, size, op.dtype, batches=[(op.net.x, op.y)]).value
+    one = product_error(product, size, op.dtype, batches=[pair]).value
     many = product_error(product, size, op.dtype, batches=batches).value
     assert one / 3 < many < 3 * one
     assert functional(model)

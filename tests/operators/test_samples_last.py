@@ -9,7 +9,7 @@ import pytest
 
 import gnjax
 from gnjax.networks import jaxprs
-from gnjax.networks.samples_last import arranged
+from gnjax.networks.equations.samples_last import arranged
 from gnjax.operators.linearised import linearised
 
 _N = 70  # samples: enough to be worth turning
@@ -75,7 +75,7 @@ def test_samples_are_last_and_no_factor_is_left_to_be_transposed():
     """Every product is of rows with columns or of rows with rows, in float64."""
     model, x, y = _network(_tanh, _N, features=65, hidden=66)
     op = gnjax.hessian(model, x, y, loss="cross_entropy")
-    (linear,) = linearised(op).maps
+    linear = linearised(op).maps[0].linear
     matrices = [leaf.shape for leaf in jax.tree.leaves(linear) if leaf.ndim == 2]
     assert (65, _N) in matrices
     assert not [shape for shape in matrices if shape[0] == _N]

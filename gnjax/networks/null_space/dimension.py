@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +53,7 @@ def null_dimension(net: Network) -> int:
     Zero where nothing was found or looked for: beyond 10,000 parameters, and for samples that are
     spread over several processes.
     """
-    leaves = [leaf.is_fully_addressable for leaf in (*net.leaves, net.x)]
+    leaves = [leaf.is_fully_addressable for leaf in jax.tree.leaves((net.leaves, net.x))]
     if net.parameters > _MOST_PARAMETERS or not all(leaves):
         return 0
     used = _used(net)
@@ -139,19 +140,20 @@ def _no_tangent(net: Network, v: np.ndarray) -> bool:
 
 
 @jax.jit
-def _compared(net: Network, leaves: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
     return _as_the_loss_sees(net, net.outputs(list(leaves), x))
 
 
 def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
     """The outputs; for the cross-entropy up to what is added to all logits of a sample."""
-    if net.loss != "cross_entropy" or net.factors is None:
+    if net.target is None or net.target.loss != "cross_entropy":
         return outputs
-    return outputs - outputs.mean(axis=-1, keepdims=True)
+    logits = outputs.reshape(len(outputs), *net.shapes.shape)
+    return logits - logits.mean(axis=-1, keepdims=True)
 
 
 @jax.jit
-def _tangent(net: Network, x: jax.Array, v: jax.Array) -> jax.Array:
+def _tangent(net: Network, x: Any, v: jax.Array) -> jax.Array:
     f = partial(net.outputs, x=x)
     _, image = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
     return _as_the_loss_sees(net, image)

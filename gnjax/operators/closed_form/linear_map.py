@@ -23,8 +23,8 @@ import scipy.linalg
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.affine import what_bends
 from gnjax.networks.construct import network
+from gnjax.networks.equations.affine import what_bends
 from gnjax.networks.model import Apply, Params, checked
 from gnjax.networks.parameters import Only
 from gnjax.operators.network import NetworkGram
@@ -36,8 +36,8 @@ def linear_map_gram(
     """1/n J J^T on the output side of d + 1 rows that stand for all n samples.
 
     It has the non-zero eigenvalues of :func:`gnjax.gauss_newton` with the squared error. The
-    network must treat every sample by itself, and :func:`gnjax.networks.affine.is_affine` must
-    prove that it is affine in its input.
+    network must treat every sample by itself, and
+    :func:`gnjax.networks.equations.affine.is_affine` must prove that it is affine in its input.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="linear", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (500, 3))

@@ -1,0 +1,1 @@
+"""What is done with the equations (the jaxpr) of a network."""

@@ -1,0 +1,30 @@
+"""Numbers in the equations of a network that were rounded to float32 when they were written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_DIGITS = 6  # of a decimal in a program; few other float32 numbers need no more
+_LARGEST_ROOT = 256.0  # roots of integers up to 65,536
+_KNOWN = (math.sqrt(2 / math.pi), math.pi, 2 * math.pi, math.log(2), 1 / 3, 2 / 3)
+
+
+def unrounded(number: Any) -> Any:
+    """The float64 from which a float32 number was rounded, where it is easily recognised."""
+    if getattr(number, "dtype", None) != jnp.float32 or isinstance(number, jax.core.Tracer):
+        return number
+    value = np.float32(number)
+    size = abs(float(value))
+    if not np.isfinite(value) or size == 0:
+        return number
+    square = round(size**2) if size < _LARGEST_ROOT else 0
+    inverse = round(size**-2) if size > 1 / _LARGEST_ROOT else 0
+    guesses = [float(f"{size:.{_DIGITS}g}"), *_KNOWN, square**0.5]
+    guesses += [inverse**-0.5] if inverse else []
+    found = [guess for guess in guesses if np.float32(guess) == np.float32(size)]
+    return np.float64(np.copysign(found[0], float(value)) if found else float(value))

@@ -1,0 +1,96 @@
+"""Functions with rules of derivatives of their own, evaluated together with these in another way.
+
+A rule is written down as equations, in the formats that its function was written for, and
+``inside`` evaluates them, as it does the equations of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.jaxprs import bind, wrapped
+
+Inside = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
+"""(jaxpr, constants, arguments) to results."""
+
+
+def opened(eqn: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr and the constants inside an equation."""
+    inner = wrapped(eqn)
+    assert inner is not None
+    return inner
+
+
+def _shape(v: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
+
+
+def _inexact(v: Any) -> bool:
+    return bool(jnp.issubdtype(v.aval.dtype, jnp.inexact))
+
+
+def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
+    """The equation as a function of its floating operands, the others given."""
+
+    def call(*floating: Any) -> tuple[Any, ...]:
+        left = iter(floating)
+        full = [
+            next(left) if _inexact(v) else operand
+            for v, operand in zip(eqn.invars, operands, strict=True)
+        ]
+        return tuple(bind(eqn, full))
+
+    return call
+
+
+def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
+
+
+def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The function and its own rule, each written down in float32 and evaluated in float64."""
+    jaxpr, consts = opened(eqn)
+
+    @jax.custom_jvp
+    def function(*args: Any) -> tuple[Any, ...]:
+        return tuple(inside(jaxpr, consts, args))
+
+    @function.defjvp
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        def pushed(args: list[Any], moves: list[Any]) -> Any:
+            return jax.jvp(_calling(eqn, args), tuple(_floating(eqn, args)), tuple(moves))
+
+        shapes = [_shape(v) for v in eqn.invars]
+        rule = jax.make_jaxpr(pushed)(shapes, _floating(eqn, shapes))
+        given = [*primals, *_floating(eqn, tangents)]
+        results = inside(rule.jaxpr, rule.consts, given)
+        count = len(eqn.outvars)
+        return tuple(results[:count]), tuple(results[count:])
+
+    return list(function(*operands))
+
+
+def custom_vjp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The same for a function with a reverse mode of its own."""
+    jaxpr, consts = opened(eqn)
+
+    @jax.custom_vjp
+    def function(*args: Any) -> tuple[Any, ...]:
+        return tuple(inside(jaxpr, consts, args))
+
+    def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        def pulled(given: list[Any], weights: list[Any]) -> Any:
+            pullback = jax.vjp(_calling(eqn, given), *_floating(eqn, given))[1]
+            return pullback(tuple(weights))
+
+        ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
+        rule = jax.make_jaxpr(pulled)(ins, outs)
+        found = iter(inside(rule.jaxpr, rule.consts, [*args, *cotangents]))
+        return tuple(next(found) if _inexact(v) else None for v in eqn.invars)
+
+    function.defvjp(lambda *args: (function(*args), args), backwards)
+    return list(function(*operands))

@@ -1,0 +1,252 @@
+"""A function in float64 whose equations ask for float32 in places, computed in float64 throughout.
+
+Layers have float32 written into them: the softmax of attention, an embedding, a layer with
+dtype=float32, the first carry of a recurrent network. The spectrum is wanted of the network in
+exact arithmetic, so that every float32 in its equations (the jaxpr) is replaced by float64:
+conversions to float32 leave their operand as it is, and constants are widened. A single number that
+was rounded to float32 gets back the digits that it was written with, where it is a short decimal
+such as 1e-5 or a root of an integer as in the scale of attention. What computes in bfloat16 or
+float16 does so on purpose and is left alone.
+
+Rules of derivatives that a function brings along (``jax.custom_jvp``, ``jax.custom_vjp``) are kept,
+widened too. Operations whose meaning is tied to the format (bit casts, random bits, kernels of
+other libraries) are computed in float32 as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from gnjax.networks.equations.constants import unrounded
+from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp, opened
+from gnjax.networks.jaxprs import bind, equations, evaluate
+
+_WIDER = {
+    jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
+    jnp.dtype(jnp.complex64): jnp.dtype(jnp.complex128),
+}
+_ANY_FORMAT = frozenset(
+    str.split("""
+    abs acos acosh add add_any argmax argmin asin asinh atan atan2 atanh broadcast
+    broadcast_in_dim cbrt ceil cholesky clamp complex concatenate conj copy copy_p cos cosh
+    cumlogsumexp cummax cummin cumprod cumsum digamma div dot_general dynamic_slice
+    dynamic_update_slice eigh eq erf erf_inv erfc exp exp2 expand_dims expm1 fft floor gather ge gt
+    householder_product igamma igammac imag integer_pow iota is_finite le lgamma log log1p logistic
+    lt lu max min mul ne neg optimization_barrier pad polygamma pow qr real reduce_max reduce_min
+    reduce_prod reduce_sum reduce_window_max reduce_window_min reduce_window_sum rem reshape rev
+    round rsqrt select_and_gather_add select_and_scatter_add select_n sign sin sinh slice sort split
+    sqrt square squeeze stop_gradient sub svd tan tanh tile top_k transpose triangular_solve
+    conv_general_dilated
+    """)
+)
+_SCATTERS = {
+    "scatter": jax.lax.scatter,
+    "scatter-add": jax.lax.scatter_add,
+    "scatter_add": jax.lax.scatter_add,
+    "scatter-mul": jax.lax.scatter_mul,
+    "scatter_mul": jax.lax.scatter_mul,
+    "scatter-min": jax.lax.scatter_min,
+    "scatter_min": jax.lax.scatter_min,
+    "scatter-max": jax.lax.scatter_max,
+    "scatter_max": jax.lax.scatter_max,
+}
+
+
+@dataclass(frozen=True)
+class Widened:
+    """(function, *args) -> function(*args) without float32.
+
+    ``traced_narrow`` writes the equations down with every float64 argument in float32, as the
+    function is called in 32-bit mode, for functions that do not take float64 (a loop whose first
+    carry is float32, say). Its Python constants are then rounded to float32.
+    """
+
+    traced_narrow: bool = False
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        given = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*given)
+        results = _inside(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Widened | None]:
+    """The shapes of function(*args) in 64-bit mode, and how it is widened (None: no need)."""
+    try:
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    except TypeError:
+        found = Widened(traced_narrow=True)
+        try:
+            return jax.eval_shape(lambda *a: found(function, *a), *args), found
+        except TypeError:
+            closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)  # the first refusal
+    if not uses_float32(closed):
+        return shapes, None
+    found = Widened()
+    return jax.eval_shape(lambda *a: found(function, *a), *args), found
+
+
+def uses_float32(closed: Any) -> bool:
+    """Whether an equation of a closed jaxpr, or one inside it, has a float32 in or out."""
+    return any(_is_narrow(v.aval) for eqn in equations(closed.jaxpr) for v in _values(eqn))
+
+
+def _values(eqn: Any) -> list[Any]:
+    return [*eqn.invars, *eqn.outvars]
+
+
+def _is_narrow(aval: Any) -> bool:
+    return getattr(aval, "dtype", None) in _WIDER
+
+
+def _narrow_shape(leaf: Any) -> Any:
+    narrow = {wide: thin for thin, wide in _WIDER.items()}
+    return jax.ShapeDtypeStruct(leaf.shape, narrow.get(leaf.dtype, leaf.dtype))
+
+
+def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of equations, where every float32 is a float64."""
+    known = [unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
+    results = evaluate(jaxpr, [_wide(const) for const in known], list(args), _bind)
+    return [_wide(result) for result in results]
+
+
+def _wide(value: Any) -> Any:
+    dtype = getattr(value, "dtype", None)
+    return value.astype(_WIDER[dtype]) if dtype in _WIDER else value
+
+
+def _as_written(operand: Any, v: Any) -> Any:
+    """An operand with the dtype that its equation was written for."""
+    return jnp.asarray(operand, v.aval.dtype) if _is_narrow(v.aval) else operand
+
+
+def _as_array(operand: Any, v: Any) -> Any:
+    """An operand as an array, float64 where the equation was written for float32."""
+    dtype = getattr(v.aval, "dtype", None)
+    if dtype not in _WIDER:
+        return operand
+    return jnp.asarray(
+        unrounded(operand) if isinstance(v, core.Literal) else operand, _WIDER[dtype]
+    )
+
+
+def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    """An equation with float64 in the place of float32."""
+    inner = [e for e in equations(_Jaxpr([eqn])) if any(_is_narrow(v.aval) for v in _values(e))]
+    if not inner:
+        return bind(eqn, operands)
+    values = [_as_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
+    name = eqn.primitive.name
+    if name in _RULES:
+        return _RULES[name](eqn, values)
+    if name.startswith("custom_vjp_call"):
+        return custom_vjp(_inside, eqn, values)
+    if name in _SCATTERS:
+        return _scatter(eqn, values)
+    if name in _ANY_FORMAT:
+        return _rebound(eqn, values)
+    narrow = [_as_written(o, v) for o, v in zip(values, eqn.invars, strict=True)]
+    bound = bind(eqn, narrow)
+    return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
+
+
+@dataclass(frozen=True)
+class _Jaxpr:
+    """Some equations, for :func:`gnjax.networks.jaxprs.equations`."""
+
+    eqns: list[Any]
+
+
+def _rebound(eqn: Any, operands: Sequence[Any]) -> Any:
+    """The same operation, whose parameters that name float32 name float64."""
+    params = {name: _wide_parameter(value) for name, value in eqn.params.items()}
+    return eqn.primitive.bind(*operands, **params)
+
+
+def _wide_parameter(value: Any) -> Any:
+    is_dtype = isinstance(value, np.dtype | type) and value in (jnp.float32, jnp.complex64)
+    return _WIDER[jnp.dtype(value)] if is_dtype else value
+
+
+def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
+    dtype = jnp.dtype(eqn.params["new_dtype"])
+    return jax.lax.convert_element_type(operands[0], _WIDER.get(dtype, dtype))
+
+
+def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
+    """Rounding to float32 is dropped, and rounding to less is meant."""
+    if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
+        return operands[0]
+    return _rebound(eqn, operands)
+
+
+def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:
+    names = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+    scatter = _SCATTERS[eqn.primitive.name]
+    return scatter(*operands, **{name: eqn.params[name] for name in names})
+
+
+def _checkpoint(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    jaxpr, consts = opened(eqn)
+    again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
+    return list(jax.checkpoint(lambda *a: _inside(jaxpr, consts, a), **again)(*operands))
+
+
+def _scan(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    params, first = eqn.params, eqn.params["num_consts"]
+    second = first + params["num_carry"]
+    used, carry, rows = operands[:first], operands[first:second], operands[second:]
+    closed = params["jaxpr"]
+
+    def step(state: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+        results = _inside(closed.jaxpr, closed.consts, [*used, *state, *row])
+        return results[: len(carry)], results[len(carry) :]
+
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    last, stacked = jax.lax.scan(step, list(carry), list(rows), **options)
+    return [*last, *stacked]
+
+
+def _while(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    first = eqn.params["cond_nconsts"]
+    second = first + eqn.params["body_nconsts"]
+    tested, used, carry = operands[:first], operands[first:second], operands[second:]
+    return list(
+        jax.lax.while_loop(
+            lambda state: _inside(condition.jaxpr, condition.consts, [*tested, *state])[0],
+            lambda state: _inside(body.jaxpr, body.consts, [*used, *state]),
+            list(carry),
+        )
+    )
+
+
+def _cond(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    index, *values = operands
+    branches = [
+        lambda *given, inner=inner: _inside(inner.jaxpr, inner.consts, given)
+        for inner in eqn.params["branches"]
+    ]
+    return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
+
+
+_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
+    "convert_element_type": _convert,
+    "reduce_precision": _reduce_precision,
+    "checkpoint": _checkpoint,
+    "remat": _checkpoint,
+    "remat2": _checkpoint,
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "custom_jvp_call": partial(custom_jvp, _inside),
+}

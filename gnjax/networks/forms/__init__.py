@@ -1,0 +1,1 @@
+"""The forms in which models and samples come in."""

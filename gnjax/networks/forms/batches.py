@@ -1,0 +1,78 @@
+"""Samples that come in batches (x, y) from a list or a loader, and are the same in every pass."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+_AGAIN = (
+    "give a list of batches (x, y), or a loader without shuffling and without random augmentation "
+    "that can be passed over again and again"
+)
+
+
+def is_batches(x: Any) -> bool:
+    """Whether x is a re-iterable of batches (x, y), and no array or pytree of arrays."""
+    if isinstance(x, dict | tuple | str | bytes) or hasattr(x, "__array__") or hasattr(x, "shape"):
+        return False
+    if isinstance(x, list):
+        return bool(x) and all(_is_pair(batch) for batch in x)
+    return hasattr(x, "__iter__")
+
+
+def _is_pair(batch: Any) -> bool:
+    pair = isinstance(batch, tuple | list) and len(batch) == 2
+    return pair and (isinstance(batch[0], dict | tuple) or bool(getattr(batch[0], "shape", ())))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches (x, y), with a digest of each by which every later pass is checked."""
+
+    source: Iterable[Any]
+    digests: tuple[bytes, ...]
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        count = 0
+        for batch in self.source:
+            x, y = pair_of(batch)
+            if count >= len(self.digests) or digest((x, y)) != self.digests[count]:
+                raise ValueError(_differ(count))
+            count += 1
+            yield x, y
+        if count != len(self.digests):
+            raise ValueError(_differ(count))
+
+
+def _differ(count: int) -> str:
+    return f"two passes over the batches differ, at batch {count}; {_AGAIN}"
+
+
+def check_again(source: Any) -> None:
+    """Refuse what can be passed over once only."""
+    if iter(source) is source:
+        msg = f"x is an iterator, which can be passed over once only; {_AGAIN}"
+        raise ValueError(msg)
+
+
+def pair_of(batch: Any) -> tuple[Any, Any]:
+    """x and y of a batch."""
+    if not (isinstance(batch, tuple | list) and len(batch) == 2):
+        msg = f"a batch is a pair (x, y), and y may be None; got {type(batch).__name__}"
+        raise ValueError(msg)
+    return batch[0], batch[1]
+
+
+def digest(tree: Any) -> bytes:
+    """A digest of the numbers, shapes and types of a pytree of arrays."""
+    found = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        found.update(f"{array.shape}{array.dtype}".encode())
+        found.update(array.tobytes())
+    return found.digest()

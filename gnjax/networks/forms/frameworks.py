@@ -1,0 +1,270 @@
+"""Models of every framework as a pair (apply, params) with apply(params, x) -> outputs.
+
+``apply`` is a pytree: what is held fixed (batch statistics, random keys) are its leaves, and it
+compares by the structure of the model, so that what is compiled for one set of weights serves the
+next. Equinox and Haiku are recognised where a caller has imported them, and never imported here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.tree_util import Partial
+
+Params = Any
+Apply = Callable[[Params, Any], Any]
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """The keywords of a call; arrays and random keys are handed in as ``arrays``, a pytree."""
+
+    fixed: tuple[tuple[str, Any], ...]
+    graphs: tuple[tuple[str, Any], ...]  # of nnx.Rngs among the keywords
+
+    def joined(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        found = {**dict(self.fixed), **arrays}
+        for name, graph in self.graphs:
+            found[name] = nnx.merge(graph, found[name], copy=True)
+        return found
+
+
+def keywords(call: dict[str, Any]) -> tuple[Keywords, dict[str, Any]]:
+    """The keywords of a call, and those among them that hold arrays."""
+    arrays, fixed, graphs = {}, {}, {}
+    for name, value in call.items():
+        if isinstance(value, nnx.Rngs):
+            graphs[name], arrays[name] = nnx.split(value)
+        elif any(_is_array(leaf) for leaf in jax.tree.leaves(value)):
+            arrays[name] = value
+        else:
+            fixed[name] = value
+    return Keywords(tuple(fixed.items()), tuple(graphs.items())), arrays
+
+
+def positional(x: Any) -> tuple[Any, ...]:
+    """The arguments of a module: a tuple is several of them, everything else is one."""
+    return x if type(x) is tuple else (x,)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def like(params: Params, rest: Any) -> Any:
+    """What is held fixed, in the precision of the parameters."""
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+
+    def cast(leaf: Any) -> Any:
+        floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if floating else leaf
+
+    return jax.tree.map(cast, rest)
+
+
+@dataclass(frozen=True)
+class _ModuleCall:
+    """The call of a module that ``rebuild`` makes from its parameters."""
+
+    names: Keywords
+    one_sample: bool = False  # the module takes one sample and is mapped over them
+
+    def __call__(self, rebuild: Any, arrays: Any, params: Params, x: Any) -> Any:
+        module, call = rebuild(params), self.names.joined(arrays)
+        if not self.one_sample:
+            return module(*positional(x), **call)
+        return jax.vmap(lambda sample: module(*positional(sample), **call))(x)
+
+
+def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
+    if not call:
+        _check_dropout(model)
+    rebuild, params = nnx_parts(model)
+    names, arrays = keywords(call)
+    return Partial(_ModuleCall(names), rebuild, arrays), params
+
+
+def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
+    """What makes the module from its parameters, and these."""
+    graph, params, *others = nnx.split(model, nnx.Param, ...)
+    return Partial(_NnxRebuilt(graph), others), params
+
+
+@dataclass(frozen=True)
+class _NnxRebuilt:
+    graph: Any
+
+    def __call__(self, others: Any, params: Params) -> Any:
+        return nnx.merge(self.graph, params, *like(params, others), copy=True)
+
+
+def _check_dropout(model: nnx.Module) -> None:
+    """Refuse dropout that is switched on: its one frozen mask would be part of the network."""
+    active = [
+        "/".join(str(part) for part in path) for path, node in nnx.iter_graph(model) if _drops(node)
+    ]
+    if active:
+        msg = (
+            f"dropout is switched on ({', '.join(active)}): a new NNX module is in training mode; "
+            "call model.eval() first, or pass gnjax.functional(model, deterministic=True) with the "
+            "keyword that its call has, or, to see the network under one dropout mask, pass "
+            "(apply, params) with an apply that makes its nnx.Rngs from a fixed key"
+        )
+        raise ValueError(msg)
+
+
+def _drops(node: Any) -> bool:
+    if isinstance(node, nnx.Dropout):
+        return node.rate > 0 and not node.deterministic
+    if isinstance(node, nnx.MultiHeadAttention):
+        return node.dropout_rate > 0 and not node.deterministic
+    return False
+
+
+def of_linen(
+    module: flax.linen.Module, variables: Any, call: dict[str, Any]
+) -> tuple[Apply, Params]:
+    if not hasattr(variables, "keys") or "params" not in variables:
+        msg = (
+            "a Linen model is (module, variables) with variables['params'], as module.init "
+            f"returns it; got {type(variables).__name__}"
+        )
+        raise ValueError(msg)
+    rest = {name: value for name, value in variables.items() if name != "params"}
+    names, arrays = keywords(call)
+    return Partial(_LinenCall(module, names), rest, arrays), variables["params"]
+
+
+@dataclass(frozen=True)
+class _LinenCall:
+    module: flax.linen.Module
+    names: Keywords
+
+    def __call__(self, rest: Any, arrays: Any, params: Params, x: Any) -> Any:
+        variables = {"params": params, **like(params, rest)}
+        return self.module.apply(variables, *positional(x), **self.names.joined(arrays))
+
+
+def is_train_state(model: Any) -> bool:
+    """Whether this is a ``flax.training.train_state.TrainState`` or written like one."""
+    return all(hasattr(model, name) for name in ("apply_fn", "params", "opt_state"))
+
+
+def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
+    """The model of a TrainState; its ``batch_stats``, where it has some, are held fixed."""
+    module = getattr(state.apply_fn, "__self__", None)
+    if not isinstance(module, flax.linen.Module):
+        return of_function(state.apply_fn, state.params, call)
+    whole = hasattr(state.params, "keys") and "params" in state.params
+    variables = dict(state.params) if whole else {"params": state.params}
+    statistics = getattr(state, "batch_stats", None)
+    if statistics:
+        variables["batch_stats"] = statistics
+    return of_linen(module, variables, call)
+
+
+def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply, Params]:
+    """(apply, params) of a caller's; a dict or a tuple as x reaches ``apply`` as one argument."""
+    function = apply if isinstance(apply, Partial) else Partial(apply)
+    if not call:
+        return function, params
+    names, arrays = keywords(call)
+    return Partial(_FunctionCall(names), function, arrays), params
+
+
+@dataclass(frozen=True)
+class _FunctionCall:
+    names: Keywords
+
+    def __call__(self, apply: Any, arrays: Any, params: Params, x: Any) -> Any:
+        return apply(params, x, **self.names.joined(arrays))
+
+
+def is_equinox(model: Any) -> bool:
+    """Whether this is a module of Equinox, if that is imported at all."""
+    equinox = sys.modules.get("equinox")
+    return equinox is not None and isinstance(model, equinox.Module)
+
+
+def of_equinox(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
+    """A module of one sample, mapped over the samples."""
+    rebuild, params = equinox_parts(model)
+    names, arrays = keywords(call)
+    return Partial(_ModuleCall(names, one_sample=True), rebuild, arrays), params
+
+
+def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
+    """What makes the module from its floating arrays, which are its parameters, and these."""
+    leaves, structure = jax.tree.flatten(model)
+    kinds = tuple(_kind(leaf) for leaf in leaves)
+    sorted_out = list(zip(leaves, kinds, strict=True))
+    chosen = [leaf if kind == "parameter" else None for leaf, kind in sorted_out]
+    fixed = [leaf for leaf, kind in sorted_out if kind == "fixed"]
+    others = tuple(leaf for leaf, kind in sorted_out if kind == "other")
+    rebuild = Partial(_EquinoxRebuilt(structure, kinds, others), fixed)
+    return rebuild, jax.tree.unflatten(structure, chosen)
+
+
+def _kind(leaf: Any) -> str:
+    if not _is_array(leaf):
+        return "other"
+    return "parameter" if jnp.issubdtype(leaf.dtype, jnp.inexact) else "fixed"
+
+
+@dataclass(frozen=True)
+class _EquinoxRebuilt:
+    structure: Any
+    kinds: tuple[str, ...]
+    others: tuple[Any, ...]
+
+    def __call__(self, fixed: Any, params: Params) -> Any:
+        sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
+        left = {kind: iter(leaves) for kind, leaves in sources.items()}
+        return jax.tree.unflatten(self.structure, [next(left[kind]) for kind in self.kinds])
+
+
+def is_haiku(transformed: Any) -> bool:
+    """Whether this comes from ``hk.transform`` or ``hk.transform_with_state``."""
+    haiku = sys.modules.get("haiku")
+    kinds = () if haiku is None else (haiku.Transformed, haiku.TransformedWithState)
+    return isinstance(transformed, kinds)
+
+
+def of_haiku(
+    transformed: Any, given: tuple[Any, ...], call: dict[str, Any]
+) -> tuple[Apply, Params]:
+    """(transformed, params), or with state (transformed, params, state)."""
+    haiku = sys.modules["haiku"]
+    stateful = isinstance(transformed, haiku.TransformedWithState)
+    if stateful and len(given) == 1 and isinstance(given[0], tuple):
+        given = given[0]  # what init returns
+    if len(given) != 1 + stateful:
+        wanted = "(transformed, params, state)" if stateful else "(transformed, params)"
+        msg = f"a Haiku model is {wanted}; got {len(given)} values behind the transformed function"
+        raise ValueError(msg)
+    params, *state = given
+    takes_key = "rng" in list(inspect.signature(transformed.apply).parameters)
+    names, arrays = keywords({name: value for name, value in call.items() if name != "rng"})
+    function = _HaikuCall(transformed.apply, takes_key, names)
+    return Partial(function, state, call.get("rng"), arrays), params
+
+
+@dataclass(frozen=True)
+class _HaikuCall:
+    apply: Any
+    takes_key: bool
+    names: Keywords
+
+    def __call__(self, state: Any, key: Any, arrays: Any, params: Params, x: Any) -> Any:
+        before = [*like(params, state), *([key] if self.takes_key else [])]
+        found = self.apply(params, *before, *positional(x), **self.names.joined(arrays))
+        return found[0] if state else found

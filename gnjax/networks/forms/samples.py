@@ -1,0 +1,80 @@
+"""Samples: an array (n, ...), or a dict, a tuple or another pytree of arrays (n, ...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.numerics.precision import real_dtype
+
+
+def sample_count(x: Any) -> int:
+    """n, the length of the first axis of every leaf."""
+    return int(jax.tree.leaves(x)[0].shape[0])
+
+
+def take(x: Any, part: Any) -> Any:
+    """Some samples, chosen by a slice or by indices."""
+    return jax.tree.map(lambda leaf: leaf[part], x)
+
+
+def one_sample(x: Any) -> Any:
+    """The shape and the dtype of one sample without its first axis."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
+
+
+def check_samples(name: str, given: Any) -> Any:
+    """Every leaf as a JAX array with the samples first: floats in the working precision.
+
+    Integers and booleans stay what they are, such as tokens and masks. A list counts as an array.
+    """
+    leaves, structure = jax.tree.flatten(given, is_leaf=lambda v: isinstance(v, list))
+    arrays = [_checked_leaf(name, leaf) for leaf in leaves]
+    if not arrays:
+        msg = f"{name} holds no array; give an array (n, ...) or a dict or a tuple of them"
+        raise ValueError(msg)
+    counts = {len(array) for array in arrays}
+    if len(counts) > 1:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        msg = f"the arrays of {name} must have the same number of samples first, got {shapes}"
+        raise ValueError(msg)
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _checked_leaf(name: str, leaf: Any) -> jax.Array:
+    given = _as_array(name, leaf)
+    if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
+        array = jnp.asarray(given)
+    elif jnp.issubdtype(given.dtype, jnp.floating):
+        array = jnp.asarray(given, real_dtype())
+    else:
+        hint = (
+            "; pass the real and the imaginary part as two arrays"
+            if jnp.issubdtype(given.dtype, jnp.complexfloating)
+            else ""
+        )
+        msg = f"{name} must hold real numbers, got dtype {given.dtype}{hint}"
+        raise ValueError(msg)
+    if array.ndim == 0 or 0 in array.shape:
+        msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
+        raise ValueError(msg)
+    if not bool(jnp.isfinite(array).all()):
+        msg = f"{name} contains NaN or Inf; remove or impute those samples"
+        raise ValueError(msg)
+    return array
+
+
+def _as_array(name: str, leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return leaf
+    try:
+        return np.asarray(leaf)
+    except ValueError as error:
+        msg = (
+            f"{name} is a list that makes no array ({error}); give a tuple or a dict for several "
+            "arrays, or a list of batches (x, y)"
+        )
+        raise ValueError(msg) from error

@@ -1,0 +1,1 @@
+"""The outputs of a network, and what a loss makes of them."""

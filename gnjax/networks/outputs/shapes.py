@@ -1,0 +1,80 @@
+"""What a model returns, as k numbers for each sample.
+
+A model may return an array (n, ...), also (n,), or a dict or a tuple of such arrays. Its Jacobian
+has one row for each number, so that k counts all numbers of one sample. The loss sees the outputs
+of one sample in the shape in which the model returns them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The shapes of the outputs of one sample, in the order of the leaves of a pytree."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def k(self) -> int:
+        """How many numbers the outputs of one sample are."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the model returns one array, and not a dict or a tuple of several."""
+        return bool(jax.tree_util.treedef_is_leaf(self.structure))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample's output of a model that returns one array."""
+        return self.shapes[0]
+
+    def ravel(self, outputs: Any, dtype: jnp.dtype) -> jax.Array:
+        """The outputs of n samples as one array (n, k)."""
+        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(outputs)]
+        flat = [leaf.reshape(len(leaf), -1) for leaf in leaves]
+        return flat[0] if len(flat) == 1 else jnp.concatenate(flat, axis=1)
+
+    def unravel(self, row: jax.Array) -> Any:
+        """The numbers (k,) of one sample in the shapes that the model returns."""
+        leaves, start = [], 0
+        for shape in self.shapes:
+            size = math.prod(shape)
+            leaves.append(row[start : start + size].reshape(shape))
+            start += size
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def flat_outputs(k: int) -> Outputs:
+    """The outputs of a model that returns an array (n, k)."""
+    return Outputs(jax.tree.structure(0), ((k,),))
+
+
+def described_outputs(outputs: Any, samples: int) -> Outputs:
+    """Check the shapes and types that a model returns for so many samples."""
+    leaves = jax.tree.leaves(outputs)
+    shapes = [tuple(getattr(leaf, "shape", ())) for leaf in leaves]
+    if not leaves or any(shape[:1] != (samples,) or 0 in shape for shape in shapes):
+        found = ", ".join(str(shape) for shape in shapes) or type(outputs).__name__
+        msg = (
+            f"the model must map {samples} samples to outputs ({samples}, ...), or to a dict or a "
+            f"tuple of them, got {found}; let it return one entry for each sample, and pass "
+            "has_aux=True if it returns (outputs, extras)"
+        )
+        raise ValueError(msg)
+    wrong = [leaf.dtype for leaf in leaves if not jnp.issubdtype(leaf.dtype, jnp.floating)]
+    if wrong:
+        msg = (
+            f"the model must return real numbers, got dtype {wrong[0]}; return what the loss needs "
+            "alone, or (outputs, extras) with has_aux=True"
+        )
+        raise ValueError(msg)
+    return Outputs(jax.tree.structure(outputs), tuple(shape[1:] for shape in shapes))

@@ -1,0 +1,266 @@
+"""The loss of a network: its targets, the weights of samples or labels, and how the mean is taken.
+
+The mean loss is sum w (.) / sum w. Without weights the mean is over the samples, and for the
+cross-entropy over the labels that count: a label of -1 does not. Weights have the shape (n,), or
+the shape of the labels or targets, where there is one for each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.networks.forms.samples import check_samples, sample_count
+from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
+from gnjax.networks.outputs.shapes import Outputs
+
+_SUM_OF_TARGETS = 1e-3  # targets in half precision sum to one to about this
+_ONE_CLASS = (
+    "the cross-entropy of a model with one output is zero whatever that output is; give the model "
+    'one output for each class, or use loss="binary_cross_entropy" with labels y of 0 and 1'
+)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Target:
+    """What the outputs of n samples are compared with, and by which loss.
+
+    Attributes:
+      y: labels or targets, samples first; None where the loss needs none.
+      weights: (n,), or (n, ...) with one weight for each term of a sample's loss; None: all are 1.
+    """
+
+    y: Any
+    weights: jax.Array | None
+    loss: Loss = field(metadata={"static": True})
+    outputs: Outputs = field(metadata={"static": True})
+
+    @property
+    def rows(self) -> int:
+        """r, the columns of the factor R of a sample's output Hessian."""
+        if self.loss != "cross_entropy":
+            return self.outputs.k
+        *tokens, classes = self.outputs.shape
+        return math.prod(tokens) * (classes - 1)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the output Hessian is anything but the identity."""
+        return not is_squared(self.loss) or self.weights is not None
+
+    def repeated(self, counts: jax.Array) -> Target:
+        """The same where every sample stands for so many equal ones."""
+        if self.weights is None:
+            return replace(self, weights=counts)
+        shaped = counts.reshape(-1, *[1] * (self.weights.ndim - 1))
+        return replace(self, weights=self.weights * shaped)
+
+
+def loss_sum(target: Target, outputs: jax.Array) -> jax.Array:
+    """sum_i w_i loss(F(x_i), y_i) for outputs (n, k)."""
+    return sample_losses(target, outputs).sum()
+
+
+def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
+    """w_i loss(F(x_i), y_i) of every sample (n,)."""
+    terms = loss_terms(target.loss)
+
+    def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
+        f = target.outputs.unravel(row)
+        if is_squared(target.loss) and not target.outputs.is_array:
+            f = row
+        found = terms(f) if y is None else terms(f, y)
+        return (found if weights is None else weights * found).sum()
+
+    return jax.vmap(sample)(outputs, target.y, target.weights)
+
+
+def make_target(
+    loss: Loss, y: Any, weights: Any, outputs: Outputs, n: int, dtype: jnp.dtype
+) -> tuple[Target, float]:
+    """The checked target, and by what its :func:`loss_sum` is divided to give the mean loss."""
+    check_loss(loss)
+    _check_outputs(loss, outputs)
+    targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
+    terms = _terms(loss, outputs, targets, dtype)
+    given = None if weights is None else _checked_weights(weights, n, terms, dtype)
+    counted = _counted(loss, targets, y)
+    total = _total(loss, n, terms, given, counted)
+    if not total > 0:
+        msg = "no sample counts: every weight is zero or every label is -1"
+        raise ValueError(msg)
+    if counted is not None and not counted.all():
+        mask = jnp.asarray(counted, dtype)
+        given = mask if given is None else mask * _with_axes(given, mask.ndim)
+    if loss == "binary_cross_entropy" and targets is not None:
+        targets = jnp.maximum(targets, 0)
+    return Target(targets, given, loss, outputs), total
+
+
+def _check_outputs(loss: Loss, outputs: Outputs) -> None:
+    if callable(loss) or is_squared(loss):
+        return
+    if not outputs.is_array:
+        msg = (
+            f"loss={loss!r} takes a model with one array as output, and this one returns "
+            f"{len(outputs.shapes)}; pass a function loss(f, y) that takes them, such as "
+            "lambda f, y: optax.softmax_cross_entropy_with_integer_labels(f['logits'], y)"
+        )
+        raise ValueError(msg)
+    if loss == "cross_entropy" and (not outputs.shape or outputs.shape[-1] == 1):
+        raise ValueError(_ONE_CLASS)
+
+
+def _terms(loss: Loss, outputs: Outputs, y: Any, dtype: jnp.dtype) -> tuple[int, ...]:
+    """The shape of the terms of one sample's loss."""
+    if callable(loss):
+        return check_call(loss, outputs, y, dtype)
+    if loss == "cross_entropy":
+        return outputs.shape[:-1]
+    return outputs.shape if outputs.is_array else (outputs.k,)
+
+
+def check_targets(loss: Loss, y: ArrayLike, outputs: jax.ShapeDtypeStruct | jax.Array) -> Any:
+    """Targets of a model that returns one array, checked; see :func:`checked_targets`."""
+    described = Outputs(jax.tree.structure(0), (tuple(outputs.shape[1:]),))
+    return checked_targets(loss, y, described, outputs.shape[0], outputs.dtype)
+
+
+def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dtype) -> Any:
+    """Targets in the shape that the loss takes; integer labels of squared errors become one-hot."""
+    _check_kind(y)
+    targets = check_samples("y", y)
+    if sample_count(targets) != n:
+        shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(targets))
+        msg = f"y has shape {shapes}, but x has {n} samples: one target a sample is needed"
+        raise ValueError(msg)
+    if callable(loss):
+        return targets
+    if not outputs.is_array:
+        return _several_targets(outputs, targets, n, dtype)
+    array: jax.Array = jax.tree.leaves(targets)[0]
+    if loss == "binary_cross_entropy":
+        return _binary_targets(array, (n, *outputs.shape), dtype)
+    labels = (n, *outputs.shape[:-1]) if outputs.shape else None
+    if array.shape == labels and not jnp.issubdtype(array.dtype, jnp.floating):
+        return _labels(loss, array.astype(int), outputs.shape[-1], dtype)
+    if array.shape != (n, *outputs.shape):
+        hint = f"integer labels {labels} or " if labels else ""
+        msg = f"y has shape {array.shape}; {hint}targets {(n, *outputs.shape)} are needed"
+        raise ValueError(msg)
+    if loss == "cross_entropy":
+        _check_probabilities(array)
+    return array.astype(dtype)
+
+
+def _check_kind(y: Any) -> None:
+    for leaf in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
+        given = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        if given.ndim == 0:
+            msg = f"y has shape {given.shape}: one target a sample is needed"
+            raise ValueError(msg)
+        real = jnp.issubdtype(given.dtype, jnp.integer) or jnp.issubdtype(given.dtype, jnp.floating)
+        if not real and given.dtype != bool:
+            msg = f"y must hold labels or real targets, got dtype {given.dtype}"
+            raise ValueError(msg)
+
+
+def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.Array:
+    """Targets (n, k) of a squared error over several arrays."""
+    shapes = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(y))
+    if jax.tree.structure(y) != outputs.structure or shapes != outputs.shapes:
+        msg = (
+            f"y has arrays of shape {shapes} for each sample, and the outputs have "
+            f"{outputs.shapes}; give y in the structure of the outputs"
+        )
+        raise ValueError(msg)
+    return outputs.ravel(y, dtype)
+
+
+def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
+    lowest, least = int(labels.min()), -1 if loss == "cross_entropy" else 0
+    if lowest < least or int(labels.max()) >= classes:
+        msg = f"labels run from {lowest} to {labels.max()}, but the model has {classes} outputs" + (
+            " (-1 says that a label does not count)" if least else ""
+        )
+        raise ValueError(msg)
+    return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
+
+
+def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    if y.shape != shape and y.size == math.prod(shape):
+        y = y.reshape(shape)
+    if y.shape != shape:
+        msg = f"y has shape {y.shape}; one label between 0 and 1 for each output {shape} is needed"
+        raise ValueError(msg)
+    least = 0 if jnp.issubdtype(y.dtype, jnp.floating) else -1
+    if float(y.min()) < least or float(y.max()) > 1:
+        msg = (
+            f"labels of the binary cross-entropy lie between 0 and 1, or are the integer -1 where "
+            f"they do not count; got labels from {float(y.min()):.3g} to {float(y.max()):.3g}"
+        )
+        raise ValueError(msg)
+    return y.astype(dtype)
+
+
+def _check_probabilities(targets: jax.Array) -> None:
+    sums = targets.sum(axis=-1)
+    if float(jnp.abs(sums - 1).max()) > _SUM_OF_TARGETS or float(targets.min()) < 0:
+        msg = (
+            "targets of the cross-entropy are probabilities, rows that are not negative and sum "
+            f"to one; got sums from {float(sums.min()):.3g} to {float(sums.max()):.3g} and a "
+            f"smallest entry {float(targets.min()):.3g}"
+        )
+        raise ValueError(msg)
+
+
+def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    array: jax.Array = check_samples("weights", weights)
+    if array.shape not in ((n,), (n, *terms)):
+        wanted = f"({n},)" if not terms else f"({n},) or {(n, *terms)}"
+        msg = f"weights have shape {array.shape}; one for each sample or label is needed, {wanted}"
+        raise ValueError(msg)
+    if float(array.min()) < 0:
+        msg = f"weights must not be negative, got {float(array.min()):.3g}"
+        raise ValueError(msg)
+    return array.astype(dtype)
+
+
+def _counted(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
+    """Which labels count; None where the loss has no labels."""
+    if callable(loss) or is_squared(loss) or targets is None:
+        return None
+    if jnp.issubdtype(jnp.asarray(jax.tree.leaves(y)[0]).dtype, jnp.floating):
+        return None
+    binary = loss == "binary_cross_entropy"
+    return None if not (binary or targets.dtype.kind == "i") else np.asarray(targets >= 0)
+
+
+def _total(
+    loss: Loss,
+    n: int,
+    terms: tuple[int, ...],
+    weights: jax.Array | None,
+    counted: np.ndarray | None,
+) -> float:
+    """What the sum over all weighted terms is divided by."""
+    given = np.ones(n) if weights is None else np.asarray(weights, float)
+    if loss != "cross_entropy" and given.ndim == 1:
+        kept = np.ones(n) if counted is None else counted.reshape(n, -1).any(axis=1)
+        return float((given * kept).sum())
+    if counted is None:
+        terms_each = math.prod(terms) if given.ndim == 1 else 1
+        return float(given.sum()) * terms_each
+    return float((_with_axes(given, counted.ndim) * counted).sum())
+
+
+def _with_axes(array: Any, dims: int) -> Any:
+    """An array with axes of length one behind its own, so that it has so many."""
+    return array.reshape(array.shape + (1,) * (dims - array.ndim))

@@ -1,0 +1,264 @@
+"""Operators of a model at its samples: Gauss-Newton matrix, NTK, Hessian and its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax.tree_util import Partial
+
+from gnjax.networks.construct import network
+from gnjax.networks.forms.batches import is_batches
+from gnjax.networks.losses import Loss
+from gnjax.networks.outputs.shapes import Outputs, flat_outputs
+from gnjax.networks.outputs.targets import Target, sample_losses
+from gnjax.networks.parameters import Only
+from gnjax.numerics.precision import real_dtype
+from gnjax.operators.network import (
+    NetworkGram,
+    NetworkHessian,
+    chosen_side,
+    without_idle_target,
+)
+from gnjax.operators.streamed import streamed
+
+
+def gauss_newton(
+    model: Any,
+    x: Any,
+    *,
+    y: Any = None,
+    loss: Loss = "squared_error",
+    side: str = "parameters",
+    weights: Any = None,
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+) -> Any:
+    """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
+
+    Args:
+      model: see :func:`gnjax.functional`. Its outputs are (n, ...) of any shape, also (n,), or a
+        dict or a tuple of such arrays; k counts the numbers of one sample.
+      x: inputs (n, ...), or a pytree of arrays with the samples first; integers and booleans stay
+        what they are. A tuple goes to a module as several arguments, and a dict as one. Or a list
+        or a loader of batches (x, y): G is the mean over all of them, every product passes over
+        them once, and passes that differ are refused.
+      y: labels or targets, samples first. For the cross-entropy labels have the shape of the
+        outputs without the last axis, and a label of -1 does not count.
+      loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (softmax over the
+        last axis, B = diag(p) - p p^T for every token), "binary_cross_entropy" (B = p (1 - p) for
+        every output), or a convex ``loss(f, y)`` of one sample (``loss(f)`` where no y is given). A
+        loss with one number for each output, like optax's elementwise ones, is summed over outputs.
+      side: "parameters", G itself (p, p); "outputs", its twin 1/n R^T J J^T R (n r, n r) with the
+        same non-zero eigenvalues, where r = k, or k - 1 for the cross-entropy; or "auto", the
+        smaller of the two.
+      weights: (n,), or of the shape of the labels or targets. The mean is then sum w (.) / sum w
+        with one term for each weight. Without weights it is over the samples, and for the
+        cross-entropy over the labels that count.
+      has_aux: whether the model returns (outputs, extras).
+      coupled: whether the outputs of a sample depend on the other samples of the batch, as under
+        BatchNorm in training mode. None finds out; True differentiates the batch as one function;
+        False is refused where samples turn out to be coupled.
+      only: what chooses parameters: a pattern like "layers/0/*", a list of patterns, a function of
+        the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
+      mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
+        parameters of G.
+      batch_size: samples at once; chosen to bound memory where not given.
+    """
+    options = {
+        "has_aux": has_aux,
+        "coupled": coupled,
+        "only": only,
+        "mask": mask,
+        "batch_size": batch_size,
+    }
+    if is_batches(x):
+        _check_streams(y, weights, side)
+        return streamed(model, x, None, loss, **options)
+    net = without_idle_target(network(model, x, y=y, loss=loss, weights=weights, **options))
+    return NetworkGram(net, chosen_side(net, side), 1.0 / float(net.total))
+
+
+def ntk(
+    model: Any,
+    x: Any,
+    *,
+    y: Any = None,
+    loss: Loss = "squared_error",
+    side: str = "outputs",
+    weights: Any = None,
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+) -> NetworkGram:
+    """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first.
+
+    A loss or weights make it R^T J J^T R, the kernel in which the loss sees the outputs; the
+    arguments are those of :func:`gauss_newton`.
+    """
+    _check_no_batches(x, "a kernel has a row for every output of all samples")
+    net = network(
+        model,
+        x,
+        y=y,
+        loss=loss,
+        weights=weights,
+        has_aux=has_aux,
+        coupled=coupled,
+        only=only,
+        mask=mask,
+        batch_size=batch_size,
+    )
+    net = without_idle_target(net)
+    return NetworkGram(net, chosen_side(net, side), 1.0)
+
+
+def empirical_fisher(
+    model: Any,
+    x: Any,
+    y: Any,
+    loss: Loss = "squared_error",
+    *,
+    side: str = "parameters",
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+) -> NetworkGram:
+    """The second moment 1/n sum_i g_i g_i^T of the gradients of the samples' losses.
+
+    The mean of the g_i is the gradient of the mean loss. Where a sample has several tokens, g_i is
+    the gradient of their sum, times the number of samples over that of the tokens that count. The
+    arguments are those of :func:`gauss_newton`; side="outputs" is the Gram matrix (n, n) of the g_i
+    over n. It is not the Fisher matrix, which for a cross-entropy is the Gauss-Newton matrix.
+    """
+    _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
+    net = network(
+        model,
+        x,
+        y=y,
+        loss=loss,
+        has_aux=has_aux,
+        coupled=coupled,
+        only=only,
+        mask=mask,
+        batch_size=batch_size,
+        convex=False,
+    )
+    losses = Partial(_SampleLosses(net.shapes), net.apply)
+    ones = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=flat_outputs(1))
+    return NetworkGram(ones, chosen_side(ones, side), net.samples / float(net.total) ** 2)
+
+
+@dataclass(frozen=True)
+class _SampleLosses:
+    """The loss of every sample (n, 1), as a network with one output."""
+
+    shapes: Outputs
+
+    def __call__(self, apply: Any, params: Any, samples: tuple[Any, Target]) -> jax.Array:
+        x, target = samples
+        outputs = self.shapes.ravel(apply(params, x), real_dtype())
+        return sample_losses(target, outputs)[:, None]
+
+
+def _check_streams(y: Any, weights: Any, side: str) -> None:
+    if y is not None or weights is not None:
+        msg = "x is a sequence of batches (x, y), so that y and weights have no place beside it"
+        raise ValueError(msg)
+    if side not in ("parameters", "auto"):
+        msg = f"side={side!r}: batches of samples have the side of the parameters only"
+        raise ValueError(msg)
+
+
+def _check_no_batches(x: Any, why: str) -> None:
+    if is_batches(x):
+        msg = f"x is a sequence of batches, and {why}; pass all samples as one x"
+        raise ValueError(msg)
+
+
+def hessian(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    loss: Loss = "squared_error",
+    side: str = "parameters",
+    weights: Any = None,
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+) -> Any:
+    """The Hessian of the mean loss; symmetric, and in general not positive semidefinite.
+
+    The loss may be any that can be differentiated twice. The arguments are those of
+    :func:`gauss_newton`; a Hessian has one side only.
+    """
+    return _hessian(
+        model,
+        x,
+        False,
+        side,
+        y=y,
+        loss=loss,
+        weights=weights,
+        has_aux=has_aux,
+        coupled=coupled,
+        only=only,
+        mask=mask,
+        batch_size=batch_size,
+    )
+
+
+def functional_hessian(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    loss: Loss = "squared_error",
+    side: str = "parameters",
+    weights: Any = None,
+    has_aux: bool = False,
+    coupled: bool | None = None,
+    only: Only | None = None,
+    mask: Any = None,
+    batch_size: int | None = None,
+) -> Any:
+    """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
+    return _hessian(
+        model,
+        x,
+        True,
+        side,
+        y=y,
+        loss=loss,
+        weights=weights,
+        has_aux=has_aux,
+        coupled=coupled,
+        only=only,
+        mask=mask,
+        batch_size=batch_size,
+    )
+
+
+def _hessian(model: Any, x: Any, functional: bool, side: str, **options: Any) -> Any:
+    if side not in ("parameters", "auto"):
+        msg = f"side={side!r}: a Hessian has the side of the parameters only"
+        raise ValueError(msg)
+    if is_batches(x):
+        y, weights, loss = (options.pop(name) for name in ("y", "weights", "loss"))
+        _check_streams(y, weights, side)
+        return streamed(model, x, functional, loss, **options)
+    if options["y"] is None and not callable(options["loss"]):
+        msg = f"the Hessian of loss={options['loss']!r} depends on the targets; pass them as y"
+        raise ValueError(msg)
+    return NetworkHessian(network(model, x, convex=False, **options), functional)

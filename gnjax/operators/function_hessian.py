@@ -1,0 +1,198 @@
+"""The Hessian of any scalar function of parameters, such as a physics-informed loss or a VAE's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.tree_util import Partial
+
+from gnjax.networks import jaxprs
+from gnjax.networks.equations.widen import traced
+from gnjax.networks.forms import frameworks
+from gnjax.networks.forms.frameworks import Params
+from gnjax.networks.jaxprs import hessian_product
+from gnjax.networks.model import checked_parameters
+from gnjax.networks.network import batched, columns, gather, spread
+from gnjax.networks.parameters import Only, choose
+from gnjax.networks.rounding import product_error
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.precision import real_dtype
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.network import HESSIAN, symmetric_columns
+from gnjax.operators.trees import ParameterTrees, takes_trees
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class FunctionHessian(Algebra, ParameterTrees):
+    """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters."""
+
+    leaves: tuple[jax.Array, ...]
+    kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
+    args: tuple[Any, ...]
+    function: Callable[..., jax.Array]  # a pytree
+    structure: Any = field(metadata={"static": True})
+    chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
+    counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
+    convolves: bool = field(metadata={"static": True})
+    forward: bool = field(metadata={"static": True})  # the function has a forward mode
+    written: float = field(metadata={"static": True})  # numbers that an evaluation writes
+
+    symmetric = True
+    forms_cheaply = True
+    batch = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parameters, self.parameters
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.leaves[0].dtype
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def net(self) -> FunctionHessian:
+        """The parameters, for trees of them."""
+        return self
+
+    @takes_trees
+    def mv(self, v: jax.Array) -> jax.Array:
+        return columns(self, partial(_products, self), v, evaluations=HESSIAN)
+
+    def as_matrix(self) -> jax.Array:
+        """Columns by products, some at a time, and the symmetric part of them."""
+        return symmetric_columns(self)
+
+    def error(self, norm: float) -> Error:
+        """What the rounding of the function makes of the products, measured."""
+        del norm
+        return product_error(
+            Partial(_product, self), self.shape[0], self.dtype, work=HESSIAN * self.written
+        )
+
+    def value(self, leaves: list[jax.Array]) -> jax.Array:
+        params = jax.tree.unflatten(self.structure, leaves)
+        return self.function(params, *self.args).astype(self.dtype)
+
+
+def hessian_of(
+    loss_fn: Callable[..., Any],
+    params: Params,
+    *args: Any,
+    only: Only | None = None,
+    mask: Any = None,
+) -> FunctionHessian:
+    """The Hessian of ``loss_fn(params, *args)``, any scalar that can be differentiated twice.
+
+    Args:
+      loss_fn: returns one real number.
+      params: a pytree of floating arrays, or a Flax NNX or Equinox module, by whose parameters the
+        function is differentiated.
+      args: arrays, or pytrees of them, that are held fixed.
+      only: which parameters, see :func:`gnjax.gauss_newton`.
+      mask: which entries, see there.
+    """
+    function, given = _opened(loss_fn, params)
+    given = checked_parameters(given)
+    fixed = jax.tree.map(_argument, args)
+    value, wider = _described(function, given, fixed)
+    _check_scalar(value)
+    made = function if wider is None else Partial(wider, function)
+    leaves, structure = jax.tree.flatten(given)
+    chosen, kept = choose(given, mask, only)
+    counts = tuple(
+        leaves[leaf].size if indices is None else len(indices)
+        for leaf, indices in zip(chosen, kept, strict=True)
+    )
+    jaxpr = jaxprs.inlined(made, given, *fixed).jaxpr
+    op = FunctionHessian(
+        tuple(leaves),
+        kept,
+        fixed,
+        made,
+        structure,
+        chosen,
+        counts,
+        convolves=any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
+        forward=not jaxprs.has_custom_vjp(jaxpr),
+        written=float(max(1, sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars))),
+    )
+    _check_finite(op)
+    return op
+
+
+def _opened(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[..., Any], Params]:
+    """The function as a pytree, of the parameters of a module where one is given."""
+    if not callable(loss_fn):
+        msg = f"loss_fn must be a function loss_fn(params, *args), got {type(loss_fn).__name__}"
+        raise ValueError(msg)
+    function = loss_fn if isinstance(loss_fn, Partial) else Partial(loss_fn)
+    if isinstance(params, nnx.Module):
+        return _of_module(function, *frameworks.nnx_parts(params))
+    if frameworks.is_equinox(params):
+        return _of_module(function, *frameworks.equinox_parts(params))
+    return function, params
+
+
+def _of_module(function: Any, rebuild: Any, params: Params) -> tuple[Callable[..., Any], Params]:
+    return Partial(_on_module, function, rebuild), params
+
+
+def _on_module(function: Any, rebuild: Any, params: Params, *args: Any) -> Any:
+    return function(rebuild(params), *args)
+
+
+def _argument(leaf: Any) -> jax.Array:
+    try:
+        array = jnp.asarray(leaf)
+    except TypeError as error:
+        msg = f"args must be arrays or pytrees of them, got {type(leaf).__name__}; close over it"
+        raise ValueError(msg) from error
+    return array.astype(real_dtype()) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+
+def _described(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The shape of the value, and how the function is widened."""
+    try:
+        if real_dtype() == jnp.float64:
+            return traced(function, params, *args)
+        return jax.eval_shape(function, params, *args), None
+    except (TypeError, IndexError, KeyError, AttributeError, AssertionError) as error:
+        shapes = jax.tree.map(lambda leaf: leaf.shape, args)
+        msg = f"loss_fn does not take the parameters and arguments of shape {shapes}: {error}"
+        raise ValueError(msg) from error
+
+
+def _check_scalar(value: Any) -> None:
+    shape = getattr(value, "shape", None)
+    if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
+        found = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
+        msg = f"loss_fn must return one real number, got {found}; take the mean or the sum of it"
+        raise ValueError(msg)
+
+
+def _check_finite(op: FunctionHessian) -> None:
+    if not bool(jnp.isfinite(jax.jit(op.value)(list(op.leaves)))):
+        msg = "loss_fn is NaN or Inf at these parameters and arguments"
+        raise ValueError(msg)
+
+
+@jax.jit
+def _products(op: FunctionHessian, v: jax.Array) -> jax.Array:
+    return batched(partial(_product, op), v)
+
+
+def _product(op: FunctionHessian, w: jax.Array) -> jax.Array:
+    """H w."""
+    gradient, point = jax.grad(op.value), list(op.leaves)
+    return gather(op, hessian_product(gradient, point, spread(op, w), forward=op.forward))

@@ -1,0 +1,148 @@
+"""Operators of samples that come in batches: memory is that of one batch at a time.
+
+    G = 1/N sum_b sum_{i in b} J_i^T B_i J_i
+
+with N the number of all samples, or of the labels that count, and in the same way for Hessians.
+Every product passes over all batches once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.construct import network
+from gnjax.networks.forms.batches import Batches, check_again, digest, pair_of
+from gnjax.networks.forms.samples import check_samples, sample_count
+from gnjax.networks.losses import Loss
+from gnjax.networks.network import Network, sum_of
+from gnjax.networks.outputs.targets import make_target
+from gnjax.numerics.certificate import UNKNOWN, Error
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.factorisation import gram_error
+from gnjax.operators.network import NetworkGram, NetworkHessian, without_idle_target
+from gnjax.operators.trees import ParameterTrees, takes_trees
+
+
+@dataclass(frozen=True)
+class Streamed(Algebra, ParameterTrees):
+    """The Gauss-Newton matrix (``functional`` is None), the Hessian, or H_F of all batches.
+
+    Attributes:
+      batches: what every product passes over.
+      first: the network, without samples.
+      total: what the sum over all batches is divided by.
+      rows: the rows of J of all batches.
+    """
+
+    batches: Batches
+    first: Network
+    loss: Loss
+    functional: bool | None
+    total: float
+    rows: int
+
+    symmetric = True
+    forms_cheaply = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.first.parameters, self.first.parameters
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.first.dtype
+
+    @property
+    def rank_bound(self) -> int:
+        """The number of parameters; of a Gauss-Newton matrix also the number of rows of J."""
+        p = self.first.parameters
+        return p if self.functional is not None else min(p, self.rows)
+
+    @property
+    def net(self) -> Network:
+        """The parameters, for trees of them."""
+        return self.first
+
+    @takes_trees
+    def mv(self, v: jax.Array) -> jax.Array:
+        return sum_of(part.mv(v) for part in self.parts()) / self.total
+
+    def as_matrix(self) -> jax.Array:
+        return sum_of(part.as_matrix() for part in self.parts()) / self.total
+
+    def error(self, norm: float) -> Error:
+        """Measured batch by batch; J has the rows of all of them."""
+        if self.functional is None and not callable(self.loss):
+            return self._gram_error(norm)
+        errors = (part.error(norm) for part in self.parts())
+        return reduce(add, errors).scaled(1 / self.total)
+
+    def _gram_error(self, norm: float) -> Error:
+        errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
+        whole = reduce(add, errors).scaled(self.total**-0.5)
+        if whole.kind == UNKNOWN:
+            return whole
+        size = math.hypot(*(error.value for error in errors)) / self.total**0.5
+        return gram_error(norm, whole.to(size))
+
+    def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
+        """The operator of each batch, summed over its samples."""
+        for x, y in self.batches:
+            net = self._batch(x, y)
+            if self.functional is None:
+                yield NetworkGram(without_idle_target(net), "parameters", 1.0)
+            else:
+                yield NetworkHessian(net, self.functional)
+
+    def _batch(self, x: Any, y: Any) -> Network:
+        inputs, first = check_samples("x", x), self.first
+        n = sample_count(inputs)
+        target, _ = make_target(self.loss, y, None, first.shapes, n, first.dtype)
+        return replace(first, x=inputs, target=target, total=1.0, batch=min(first.batch, n))
+
+
+def streamed(
+    model: Any, source: Any, functional: bool | None, loss: Loss, **options: Any
+) -> Streamed:
+    """Check every batch as the samples of a network are, and that a second pass is the same."""
+    check_again(source)
+    digests, total, rows, first = [], 0.0, 0, None
+    for batch in source:
+        x, y = pair_of(batch)
+        net = network(model, x, y=y, loss=loss, convex=functional is None, **options)
+        if net.coupled:
+            msg = (
+                "the samples of a batch are coupled, and the matrix would depend on how they are "
+                "put into batches; call model.eval(), or give all samples as one x"
+            )
+            raise ValueError(msg)
+        _check_same(first, net)
+        digests.append(digest((x, y)))
+        total, rows = total + float(net.total), rows + net.samples * net.rows
+        if first is None or net.batch > first.batch:
+            assert net.target is not None
+            first = replace(net, x=(), target=replace(net.target, y=None, weights=None), total=1.0)
+    if first is None:
+        msg = "x is an empty sequence of batches; give at least one batch (x, y)"
+        raise ValueError(msg)
+    batches = Batches(source, tuple(digests))
+    for _ in batches:
+        pass
+    return Streamed(batches, first, loss, functional, total, rows)
+
+
+def _check_same(first: Network | None, net: Network) -> None:
+    if first is not None and first.shapes != net.shapes:
+        msg = (
+            f"the outputs of one sample have shapes {first.shapes.shapes} in one batch and "
+            f"{net.shapes.shapes} in another; pad the samples to one length"
+        )
+        raise ValueError(msg)

@@ -1,0 +1,99 @@
+"""Float32 written into a model is computed in float64; bfloat16 stays and is certified as such."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.networks.equations.widen import Widened, traced
+
+X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+
+
+def _scanned(x):
+    return jax.lax.scan(lambda c, a: (jnp.tanh(c + a), 2 * c), jnp.zeros(4, x.dtype), x)[1]
+
+
+def _normed(x):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-6)
+
+
+def _dropped(x):
+    return jnp.where(jax.random.bernoulli(jax.random.key(0), 0.5, x.shape), 2 * x, 0)
+
+
+@jax.custom_vjp
+def _own(z):
+    return jnp.tanh(z)
+
+
+_own.defvjp(lambda z: (jnp.tanh(z), z), lambda z, g: (3 * g * (1 - jnp.tanh(z) ** 2),))
+
+FUNCTIONS = {
+    "relu at zero": lambda x: jax.nn.relu(x - x[:1, :1]),
+    "softmax": jax.nn.softmax,
+    "gelu": jax.nn.gelu,
+    "norm": _normed,
+    "scale": lambda x: x / jnp.sqrt(5).astype(x.dtype),
+    "scan": _scanned,
+    "remat": jax.checkpoint(lambda x: jnp.sin(x) * x),
+    "cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+    "while": lambda x: (
+        jax.lax.stop_gradient(jax.lax.while_loop(lambda a: a.sum() < 9, lambda a: a + 1, x)) * x
+    ),
+    "scatter": lambda x: jnp.zeros_like(x).at[jnp.array([0, 0, 1])].add(x),
+    "dropout": _dropped,
+    "fft": lambda x: jnp.abs(jnp.fft.fft(x)) ** 2,
+    "own reverse mode": _own,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_in_float32_and_its_derivative_are_those_in_float64(name):
+    """A rule of its own is kept; the reverse mode of "own" is three times the derivative."""
+    plain = FUNCTIONS[name]
+
+    def single(x):
+        return plain(x.astype(jnp.float32)).astype(x.dtype)
+
+    shape, wider = traced(single, X)
+    assert isinstance(wider, Widened)
+    assert shape.dtype == jnp.float64
+    found = jax.jit(lambda x: wider(single, x))
+    np.testing.assert_allclose(found(X), plain(X), rtol=0, atol=1e-14)
+    rows, exact = jax.jacrev(found)(X), jax.jacrev(plain)(X)
+    np.testing.assert_allclose(rows, exact, rtol=0, atol=1e-13)
+    if name != "own reverse mode":
+        np.testing.assert_allclose(jax.jacfwd(found)(X), exact, rtol=0, atol=1e-13)
+
+
+def test_functions_without_float32_are_left_alone():
+    assert traced(jax.nn.softmax, X)[1] is None
+
+
+class Layers(nn.Module):
+    dtype: object
+
+    @nn.compact
+    def __call__(self, x):
+        h = nn.gelu(nn.LayerNorm(dtype=self.dtype)(nn.Dense(5, dtype=self.dtype)(x)))
+        return nn.Dense(2, dtype=self.dtype)(h)
+
+
+@pytest.mark.parametrize("call", [gnjax.gauss_newton, gnjax.hessian])
+def test_bfloat16_is_computed_and_certified_and_float32_is_not(call):
+    variables = Layers(jnp.float64).init(jax.random.key(0), X)
+    y = np.ones((3, 2))
+    exact, single, half = (
+        call((Layers(dtype), variables), X, y=y)
+        for dtype in (jnp.float64, jnp.float32, jnp.bfloat16)
+    )
+    g = np.asarray(exact.as_matrix())
+    size = float(np.linalg.norm(g, 2))
+    np.testing.assert_allclose(single.as_matrix(), g, rtol=0, atol=1e-13 * size)
+    assert single.error(size).value < 1e-11 * size
+    gap = np.linalg.norm(half.as_matrix() - g, 2)
+    assert 1e-5 * size < gap < half.error(size).value < size
