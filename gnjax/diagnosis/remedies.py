@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
+from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names
@@ -191,6 +192,9 @@ def _whitened(problem: Problem, found: Found) -> _Remedy:
 
 def _rows(op: NetworkGram) -> np.ndarray:
     """The inputs, one flat row a sample."""
+    if not isinstance(op.net.x, jax.Array):
+        msg = "inputs of several arrays have no one covariance"
+        raise _NotMeasurableError(msg)
     if not jnp.issubdtype(op.net.x.dtype, jnp.floating):
         msg = f"inputs of type {op.net.x.dtype} are tokens, which have no scale"
         raise _NotMeasurableError(msg)
@@ -253,7 +257,7 @@ def _square_kernels(op: NetworkGram) -> list[int]:
 
 def _dense_layers(op: NetworkGram) -> list[layers.Layer]:
     """In the order in which a sample passes them."""
-    traced = layers.trace(op.net.one, op.net.leaves, op.net.x[0])
+    traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
     found = [layer for layer in traced.layers if layer.kind == "dot_general"]
     return sorted(found, key=lambda layer: layer.equation)
 
@@ -261,7 +265,7 @@ def _dense_layers(op: NetworkGram) -> list[layers.Layer]:
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     """W_1 .. W_L, (a_{l-1}, a_l) each, where the model is x -> x W_1 .. W_L; else nothing."""
     net = op.net
-    if any(leaf.ndim != 2 for leaf in net.leaves) or net.x.ndim != 2:
+    if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
         return []
     named = zip(parameter_names(net), net.leaves, strict=True)
     kernels = [leaf for _, leaf in sorted(named, key=lambda pair: natural_order(pair[0]))]

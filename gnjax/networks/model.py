@@ -195,7 +195,10 @@ def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
         raise ValueError(msg) from error
     except REFUSALS as error:
         shapes = jax.tree.map(lambda leaf: leaf.shape, x)
-        msg = f"the model does not take an x of shape {shapes}: {error}"
+        msg = (
+            f"the model does not take an x of shape {shapes}: {error}; pass several arguments as a "
+            "tuple x, and keywords of the call by gnjax.functional(model, name=value)"
+        )
         raise ValueError(msg) from error
     shapes = described_outputs(outputs, sample_count(x))
     return (apply if wider is None else Partial(wider, apply)), shapes

@@ -74,7 +74,8 @@ def described_outputs(outputs: Any, samples: int) -> Outputs:
     if wrong:
         msg = (
             f"the model must return real numbers, got dtype {wrong[0]}; return what the loss needs "
-            "alone, or (outputs, extras) with has_aux=True"
+            "alone (of complex numbers the parts or the modulus), or (outputs, extras) with "
+            "has_aux=True"
         )
         raise ValueError(msg)
     return Outputs(jax.tree.structure(outputs), tuple(shape[1:] for shape in shapes))
