@@ -47,6 +47,12 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
         params) of your own.
       call: keywords that are passed on in every call, such as train=False, deterministic=True or,
         with a fixed key, rngs={"dropout": key}.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> apply, params = gnjax.functional(model)
+    >>> apply(params, x).shape
+    (5, 2)
     """
     if isinstance(model, nnx.Module):
         return frameworks.of_nnx(model, call)

@@ -47,7 +47,12 @@ __all__ = [
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense(Algebra):
-    """The symmetric matrix ``matrix``, stored, up to ``stored_error`` in the 2-norm."""
+    """The symmetric matrix ``matrix``, stored, up to ``stored_error`` in the 2-norm.
+
+    >>> op = gnjax.dense([[2.0, 1.0], [1.0, 2.0]])
+    >>> op.mv(np.array([1.0, 0.0])).tolist()
+    [2.0, 1.0]
+    """
 
     matrix: jax.Array
     stored_error: jax.Array
@@ -92,6 +97,10 @@ class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
+
+    >>> op = gnjax.factored([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]])
+    >>> op.shape, op.rank_bound
+    ((3, 3), 2)
     """
 
     factor: jax.Array
@@ -177,6 +186,13 @@ class KroneckerFactors:
         off a numerical cut-off. The bounds are then those of the network at that rank.
       evidence: what the errors rest on, "proved" or "probable".
       failure: the probability that one of the errors does not hold.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> factors = gnjax.linear_gauss_newton(weights).factors
+    >>> [left.shape for left in factors.lefts], [right.shape for right in factors.rights]
+    ([(3, 8), (3, 3)], [(4, 4), (4, 8)])
+    >>> factors.rank_bound
+    12
     """
 
     lefts: tuple[jax.Array, ...]
@@ -223,6 +239,11 @@ class SumOfKroneckers(Algebra):
 
     Not a Kronecker sum, which is A (x) I + I (x) B. A vector of length k d is a (k, d) matrix M row
     by row, on which the operator acts as M -> sum_l A_l M B_l.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> op.lefts.shape, op.rights.shape  # A_1, A_2 and B_1, B_2
+    ((2, 3, 3), (2, 4, 4))
     """
 
     lefts: jax.Array  # (L, k, k)
@@ -322,6 +343,10 @@ def dense(matrix: ArrayLike) -> Dense:
     """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
 
     Refuses what is not square, real, finite and symmetric to a millionth of its largest entry.
+
+    >>> op = gnjax.dense([[2.0, 1.0], [1.0, 2.0]])
+    >>> print(gnjax.condition_number(op))
+    kappa = 3 in [3, 3] (rank 2 of 2, full; dense, measured)
     """
     stored = check_matrix("matrix", matrix)
     if stored.shape[0] != stored.shape[1]:
@@ -333,7 +358,13 @@ def dense(matrix: ArrayLike) -> Dense:
 
 
 def factored(factor: ArrayLike) -> Factored:
-    """The operator J J^T of a factor J (n, p)."""
+    """The operator J J^T of a factor J (n, p).
+
+    >>> factor = np.diag(10.0 ** -np.arange(12))  # the eigenvalues are its squares
+    >>> kappa = gnjax.condition_number(gnjax.factored(factor))
+    >>> kappa.resolved, round(kappa.log10, 6)
+    (True, 22.0)
+    """
     stored = check_matrix("factor", factor)
     return Factored(stored, stored_bound(conversion_error(factor, stored), stored.dtype))
 
@@ -343,6 +374,11 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
 
     Its error bounds what storing them in the working precision rounds, and the sum. A matrix that
     is not quite symmetric stands for its symmetric part.
+
+    >>> left, right = np.diag([2.0, 1.0]), np.diag([3.0, 2.0, 1.0])
+    >>> op = gnjax.sum_of_kroneckers([left, np.eye(2)], [right, np.eye(3)])
+    >>> np.allclose(op.as_matrix(), np.kron(left, right) + np.eye(6))
+    True
     """
     if len(lefts) != len(rights) or len(lefts) == 0:
         msg = f"one right for each left, at least one: got {len(lefts)} lefts, {len(rights)} rights"

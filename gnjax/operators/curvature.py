@@ -68,6 +68,13 @@ def gauss_newton(
       mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
         parameters of G.
       batch_size: samples at once; chosen to bound memory where not given.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> gnjax.gauss_newton(model, x).shape, gnjax.gauss_newton(model, x, side="outputs").shape
+    ((26, 26), (10, 10))
+    >>> gnjax.gauss_newton(model, x, loss="cross_entropy", only="dense1/*").shape
+    (16, 16)
     """
     options = {
         "has_aux": has_aux,
@@ -101,6 +108,11 @@ def ntk(
 
     A loss or weights make it R^T J J^T R, the kernel in which the loss sees the outputs; the
     arguments are those of :func:`gauss_newton`.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> gnjax.ntk(model, x).shape  # k n
+    (10, 10)
     """
     _check_no_batches(x, "a kernel has a row for every output of all samples")
     net = network(
@@ -138,6 +150,11 @@ def empirical_fisher(
     the gradient of their sum, times the number of samples over that of the tokens that count. The
     arguments are those of :func:`gauss_newton`; side="outputs" is the Gram matrix (n, n) of the g_i
     over n. It is not the Fisher matrix, which for a cross-entropy is the Gauss-Newton matrix.
+
+    >>> model = lambda w, x: x @ w, np.array([[2.0]])
+    >>> op = gnjax.empirical_fisher(model, np.array([[1.0], [2.0]]), np.zeros((2, 1)))
+    >>> op.as_matrix()  # of the gradients 2 x^2: (4 + 64) / 2
+    Array([[34.]], dtype=float64)
     """
     _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
     net = network(
@@ -202,6 +219,13 @@ def hessian(
 
     The loss may be any that can be differentiated twice. The arguments are those of
     :func:`gauss_newton`; a Hessian has one side only.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> y = jax.random.normal(jax.random.key(2), (5, 2))
+    >>> spectrum = gnjax.eigenvalues(gnjax.hessian(model, x, y))
+    >>> len(spectrum), spectrum.certificate.kind
+    (26, 'measured')
     """
     return _hessian(
         model,
@@ -233,7 +257,17 @@ def functional_hessian(
     mask: Any = None,
     batch_size: int | None = None,
 ) -> Any:
-    """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope."""
+    """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> y = jax.random.normal(jax.random.key(2), (5, 2))
+    >>> residual = gnjax.functional_hessian(model, x, y).as_matrix()
+    >>> whole = gnjax.hessian(model, x, y).as_matrix()
+    >>> gauss_newton = gnjax.gauss_newton(model, x).as_matrix()
+    >>> np.allclose(whole, gauss_newton + residual)
+    True
+    """
     return _hessian(
         model,
         x,

@@ -31,7 +31,12 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class FunctionHessian(Algebra, ParameterTrees):
-    """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters."""
+    """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters.
+
+    >>> op = gnjax.hessian_of(lambda w: (w**4).sum(), np.array([1.0, 2.0]))
+    >>> op.shape, np.asarray(op @ np.ones(2))
+    ((2, 2), array([12., 48.]))
+    """
 
     leaves: tuple[jax.Array, ...]
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
@@ -101,6 +106,12 @@ def hessian_of(
       args: arrays, or pytrees of them, that are held fixed.
       only: which parameters, see :func:`gnjax.gauss_newton`.
       mask: which entries, see there.
+
+    >>> def loss(w, x):
+    ...     return (w["a"] ** 2).sum() * x + w["b"] ** 2
+    >>> op = gnjax.hessian_of(loss, {"a": np.ones(2), "b": np.array(1.0)}, 3.0)
+    >>> gnjax.eigenvalues(op).values
+    array([6., 6., 2.])
     """
     function, given = _opened(loss_fn, params)
     given = checked_parameters(given)

@@ -54,7 +54,14 @@ _REASON = "rounding of the network, by Monte Carlo arithmetic"
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NetworkGram(Algebra, ParameterTrees):
-    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r))."""
+    """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r)).
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> isinstance(op, gnjax.NetworkGram), op.shape, op.factor().shape
+    (True, (26, 26), (26, 10))
+    """
 
     net: Network
     side: str = field(metadata={"static": True})
@@ -174,7 +181,15 @@ class _GramProduct:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NetworkHessian(Algebra, ParameterTrees):
-    """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17)."""
+    """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17).
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> y = jax.random.normal(jax.random.key(2), (5, 2))
+    >>> op = gnjax.hessian(model, x, y)
+    >>> isinstance(op, gnjax.NetworkHessian), op.shape
+    (True, (26, 26))
+    """
 
     net: Network
     functional: bool = field(metadata={"static": True})

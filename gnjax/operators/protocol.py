@@ -10,7 +10,11 @@ import jax.numpy as jnp
 
 @runtime_checkable
 class Operator(Protocol):
-    """What the spectrum engine needs of a symmetric matrix."""
+    """What the spectrum engine needs of a symmetric matrix.
+
+    >>> isinstance(gnjax.dense(np.eye(2)), gnjax.Operator)
+    True
+    """
 
     @property
     def shape(self) -> tuple[int, int]: ...

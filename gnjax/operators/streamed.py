@@ -40,6 +40,12 @@ class Streamed(Algebra, ParameterTrees):
       first: the network, without samples.
       total: what the sum over all batches is divided by.
       rows: the rows of J of all batches.
+
+    >>> model = lambda w, x: x @ w, np.ones((2, 1))
+    >>> x, y = np.arange(8.0).reshape(4, 2), np.zeros((4, 1))
+    >>> streamed = gnjax.gauss_newton(model, [(x[:2], y[:2]), (x[2:], y[2:])])
+    >>> np.allclose(streamed.as_matrix(), gnjax.gauss_newton(model, x).as_matrix())
+    True
     """
 
     batches: Batches

@@ -27,8 +27,14 @@ _DEEPEST = 1e-30  # of the largest eigenvalue, for what is drawn on a logarithmi
 
 
 def plot(result: Any) -> Figure:
-    """A matplotlib figure of a spectrum, a density, a condition number, a table of ranks or a
-    diagnosis; ``plot(result).savefig("name.png")`` writes it to a file."""
+    """A matplotlib figure of a spectrum, a density, a condition number, ranks or a diagnosis.
+
+    ``plot(result).savefig("name.png")`` writes it to a file.
+
+    >>> figure = gnjax.plot(gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0])))
+    >>> len(figure.axes)
+    1
+    """
     if isinstance(result, Diagnosis):
         return figure_of(result)
     for kind, draw in _DRAWN.items():

@@ -57,6 +57,9 @@ def eigenvalues(
         where products with the operator are what the work consists of. Ctrl-C then ends Lanczos
         with the best values so far, which are not ``converged``.
       limits: of memory and work.
+
+    >>> gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]), k=2, which="largest").values.round(12).tolist()
+    [4.0, 2.0]
     """
     operator = as_operator(op)
     size = operator.shape[0]
