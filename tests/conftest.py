@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import hypothesis
 import jax
+import pytest
 
 from gnjax.numerics.precision import enable_x64
 
@@ -17,3 +19,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 hypothesis.settings.register_profile("gnjax", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gnjax"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_compiled_functions():
+    """Forget what was compiled before the process has as many mappings of memory as Linux allows.
+
+    Every compiled function keeps some. Past 65,530 of them the compiler fails, or the process dies.
+    """
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()
