@@ -152,8 +152,14 @@ def _process(there, *arguments, **options):
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=_usual_ctrl_c,
         **options,
     )
+
+
+def _usual_ctrl_c():
+    """A shell starts what it runs in the background with Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,14 @@ import gnjax
 _KRYLOV = gnjax.Limits(whole_rows=10)
 
 
+@pytest.fixture(autouse=True)
+def _usual_ctrl_c():
+    """A shell starts what it runs in the background with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _matrix(values, seed=0):
     basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))[0]
     matrix = (basis * values) @ basis.T
