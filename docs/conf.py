@@ -35,6 +35,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!gnjax\b).*")]
 nitpick_ignore = [  # of annotations, classes that are no public names
     ("py:class", f"gnjax.{name}")
     for name in (
+        "networks.forms.batches.Batches",
         "networks.network.Network",
         "training.minibatch.Module",
         "operators.closed_form.layers.Layers",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.ends import ANALYTIC, FULL, Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
@@ -272,7 +272,7 @@ def _assembled(ends: Ends, size: int) -> ConditionNumber:
         interval=(float(low), float(high) if ends.resolved else math.inf),
         at_rank=(float(low), float(high)),
         rank=ends.rank,
-        rank_source=ends.rank_source,
+        rank_source=ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source,
         resolved=ends.resolved,
         floor=float(ends.floor),
         method=ends.method,
