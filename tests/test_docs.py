@@ -169,6 +169,7 @@ def test_commands_name_modules_and_configs_that_exist(page):
             "benchmarks",
             "sweeps",
             "reproduction",
+            "tests",
         ):
             assert importlib.util.find_spec(module) is not None, module
         else:
