@@ -34,6 +34,7 @@ class Config:
     depth: int
     activation: str
     samples: tuple[int, ...]
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -87,7 +88,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
     found = [
         Cell(*shared, config.activation, most, samples, seed)
         for samples in config.samples
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
     return tuple(sorted(found, key=cost, reverse=True))
 
