@@ -13,7 +13,7 @@ from functools import cache
 import gnjax
 from experiments.claims.cnn_sweep import CLAIMS
 from experiments.shared import linear_cnn
-from experiments.shared.linear_cnn import Ends, Images, Weights
+from experiments.shared.linear_cnn import Ends, Weights
 from experiments.shared.linear_network import kappa_fields
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -178,35 +178,26 @@ def cost(cell: Cell) -> float:
 
 def measure(cell: Cell) -> Measurement:
     """kappa with its interval."""
-    seen = _images(cell)
+    seen = linear_cnn.images(cell.data, cell.samples, cell.data_seed, cell.side, cell.frame)
     weights = _weights(cell)
     last = weights.second if cell.reading == "convolutions" else weights.head
     assert last is not None  # Panel admits no kernel that does not fit twice
-    return {
+    found = {
         "inputs": seen.pixels,
         "data_rank": seen.rank,
         "samples": seen.samples,
         "parameters": weights.first.size + last.size,
-        **_kappa(cell, weights, seen),
     }
-
-
-def _kappa(cell: Cell, weights: Weights, seen: Images) -> Measurement:
     if cell.reading == "shared":
         op = linear_cnn.shared_gauss_newton(weights, cell.side, seen.root)
         kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
-        return {"size": op.shape[0], **kappa_fields(kappa)}
-    positions = cell.side - cell.kernel + 1
+        return {**found, "size": op.shape[0], **kappa_fields(kappa)}
     if cell.reading == "dense":
-        outer = linear_cnn.head_gram(weights.head)
+        outer = linear_cnn.head_gram(last)
     else:
-        outer = linear_cnn.convolution_gram(weights.second, positions)
-    found = linear_cnn.kappa_of_kronecker_sum(linear_cnn.ends(outer), _inner_ends(cell))
-    return {"size": found["rank"], **found}
-
-
-def _images(cell: Cell) -> Images:
-    return linear_cnn.images(cell.data, cell.samples, cell.data_seed, cell.side, cell.frame)
+        outer = linear_cnn.convolution_gram(last, cell.side - cell.kernel + 1)
+    sums = linear_cnn.kappa_of_kronecker_sum(linear_cnn.ends(outer), _inner_ends(cell))
+    return {**found, "size": outer.shape[0] * seen.rank, **sums}
 
 
 def _weights(cell: Cell) -> Weights:

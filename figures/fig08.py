@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -53,8 +52,9 @@ def draw(table: Columns) -> Figure:
     """A row a reading: kappa over the kernel size and over the filters, and two maps of signs."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 7.6)
-        blocks = figure.subfigures(len(READINGS), 1)
-        for block, (name, (other, title)) in zip(blocks, READINGS.items(), strict=True):
+        grid = figure.add_gridspec(len(READINGS), 1)
+        for row, (name, (other, title)) in enumerate(READINGS.items()):
+            block = figure.add_subfigure(grid[row, 0])
             block.suptitle(title, x=0.01, ha="left", fontsize=9, weight="bold")
             panels = block.subplots(1, 4, width_ratios=(1.15, 1.15, 1, 1))
             shown = select(table, figure=name)
@@ -130,7 +130,7 @@ def steps(table: Columns) -> Iterator[tuple[tuple[int, int], tuple[int, int], st
 
 
 def _sign(effect: Effect, rises: bool) -> str:
-    if effect.low <= 1 <= effect.high or not np.isfinite([effect.low, effect.high]).all():
+    if effect.low <= 1 <= effect.high:
         return OPEN
     return AGREES if (effect.value > 1) == rises else OPPOSES
 

@@ -7,7 +7,7 @@ import pytest
 
 from figures import fig08
 from figures.shared.series import select
-from tests.drawn import as_columns, assert_curve, mean_and_interval, line
+from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 _PROVENANCE = {"precision": "float64"}
 _SIZES = {
@@ -112,15 +112,17 @@ def test_a_line_parts_the_networks_without_full_rank_from_the_others():
             assert tuple(black[0].get_ydata()) == kernels
 
 
-def test_an_unresolved_kappa_is_drawn_as_a_lower_bound_and_its_steps_are_open():
+def test_an_unresolved_kappa_is_drawn_as_a_lower_bound_and_opens_its_steps():
     table = _table()
     odd = (table["figure"] == "8-convolutions") & (table["kernel"] == 5) & (table["filters"] == 2)
     table["resolved"] = ~odd
     table["kappa_high"] = np.where(odd, np.inf, table["kappa_high"])
     drawn = line(_panels(table)["8-convolutions"][0], "$F = 2$").get_ydata()
     assert np.isnan(drawn).tolist() == [False, True, False]
-    signs = [s for a, b, s in fig08.steps(select(table, figure="8-convolutions")) if (2, 5) in (a, b)]
-    assert signs == [fig08.OPEN] * 4
+    shown = select(table, figure="8-convolutions")
+    signs = [sign for start, end, sign in fig08.steps(shown) if (2, 5) in (start, end)]
+    # A lower bound says that kappa rises to it and falls from it, and nothing else.
+    assert signs == [fig08.AGREES, fig08.OPEN, fig08.OPEN, fig08.AGREES]
     assert "3 of 57 cells are unresolved" in fig08.caption(table, _PROVENANCE)
 
 
