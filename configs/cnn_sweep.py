@@ -90,11 +90,11 @@ def _full(paper: bool) -> dict[str, object]:
     return {
         "convolutions": _panel("convolutions", 28, TWICE_IN_28, FILTERS, seeds),
         "dense": _panel("dense", 28, ONCE_IN_28, FILTERS, seeds),
-        "shared": _panel("shared", 14, (*ONCE_IN_14, 13), FILTERS[:-1], 6),
-        "convolutions_half": _panel("convolutions", 14, TWICE_IN_14, FILTERS, 10),
-        "dense_half": _panel("dense", 14, ONCE_IN_14, FILTERS, 10),
+        "shared": _panel("shared", 14, (*ONCE_IN_14, 13), FILTERS[:-1], 4),
+        "convolutions_half": _panel("convolutions", 14, TWICE_IN_14, FILTERS, 6),
+        "dense_half": _panel("dense", 14, ONCE_IN_14, FILTERS, 6),
         "shared_other": _panel("shared", *other),
-        "channels": _panel("convolutions", 14, TWICE_IN_14[1:], FILTERS[:-1], 10, channels=0),
+        "channels": _panel("convolutions", 14, TWICE_IN_14[1:], FILTERS[:-1], 8, channels=0),
         "framed_convolutions": _panel("convolutions", 28, *framed, frame=4),
         "framed_dense": _panel("dense", 28, *framed, frame=4),
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,10 +16,16 @@ from experiments.shared.linear_network import Start, initial_weights, picked
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
+from sweeps.claims import FAILS, Claim, Verdict, not_testable, printed
+from sweeps.effects import Effect, decide, mean
 from sweeps.grid import Experiment, Measurement
 from sweeps.rows import length, means, polynomial_fit, r_squared, where
 from sweeps.table import Columns
+
+Check = Callable[[Columns], Verdict]
+
+FEWEST_LAYERS = 4  # that a straight line is fitted through
+STRAIGHT = 0.95  # R^2 from which a logarithm counts as straight
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,12 @@ class Config:
     data_seed: int
     side: int  # of the downsampled image, 0 for the image as it is
     outputs: int
-    gain: float
+    gains: tuple[float, ...]  # variance times fan-in: 1 in Appendix G, 2 in PyTorch
     initializer: str
     depths: tuple[int, ...]
     width: int
     seeds: int
+    first_seed: int
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,15 @@ def cells(config: Config) -> tuple[Cell, ...]:
             config.data_seed,
             config.side,
             config.outputs,
-            config.gain,
+            gain,
             config.initializer,
             depth,
             config.width,
             seed,
         )
+        for gain in config.gains
         for depth in config.depths
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     )
 
 
@@ -133,38 +141,52 @@ def sources(config: Config) -> list[str]:
     return [describe(config.data, config.samples, config.data_seed, config.side)]
 
 
-def _exponential(column: str, growing: bool) -> Callable[[Columns], Verdict]:
-    """Mean over seeds of log(column) is linear in l at the deepest L, with the expected sign.
+def _deepest(table: Columns, gain: float) -> Columns:
+    shown = where(table, gain=gain)
+    return where(shown, depth=shown["depth"].max()) if length(shown) else shown
 
-    The verdict is over all layers; the fit without the two ends (the identity, and the product
-    that stops at a width of k or d) stands beside it.
+
+def _exponential(gain: float, column: str, *, growing: bool) -> Check:
+    """The factor by which a column changes from layer to layer, and how straight its logarithm is.
+
+    Both are of a straight line through the logarithms at the deepest L, fitted for every seed for
+    the factor, and through their mean over the seeds for R^2. The layer without any matrix before
+    it (or after it) is left out: its product is the identity.
     """
 
     def check(table: Columns) -> Verdict:
-        deepest = where(table, depth=table["depth"].max())
+        deepest = _products(_deepest(table, gain), column)
+        if not length(deepest) or len(np.unique(deepest["layer"])) < FEWEST_LAYERS:
+            return not_testable(f"fewer than {FEWEST_LAYERS} layers")
         layers, logs = means({**deepest, "log": np.log(deepest[column])}, "layer", "log")
-        if len(layers) < 4:
-            return not_testable(f"{len(layers)} layers; a fit needs at least 4")
-        slope = float(np.polyfit(layers, logs, 1)[0])
         fit = r_squared(logs, polynomial_fit(layers, logs, 1))
-        inner = slice(1, -1)
-        inside = r_squared(logs[inner], polynomial_fit(layers[inner], logs[inner], 1))
-        text = (
-            f"R^2 {fit:.4f}, factor {np.exp(slope):.3f} a layer at L={layers[-1]} "
-            f"(without both ends R^2 {inside:.4f})"
-        )
-        gain = float(deepest["gain"][0])
-        if column.endswith("smallest2") and gain != 1:
-            factor = np.exp(slope) * gain ** (-1 if column.startswith("right") else 1)
-            text += f"; factor {factor:.3f} with the gain {gain:g} of every layer divided out"
-        return verdict(fit >= 0.95 and (slope > 0) == growing, fit, text)
+        factor = _factor(deepest, column)
+        side = {"above": 1.0} if growing else {"below": 1.0}
+        found = decide({f"a layer at L={deepest['depth'][0]}": factor}, "factor", **side)
+        status = FAILS if fit < STRAIGHT else found.status
+        return replace(found, status=status, text=f"{found.text}, R^2 {fit:.4f}")
 
     return check
 
 
+def _products(rows: Columns, column: str) -> Columns:
+    """The rows whose product has a matrix at all."""
+    last = rows["depth"] if column.startswith("left") else 1
+    return {name: values[rows["layer"] != last] for name, values in rows.items()}
+
+
+def _factor(rows: Columns, column: str) -> Effect:
+    """exp of the mean over the seeds of the slope of log ``column`` over the layer."""
+    by_seed = [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
+    slopes = [np.polyfit(each["layer"], np.log(each[column]), 1)[0] for each in by_seed]
+    effect = mean(np.array(slopes))
+    return Effect(*(float(np.exp(end)) for end in (effect.value, effect.low, effect.high)))
+
+
 def _self_balancing(table: Columns) -> Verdict:
-    """max / min over l of Lemma 2's terms without and with gamma_l, mean of logs over networks."""
-    deepest = where(table, depth=table["depth"].max())
+    """max / min over l of Lemma 2's terms without gamma_l, over the same with gamma_l."""
+    gains = np.unique(table["gain"])
+    deepest = _deepest(table, gains[0]) if len(gains) else table
     if not length(deepest):
         return not_testable("no rows")
     plain, weighted = [], []
@@ -172,32 +194,68 @@ def _self_balancing(table: Columns) -> Verdict:
         one = where(deepest, seed=seed)
         plain.append(np.ptp(np.log(one["term"])))
         weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
-    spread, balanced = np.exp(np.mean(plain)), np.exp(np.mean(weighted))
+    logs = mean(np.array(plain) - np.array(weighted))
+    effect = Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    found = decide({"": effect}, "spread without gamma over spread with it", above=1.0)
     text = (
-        f"max/min over l {spread:.1f} without gamma, {balanced:.1f} with: "
-        f"{spread / balanced:.2f} times less at L={deepest['depth'][0]}"
+        f"{found.text}; max/min over l {np.exp(np.mean(plain)):.1f} without gamma and "
+        f"{np.exp(np.mean(weighted)):.1f} with it, at L={deepest['depth'][0]}"
     )
-    return verdict(spread / balanced > 2, spread / balanced, text)
+    return replace(found, text=text)
 
+
+LEFT, RIGHT = "W^{L:l+1}", "W^{1:l-1}"
+_MIRROR = printed("Appendix E, the sentence on the mirrored plot, and Figure 11, right column")
+
+
+def _of_gain(gain: float, mechanisms: Mapping[str, str]) -> tuple[Claim, ...]:
+    """The four panels of figure 11."""
+    name = "Appendix G's variance" if gain == 1 else "PyTorch's gain"
+    statements = (
+        (
+            "right_kappa2",
+            f"kappa^2({RIGHT}) grows exponentially with l",
+            printed("Appendix E, first row of Figure 11"),
+            True,
+        ),
+        (
+            "right_smallest2",
+            f"sigma_min^2({RIGHT}) decreases exponentially with l",
+            printed("Appendix E, second row of Figure 11"),
+            False,
+        ),
+        ("left_kappa2", f"kappa^2({LEFT}) mirrors it and decreases with l", _MIRROR, False),
+        ("left_smallest2", f"sigma_min^2({LEFT}) mirrors it and grows with l", _MIRROR, True),
+    )
+    return tuple(
+        Claim(
+            "11",
+            f"gain {gain:g} ({name}): {statement}",
+            source,
+            _exponential(gain, column, growing=growing),
+            ("d/k", "m/d"),
+            (("gain", gain),),
+            mechanisms.get(column, ""),
+        )
+        for column, statement, source, growing in statements
+    )
+
+
+_GAIN_2 = {
+    "left_smallest2": "A gain of 2 multiplies the smallest singular value of every further layer "
+    "by 2: the factor 1.13 a layer of gain 1 becomes 1.13 / 2 = 0.57.",
+}
 
 CLAIMS = (
+    *_of_gain(1.0, {}),
+    *_of_gain(2.0, _GAIN_2),
     Claim(
-        "11",
-        "kappa^2(W^{1:l-1}) grows exponentially in l",
-        printed(""),
-        _exponential("right_kappa2", True),
+        "12",
+        "the weights gamma_l balance the terms: their spread over the layers is smaller with them",
+        printed("Appendix E, caption of Figure 12"),
+        _self_balancing,
+        ("d/k", "m/d"),
     ),
-    Claim(
-        "11",
-        "sigma_min^2(W^{1:l-1}) decays exponentially in l",
-        printed(""),
-        _exponential("right_smallest2", False),
-    ),
-    Claim("11", "kappa^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_kappa2", False)),
-    Claim(
-        "11", "sigma_min^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_smallest2", True)
-    ),
-    Claim("12", "weighted terms spread far less (more than 2 times)", printed(""), _self_balancing),
 )
 
 EXPERIMENT = Experiment(

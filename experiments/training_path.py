@@ -206,8 +206,8 @@ def _kappa_and_bound(weights: linear_descent.Weights, cell: Cell) -> Measurement
     return {**kappa_fields(kappa), "bound_convex": gnjax.bounds.of_operator(op).convex}
 
 
-_NUMBERS = ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "resolved", "method")
-_NUMBERS += ("rank", "lambda_max", "lambda_min", "bound_convex")
+_NUMBERS: tuple[str, ...] = ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "resolved")
+_NUMBERS += ("method", "rank", "lambda_max", "lambda_min", "bound_convex")
 _UNMEASURED: Measurement = dict.fromkeys(_NUMBERS) | {"resolved": False}
 
 

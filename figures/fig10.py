@@ -61,9 +61,14 @@ def _paper_range(axes: Axes) -> None:
     """The values that the paper reports, as a grey band with its name."""
     low, high = PAPER_RANGE
     axes.axhspan(low, high, color=style.GREY, alpha=0.15, linewidth=0, zorder=0)
-    place = 0.02, (low * high) ** 0.5
-    text = f"the paper's {low:g} to {high:g}"
-    axes.annotate(text, place, xycoords=("axes fraction", "data"), va="center", color=style.GREY)
+    axes.annotate(
+        f"the paper's {low:g} to {high:g}",
+        (0.98, low * (high / low) ** 0.2),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="center",
+        color=style.GREY,
+    )
 
 
 def _epochs(axes: Axes, last: int) -> None:
