@@ -25,6 +25,28 @@ RATIOS = ("d/k", "m/d", "n/d", "batch/n", "epochs x rate")
 TIGHT = 1.6
 
 
+_SHRINKS = (
+    "W_3 W_2 W_1 has to shrink to Y X^T / n, whose singular values are 0.17 to 0.31, and the "
+    "smallest eigenvalue of G shrinks most: {}. PyTorch's default starts at 0.13 to 0.24. Shuffled "
+    "labels and photographs give the same with gain 1, 2.9 to 3.6 times."
+)
+_START = (
+    "At epoch 0 kappa depends on d, m and k alone: 14 by fan-in whatever the gain, 8.7 for Xavier."
+)
+MECHANISMS: dict[tuple[str, str], str] = {
+    ("kaiming_2", "near"): _SHRINKS.format(
+        "from singular values of 2.0 to 3.6 it falls to 0.11 of its start, the largest to 0.23"
+    ),
+    ("kaiming_1", "near"): _SHRINKS.format(
+        "from singular values of 0.7 to 1.3 it falls to 0.17 of its start, the largest to 0.58"
+    ),
+    ("xavier", "near"): _SHRINKS.format(
+        "from singular values of 0.7 to 1.3 it falls to 0.12 of its start, the largest to 0.58"
+    ),
+    **{(start, "range"): _START for start in TITLES},
+}
+
+
 def _paths(table: Columns, start: str) -> list[Columns]:
     """One for each seed, the measured epochs in their order."""
     shown = where(table, start=start, measured=True)
@@ -125,11 +147,9 @@ def _claims(start: str) -> tuple[Claim, ...]:
             _of_resolved(start, _in_range),
             RATIOS,
             panel,
-            MECHANISMS.get((start, "range"), ""),
+            MECHANISMS[start, "range"],
         ),
     )
 
-
-MECHANISMS: dict[tuple[str, str], str] = {}
 
 CLAIMS = tuple(claim for start in TITLES for claim in _claims(start))
