@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 import gnjax
 from experiments.claims.cnn_sweep import CLAIMS
 from experiments.shared import linear_cnn
-from experiments.shared.linear_cnn import Ends, Weights
+from experiments.shared.linear_cnn import Ends
 from experiments.shared.linear_network import kappa_fields
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -179,17 +182,16 @@ def cost(cell: Cell) -> float:
 def measure(cell: Cell) -> Measurement:
     """kappa with its interval."""
     seen = linear_cnn.images(cell.data, cell.samples, cell.data_seed, cell.side, cell.frame)
-    weights = _weights(cell)
-    last = weights.second if cell.reading == "convolutions" else weights.head
-    assert last is not None  # Panel admits no kernel that does not fit twice
+    kernels = linear_cnn.first_kernels(cell.kernel, cell.filters, cell.gain, cell.seed)
+    last = _last_layer(cell)
     found = {
         "inputs": seen.pixels,
         "data_rank": seen.rank,
         "samples": seen.samples,
-        "parameters": weights.first.size + last.size,
+        "parameters": kernels.size + last.size,
     }
     if cell.reading == "shared":
-        op = linear_cnn.shared_gauss_newton(weights, cell.side, seen.root)
+        op = linear_cnn.shared_gauss_newton(kernels, last, cell.side, seen.root)
         kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
         return {**found, "size": op.shape[0], **kappa_fields(kappa)}
     if cell.reading == "dense":
@@ -200,10 +202,14 @@ def measure(cell: Cell) -> Measurement:
     return {**found, "size": outer.shape[0] * seen.rank, **sums}
 
 
-def _weights(cell: Cell) -> Weights:
-    return linear_cnn.initial_weights(
-        cell.side, cell.kernel, cell.filters, cell.channels, cell.outputs, cell.gain, cell.seed
-    )
+def _last_layer(cell: Cell) -> NDArray[np.float64]:
+    """The kernels of a second convolution, or a dense head."""
+    if cell.reading == "convolutions":
+        return linear_cnn.second_kernels(
+            cell.kernel, cell.filters, cell.channels, cell.gain, cell.seed
+        )
+    features = cell.filters * (cell.side - cell.kernel + 1) ** 2
+    return linear_cnn.dense_head(features, cell.outputs, cell.gain, cell.seed)
 
 
 def _inner_ends(cell: Cell) -> Ends:
@@ -217,7 +223,7 @@ def _ends_of_first_layer(
     where: tuple[str, int, int, int, int], kernel: int, filters: int, gain: float, seed: int
 ) -> Ends:
     seen, side = linear_cnn.images(*where), where[3]
-    first = linear_cnn.initial_weights(side, kernel, filters, 1, 1, gain, seed).first
+    first = linear_cnn.first_kernels(kernel, filters, gain, seed)
     return linear_cnn.ends(linear_cnn.on_range(linear_cnn.inner_gram(first, side), seen.root))
 
 

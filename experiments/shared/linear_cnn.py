@@ -69,37 +69,25 @@ def images(data: str, samples: int, seed: int, side: int, frame: int) -> Images:
     return Images(root, side**2, rank, len(white), source)
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Kernels (F, K, K), those of a second convolution (C, F, K, K), and a head (k, F P^2).
-
-    All three are drawn, so that every reading of one seed has the same first layer. There is no
-    second convolution where it would not fit.
-    """
-
-    first: Array
-    second: Array | None
-    head: Array
+def first_kernels(size: int, filters: int, gain: float, seed: int) -> Array:
+    """(F, K, K), Kaiming normal with variance gain / K^2, the same in every reading."""
+    return _drawn(1, size**2, filters, gain, seed).reshape(filters, size, size)
 
 
-def initial_weights(
-    side: int, kernel: int, filters: int, channels: int, outputs: int, gain: float, seed: int
-) -> Weights:
-    """Kaiming normal with variance gain / fan-in; the fan-in of a convolution is its taps."""
-    positions, taps = output_length(side, kernel), kernel**2
-    key = jax.random.key(seed)
+def second_kernels(size: int, filters: int, channels: int, gain: float, seed: int) -> Array:
+    """(C, F, K, K), with variance gain / (F K^2)."""
+    drawn = _drawn(2, filters * size**2, channels, gain, seed)
+    return drawn.reshape(channels, filters, size, size)
 
-    def drawn(layer: int, fan_in: int, fan_out: int) -> Array:
-        folded = jax.random.fold_in(key, layer)
-        sizes = (fan_in, fan_out)
-        return np.asarray(gnjax.initializers.chain(folded, sizes, "kaiming_normal", gain=gain)[0])
 
-    first = drawn(1, taps, filters).reshape(filters, kernel, kernel)
-    head = drawn(2, filters * positions**2, outputs)
-    if positions < kernel:
-        return Weights(first, None, head)
-    second = drawn(3, filters * taps, channels).reshape(channels, filters, kernel, kernel)
-    return Weights(first, second, head)
+def dense_head(features: int, outputs: int, gain: float, seed: int) -> Array:
+    """H (k, F P^2), with variance gain / (F P^2)."""
+    return _drawn(2, features, outputs, gain, seed)
+
+
+def _drawn(layer: int, fan_in: int, fan_out: int, gain: float, seed: int) -> Array:
+    key, sizes = jax.random.fold_in(jax.random.key(seed), layer), (fan_in, fan_out)
+    return np.asarray(gnjax.initializers.chain(key, sizes, "kaiming_normal", gain=gain)[0])
 
 
 def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
@@ -108,19 +96,21 @@ def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
     It costs P^2 K^4 additions, whatever the number of filters is.
     """
     size, flat = kernels.shape[1], kernels.reshape(len(kernels), -1)
-    gram = _overlaid(flat, size, side)
-    terms = len(kernels) + size**2
-    error = gamma(terms, _FLOAT64) * np.linalg.norm(_overlaid(np.abs(flat), size, side))
-    return gnjax.Dense(jnp.asarray(gram), jnp.asarray(error))
-
-
-def _overlaid(flat: Array, size: int, side: int) -> Array:
-    products, taps, corners = flat.T @ flat, *places(size, side)
+    products, (taps, corners) = flat.T @ flat, places(size, side)
     gram = np.zeros((side**2, side**2))
     pixels = corners[:, None] + taps
     for tap, row in zip(taps, products, strict=True):
         gram[(corners + tap)[:, None], pixels] += row
-    return gram
+    return _rounded(gram, len(kernels) + size**2, len(corners) * float((flat**2).sum()))
+
+
+def _rounded(gram: Array, terms: int, trace: float) -> gnjax.Dense:
+    """T^T T whose entries are sums of so many products, up to gamma_n | |T|^T |T| |.
+
+    The 2-norm of |T|^T |T| is at most its trace, which is that of T^T T.
+    """
+    error = gamma(terms + 1, _FLOAT64) * trace
+    return gnjax.Dense(jnp.asarray(gram), jnp.asarray(error))
 
 
 def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -135,14 +125,9 @@ def convolution_gram(kernels: Array, side: int) -> gnjax.Dense:
     Its entry at outputs (a, p) and (b, q) is sum_ft w_aft w_bf(t + p - q), which depends on the
     distance of the positions alone.
     """
-    size = kernels.shape[-1]
-    positions = output_length(side, size)
+    positions = output_length(side, kernels.shape[-1])
     gram = _spread(_correlations(kernels), positions)
-    magnitudes = _spread(_correlations(np.abs(kernels)), positions)
-    terms = kernels[0].size
-    return gnjax.Dense(
-        jnp.asarray(gram), jnp.asarray(gamma(terms, _FLOAT64) * np.linalg.norm(magnitudes))
-    )
+    return _rounded(gram, kernels[0].size, positions**2 * float((kernels**2).sum()))
 
 
 def _correlations(kernels: Array) -> Array:
@@ -173,8 +158,7 @@ def _spread(correlations: Array, positions: int) -> Array:
 
 def head_gram(head: Array) -> gnjax.Dense:
     """H H^T, (k, k)."""
-    error = gamma(head.shape[1], _FLOAT64) * np.linalg.norm(np.abs(head) @ np.abs(head).T)
-    return gnjax.Dense(jnp.asarray(head @ head.T), jnp.asarray(error))
+    return _rounded(head @ head.T, head.shape[1], float((head**2).sum()))
 
 
 def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
@@ -237,36 +221,34 @@ def kappa_of_kronecker_sum(outer: Ends, inner: Ends) -> Measurement:
     }
 
 
-def shared_gauss_newton(weights: Weights, side: int, root: Array | None) -> gnjax.Dense:
+def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | None) -> gnjax.Dense:
     """J J^T, (k r, k r), for shared kernels and a dense head: J by the kernels and by H.
 
     G = I_k (x) R^T T_1^T T_1 R + U U^T, where U has a column vec(H_f Z_t R) for the weight of
     filter f under tap t, and Z_t (P^2, d) picks the pixels under that tap.
     """
-    inner = on_range(inner_gram(weights.first, side), root)
-    moved = _kernel_columns(weights, side, root)
-    outputs, block = len(weights.head), np.asarray(inner.matrix)
+    inner = on_range(inner_gram(kernels, side), root)
+    moved = _kernel_columns(kernels, head, side, root)
+    outputs, block = len(head), np.asarray(inner.matrix)
     products = moved @ moved.T
     matrix = products.reshape(outputs, len(block), outputs, len(block))
     for output in range(outputs):
         matrix[output, :, output] += block
     norm, formed = np.linalg.norm(moved), 0.0
     if root is not None:  # U is R^T times the head's weights, each at K^2 places
-        size = weights.first.shape[1]
-        formed = (
-            gamma(len(root), _FLOAT64) * size * np.linalg.norm(root) * np.linalg.norm(weights.head)
-        )
+        size = kernels.shape[1]
+        formed = gamma(len(root), _FLOAT64) * size * np.linalg.norm(root) * np.linalg.norm(head)
     rounding = gamma(moved.shape[1] + 1, _FLOAT64) * norm**2 + (2 * norm + formed) * formed
     error = float(inner.stored_error) + rounding + gamma(1, _FLOAT64) * np.linalg.norm(block)
     return gnjax.Dense(jnp.asarray(products), jnp.asarray(error))
 
 
-def _kernel_columns(weights: Weights, side: int, root: Array | None) -> Array:
+def _kernel_columns(kernels: Array, head: Array, side: int, root: Array | None) -> Array:
     """U, (k r, F K^2)."""
-    filters, size, _ = weights.first.shape
-    outputs = len(weights.head)
+    filters, size, _ = kernels.shape
+    outputs = len(head)
     taps, corners = places(size, side)
-    after = weights.head.reshape(outputs, filters, -1)
+    after = head.reshape(outputs, filters, -1)
     columns = np.zeros((outputs, side**2, filters, size**2))
     for index, tap in enumerate(taps):
         columns[:, corners + tap, :, index] = after.transpose(2, 0, 1)

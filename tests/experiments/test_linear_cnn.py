@@ -1,5 +1,7 @@
 """Figure 8's experiment: its matrices in both readings, its rows and its claims."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,12 @@ SIDE, KERNEL, OUTPUTS = 4, 2, 3
 
 
 def _drawn(filters, channels=1, side=SIDE, kernel=KERNEL, seed=0):
-    return linear_cnn.initial_weights(side, kernel, filters, channels, OUTPUTS, 2.0, seed)
+    features = filters * (side - kernel + 1) ** 2
+    return SimpleNamespace(
+        first=linear_cnn.first_kernels(kernel, filters, 2.0, seed),
+        second=linear_cnn.second_kernels(kernel, filters, channels, 2.0, seed),
+        head=linear_cnn.dense_head(features, OUTPUTS, 2.0, seed),
+    )
 
 
 def _matrix(kernels, side):
@@ -115,7 +122,7 @@ def test_shared_weights_by_automatic_differentiation(filters, rank, seed):
 
     jacobian = references.jacobian(apply, (weights.first, weights.head), x)
     expected = np.sort(_spectrum(jacobian, len(x)))[::-1]
-    op = linear_cnn.shared_gauss_newton(weights, SIDE, root)
+    op = linear_cnn.shared_gauss_newton(weights.first, weights.head, SIDE, root)
     found = gnjax.eigenvalues(op).values
     size = min(len(found), len(expected))
     np.testing.assert_allclose(found[:size], expected[:size], atol=1e-12 * expected[0])
