@@ -86,7 +86,7 @@ def _smoke() -> dict[str, object]:
 def _full(paper: bool) -> dict[str, object]:
     seeds = 10 if paper else 5
     framed = (5, 9, 13), FILTERS, seeds
-    other = (20, (5, 9, 13, 17), FILTERS[:-1], 3) if paper else (10, (3, 5, 7, 9), FILTERS[:-1], 5)
+    other = (20, (5, 9, 13, 17), FILTERS[:-1], 3) if paper else (10, (3, 5, 7, 9), FILTERS[:-1], 10)
     return {
         "convolutions": _panel("convolutions", 28, TWICE_IN_28, FILTERS, seeds),
         "dense": _panel("dense", 28, ONCE_IN_28, FILTERS, seeds),
