@@ -19,15 +19,15 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Effect:
-    """A ratio or a slope, and the interval that holds it with 95%; infinite ends from one seed."""
+    """A ratio or a slope, and the interval that holds it with 95%; no interval from one seed."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        if math.isinf(self.low) and math.isinf(self.high):
-            return f"{self.value:.3g} (one seed)"
+        if self.low in (-math.inf, 0.0) and self.high == math.inf:
+            return f"{self.value:.3g} (no interval)"
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
 
 

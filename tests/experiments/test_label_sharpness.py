@@ -9,8 +9,8 @@ import pytest
 
 import gnjax
 from experiments import label_sharpness
-from experiments.shared import label_training
 from experiments.claims.label_sharpness import CLAIMS
+from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_training import Data
 from gnjax import balanced
@@ -197,15 +197,16 @@ def verdicts(figure, table):
         ("1c", lambda a, low, high: low, ()),
         ("1c", lambda a, low, high: 0.98 * low, ("within 1e-3", "no run")),
         ("1c", lambda a, low, high: 1.02 * high, ("within 1e-3", "at most thY")),
-        ("1c", lambda a, low, high: np.where(a < 0.95, low, 0), ("incr", "within", "at", "no run")),
-        ("2a", lambda a, low, high: 6 * high * (1 + np.sin(7 * a)), ("raw inputs: far",)),
+        ("1c", lambda a, low, high: 1 / a, ("incr", "within", "at", "no run")),
+        ("2a", lambda a, low, high: 6 * high * (1.1 + np.sin(7 * a)), ()),
         ("2a", lambda a, low, high: 6 * high, ("raw inputs: not monotone",)),
+        ("2a", lambda a, low, high: 1.5 * high, ("raw inputs: at", "raw inputs: not")),
         ("2b", lambda a, low, high: np.where(a < 0.15, 1.5, 1.05) * high, ()),
         ("2b", lambda a, low, high: 1.2 * high, ("Kaiming uniform: within",)),
         ("2b", lambda a, low, high: 0.8 * low, ("Kaiming uniform: no", "Kaiming uniform: within")),
         ("2c", lambda a, low, high: 0.8 * high, ()),
         ("2c", lambda a, low, high: 0.7 * high, ("tanh: within",)),
-        ("2c", lambda a, low, high: 0.0 * high + 1, ("tanh: increasing", "tanh: within")),
+        ("2c", lambda a, low, high: 1 / a, ("tanh: increasing", "tanh: within")),
     ],
 )
 def test_claims_on_trained_networks_hold_and_fail(figure, curve, failing):

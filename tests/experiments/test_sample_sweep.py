@@ -9,7 +9,7 @@ from experiments import sample_sweep
 from figures import c1
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
 
 
 def _config(profile):
@@ -68,11 +68,11 @@ def test_figure_c1_draws_kappa_and_both_ends():
     left, right = figure.axes
     assert {axes.get_yscale() for axes in (left, right)} == {"log"}
     (line,) = left.lines
-    expected = mean_and_deviation(table, "samples", table["kappa"])
+    expected = mean_and_interval(table, "samples", table["kappa"])
     np.testing.assert_allclose(line.get_xydata().T, expected[:2])
     for index, (label, column) in enumerate(
         (("largest", "lambda_max"), ("smallest", "lambda_min"))
     ):
-        assert_curve(right, label, index, mean_and_deviation(table, "samples", table[column]))
+        assert_curve(right, label, index, mean_and_interval(table, "samples", table[column]))
     assert_texts_fit(figure)
     assert "beyond the papers" in c1.caption(table, {"precision": "float64"})

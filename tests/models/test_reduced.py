@@ -13,7 +13,7 @@ DRAWS = 400
 
 
 def _statistics(weights):
-    """log kappa, log lambda_max, log trace, and the logs of ends and entries of the partial products."""
+    """Logs of kappa, lambda_max, the trace, and of ends and entries of the partial products."""
     mats = [np.asarray(w) for w in weights]
     size = mats[0].shape[1]
     right = list(accumulate(mats[:-1], lambda product, w: w @ product))

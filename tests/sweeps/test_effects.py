@@ -1,0 +1,160 @@
+"""Effects against closed forms and simulation, and what verdicts are made of them."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from sweeps import effects, regimes
+from sweeps.claims import (
+    BEYOND,
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    UNDECIDED,
+    Claim,
+    implied,
+    judge,
+    printed,
+    verdict,
+)
+from sweeps.effects import Effect, decide
+
+
+def _rows(kappa, seeds=(0, 1, 2), **columns):
+    kappa = np.asarray(kappa, float)
+    return {"seed": np.asarray(seeds), "kappa": kappa, **columns}
+
+
+def test_a_ratio_is_that_of_geometric_means_with_a_paired_interval():
+    first, second = _rows([2.0, 8.0, 32.0]), _rows([1.0, 2.0, 4.0])
+    found = effects.ratio(first, second)
+    logs = np.log([2.0, 4.0, 8.0])
+    low, high = scipy.stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    assert found.value == pytest.approx(4)
+    np.testing.assert_allclose([found.low, found.high], np.exp([low, high]), rtol=1e-9)
+
+
+def test_intervals_hold_as_often_as_they_say():
+    """Of 4000 intervals at 95% about 200 miss; three at once by Bonferroni miss no more often."""
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((4000, 3, 4))
+    alone = [effects.mean(values[0]) for values in draws]
+    missed = sum(not e.low <= 0 <= e.high for e in alone)
+    assert 150 <= missed <= 250
+    together = [[effects.mean(v, together=3) for v in values] for values in draws]
+    any_missed = sum(any(not e.low <= 0 <= e.high for e in three) for three in together)
+    assert any_missed <= 250
+
+
+def test_seeds_pair_whatever_their_order_and_only_the_common_ones_count():
+    first, second = _rows([9.0, 2.0, 4.0], (7, 0, 1)), _rows([2.0, 1.0], (1, 0))
+    assert effects.ratio(first, second).value == pytest.approx(2)
+
+
+def test_certified_ends_open_the_interval():
+    first = _rows(
+        [2.0, 2.0], (0, 1), kappa_low=np.array([2.0, 2.0]), kappa_high=np.array([2.0, np.inf])
+    )
+    second = _rows([1.0, 1.0], (0, 1), kappa_low=np.ones(2), kappa_high=np.ones(2))
+    found = effects.ratio(first, second)
+    assert (found.low, found.high) == (pytest.approx(2), math.inf)
+    assert decide({"": found}, "ratio", above=1.0).status == HOLDS
+    assert decide({"": found}, "ratio", below=3.0).status == UNDECIDED
+
+
+def test_an_exponent_is_fitted_for_each_seed():
+    x = np.tile([1.0, 2.0, 4.0], 2)
+    rows = _rows(np.r_[x[:3] ** 2, 5 * x[:3] ** 3], np.repeat([0, 1], 3), width=x)
+    found = effects.exponent(rows, "width")
+    assert found.value == pytest.approx(2.5)
+    assert found.high - found.low == pytest.approx(2 * 12.7062047 * 0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "above", "below"),
+    [
+        ([(1.1, 2.0), (1.5, 3.0)], HOLDS, FAILS),
+        ([(1.1, 2.0), (0.9, 3.0)], UNDECIDED, FAILS),
+        ([(1.1, 2.0), (0.1, 0.2)], FAILS, FAILS),
+        ([(0.5, 2.0)], UNDECIDED, UNDECIDED),
+        ([(-math.inf, math.inf)], UNDECIDED, UNDECIDED),
+    ],
+)
+def test_the_worst_interval_decides(intervals, above, below):
+    found = {str(i): Effect((low + high) / 2, low, high) for i, (low, high) in enumerate(intervals)}
+    assert decide(found, "x", above=1.0).status == above
+    assert decide(found, "x", below=1.0).status == below
+
+
+def test_nothing_to_compare_is_not_testable_and_one_side_is_needed():
+    assert decide({}, "x", above=1.0).status == NOT_TESTABLE
+    with pytest.raises(ValueError, match="one of above and below"):
+        decide({}, "x")
+
+
+def test_one_seed_decides_nothing():
+    found = decide({"": effects.ratio(_rows([2.0], (0,)), _rows([1.0], (0,)))}, "ratio", above=1.0)
+    assert found.status == UNDECIDED
+    assert "2 (no interval)" in found.text
+
+
+def _claim(**options):
+    return Claim("2", "holds", printed("here"), lambda table: verdict(True, 1, "one"), **options)
+
+
+TABLE = {
+    "width": np.array([50, 100]),
+    "inputs": np.array([100, 100]),
+    "panel": np.array(["a", "b"]),
+}
+PAPER = (("2", "m/d", 1.0, 1.5),)
+
+
+def test_a_claim_outside_of_the_papers_ratio_is_not_testable():
+    assert judge(_claim(), TABLE, ()).status == HOLDS
+    assert judge(_claim(ratios=("m/d",)), TABLE, PAPER).status == HOLDS
+    far = {**TABLE, "width": np.array([49, 100])}
+    found = judge(_claim(ratios=("m/d",)), far, PAPER)
+    assert found.status == NOT_TESTABLE
+    assert found.text == "m/d is 0.49 to 1 where the paper has 1 to 1.5. Here: one"
+    assert judge(_claim(ratios=("m/d",), panel=(("panel", "b"),)), far, PAPER).status == HOLDS
+
+
+def test_a_ratio_that_the_config_does_not_state_is_an_error():
+    with pytest.raises(ValueError, match="no paper ratio m/d of figure 2"):
+        judge(_claim(ratios=("m/d",)), TABLE, ())
+
+
+def test_every_ratio_that_a_claim_names_is_stated_by_the_config():
+    """In every experiment and profile: no claim is refused at the end of a long run."""
+    from importlib import import_module
+
+    from figures import catalogue
+    from sweeps import config
+
+    for name in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
+        program = import_module(f"experiments.{name}").PROGRAM
+        stated = {
+            (row[0], row[1]) for row in config.load(f"configs/{name}.py:laptop")[0].paper_ratios
+        }
+        for claim in program.claims:
+            for ratio in claim.ratios:
+                assert ratio in regimes.RATIOS
+                assert (claim.figure, ratio) in stated, (name, claim.statement)
+
+
+def test_every_claim_says_where_it_comes_from():
+    from importlib import import_module
+
+    from figures import catalogue
+
+    for name in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
+        for claim in import_module(f"experiments.{name}").PROGRAM.claims:
+            assert claim.source == BEYOND or claim.source.place, (name, claim.statement)
+
+
+def test_a_source_reads_well():
+    assert str(implied("Eq 8")) == "implied: Eq 8"
+    assert str(BEYOND) == "beyond the papers"
