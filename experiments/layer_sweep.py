@@ -6,20 +6,16 @@ python -m experiments.layer_sweep --config=configs/layer_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import gnjax
+from experiments.claims.layer_sweep import CLAIMS
 from experiments.shared.linear_network import Start, initial_weights, picked
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import length, means, polynomial_fit, r_squared, where
-from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
@@ -30,11 +26,12 @@ class Config:
     data_seed: int
     side: int  # of the downsampled image, 0 for the image as it is
     outputs: int
-    gain: float
+    gains: tuple[float, ...]  # variance times fan-in: 1 in Appendix G, 2 in PyTorch
     initializer: str
     depths: tuple[int, ...]
     width: int
     seeds: int
+    first_seed: int
 
 
 @dataclass(frozen=True)
@@ -75,14 +72,15 @@ def cells(config: Config) -> tuple[Cell, ...]:
             config.data_seed,
             config.side,
             config.outputs,
-            config.gain,
+            gain,
             config.initializer,
             depth,
             config.width,
             seed,
         )
+        for gain in config.gains
         for depth in config.depths
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     )
 
 
@@ -132,73 +130,6 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
 def sources(config: Config) -> list[str]:
     return [describe(config.data, config.samples, config.data_seed, config.side)]
 
-
-def _exponential(column: str, growing: bool) -> Callable[[Columns], Verdict]:
-    """Mean over seeds of log(column) is linear in l at the deepest L, with the expected sign.
-
-    The verdict is over all layers; the fit without the two ends (the identity, and the product
-    that stops at a width of k or d) stands beside it.
-    """
-
-    def check(table: Columns) -> Verdict:
-        deepest = where(table, depth=table["depth"].max())
-        layers, logs = means({**deepest, "log": np.log(deepest[column])}, "layer", "log")
-        if len(layers) < 4:
-            return not_testable(f"{len(layers)} layers; a fit needs at least 4")
-        slope = float(np.polyfit(layers, logs, 1)[0])
-        fit = r_squared(logs, polynomial_fit(layers, logs, 1))
-        inner = slice(1, -1)
-        inside = r_squared(logs[inner], polynomial_fit(layers[inner], logs[inner], 1))
-        text = (
-            f"R^2 {fit:.4f}, factor {np.exp(slope):.3f} a layer at L={layers[-1]} "
-            f"(without both ends R^2 {inside:.4f})"
-        )
-        gain = float(deepest["gain"][0])
-        if column.endswith("smallest2") and gain != 1:
-            factor = np.exp(slope) * gain ** (-1 if column.startswith("right") else 1)
-            text += f"; factor {factor:.3f} with the gain {gain:g} of every layer divided out"
-        return verdict(fit >= 0.95 and (slope > 0) == growing, fit, text)
-
-    return check
-
-
-def _self_balancing(table: Columns) -> Verdict:
-    """max / min over l of Lemma 2's terms without and with gamma_l, mean of logs over networks."""
-    deepest = where(table, depth=table["depth"].max())
-    if not length(deepest):
-        return not_testable("no rows")
-    plain, weighted = [], []
-    for seed in np.unique(deepest["seed"]):
-        one = where(deepest, seed=seed)
-        plain.append(np.ptp(np.log(one["term"])))
-        weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
-    spread, balanced = np.exp(np.mean(plain)), np.exp(np.mean(weighted))
-    text = (
-        f"max/min over l {spread:.1f} without gamma, {balanced:.1f} with: "
-        f"{spread / balanced:.2f} times less at L={deepest['depth'][0]}"
-    )
-    return verdict(spread / balanced > 2, spread / balanced, text)
-
-
-CLAIMS = (
-    Claim(
-        "11",
-        "kappa^2(W^{1:l-1}) grows exponentially in l",
-        printed(""),
-        _exponential("right_kappa2", True),
-    ),
-    Claim(
-        "11",
-        "sigma_min^2(W^{1:l-1}) decays exponentially in l",
-        printed(""),
-        _exponential("right_smallest2", False),
-    ),
-    Claim("11", "kappa^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_kappa2", False)),
-    Claim(
-        "11", "sigma_min^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_smallest2", True)
-    ),
-    Claim("12", "weighted terms spread far less (more than 2 times)", printed(""), _self_balancing),
-)
 
 EXPERIMENT = Experiment(
     "layer_sweep",

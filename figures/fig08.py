@@ -1,27 +1,36 @@
 """Figure 8: condition number of linear CNNs over kernel size and over the number of filters."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from figures.shared import captions, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, select
+from sweeps.effects import Effect, ratio
 
 EXPERIMENT = "cnn_sweep"
 COLUMNS = (
     *captions.CERTIFICATE,
-    *("figure", "kernel", "filters", "seed", "inputs", "outputs", "data", "samples", "gain"),
-    *("whitening", "whitened_on"),
+    *("figure", "kernel", "filters", "seed", "side", "inputs", "outputs", "data", "samples"),
+    *("size", "gain", "rank"),
 )
-NETWORKS = {  # rows of the figure: the paper's network, and one beyond it
-    "8": "one convolution and the head",
-    "8-depth-3": "two convolutions and the head",
+READINGS = {  # rows of the figure: the panel, its map at another side, and what it is
+    "8-convolutions": ("8-convolutions_half", "Toeplitz entries, convolutional last layer"),
+    "8-dense": ("8-dense_half", "Toeplitz entries, dense last layer"),
+    "8-shared": ("8-shared_other", "shared weights, dense last layer"),
 }
-DRAWN = {"drawn": "whitened on the samples drawn", "all": "whitened on the whole data set"}
+AGREES, OPPOSES, OPEN = "as the paper says", "the opposite", "undecided"
+SIGNS: dict[str, dict[str, Any]] = {
+    AGREES: {"color": style.COLOURS[0], "linewidth": 2.4, "linestyle": "-"},
+    OPPOSES: {"color": style.COLOURS[1], "linewidth": 1.6, "linestyle": (0, (1.6, 0.9))},
+    OPEN: {"color": "#B5B5B5", "linewidth": 0.8, "linestyle": "-"},
+}
 
 
 @dataclass(frozen=True)
@@ -32,61 +41,35 @@ class Axis:
     label: str
     by: str
     symbol: str
+    rises: bool  # what the paper says of kappa along it
 
 
-AXES = (
-    Axis("kernel", "kernel size $K$", "filters", "F"),
-    Axis("filters", "number of filters $F$", "kernel", "K"),
-)
+KERNEL = Axis("kernel", "kernel size $K$", "filters", "F", rises=False)
+FILTERS = Axis("filters", "number of filters $F$", "kernel", "K", rises=True)
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa over the kernel size (left) and the filters (right), two layers above three."""
+    """A row a reading: kappa over the kernel size and over the filters, and two maps of signs."""
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 4.5)
-        grid = figure.subplots(len(NETWORKS), len(AXES), sharey="row")
-        for panels, (name, title) in zip(grid, NETWORKS.items(), strict=True):
+        figure = style.new_figure(style.FULL_WIDTH, 7.6)
+        grid = figure.add_gridspec(len(READINGS), 1)
+        for row, (name, (other, title)) in enumerate(READINGS.items()):
+            block = figure.add_subfigure(grid[row, 0])
+            block.suptitle(title, x=0.01, ha="left", fontsize=9, weight="bold")
+            panels = block.subplots(1, 4, width_ratios=(1.15, 1.15, 1, 1))
             shown = select(table, figure=name)
-            for axes, axis in zip(panels, AXES, strict=True):
-                axes.set_title(title)
+            for axes, axis in zip(panels, (KERNEL, FILTERS), strict=False):
                 style.logarithmic(axes)
                 _draw_curves(axes, shown, axis)
-            panels[0].set_ylabel(style.KAPPA)
+            panels[1].sharey(panels[0])
+            panels[0].set_ylabel(r"$\kappa(\widehat{\mathbf{G}}_O)$")
+            for axes, where in zip(panels[2:], (shown, select(table, figure=other)), strict=True):
+                _draw_map(axes, where)
+        handles = [Line2D([], [], label=name, **drawn) for name, drawn in SIGNS.items()]
+        handles.append(Line2D([], [], color="black", linewidth=0.9, label="full rank to the right"))
+        figure.legend(handles=handles, loc="outside upper right", ncols=4, handlelength=2.4)
         style.footer(figure, captions.data_line(_shown(table)))
     return figure
-
-
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
-    shown = _shown(table)
-    (method,), (when,) = distinct(shown, "whitening"), distinct(shown, "whitened_on")
-    return captions.paragraph(
-        "Figure 8. Condition number of the Gauss-Newton matrix of linear CNNs at initialisation"
-        f" ({captions.initialisation(shown)}) over the kernel size K (left) and over the number of"
-        " filters F of every convolution (right): one-dimensional convolutions over the flattened"
-        f" image ({method.upper()}, {DRAWN[when]}), stride 1, no padding, and a dense head. Top:"
-        " one convolution. Bottom, beyond the paper: two. The matrix is that of the kernels and"
-        " the head, whose weights are shared, not of Toeplitz matrices. Logarithmic vertical axes,"
-        " and on the right logarithmic horizontal ones.",
-        _seeds(table),
-        captions.certificates(shown),
-        captions.data(shown, provenance),
-    )
-
-
-def _seeds(table: Columns) -> str:
-    """How many initialisations are behind each row of panels."""
-    top, bottom = (len(distinct(select(table, figure=name), "seed")) for name in NETWORKS)
-    if top == bottom:
-        return captions.seeds(_shown(table))
-    return (
-        f"Mean over {top} initialisations (top) and {bottom} (bottom); bands are one sample"
-        " standard deviation."
-    )
-
-
-def _shown(table: Columns) -> Columns:
-    return select(table, figure=list(NETWORKS))
 
 
 def _draw_curves(axes: Axes, table: Columns, axis: Axis) -> None:
@@ -100,10 +83,101 @@ def _draw_curves(axes: Axes, table: Columns, axis: Axis) -> None:
         )
         for value, look in zip(values, style.ordered_looks(len(values)), strict=True)
     ]
-    places = distinct(table, axis.over)
-    if axis.over == "filters":
-        axes.set_xscale("log", base=2)
-    axes.set_xticks(places, [str(place) for place in places])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(axis.label)
+    side = distinct(table, "side")[0]
+    axes.set_title(f"{side} x {side} pixels" if axis is KERNEL else "")
+    _ticks(axes, table, axis)
     style.label_curves(axes, lines)
+
+
+def _ticks(axes: Axes, table: Columns, axis: Axis, along: str = "x") -> None:
+    """The values that were measured, on a logarithmic axis for the filters."""
+    places = distinct(table, axis.over)
+    written = places if len(places) < 8 else places[::2]
+    if axis is FILTERS:
+        axes.set_xscale("log", base=2)
+    one = axes.xaxis if along == "x" else axes.yaxis
+    one.set_ticks(written, [str(place) for place in written])
+    one.set_minor_locator(NullLocator())
+    one.set_label_text(axis.label)
+
+
+def _draw_map(axes: Axes, table: Columns) -> None:
+    """Every step from one size to the next, drawn by the sign of the change of kappa.
+
+    Horizontal steps add filters, vertical ones enlarge the kernel. A sign is certain where the
+    interval of the ratio of geometric means leaves out 1.
+    """
+    axes.set_title(f"signs, {distinct(table, 'side')[0]} x {distinct(table, 'side')[0]}")
+    axes.grid(visible=False)
+    for start, end, sign in steps(table):
+        axes.plot(*zip(start, end, strict=True), solid_capstyle="butt", **SIGNS[sign])
+    axes.plot(table["filters"], table["kernel"], ".", color="black", markersize=2.2)
+    _draw_threshold(axes, table)
+    _ticks(axes, table, FILTERS)
+    _ticks(axes, table, KERNEL, along="y")
+
+
+def steps(table: Columns) -> Iterator[tuple[tuple[int, int], tuple[int, int], str]]:
+    """(from, to, sign) of every step between neighbours in (filters, kernel)."""
+    for axis in (FILTERS, KERNEL):
+        for value in distinct(table, axis.by):
+            curve = select(table, **{axis.by: value})
+            places = distinct(curve, axis.over)
+            for before, after in pairwise(places):
+                first, second = (select(curve, **{axis.over: at}) for at in (before, after))
+                ends = [(at, value) if axis is FILTERS else (value, at) for at in (before, after)]
+                yield ends[0], ends[1], _sign(ratio(second, first), axis.rises)
+
+
+def _sign(effect: Effect, rises: bool) -> str:
+    if effect.low <= 1 <= effect.high:
+        return OPEN
+    return AGREES if (effect.value > 1) == rises else OPPOSES
+
+
+def _draw_threshold(axes: Axes, table: Columns) -> None:
+    """Between the networks whose G has not full rank k d and those that have it, kernel by kernel.
+
+    Toeplitz entries always give the matrix full rank, and then there is no such line.
+    """
+    full = {**table, "full": table["rank"] == table["size"]}
+    places = []
+    for kernel in distinct(full, "kernel"):
+        at = select(full, kernel=kernel)
+        below, above = (distinct(select(at, full=which), "filters") for which in (False, True))
+        if below and above:
+            places.append(((below[-1] * above[0]) ** 0.5, kernel))
+    if places:
+        axes.step(*zip(*places, strict=True), where="mid", color="black", linewidth=0.9)
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    shown = _shown(table)
+    return captions.paragraph(
+        "Figure 8. Condition number of the Gauss-Newton matrix of linear two-layer CNNs at"
+        f" initialisation ({captions.initialisation(shown)}) over the kernel size K and the number"
+        " of filters F: images whitened on the samples drawn, two-dimensional convolutions, stride"
+        " 1, no padding. The text leaves three readings open. Top: all layers are convolutions and"
+        " the parameters are the entries of their Toeplitz matrices, as Appendix B has it, with"
+        " one output channel. Middle: the same with a dense last layer. Bottom: the parameters are"
+        " the kernels, whose weights are shared, and a dense last layer. The maps show the sign of"
+        " every step to more filters (horizontal) and to a larger kernel (vertical), where its 95%"
+        " interval leaves out no change, at the side of the curves and at another one; the black"
+        " line parts networks whose matrix has not full rank k d (left) from those that have it."
+        " Logarithmic axes for kappa and F.",
+        _seeds(table),
+        captions.certificates(shown),
+        captions.data(shown, provenance),
+    )
+
+
+def _seeds(table: Columns) -> str:
+    """How many initialisations are behind each row of panels."""
+    counts = [len(distinct(select(table, figure=name), "seed")) for name in READINGS]
+    listed = f"{counts[0]} (top), {counts[1]} (middle) and {counts[2]} (bottom)"
+    return f"Geometric mean over {listed} initialisations; bands are its 95% interval."
+
+
+def _shown(table: Columns) -> Columns:
+    return select(table, figure=list(READINGS))

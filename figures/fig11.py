@@ -6,28 +6,35 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from figures.shared import captions, layers, style
-from figures.shared.series import Columns, distinct
+from figures.shared.series import Columns, distinct, select
 
 EXPERIMENT = "layer_sweep"
 BEFORE, AFTER = r"\mathbf{W}^{1:\ell-1}", r"\mathbf{W}^{L:\ell+1}"
-PANELS = {  # column of the table -> quantity, row by row
+KAPPAS = {  # column of the table -> quantity
     "right_kappa2": rf"$\kappa^2({BEFORE})$",
     "left_kappa2": rf"$\kappa^2({AFTER})$",
+}
+SMALLEST = {
     "right_smallest2": rf"$\sigma_{{\min}}^2({BEFORE})$",
     "left_smallest2": rf"$\sigma_{{\min}}^2({AFTER})$",
 }
-COLUMNS = (*captions.CELL, "layer", *PANELS)
+COLUMNS = (*captions.CELL, "layer", "gain", *KAPPAS, *SMALLEST)
 
 
 def draw(table: Columns) -> Figure:
-    """Squared condition number (top) and smallest singular value (bottom) of both products."""
+    """Squared condition numbers (top), and smallest singular values with every gain (below)."""
+    gains = distinct(table, "gain")
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 3.9)
-        grid = figure.subplots(2, 2, sharex=True)
-        for axes, (column, quantity) in zip(grid.flat, PANELS.items(), strict=True):
+        figure = style.new_figure(style.FULL_WIDTH, 0.5 + 1.7 * (1 + len(gains)))
+        grid = figure.subplots(1 + len(gains), 2, sharex=True)
+        for axes, (column, quantity) in zip(grid[0], KAPPAS.items(), strict=True):
             axes.set_title(quantity)
-            layers.curves(axes, table, column)
-        for axes in grid[1]:
+            layers.curves(axes, select(table, gain=gains[0]), column)
+        for row, gain in zip(grid[1:], gains, strict=True):
+            for axes, (column, quantity) in zip(row, SMALLEST.items(), strict=True):
+                axes.set_title(f"{quantity}, gain {gain:g}")
+                layers.curves(axes, select(table, gain=gain), column)
+        for axes in grid[-1]:
             layers.layer_axis(axes, table)
         style.shared_legend(figure, grid[0, 0])
         style.footer(figure, captions.data_line(table))
@@ -37,9 +44,11 @@ def draw(table: Columns) -> Figure:
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """What the figure shows, with the sizes and seeds of the table behind it."""
     return captions.paragraph(
-        "Figure 11. Squared condition number (top) and squared smallest singular value (bottom) of"
+        "Figure 11. Squared condition number (top) and squared smallest singular value (below) of"
         " the product of the layers before layer l (left column, W^{1:l-1}) and of those after it"
-        " (right column, W^{L:l+1}) at initialisation, for networks of depth"
+        " (right column, W^{L:l+1}) at initialisation by Kaiming normal, variance gain / fan-in:"
+        " gain 1 in the paper's Appendix G, 2 in PyTorch. The condition number does not depend on"
+        " the gain. For networks of depth"
         f" L = {captions.listed(distinct(table, 'depth'))} and width"
         f" m = {captions.listed(distinct(table, 'width'))}. Logarithmic vertical axes with"
         " different limits.",

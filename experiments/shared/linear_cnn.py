@@ -1,147 +1,257 @@
-"""Linear CNNs of any depth at initialisation, and their Gauss-Newton matrix on whitened images."""
+"""Two-layer linear CNNs on whitened images, and their Gauss-Newton matrix in two readings.
+
+An image of side x side pixels is an input x of length d = side^2. T_1 (F P^2, d) is the matrix of a
+convolution with F kernels of K x K, stride 1 and no padding, P = side - K + 1 (Appendix B, in two
+dimensions). The second layer S is either the matrix T_2 of another convolution or a dense head H.
+
+Toeplitz entries   Appendix B applies Lemma 2 to the matrices, so that every entry of T_1 and of S
+                   is a parameter: G = S S^T (x) Sigma + I (x) Sigma^{1/2} T_1^T T_1 Sigma^{1/2}.
+                   For whitened data G is a Kronecker sum, and its eigenvalues are all sums of an
+                   eigenvalue of S S^T and one of T_1^T T_1, taken on the range of Sigma.
+shared weights     The kernels are the parameters, as when the network is trained.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 import gnjax
 from gnjax import data as datasets
 from gnjax.models.cnn import output_length
-from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.operators.closed_form.linear import linear_factors
+from gnjax.numerics.rounding import gamma
+from sweeps.grid import Measurement
 
-WHITENINGS = ("zca", "pca")
-WHITENED_ON = ("drawn", "all")
+Array = NDArray[np.float64]
+
+_FLOAT64 = jnp.dtype(jnp.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """What a linear network sees of n samples: R (d, r) with R R^T = Sigma."""
+    """Whitened images: Sigma = R R^T is a projection, R (d, r) has orthonormal columns.
 
-    root: NDArray[np.float64]
+    ``root`` is None where r = d, since Sigma is then the identity whatever R is.
+    """
+
+    root: Array | None
+    pixels: int
+    rank: int
     samples: int
     source: str
 
 
 @cache
-def images(data: str, samples: int, seed: int, side: int, whitening: str, on: str) -> Images:
-    """Draw, downsample to ``side`` (0: not at all) and whiten; loaded once a process.
+def images(data: str, samples: int, seed: int, side: int, frame: int) -> Images:
+    """Draw, downsample to ``side``, set a frame of so many pixels to zero, and whiten (by ZCA).
 
-    ``on`` says whether whitening is that of the samples drawn, whose Sigma is then the identity on
-    its range, or that of the whole data set, whose samples have a Sigma near it.
+    A pixel that is zero in all samples has no direction in the range of Sigma. MNIST has a frame of
+    such pixels; other data get one here.
     """
-    whole = datasets.load(data, samples=samples if on == "drawn" else None, seed=seed)
-    inputs = whole.inputs
-    if side:
-        inputs = datasets.downsample(inputs, whole.shape, (side, side))
-    white = replace(whole, inputs=datasets.whiten(inputs, method=whitening).inputs)
-    drawn = white if on == "drawn" else datasets.subsample(white, samples, seed)
-    _, roots, axes = np.linalg.svd(drawn.inputs / math.sqrt(samples), full_matrices=False)
-    kept = roots > max(drawn.inputs.shape) * np.finfo(float).eps * roots[0]
-    root = axes[kept].T * roots[kept]
-    size = f", downsampled to {side} x {side}" if side else ""
-    when = "of the samples drawn" if on == "drawn" else "of the whole data set, then drawn"
-    source = f"{drawn.source}{size}, whitened by {whitening.upper()} {when}: rank {kept.sum()}"
-    return Images(root, samples, source)
+    drawn = datasets.load(data, samples=samples, seed=seed)
+    inputs = drawn.inputs
+    if drawn.shape != (side, side):
+        inputs = datasets.downsample(inputs, drawn.shape, (side, side))
+    inside = np.zeros((side, side), bool)
+    inside[frame : side - frame, frame : side - frame] = True
+    white = datasets.whiten(inputs * inside.ravel(), method="zca").inputs
+    _, roots, axes = np.linalg.svd(white / math.sqrt(samples), full_matrices=False)
+    rank = int((roots > 0.5).sum())  # whitened data have the singular values 0 and 1
+    root = None if rank == side**2 else axes[:rank].T
+    framed = f", a frame of {frame} pixels set to zero" if frame else ""
+    source = f"{drawn.source}, {side} x {side}{framed}, whitened on these samples: rank {rank}"
+    return Images(root, side**2, rank, len(white), source)
 
 
-def initial_weights(
-    length: int,
-    outputs: int,
-    kernel: int,
-    filters: Sequence[int],
-    name: str,
-    seed: int,
-    **options: Any,
-) -> tuple[list[NDArray[np.float64]], jax.Array]:
-    """Kernels (F_l, F_{l-1}, K) and the head (k, F positions), drawn as by LinearCNN."""
-    key, channels = jax.random.key(seed), 1
-    kernels = []
-    for layer, count in enumerate(filters, start=1):
-        drawn = _layer(jax.random.fold_in(key, layer), channels * kernel, count, name, options)
-        kernels.append(np.asarray(drawn).reshape(count, channels, kernel))
-        length, channels = output_length(length, kernel), count
-    last = jax.random.fold_in(key, len(filters) + 1)
-    return kernels, _layer(last, channels * length, outputs, name, options)
+def first_kernels(size: int, filters: int, gain: float, seed: int) -> Array:
+    """(F, K, K), Kaiming normal with variance gain / K^2, the same in every reading."""
+    return _drawn(1, size**2, filters, gain, seed).reshape(filters, size, size)
 
 
-def _layer(key: jax.Array, fan_in: int, fan_out: int, name: str, options: Any) -> jax.Array:
-    return gnjax.initializers.chain(key, (fan_in, fan_out), name, **options)[0]
+def second_kernels(size: int, filters: int, channels: int, gain: float, seed: int) -> Array:
+    """(C, F, K, K), with variance gain / (F K^2)."""
+    drawn = _drawn(2, filters * size**2, channels, gain, seed)
+    return drawn.reshape(channels, filters, size, size)
 
 
-def gauss_newton(
-    kernels: Sequence[NDArray[np.float64]], head: jax.Array, root: NDArray[np.float64]
-) -> gnjax.Factored:
-    """J J^T, k r x k r, for F(x) = H T_{L-1} .. T_1 x with shared weights and Sigma = R R^T.
+def dense_head(features: int, outputs: int, gain: float, seed: int) -> Array:
+    """H (k, F P^2), with variance gain / (F P^2)."""
+    return _drawn(2, features, outputs, gain, seed)
 
-    J = [V_1, .., V_{L-1}, I_k (x) R^T T_1^T .. T_{L-1}^T], the Jacobian of C(theta) R by the
-    weights of every convolution and by H. For the kernel w_l, whose Toeplitz matrix is T_l,
-    V_l has a column vec(S_l (dT_l / dw) T_{l-1} .. T_1 R) for every weight w, where
-    S_l = H T_{L-1} .. T_{l+1}. For L = 2 and Sigma of full rank it is
-    ``gnjax.linear_cnn_gauss_newton``; here a Sigma of lower rank makes the matrix smaller.
 
-    The chain of matrices R, T_1, .., T_{L-1}, H is a linear network whose first layer is not
-    trained; ``linear_factors`` gives its products with their rounding.
+def _drawn(layer: int, fan_in: int, fan_out: int, gain: float, seed: int) -> Array:
+    key, sizes = jax.random.fold_in(jax.random.key(seed), layer), (fan_in, fan_out)
+    return np.asarray(gnjax.initializers.chain(key, sizes, "kaiming_normal", gain=gain)[0])
+
+
+def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
+    """T_1^T T_1, (d, d): at every position p, C = sum_f w_f w_f^T is added to the pixels under it.
+
+    It costs P^2 K^4 additions, whatever the number of filters is.
     """
-    factors = linear_factors([root, *_toeplitz_matrices(kernels, len(root)), head])
-    lefts, rights = (
-        [np.asarray(side) for side in sides] for sides in (factors.lefts, factors.rights)
+    size, flat = kernels.shape[1], kernels.reshape(len(kernels), -1)
+    products, (taps, corners) = flat.T @ flat, places(size, side)
+    gram = np.zeros((side**2, side**2))
+    pixels = corners[:, None] + taps
+    for tap, row in zip(taps, products, strict=True):
+        gram[(corners + tap)[:, None], pixels] += row
+    return _rounded(gram, len(kernels) + size**2, len(corners) * float((flat**2).sum()))
+
+
+def _rounded(gram: Array, terms: int, trace: float) -> gnjax.Dense:
+    """T^T T whose entries are sums of so many products, up to gamma_n | |T|^T |T| |.
+
+    The 2-norm of |T|^T |T| is at most its trace, which is that of T^T T.
+    """
+    error = gamma(terms + 1, _FLOAT64) * trace
+    return gnjax.Dense(jnp.asarray(gram), jnp.asarray(error))
+
+
+def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the taps of a kernel are from its corner, and where its corner can be, row by row."""
+    across, down = np.arange(size), np.arange(output_length(side, size))
+    return (across[:, None] * side + across).ravel(), (down[:, None] * side + down).ravel()
+
+
+def convolution_gram(kernels: Array, side: int) -> gnjax.Dense:
+    """T_2 T_2^T, (C Q^2, C Q^2), for kernels (C, F, K, K) on maps of side x side, Q = side - K + 1.
+
+    Its entry at outputs (a, p) and (b, q) is sum_ft w_aft w_bf(t + p - q), which depends on the
+    distance of the positions alone.
+    """
+    positions = output_length(side, kernels.shape[-1])
+    gram = _spread(_correlations(kernels), positions)
+    return _rounded(gram, kernels[0].size, positions**2 * float((kernels**2).sum()))
+
+
+def _correlations(kernels: Array) -> Array:
+    """sum_ft w_aft w_bf(t + s) at [a, b, s + K - 1] for shifts s from -(K - 1) to K - 1."""
+    channels, size = len(kernels), kernels.shape[-1]
+    found = np.zeros((channels, channels, 2 * size - 1, 2 * size - 1))
+    for down in range(size):
+        for across in range(1 - size, size):
+            left = slice(max(0, -across), size - max(0, across))
+            right = slice(max(0, across), size + min(0, across))
+            here = kernels[:, :, : size - down, left].reshape(channels, -1)
+            there = kernels[:, :, down:, right].reshape(channels, -1)
+            product = here @ there.T
+            found[:, :, size - 1 + down, size - 1 + across] = product
+            found[:, :, size - 1 - down, size - 1 - across] = product.T
+    return found
+
+
+def _spread(correlations: Array, positions: int) -> Array:
+    channels, reach = len(correlations), correlations.shape[-1] // 2
+    shift = np.arange(positions)[:, None] - np.arange(positions)
+    near = np.abs(shift) <= reach
+    index = np.where(near, shift, 0) + reach
+    blocks = correlations[:, :, index[:, None, :, None], index[None, :, None, :]]
+    blocks = blocks * (near[:, None, :, None] & near[None, :, None, :])
+    return blocks.transpose(0, 2, 3, 1, 4, 5).reshape(channels * positions**2, -1)
+
+
+def head_gram(head: Array) -> gnjax.Dense:
+    """H H^T, (k, k)."""
+    return _rounded(head @ head.T, head.shape[1], float((head**2).sum()))
+
+
+def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
+    """R^T M R, (r, r), for R with orthonormal columns; M itself where R is None.
+
+    The columns of R are orthonormal up to rounding; the error includes what moving them there does.
+    """
+    if root is None:
+        return gram
+    matrix = np.asarray(gram.matrix)
+    rounding = gamma(2 * len(matrix) + 2, _FLOAT64) * np.linalg.norm(root) ** 2
+    skew = float(np.linalg.norm(root.T @ root - np.eye(root.shape[1])))
+    error = float(gram.stored_error) + (rounding + 3 * skew) * np.linalg.norm(matrix)
+    product = root.T @ matrix @ root
+    return gnjax.Dense(jnp.asarray((product + product.T) / 2), jnp.asarray(error))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The largest and the smallest eigenvalue of a matrix M >= 0, each known to ``error``."""
+
+    largest: float
+    smallest: float
+    error: float
+    size: int
+    evidence: str
+
+
+def ends(gram: gnjax.Dense) -> Ends:
+    spectrum = gnjax.eigenvalues(gram)
+    values, kind = spectrum.values, spectrum.certificate.kind
+    return Ends(
+        float(values[0]), float(values[-1]), float(spectrum.errors.max()), len(values), kind
     )
-    errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
-    blocks, moved = [], 0.0
-    for layer, weights in enumerate(kernels, start=1):
-        left, right = lefts[layer], rights[layer]
-        blocks.append(_shared_weights(left, right, weights.shape))
-        moved += weights.shape[2] ** 0.5 * _product_error(left, right, *(e[layer] for e in errors))
-    inner = rights[-1]  # R^T T_1^T .. T_{L-1}^T, (r, F positions)
-    triangle = scipy.linalg.qr(inner.T, mode="r", check_finite=False)[0][: len(inner)]
-    blocks.append(np.kron(np.eye(len(head)), triangle.T))  # the same product with its transpose
-    rounding = spectral_error(inner.shape[1], inner.dtype)
-    moved += float(errors[1][-1] + rounding * np.linalg.norm(inner))
-    return gnjax.Factored(jnp.asarray(np.concatenate(blocks, axis=1)), jnp.asarray(moved))
 
 
-def _toeplitz_matrices(kernels: Sequence[NDArray[np.float64]], length: int) -> list[jax.Array]:
-    matrices = []
-    for weights in kernels:
-        matrices.append(gnjax.toeplitz(weights, length))
-        length = output_length(length, weights.shape[2])
-    return matrices
+def kappa_of_kronecker_sum(outer: Ends, inner: Ends) -> Measurement:
+    """kappa of A (x) I + I (x) B, whose ends are the sums of the ends of A > 0 and of B >= 0.
+
+    The rank is full where A is positive definite, also where B is singular. Where A cannot be told
+    from a singular matrix, the answer is a lower bound.
+    """
+    error = outer.error + inner.error
+    largest = outer.largest + inner.largest
+    smallest = max(outer.smallest, 0.0) + max(inner.smallest, 0.0)
+    at_least = max(outer.smallest - outer.error, 0.0) + max(inner.smallest - inner.error, 0.0)
+    resolved = outer.smallest > outer.error
+    low = (largest - error) / (smallest + error)
+    return {
+        "kappa": largest / smallest if resolved else low,
+        "kappa_low": low,
+        "kappa_high": (largest + error) / at_least if resolved else math.inf,
+        "evidence": outer.evidence,
+        "failure": 0.0,
+        "resolved": resolved,
+        "rank": outer.size * inner.size,
+        "method": "Kronecker sum",
+        "lambda_max": largest,
+        "lambda_min": smallest,
+    }
 
 
-def _shared_weights(
-    left: NDArray[np.float64], right: NDArray[np.float64], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """The columns vec(S_f Z_ct), (k r, F C K), Z_ct the inputs of channel c under tap t."""
-    filters, channels, size = shape
-    outputs, rank = len(left), len(right)
-    after = left.reshape(outputs, filters, -1)  # (k, F, positions)
-    before = right.reshape(rank, channels, -1)  # (r, C, length)
-    positions = after.shape[2]
-    taps = [
-        np.tensordot(after, before[:, :, t : t + positions], axes=(2, 2)) for t in range(size)
-    ]  # (k, F, r, C) each
-    columns = np.stack(taps, axis=-1).transpose(0, 2, 1, 3, 4)
-    return columns.reshape(outputs * rank, -1)
+def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | None) -> gnjax.Dense:
+    """J J^T, (k r, k r), for shared kernels and a dense head: J by the kernels and by H.
+
+    G = I_k (x) R^T T_1^T T_1 R + U U^T, where U has a column vec(H_f Z_t R) for the weight of
+    filter f under tap t, and Z_t (P^2, d) picks the pixels under that tap.
+    """
+    inner = on_range(inner_gram(kernels, side), root)
+    moved = _kernel_columns(kernels, head, side, root)
+    outputs, block = len(head), np.asarray(inner.matrix)
+    products = moved @ moved.T
+    matrix = products.reshape(outputs, len(block), outputs, len(block))
+    for output in range(outputs):
+        matrix[output, :, output] += block
+    norm, formed = np.linalg.norm(moved), 0.0
+    if root is not None:  # U is R^T times the head's weights, each at K^2 places
+        size = kernels.shape[1]
+        formed = gamma(len(root), _FLOAT64) * size * np.linalg.norm(root) * np.linalg.norm(head)
+    rounding = gamma(moved.shape[1] + 1, _FLOAT64) * norm**2 + (2 * norm + formed) * formed
+    error = float(inner.stored_error) + rounding + gamma(1, _FLOAT64) * np.linalg.norm(block)
+    return gnjax.Dense(jnp.asarray(products), jnp.asarray(error))
 
 
-def _product_error(
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    left_error: float,
-    right_error: float,
-) -> float:
-    """||fl(S Z) - exact||_F for S and Z that are left_error and right_error from exact."""
-    norms = float(np.linalg.norm(left)), float(np.linalg.norm(right))
-    rounding = gamma(left.shape[1], left.dtype) * norms[0] * norms[1]
-    return (norms[0] + left_error) * right_error + left_error * norms[1] + rounding
+def _kernel_columns(kernels: Array, head: Array, side: int, root: Array | None) -> Array:
+    """U, (k r, F K^2)."""
+    filters, size, _ = kernels.shape
+    outputs = len(head)
+    taps, corners = places(size, side)
+    after = head.reshape(outputs, filters, -1)
+    columns = np.zeros((outputs, side**2, filters, size**2))
+    for index, tap in enumerate(taps):
+        columns[:, corners + tap, :, index] = after.transpose(2, 0, 1)
+    if root is not None:
+        columns = np.einsum("qr,kqft->krft", root, columns, optimize=True)
+    return columns.reshape(-1, filters * size**2)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from experiments import depth_sweep, layer_sweep
+from experiments import depth_sweep
 from sweeps import command_line as cli
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
@@ -241,33 +241,8 @@ def test_claims_of_figure_3_can_hold_and_fail():
     assert _verdict(depth_sweep, "kappa <= convex <= maximum", growing).status == FAILS
 
 
-def _layer_table(kappa):
-    layers = np.arange(1, 9)
-    term = kappa(layers)
-    return {
-        "depth": np.full(8, 8),
-        "layer": layers,
-        "seed": np.zeros(8, int),
-        "gain": np.ones(8),
-        "right_kappa2": term,
-        "right_smallest2": 1 / term,
-        "left_kappa2": 1 / term,
-        "left_smallest2": term,
-        "term": term,
-        "weight": (1 / term) / (1 / term).sum(),
-    }
-
-
-def test_claims_of_figures_11_and_12_can_hold_and_fail():
-    balanced = _layer_table(lambda layer: np.exp(0.7 * layer))
-    assert [claim.check(balanced).status for claim in layer_sweep.CLAIMS] == [HOLDS] * 5
-    flat = _layer_table(lambda layer: 1 + 0.01 * (-1.0) ** layer)
-    assert [claim.check(flat).status for claim in layer_sweep.CLAIMS] == [FAILS] * 5
-
-
-@pytest.mark.parametrize("module", [depth_sweep, layer_sweep])
-def test_claims_on_too_little_are_not_testable(module):
+def test_claims_on_too_little_are_not_testable():
     table = _depth_table(lambda depth, width: depth, figure="none")
-    one = {name: column[:1] for name, column in {**table, **_layer_table(np.exp)}.items()}
-    for claim in module.CLAIMS:
+    one = {name: column[:1] for name, column in table.items()}
+    for claim in depth_sweep.CLAIMS:
         assert claim.check(one).status in (NOT_TESTABLE, FAILS)

@@ -6,34 +6,48 @@ import numpy as np
 import pytest
 
 from figures import fig08
+from figures.shared.series import select
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 _PROVENANCE = {"precision": "float64"}
-_SIZES = {"8": ((3, 5, 9), (1, 2, 4)), "8-depth-3": ((3, 7), (1, 8)), "8-all": ((3, 5), (1, 2))}
+_SIZES = {
+    "8-convolutions": (28, (3, 5, 9), (1, 2, 4)),
+    "8-convolutions_half": (14, (3, 5), (1, 2)),
+    "8-dense": (28, (3, 7), (1, 8)),
+    "8-dense_half": (14, (3, 7), (1, 8)),
+    "8-shared": (14, (3, 5, 7), (2, 4)),
+    "8-shared_other": (10, (3, 5), (2, 4)),
+    "8-channels": (14, (3, 5), (1, 2)),
+}
 
 
-def _table(seeds=3):
+def _rises(kernel, filters):
+    return 1000 * filters**2 / kernel
+
+
+def _table(kappa=_rises, seeds=3):
     rng = np.random.default_rng(0)
     rows = []
-    for figure, (kernels, filters) in _SIZES.items():
+    for figure, (side, kernels, filters) in _SIZES.items():
         for kernel, count, seed in itertools.product(kernels, filters, range(seeds)):
-            kappa = kernel * 1000 / count * (1 + 0.1 * rng.random())
+            value = kappa(kernel, count) * (1 + 0.01 * rng.random())
             rows.append(
                 {
                     "figure": figure,
                     "kernel": kernel,
                     "filters": count,
                     "seed": seed,
-                    "inputs": 100,
+                    "side": side,
+                    "inputs": side**2,
+                    "size": 10 * side**2,
+                    "rank": 10 * side**2 - (figure.startswith("8-shared") and count == 2),
                     "outputs": 10,
                     "samples": 1000,
                     "data": "fashion_mnist_5000, whitened",
-                    "whitening": "zca",
-                    "whitened_on": "all" if figure == "8-all" else "drawn",
                     "gain": 2.0,
-                    "kappa": kappa,
-                    "kappa_low": kappa * 0.999,
-                    "kappa_high": kappa * 1.001,
+                    "kappa": value,
+                    "kappa_low": value * 0.999,
+                    "kappa_high": value * 1.001,
                     "evidence": "measured",
                     "failure": 0.0,
                     "resolved": True,
@@ -42,73 +56,84 @@ def _table(seeds=3):
     return as_columns(rows)
 
 
-def _select(table, **wanted):
-    keep = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
-    return {name: column[keep] for name, column in table.items()}
-
-
 def test_the_table_has_the_columns_that_are_asked_for():
     assert set(fig08.COLUMNS) <= set(_table())
 
 
-@pytest.mark.parametrize(("row", "figure"), [(0, "8"), (1, "8-depth-3")])
+def _panels(table):
+    figure = fig08.draw(table)
+    return dict(zip(fig08.READINGS, (list(block.axes) for block in figure.subfigs), strict=True))
+
+
+@pytest.mark.parametrize("name", fig08.READINGS)
 @pytest.mark.parametrize(
     ("column", "over", "by", "symbol"),
     [(0, "kernel", "filters", "F"), (1, "filters", "kernel", "K")],
 )
-def test_every_curve_is_the_mean_over_the_seeds(row, figure, column, over, by, symbol):
+def test_every_curve_is_the_geometric_mean_over_the_seeds(name, column, over, by, symbol):
     table = _table()
-    axes = fig08.draw(table).axes[2 * row + column]
-    values = _SIZES[figure][1 if by == "filters" else 0]
-    for index, value in enumerate(values):
-        shown = _select(table, figure=figure, **{by: value})
+    axes = _panels(table)[name][column]
+    for index, value in enumerate(_SIZES[name][2 if by == "filters" else 1]):
+        shown = select(table, figure=name, **{by: value})
         expected = mean_and_interval(shown, over, shown["kappa"])
         assert_curve(axes, f"${symbol} = {value}$", index, expected)
-    assert len(axes.collections) == len(values)
-    looks = {(line(axes, f"${symbol} = {v}$").get_color(), v) for v in values}
-    assert len({colour for colour, _ in looks}) == len(values)
+    assert axes.get_yscale() == "log"
+    assert axes.get_xscale() == ("linear" if over == "kernel" else "log")
 
 
-def test_axes_say_what_they_show():
-    figure = fig08.draw(_table())
-    for axes, (figure_name, over) in zip(
-        figure.axes, itertools.product(("8", "8-depth-3"), (0, 1)), strict=True
-    ):
-        places = _SIZES[figure_name][over]
-        assert axes.get_yscale() == "log"
-        assert axes.get_xscale() == ("linear" if over == 0 else "log")
-        assert axes.get_xticks().tolist() == list(places)
-        assert [label.get_text() for label in axes.get_xticklabels()] == [str(p) for p in places]
-        assert axes.get_xlabel() == ("kernel size $K$", "number of filters $F$")[over]
-    titles = [axes.get_title(loc="left").split()[0] for axes in figure.axes]
-    assert titles == ["one", "one", "two", "two"]
+@pytest.mark.parametrize(
+    ("kappa", "filters", "kernels"),
+    [
+        (_rises, fig08.AGREES, fig08.AGREES),
+        (lambda k, f: 1 / _rises(k, f), fig08.OPPOSES, fig08.OPPOSES),
+        (lambda k, f: _rises(k, f) * k**2, fig08.AGREES, fig08.OPPOSES),
+        (lambda *_: 10.0, fig08.OPEN, fig08.OPEN),
+    ],
+)
+def test_a_map_shows_the_sign_of_every_step(kappa, filters, kernels):
+    shown = select(_table(kappa), figure="8-convolutions")
+    steps = list(fig08.steps(shown))
+    assert len(steps) == 2 * 3 + 3 * 2
+    across = {sign for start, end, sign in steps if start[1] == end[1]}
+    up = {sign for start, end, sign in steps if start[0] == end[0]}
+    assert (across, up) == ({filters}, {kernels})
+    axes = _panels(_table(kappa))["8-convolutions"][2]
+    drawn = [one for one in axes.lines if len(one.get_xdata()) == 2]
+    assert [one.get_color() for one in drawn] == [fig08.SIGNS[sign]["color"] for *_, sign in steps]
 
 
-def test_an_unresolved_kappa_is_drawn_as_a_lower_bound():
+def test_a_line_parts_the_networks_without_full_rank_from_the_others():
+    panels = _panels(_table())
+    for name, kernels in (("8-shared", (3, 5, 7)), ("8-convolutions", None)):
+        black = [one for one in panels[name][2].lines if one.get_drawstyle() == "steps-mid"]
+        assert len(black) == (kernels is not None)
+        if kernels:
+            np.testing.assert_allclose(black[0].get_xdata(), 8**0.5)
+            assert tuple(black[0].get_ydata()) == kernels
+
+
+def test_an_unresolved_kappa_is_drawn_as_a_lower_bound_and_opens_its_steps():
     table = _table()
-    table["resolved"] = ~(
-        (table["figure"] == "8") & (table["kernel"] == 5) & (table["filters"] == 2)
-    )
-    axes = fig08.draw(table).axes[0]
-    drawn = line(axes, "$F = 2$").get_ydata()
+    odd = (table["figure"] == "8-convolutions") & (table["kernel"] == 5) & (table["filters"] == 2)
+    table["resolved"] = ~odd
+    table["kappa_high"] = np.where(odd, np.inf, table["kappa_high"])
+    drawn = line(_panels(table)["8-convolutions"][0], "$F = 2$").get_ydata()
     assert np.isnan(drawn).tolist() == [False, True, False]
-    caption = fig08.caption(table, _PROVENANCE)
-    assert "3 of 39 cells are unresolved" in caption
+    shown = select(table, figure="8-convolutions")
+    signs = [sign for start, end, sign in fig08.steps(shown) if (2, 5) in (start, end)]
+    # A lower bound says that kappa rises to it and falls from it, and nothing else.
+    assert signs == [fig08.AGREES, fig08.OPEN, fig08.OPEN, fig08.AGREES]
+    assert "3 of 57 cells are unresolved" in fig08.caption(table, _PROVENANCE)
 
 
-def test_the_caption_states_sizes_seeds_data_and_how_it_was_whitened():
+def test_the_caption_states_readings_sizes_seeds_and_data():
     caption = fig08.caption(_table(), _PROVENANCE)
     for words in (
         "Kaiming normal, variance 2 / fan-in",
-        "ZCA, whitened on the samples drawn",
-        "Geometric mean over 3 initialisations",
-        "n = 1,000, d = 100, k = 10",
-        "Logarithmic",
+        "entries of their Toeplitz matrices",
+        "weights are shared",
+        "3 (top), 3 (middle) and 3 (bottom) initialisations",
+        "n = 1,000, d = 196, 784, k = 10",
         "float64",
     ):
         assert words in caption
-    table = _table()
-    fewer = (table["figure"] == "8") | (table["seed"] < 2)
-    shorter = {name: column[fewer] for name, column in table.items()}
-    caption = fig08.caption(shorter, _PROVENANCE)
-    assert "Mean over 3 initialisations (top) and 2 (bottom)" in caption

@@ -15,11 +15,11 @@ def _table():
     return as_columns(_row(i, s, e, rng) for i in fig10.NAMES for s in range(3) for e in EPOCHS)
 
 
-def _row(initializer, seed, epoch, rng):
+def _row(start, seed, epoch, rng):
     measured = epoch in STOPS
     kappa = rng.uniform(8, 10) if measured else np.nan
     return {
-        "initializer": initializer,
+        "start": start,
         "seed": seed,
         "epoch": epoch,
         "measured": measured,
@@ -30,7 +30,6 @@ def _row(initializer, seed, epoch, rng):
         "outputs": 10,
         "samples": 1000,
         "data": "cifar10, downsampled and whitened",
-        "gain": 2.0,
         "rate": 0.2,
         "batch": 256,
         "dtype": "float32",
@@ -44,8 +43,8 @@ def _row(initializer, seed, epoch, rng):
     }
 
 
-def _of(table, initializer, **wanted):
-    keep = table["initializer"] == initializer
+def _of(table, start, **wanted):
+    keep = table["start"] == start
     for name, value in wanted.items():
         keep &= table[name] == value
     return {name: column[keep] for name, column in table.items()}
@@ -53,11 +52,11 @@ def _of(table, initializer, **wanted):
 
 def test_the_panels_are_loss_and_kappa_with_its_bound(table):
     losses, kappas = fig10.draw(table).axes
-    for index, (initializer, name) in enumerate(fig10.NAMES.items()):
-        after = _of(table, initializer)
+    for index, (start, name) in enumerate(fig10.NAMES.items()):
+        after = _of(table, start)
         after = {column: values[after["epoch"] > 0] for column, values in after.items()}
         assert_curve(losses, name, index, mean_and_interval(after, "epoch", after["loss"]))
-        measured = _of(table, initializer, measured=True)
+        measured = _of(table, start, measured=True)
         curve, bound = kappas.lines[2 * index : 2 * index + 2]
         expected = mean_and_interval(measured, "epoch", measured["kappa"])
         np.testing.assert_array_equal(curve.get_xdata(), STOPS)
@@ -65,7 +64,17 @@ def test_the_panels_are_loss_and_kappa_with_its_bound(table):
         np.testing.assert_allclose(bound.get_ydata(), 1.2 * expected[1])
         assert bound.get_color() == curve.get_color() == line(losses, name).get_color()
     assert [axes.get_yscale() for axes in (losses, kappas)] == ["log", "log"]
+    low, high = (
+        kappas.patches[0].get_y(),
+        kappas.patches[0].get_y() + kappas.patches[0].get_height(),
+    )
+    assert (low, high) == fig10.PAPER_RANGE
     assert [axes.get_xscale() for axes in (losses, kappas)] == ["symlog", "symlog"]
+
+
+def test_the_legend_has_the_starts_in_their_order(table):
+    (legend,) = fig10.draw(table).legends
+    assert [text.get_text() for text in legend.get_texts()] == list(fig10.NAMES.values())
 
 
 def test_the_caption_is_written_from_the_table(table):

@@ -1,0 +1,271 @@
+"""What paper A says of figure 8, judged for every reading of it, and the regimes of its trends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed
+from sweeps.effects import Effect, decide, mean
+from sweeps.rows import growth_exponent, length, where
+from sweeps.table import Columns
+
+Check = Callable[[Columns], Verdict]
+
+PLACE = "caption of Figure 8 and last sentence of Appendix B"
+TITLES = {
+    "8-convolutions": "Toeplitz entries, last layer a convolution with one output channel",
+    "8-channels": "Toeplitz entries, last layer a convolution with F output channels",
+    "8-dense": "Toeplitz entries, dense last layer",
+    "8-shared": "shared weights, dense last layer",
+}
+SYMBOLS = {"filters": "F", "kernel": "K"}
+LEAST = 2  # points of a curve
+
+_MANY_FILTERS = (
+    "With many filters T_1^T T_1 / F and S S^T come near their means, and kappa near "
+    "(1 + F) / (1 + F / K^2) for kernels up to half the side, because a corner pixel lies under "
+    "one position of the kernel and a pixel in the centre under K^2 (test_the_mean_of_the_grams). "
+    "This grows with F and with K. "
+)
+_ONE_FILTER = (
+    "With one small kernel the smallest eigenvalue of T_2 T_2^T is near 0, and every further "
+    "filter lifts it: kappa falls from 252 to 15 along F at K = 3 of 28. "
+)
+_PEAK = (
+    "kappa has a peak where J has as many independent columns as its k d rows, as a random matrix "
+    "has, and falls beyond: at 14 x 14 and K = 11 it is 3e2, 1e4 and 2e2 at p / (k d) = 0.57, 1.1 "
+    "and 2.3. "
+)
+MECHANISMS = {
+    ("8-convolutions", "filters"): _ONE_FILTER + _MANY_FILTERS,
+    ("8-convolutions", "kernel"): _MANY_FILTERS,
+    ("8-channels", "filters"): _ONE_FILTER,
+    ("8-channels", "kernel"): _MANY_FILTERS,
+    ("8-dense", "filters"): "Kernels much larger than half the side see all pixels from a few "
+    "positions alone; more filters then only raise the rank of T_1 and of H.",
+    ("8-dense", "kernel"): _MANY_FILTERS,
+    ("8-shared", "filters"): _PEAK,
+    ("8-shared", "kernel"): _PEAK + "A larger kernel leaves the head fewer positions and so fewer "
+    "parameters: with many filters it moves the network towards the peak.",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """kappa over the filters at one kernel size, or over the kernel size at one number of filters.
+
+    ``slopes`` has the slope of log kappa over the logarithm of ``over`` for every seed.
+    """
+
+    label: str
+    over: str
+    slopes: dict[int, float]
+
+
+def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = "") -> list[Curve]:
+    """Every curve over ``over`` (at ``only`` these values of the other size) of two points or more.
+
+    A seed counts where kappa is resolved at every point of the curve.
+    """
+    (by,) = set(SYMBOLS) - {over}
+    found = []
+    for value in only or np.unique(rows[by]):
+        curve = where(rows, **{by: value})
+        if len(np.unique(curve[over])) >= LEAST:
+            by_seed = {int(seed): where(curve, seed=seed) for seed in np.unique(curve["seed"])}
+            slopes = {
+                seed: growth_exponent(each[over], each["kappa"])
+                for seed, each in by_seed.items()
+                if each["resolved"].all()
+            }
+            found.append(Curve(f"{SYMBOLS[by]}={value}{suffix}", over, slopes))
+    return found
+
+
+def _average(curves: Sequence[Curve], together: int = 1) -> Effect:
+    """The mean over the seeds of the mean slope of the curves."""
+    seeds = set.intersection(*(set(curve.slopes) for curve in curves))
+    slopes = [[curve.slopes[seed] for curve in curves] for seed in sorted(seeds)]
+    return mean(np.mean(slopes, axis=1), together=together)
+
+
+def _listed(curves: Sequence[Curve]) -> str:
+    """On which curves kappa rises and falls, where the interval of one excludes no effect."""
+    effects = {curve.label: _average([curve], len(curves)) for curve in curves}
+    rises = ", ".join(label for label, effect in effects.items() if effect.low > 0)
+    falls = ", ".join(label for label, effect in effects.items() if effect.high < 0)
+    return f"rises at {rises or 'none'}, falls at {falls or 'none'}, for sure"
+
+
+def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
+    """The trend on average over the curves, and beside it the curves on which it is certain."""
+    if not curves or not set.intersection(*(set(curve.slopes) for curve in curves)):
+        return not_testable(f"fewer than {LEAST} resolved points on a curve")
+    side = {"above": 0.0} if rises else {"below": 0.0}
+    symbol = SYMBOLS[curves[0].over]
+    found = decide({"on average": _average(curves)}, f"kappa ~ {symbol}^e, e =", **side)
+    return replace(found, text=f"{found.text}; {_listed(curves)}")
+
+
+def _trend(figure: str, over: str, *, rises: bool) -> Check:
+    """The trend of one panel."""
+
+    def check(table: Columns) -> Verdict:
+        return _decided(_curves(where(table, figure=figure), over), rises=rises)
+
+    return check
+
+
+def _printed(figure: str) -> tuple[Claim, Claim]:
+    """Both trends in one reading."""
+    title, panel = TITLES[figure], (("figure", figure),)
+    statements = (
+        ("filters", "kappa increases with the number of filters", True),
+        ("kernel", "kappa decreases with the kernel size", False),
+    )
+    first, second = (
+        Claim(
+            "8",
+            f"{title}: {statement}",
+            printed(PLACE),
+            _trend(figure, over, rises=rises),
+            panel=panel,
+            mechanism=MECHANISMS[figure, over].strip(),
+        )
+        for over, statement, rises in statements
+    )
+    return first, second
+
+
+def _at_both_sides(table: Columns) -> dict[str, Columns]:
+    """The panels of the convolutional last layer, by what their curves' labels end with."""
+    shown = [where(table, figure=name) for name in ("8-convolutions", "8-convolutions_half")]
+    return {f" of {rows['side'][0]}": rows for rows in shown if length(rows)}
+
+
+def _large_kernels(table: Columns) -> Verdict:
+    """The largest kernel that fits twice."""
+    curves = [
+        curve
+        for suffix, rows in _at_both_sides(table).items()
+        for curve in _curves(rows, "filters", [int(rows["kernel"].max())], suffix)
+    ]
+    return _decided(curves, rises=True)
+
+
+def _few_filters(table: Columns) -> Verdict:
+    """One, two and four filters."""
+    curves = [
+        curve
+        for suffix, rows in _at_both_sides(table).items()
+        for curve in _curves(rows, "kernel", (1, 2, 4), suffix)
+    ]
+    return _decided(curves, rises=False)
+
+
+def _half_the_side(over: str, *, below: bool, rises: bool) -> Check:
+    """Dense last layer: the part of the grid with kernels up to, or above, half the side."""
+
+    def check(table: Columns) -> Verdict:
+        rows = where(table, figure="8-dense")
+        small = 2 * rows["kernel"] <= rows["side"]
+        return _decided(_curves(_part(rows, small == below), over), rises=rises)
+
+    return check
+
+
+def _part(rows: Columns, kept: NDArray[np.bool_]) -> Columns:
+    return {name: column[kept] for name, column in rows.items()}
+
+
+def _by_rank(figure: str, *, full: bool) -> Check:
+    """Both trends of shared weights where G has full rank, or where it has not.
+
+    The exponent of the kernel counts with its sign changed, so that the paper has both positive.
+    """
+
+    def check(table: Columns) -> Verdict:
+        rows = where(table, figure=figure)
+        part = _part(rows, (rows["rank"] == rows["size"]) == full)
+        curves = {over: _curves(part, over) for over in SYMBOLS}
+        if not all(curves.values()):
+            return not_testable(f"fewer than {LEAST} resolved points on every curve")
+        over_filters, over_kernel = (_average(found, 2) for found in curves.values())
+        effects = {"for F^e": over_filters, "for K^-e": _negative(over_kernel)}
+        side = {"below": 0.0} if full else {"above": 0.0}
+        found = decide(effects, "on average over the curves, e =", **side)
+        text = "; ".join(f"over {SYMBOLS[over]} {_listed(c)}" for over, c in curves.items())
+        return replace(found, text=f"{found.text}; {text}")
+
+    return check
+
+
+def _negative(effect: Effect) -> Effect:
+    return Effect(-effect.value, -effect.high, -effect.low)
+
+
+def _framed(table: Columns) -> Verdict:
+    panels = {"8-framed_convolutions": " (convolution)", "8-framed_dense": " (dense)"}
+    curves = [
+        curve
+        for figure, suffix in panels.items()
+        for curve in _curves(where(table, figure=figure), "filters", suffix=suffix)
+    ]
+    return _decided(curves, rises=False)
+
+
+CLAIMS = (
+    *_printed("8-convolutions"),
+    *_printed("8-channels"),
+    *_printed("8-dense"),
+    *_printed("8-shared"),
+    Claim(
+        "8",
+        "Toeplitz entries, convolution: kappa increases with the filters for the largest kernel "
+        "that fits twice, almost half the side",
+        BEYOND,
+        _large_kernels,
+    ),
+    Claim(
+        "8",
+        "Toeplitz entries, convolution: kappa decreases with the kernel for up to 4 filters",
+        BEYOND,
+        _few_filters,
+    ),
+    Claim(
+        "8",
+        "Toeplitz entries, dense: kappa increases with the filters for kernels up to half the side",
+        BEYOND,
+        _half_the_side("filters", below=True, rises=True),
+    ),
+    Claim(
+        "8",
+        "Toeplitz entries, dense: kappa decreases with the kernel above half the side",
+        BEYOND,
+        _half_the_side("kernel", below=False, rises=False),
+    ),
+    *(
+        Claim(
+            "8",
+            f"shared weights{name}: both trends {said}",
+            BEYOND,
+            _by_rank(figure, full=full),
+        )
+        for figure, name in (("8-shared", ""), ("8-shared_other", ", another side"))
+        for full, said in (
+            (False, "hold while G has not full rank k d (too few parameters)"),
+            (True, "reverse where G has full rank k d"),
+        )
+    ),
+    Claim(
+        "8",
+        "Toeplitz entries: with a frame of zero pixels, which MNIST has, kappa decreases with the "
+        "number of filters",
+        BEYOND,
+        _framed,
+    ),
+)
