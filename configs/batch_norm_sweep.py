@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -17,6 +18,7 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     common = {
+        "paper_ratios": PAPER_RATIOS,
         "data": "cifar10" if profile == "paper" else "photo_patches",
         "samples": 1000,
         "data_seed": 0,

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -20,6 +21,7 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     common = {
+        "paper_ratios": PAPER_RATIOS,
         "data_seed": 0,
         "outputs": 10,
         "gain": 2.0,

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 KERNELS = (3, 5, 7, 11, 15, 21)
 FILTERS = (1, 2, 4, 8, 16, 32)
@@ -22,6 +23,7 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     common = {
+        "paper_ratios": PAPER_RATIOS,
         "data": "mnist" if profile == "paper" else "fashion_mnist_5000",
         "samples": 1000,
         "data_seed": 0,

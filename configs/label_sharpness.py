@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 ALL = tuple(share / 10 for share in range(1, 11))
 EVERY_OTHER = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -23,6 +24,7 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     common = {
+        "paper_ratios": PAPER_RATIOS,
         "depth": 4,
         "width": 64,
         "sigma_x": 1.0,

@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 RATES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)
 
@@ -24,6 +25,7 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     common = {
+        "paper_ratios": PAPER_RATIOS,
         "data": "cifar10" if profile == "paper" else "photo_patches",
         "data_seed": 0,
         "method": "inverse",

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 

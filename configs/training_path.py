@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -18,6 +19,7 @@ def get_config(profile: str) -> ConfigDict:
     smoke, paper = profile == "smoke", profile == "paper"
     return ConfigDict(
         {
+            "paper_ratios": PAPER_RATIOS,
             "data": "cifar10" if paper else "photo_patches",
             "samples": 100 if smoke else 1000,
             "data_seed": 0,

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
+PAPER_RATIOS = ()
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -20,6 +21,7 @@ def get_config(profile: str) -> ConfigDict:
     smoke, paper = profile == "smoke", profile == "paper"
     return ConfigDict(
         {
+            "paper_ratios": PAPER_RATIOS,
             "data": "mnist" if paper else "digits",
             "samples": {"smoke": 20, "laptop": 200, "paper": 1000}[profile],
             "data_seed": 0,

@@ -11,16 +11,12 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from reproduction.findings import Section, figure_of, name
+from reproduction.findings import PROFILES, Records, Section, figure_of, name
 from sweeps.claims import Claim
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "figures"
-PROFILES = ("laptop", "paper")  # smoke tests the code, not the paper
 UNRECORDED = "not recorded"
-
-Records = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""What figures/expected.json holds: profile, claim, then figure, status and number."""
 
 
 def write(folder: Path) -> list[Path]:
@@ -88,12 +84,14 @@ def _verdicts(claims: list[Claim], records: Records) -> Iterator[str]:
 
 
 def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
-    """One line: the statement, its verdict with the number behind it, the paper's number."""
-    status = "" if found is None else f": **{found.get('status', UNRECORDED)}**"
+    """One line: the statement and its source, its verdict, the number and why it fails."""
+    known = found or {}
+    status = "" if found is None else f": **{known.get('status', UNRECORDED)}**"
+    why = known.get("mechanism", "")
     sentences = [
-        f"- ({claim.figure}) {_escaped(claim.statement)}{status}",
-        _escaped((found or {}).get("number", "")),
-        f"The paper: {_escaped(claim.paper)}" if claim.paper else "",
+        f"- ({claim.figure}) {_escaped(claim.statement)} ({_escaped(str(claim.source))}){status}",
+        _escaped(known.get("number", "")),
+        f"Why: {_escaped(why.rstrip('.'))}" if why else "",
     ]
     return ". ".join(sentence for sentence in sentences if sentence) + "."
 

@@ -23,16 +23,10 @@ from experiments.shared.linear_cnn import (
 )
 from experiments.shared.linear_network import kappa_fields
 from sweeps import command_line as cli
-from sweeps.claims import (
-    Claim,
-    Verdict,
-    growth_exponent,
-    means,
-    not_testable,
-    verdict,
-    where,
-)
+from sweeps import regimes
+from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import growth_exponent, means, where
 from sweeps.table import Columns
 
 
@@ -72,6 +66,7 @@ class Panel:
 class Config:
     """What figure 8 is made of; a panel's name is its figure in the table."""
 
+    paper_ratios: regimes.Rows
     data: str
     samples: int
     data_seed: int
@@ -353,26 +348,40 @@ def _has_generic_rank(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("8", "kappa increases with the number of filters", _trend("8", "filters", "kernel", 1)),
-    Claim("8", "kappa decreases with the kernel size", _trend("8", "kernel", "filters", -1)),
     Claim(
         "8",
-        "beyond the paper, depth 3: kappa increases with the number of filters",
+        "kappa increases with the number of filters",
+        printed(""),
+        _trend("8", "filters", "kernel", 1),
+    ),
+    Claim(
+        "8",
+        "kappa decreases with the kernel size",
+        printed(""),
+        _trend("8", "kernel", "filters", -1),
+    ),
+    Claim(
+        "8",
+        "depth 3: kappa increases with the number of filters",
+        BEYOND,
         _trend("8-depth-3", "filters", "kernel", 1),
     ),
     Claim(
         "8",
-        "beyond the paper, depth 3: kappa decreases with the kernel size",
+        "depth 3: kappa decreases with the kernel size",
+        BEYOND,
         _trend("8-depth-3", "kernel", "filters", -1),
     ),
     Claim(
         "8",
         "the same trends by ZCA or PCA, whitened on the samples drawn or on all",
+        printed(""),
         _however_whitened,
     ),
     Claim(
         "8",
         "rank k d, with one filter k (d - K' + 1) + K' - 1 where all kernels together have K' taps",
+        printed(""),
         _has_generic_rank,
     ),
 )

@@ -24,6 +24,7 @@ from gnjax import balanced
 from gnjax import data as datasets
 from gnjax.training import linear_descent
 from sweeps import command_line as cli
+from sweeps import regimes
 from sweeps.grid import Experiment, Measurement
 
 RECIPES = {  # of each trained panel: inputs, initialiser, activation
@@ -89,6 +90,7 @@ class Edge:
 class Config:
     """What figures B1 and B2 are made of; a panel's name is its figure in the table."""
 
+    paper_ratios: regimes.Rows
     data: tuple[str, ...]
     samples: int
     side: int  # of the grey, downsampled image, 0 for the image as it is

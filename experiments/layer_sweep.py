@@ -15,23 +15,16 @@ import gnjax
 from experiments.shared.linear_network import Start, initial_weights, picked
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
-from sweeps.claims import (
-    Claim,
-    Verdict,
-    length,
-    means,
-    not_testable,
-    polynomial_fit,
-    r_squared,
-    verdict,
-    where,
-)
+from sweeps import regimes
+from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import length, means, polynomial_fit, r_squared, where
 from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
 class Config:
+    paper_ratios: regimes.Rows
     data: str
     samples: int  # 0: all of them
     data_seed: int
@@ -188,15 +181,23 @@ def _self_balancing(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("11", "kappa^2(W^{1:l-1}) grows exponentially in l", _exponential("right_kappa2", True)),
+    Claim(
+        "11",
+        "kappa^2(W^{1:l-1}) grows exponentially in l",
+        printed(""),
+        _exponential("right_kappa2", True),
+    ),
     Claim(
         "11",
         "sigma_min^2(W^{1:l-1}) decays exponentially in l",
+        printed(""),
         _exponential("right_smallest2", False),
     ),
-    Claim("11", "kappa^2(W^{L:l+1}) mirrors it", _exponential("left_kappa2", False)),
-    Claim("11", "sigma_min^2(W^{L:l+1}) mirrors it", _exponential("left_smallest2", True)),
-    Claim("12", "weighted terms spread far less (more than 2 times)", _self_balancing),
+    Claim("11", "kappa^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_kappa2", False)),
+    Claim(
+        "11", "sigma_min^2(W^{L:l+1}) mirrors it", printed(""), _exponential("left_smallest2", True)
+    ),
+    Claim("12", "weighted terms spread far less (more than 2 times)", printed(""), _self_balancing),
 )
 
 EXPERIMENT = Experiment(

@@ -28,8 +28,10 @@ from gnjax.training import minibatch as training
 from gnjax.training import pruning
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
-from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from sweeps import regimes
+from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import length, means, where
 from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.table import Columns
 
@@ -107,6 +109,7 @@ class Network:
 class Config:
     """What figures 1 and 13 to 17 are made of."""
 
+    paper_ratios: regimes.Rows
     data: str
     data_seed: int
     method: str  # of the condition number
@@ -425,7 +428,7 @@ def _growing(
 
 
 CLAIMS = tuple(
-    Claim("1, 14" if name == "resnet20" else kind.figure, statement, check(name))
+    Claim("1, 14" if name == "resnet20" else kind.figure, statement, printed(""), check(name))
     for name, kind in KINDS.items()
     for statement, check in (
         ("averaged over epochs, kappa grows with the pruning rate", _kappa_grows),

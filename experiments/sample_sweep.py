@@ -15,8 +15,10 @@ import numpy as np
 import gnjax
 from experiments.shared.linear_network import interval_fields
 from sweeps import command_line as cli
-from sweeps.claims import Claim, Verdict, growth_exponent, means, not_testable, verdict, where
+from sweeps import regimes
+from sweeps.claims import BEYOND, Claim, Verdict, not_testable, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import growth_exponent, means, where
 from sweeps.table import Columns
 
 
@@ -24,6 +26,7 @@ from sweeps.table import Columns
 class Config:
     """Images of ``side`` by ``side`` pixels; each count of samples begins with all smaller ones."""
 
+    paper_ratios: regimes.Rows
     data: str
     data_seed: int
     side: int
@@ -158,8 +161,8 @@ def _grows_faster_than_samples(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("C1", "beyond the papers: the ends of the spectrum only move outwards", _interlaces),
-    Claim("C1", "beyond the papers: kappa grows faster than n", _grows_faster_than_samples),
+    Claim("C1", "the ends of the spectrum only move outwards", BEYOND, _interlaces),
+    Claim("C1", "kappa grows faster than n", BEYOND, _grows_faster_than_samples),
 )
 
 EXPERIMENT = Experiment(

@@ -22,8 +22,11 @@ from experiments.shared.linear_network import (
 )
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
-from sweeps.claims import Claim, Verdict, bound_holds, means, not_testable, verdict, where
+from sweeps import regimes
+from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
+from sweeps.effects import bound_holds
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import means, where
 from sweeps.table import Columns
 
 INPUTS = ("whitened", "raw")
@@ -32,6 +35,7 @@ ABOUT = 10.0  # an order of magnitude, on the figure's logarithmic axis
 
 @dataclass(frozen=True)
 class Config:
+    paper_ratios: regimes.Rows
     data: str
     samples: int  # 0: all of them
     data_seed: int
@@ -182,9 +186,9 @@ def _by_kappa_of_sigma(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("19", "whitening lowers kappa at every L", _lowers),
-    Claim("19", "whitening lowers kappa by about kappa(Sigma)", _by_kappa_of_sigma),
-    Claim("19", "kappa <= first bound in every cell", bound_holds()),
+    Claim("19", "whitening lowers kappa at every L", printed(""), _lowers),
+    Claim("19", "whitening lowers kappa by about kappa(Sigma)", printed(""), _by_kappa_of_sigma),
+    Claim("19", "kappa <= first bound in every cell", printed(""), bound_holds()),
 )
 
 EXPERIMENT = Experiment(

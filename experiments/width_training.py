@@ -21,8 +21,10 @@ from gnjax.models import MLP
 from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
-from sweeps.claims import Claim, Verdict, length, means, not_testable, verdict, where
+from sweeps import regimes
+from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import length, means, where
 from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.table import Columns
 
@@ -40,6 +42,7 @@ class Config:
     first seed at the first and the last epoch.
     """
 
+    paper_ratios: regimes.Rows
     data: str
     samples: int
     data_seed: int
@@ -367,21 +370,25 @@ CLAIMS = (
     Claim(
         "9",
         "kappa varies far more with the assumed rank after training than before",
+        printed(""),
         _sensitive_to_rank,
     ),
     Claim(
         "18",
         "larger width: lower kappa, averaged over epochs",
+        printed(""),
         _falls_with_width(_mean_kappa, "mean kappa"),
     ),
     Claim(
         "18",
         "larger width: the loss decreases faster",
+        printed(""),
         _falls_with_width(_mean_loss, "mean loss over the epochs"),
     ),
     Claim(
         "18",
         "larger width: kappa varies less over the epochs",
+        printed(""),
         _falls_with_width(_variation, "max / min of kappa"),
     ),
 )

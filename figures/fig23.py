@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from figures.shared import captions, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, select
-from sweeps.claims import crossovers
+from sweeps.effects import crossovers
 
 EXPERIMENT = "alpha_sweep"
 COLUMNS = (*captions.CELL, *captions.CERTIFICATE, *("figure", "slope", "samples", "gain"))

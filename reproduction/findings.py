@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.corrections import CORRECTIONS
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
+
+PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
+WORDS = {
+    HOLDS: "hold",
+    FAILS: "fail",
+    UNDECIDED: "are undecided",
+    NOT_TESTABLE: "are not testable at these sizes",
+}
+
+Records = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
 
 
 @dataclass(frozen=True)
@@ -90,52 +101,100 @@ def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, 
         if entry["figure"] not in about
     }
     known[profile] = kept | {
-        name(claim): {
-            "figure": section.figure,
-            "status": found.status,
-            "number": found.text,
-            "data": "; ".join(section.provenance.get("data", ())),
-        }
+        name(claim): _record(section, claim, found)
         for section in sections
         for claim, found in section.verdicts
     }
     return known
 
 
-def markdown(recorded: Mapping[str, Mapping[str, str]], profile: str) -> str:
-    """FINDINGS.md: what fails with the regime in which it holds, what holds, what is corrected."""
-    by_status = {
-        status: {claim: entry for claim, entry in recorded.items() if entry["status"] == status}
-        for status in (FAILS, NOT_TESTABLE, HOLDS)
+def _record(section: Section, claim: Claim, found: Verdict) -> dict[str, str]:
+    return {
+        "figure": section.figure,
+        "source": str(claim.source),
+        "status": found.status,
+        "number": found.text,
+        "mechanism": claim.mechanism if found.status == FAILS else "",
+        "data": "; ".join(section.provenance.get("data", ())),
     }
-    sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
+
+
+def markdown(records: Records) -> str:
+    """FINDINGS.md: what fails and why, then every claim with its verdict in each profile."""
+    profiles = [profile for profile in PROFILES if records.get(profile)]
+    claims = {claim: entry for p in profiles for claim, entry in records[p].items()}
     parts = [
         "# Findings",
-        f"Written by `python -m experiments.reproduce --profile={profile} --publish` from the"
-        f" tables of the {profile} profile. Of {len(recorded)} claims {len(by_status[HOLDS])} hold,"
-        f" {len(by_status[FAILS])} fail at these settings and {len(by_status[NOT_TESTABLE])} cannot"
-        " be tested at these sizes. Every verdict is the number beside it.",
-        "## What fails at these settings, and where it holds",
-        _table(by_status[FAILS]),
-        "## What cannot be tested at these sizes",
-        _table(by_status[NOT_TESTABLE]),
-        "## What holds",
-        _table(by_status[HOLDS]),
+        "Written by `python -m experiments.reproduce --publish` from the tables of these profiles:",
+        "\n".join(f"- {profile}: {counts(records[profile])}" for profile in profiles),
+        "A claim *holds* or *fails* where a number decides it; it is *undecided* where the interval"
+        " of 95% over the seeds contains no effect, and *not testable* where a size that decides is"
+        " not the paper's. Effects are ratios of geometric means or slopes of logarithms, with"
+        " their intervals in brackets.",
+        "## What fails, and why",
+        _failures(records, profiles),
+        "## Every claim",
+        _table(("figure", "claim", "source", *profiles), _claims(claims, records, profiles)),
         "## What the papers' text says that does not hold as printed",
-        "| paper | where | as printed | corrected | shown by |\n|---|---|---|---|---|\n"
-        + "\n".join(_row(c.paper, c.where, c.printed, c.corrected, c.test) for c in CORRECTIONS),
+        _table(
+            ("paper", "where", "as printed", "corrected", "shown by"),
+            [(c.paper, c.where, c.printed, c.corrected, c.test) for c in CORRECTIONS],
+        ),
         "## The data behind the verdicts",
-        "\n".join(f"- {title(figure)}: {sources[figure]}" for figure in sorted(sources, key=order)),
+        *(_data(profile, records[profile]) for profile in profiles),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(found: Mapping[str, Mapping[str, str]]) -> str:
-    if not found:
-        return "None."
-    by_figure = sorted(found.items(), key=lambda item: order(item[1]["figure"]))
-    rows = [_row(*claim.split(": ", 1), entry["number"]) for claim, entry in by_figure]
-    return "| figure | claim | number |\n|---|---|---|\n" + "\n".join(rows)
+def counts(recorded: Mapping[str, Mapping[str, str]]) -> str:
+    """Of 3 claims, 2 holds and so on, in words."""
+    found = [entry["status"] for entry in recorded.values()]
+    listed = ", ".join(f"{found.count(s)} {word}" for s, word in WORDS.items())
+    return f"of {len(found)} claims {listed}"
+
+
+def _failures(records: Records, profiles: Sequence[str]) -> str:
+    """One row a claim and profile in which it fails, in the papers' order."""
+    rows = [
+        (*claim.split(": ", 1), profile, entry["number"], entry.get("mechanism", ""))
+        for profile in profiles
+        for claim, entry in _sorted(records[profile])
+        if entry["status"] == FAILS
+    ]
+    return _table(("figure", "claim", "profile", "number", "why"), rows) if rows else "Nothing."
+
+
+def _claims(
+    claims: Mapping[str, Mapping[str, str]], records: Records, profiles: Sequence[str]
+) -> list[tuple[str, ...]]:
+    return [
+        (
+            *claim.split(": ", 1),
+            entry.get("source", ""),
+            *(_cell(records[p], claim) for p in profiles),
+        )
+        for claim, entry in _sorted(claims)
+    ]
+
+
+def _cell(recorded: Mapping[str, Mapping[str, str]], claim: str) -> str:
+    entry = recorded.get(claim)
+    return f"**{entry['status']}**. {entry['number']}" if entry else "not run"
+
+
+def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
+    sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
+    lines = [f"- {title(figure)}: {sources[figure]}" for figure in sorted(sources, key=order)]
+    return f"In the {profile} profile:\n\n" + "\n".join(lines)
+
+
+def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    return sorted(found.items(), key=lambda item: order(item[1]["figure"]))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_row(*head), "|" + "---|" * len(head), *(_row(*row) for row in rows)]
+    return "\n".join(lines)
 
 
 def _row(*cells: str) -> str:

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
+from reproduction.corrections import CORRECTIONS
 from reproduction.findings import Section
-from sweeps.claims import FAILS, HOLDS, Claim
+from sweeps.claims import FAILS, HOLDS, STATUSES, UNDECIDED, Claim, Verdict
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
-_CLASSES = {HOLDS: "holds", FAILS: "fails"}
+_CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
+
+_HEAD = "<tr><th>panel</th><th>claim</th><th>verdict</th><th>number</th></tr>"
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -22,9 +25,9 @@ _PAGE = Template("""<!doctype html>
 <title>$title</title>
 <style>
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5b6168; --paper: #fbfbfa;
-  --line: #dcdedb; --card: #ffffff; --holds: #1a6b3c; --fails: #a3341f; }
+  --line: #dcdedb; --card: #ffffff; --holds: #1a6b3c; --fails: #a3341f; --open: #6a4ea3; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e6e8; --soft: #a0a6ad; --paper: #15171a;
-  --line: #33373c; --card: #1d2024; --holds: #6fcf97; --fails: #ff9b85; } }
+  --line: #33373c; --card: #1d2024; --holds: #6fcf97; --fails: #ff9b85; --open: #b9a3f0; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
@@ -42,13 +45,15 @@ img { display: block; max-width: 100%; height: auto; margin: auto; background: #
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
   border-bottom: 1px solid var(--line); } th { font-weight: 600; color: var(--soft); }
 td:nth-child(1) { white-space: nowrap; } td:nth-child(3) { white-space: nowrap; font-weight: 600; }
-.holds { color: var(--holds); } .fails, .problem { color: var(--fails); }
+.holds { color: var(--holds); } .undecided { color: var(--open); }
+.fails, .problem { color: var(--fails); }
 </style>
 </head>
 <body>
 <header><h1>$title</h1><p class="soft">$summary</p></header>
 <nav aria-label="Figures">$contents</nav>
 <main>
+$matters
 $sections
 </main>
 </body>
@@ -63,8 +68,45 @@ def page(sections: Sequence[Section], title: str, summary: str) -> str:
         title=html.escape(title),
         summary=html.escape(summary),
         contents="\n".join(links),
+        matters=_matters(sections),
         sections="\n".join(map(_section, sections)),
     )
+
+
+def _matters(sections: Sequence[Section]) -> str:
+    """What holds, what fails and why, and what was corrected, before the figures."""
+    judged = [pair for section in sections for pair in section.verdicts]
+    rows = "\n".join(_claim(claim, found) for claim, found in judged if found.status == FAILS)
+    failures = (
+        f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
+        if rows
+        else "<p>No claim fails at these sizes.</p>"
+    )
+    corrected = "\n".join(
+        f"<li>Paper {c.paper}, {html.escape(c.where)}: {html.escape(c.corrected)}"
+        f' <span class="soft">(printed: {html.escape(c.printed)})</span></li>'
+        for c in CORRECTIONS
+    )
+    held = [claim for claim, found in judged if found.status == HOLDS]
+    return (
+        f'<section id="matters">\n<h2>What matters</h2>\n<p>{_tally(judged)}</p>\n'
+        f"<h3>What fails, and why</h3>\n{failures}\n"
+        f"<details><summary>What holds ({len(held)})</summary><ul>\n"
+        + "\n".join(f"<li>{c.figure}: {html.escape(c.statement)}</li>" for c in held)
+        + "</ul></details>\n<details><summary>What was corrected in the papers' text"
+        f" ({len(CORRECTIONS)})</summary><ul>\n{corrected}</ul></details></section>"
+    )
+
+
+def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
+    """How many claims of each source have each verdict."""
+    kinds = dict.fromkeys(claim.source.kind for claim, _ in judged)
+    lines = []
+    for kind in kinds:
+        found = [verdict.status for claim, verdict in judged if claim.source.kind == kind]
+        listed = ", ".join(f"{found.count(s)} {s}" for s in STATUSES if s in found)
+        lines.append(f"{kind}: {listed}")
+    return html.escape("; ".join(lines)) + "."
 
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
@@ -74,8 +116,8 @@ def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
         parts.append(f"## {section.title}")
         parts.append(_markdown_figure(section))
         parts += [
-            f"- **{claim.figure}** {claim.statement}: {found.status}. {found.text}"
-            + (f" The paper: {claim.paper}." if claim.paper else "")
+            f"- **{claim.figure}** {claim.statement} ({claim.source}): {found.status}. {found.text}"
+            + _why(claim, found)
             for claim, found in section.verdicts
         ]
         parts.append(provenance_line(section))
@@ -128,20 +170,25 @@ def _figure(section: Section) -> str:
 def _claims(section: Section) -> str:
     if not section.verdicts:
         return ""
-    rows = "\n".join(
-        f"<tr><td>{html.escape(claim.figure)}</td><td>{html.escape(claim.statement)}{_paper(claim)}"
-        f'</td><td class="{_CLASSES.get(found.status, "")}">{html.escape(found.status)}</td>'
-        f"<td>{html.escape(found.text)}</td></tr>"
-        for claim, found in section.verdicts
-    )
-    head = "<tr><th>panel</th><th>claim</th><th>verdict</th><th>number</th></tr>"
-    return f'<div class="scroll"><table>{head}\n{rows}</table></div>'
+    rows = "\n".join(_claim(claim, found) for claim, found in section.verdicts)
+    return f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
 
 
-def _paper(claim: Claim) -> str:
+def _claim(claim: Claim, found: Verdict) -> str:
     return (
-        f' <span class="soft">The paper: {html.escape(claim.paper)}.</span>' if claim.paper else ""
+        f"<tr><td>{html.escape(claim.figure)}</td><td>{html.escape(claim.statement)}{_source(claim)}"
+        f'</td><td class="{_CLASSES.get(found.status, "")}">{html.escape(found.status)}</td>'
+        f"<td>{html.escape(found.text + _why(claim, found))}</td></tr>"
     )
+
+
+def _source(claim: Claim) -> str:
+    return f' <span class="soft">({html.escape(str(claim.source))})</span>'
+
+
+def _why(claim: Claim, found: Verdict) -> str:
+    """The mechanism of a failure, as a sentence after its number."""
+    return f" Why: {claim.mechanism}" if found.status == FAILS and claim.mechanism else ""
 
 
 def _markdown_figure(section: Section) -> str:

@@ -26,7 +26,7 @@ from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps import progress
 from sweeps import table as tables
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, Claim, Verdict
+from sweeps.claims import STATUSES, Claim, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
 from sweeps.storage.store import write_atomically
@@ -109,10 +109,8 @@ def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Co
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"
             return Ran(len(done.failures), problem)
-        saved = tables.read(job.folder / "table.csv")
         provenance = tables.read_provenance(job.folder / "provenance.json")
-        verdicts = [(claim, claim.check(saved)) for claim in job.program.claims]
-        return Ran(len(done.failures), "", verdicts, provenance)
+        return Ran(len(done.failures), "", cli.verdicts(job), provenance)
     except cli.MISTAKES as error:
         return Ran(problem=f"{name}: {error}")
 
@@ -137,8 +135,7 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     title = f"gnjax: the {options.profile} profile"
     found = [verdict for section in sections for _, verdict in section.verdicts]
     counts = ", ".join(
-        f"{sum(verdict.status == status for verdict in found)} {status}"
-        for status in (HOLDS, FAILS, NOT_TESTABLE)
+        f"{sum(verdict.status == status for verdict in found)} {status}" for status in STATUSES
     )
     summary = (
         f"{len(sections)} figures; {len(found)} claims: {counts}. This run took"
@@ -157,7 +154,7 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2, sort_keys=True) + "\n")
-    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records[profile], profile))
+    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records))
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
@@ -191,12 +188,11 @@ def _summarise(
 
 
 def _verdicts(section: Section) -> str:
-    """3 hold, 1 fails."""
-    words = {HOLDS: "hold", FAILS: "fail", NOT_TESTABLE: "not testable"}
+    """How many claims have each verdict, as in: 3 holds, 1 fails."""
     statuses = [verdict.status for _, verdict in section.verdicts]
     return ", ".join(
-        f"[{cli.COLORS.get(status, 'yellow')}]{statuses.count(status)} {word}[/]"
-        for status, word in words.items()
+        f"[{cli.COLORS.get(status, 'yellow')}]{statuses.count(status)} {status}[/]"
+        for status in STATUSES
         if status in statuses
     )
 

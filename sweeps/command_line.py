@@ -20,7 +20,7 @@ from gnjax.numerics import precision
 from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
-from sweeps.claims import FAILS, HOLDS, Claim
+from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Verdict, judge
 from sweeps.grid import Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
@@ -34,7 +34,7 @@ MISTAKES = (
     DataUnavailableError,
     tables.TableError,
 )
-COLORS = {HOLDS: "green", FAILS: "red"}
+COLORS = {HOLDS: "green", FAILS: "red", UNDECIDED: "cyan"}
 _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
@@ -78,7 +78,7 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
         job = _job(program, sys.argv[1:] if arguments is None else arguments)
         done = run(job, console)
         if done.collected:
-            _report(console, program.claims, job.folder, done.seconds)
+            _report(console, job, done.seconds)
         return 1 if done.failures else 0
     except MISTAKES as error:
         print(f"{program.experiment.name}: {error}", file=sys.stderr)
@@ -203,16 +203,19 @@ def _report_failures(console: Console, folder: Path, failures: Sequence[Failure]
     _say(console, f"{len(failures)} cells failed; tracebacks in {log}; the same command retries")
 
 
-def _report(console: Console, claims: Sequence[Claim], folder: Path, seconds: float) -> None:
+def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
     """The verdict on every claim, read from the table that was saved."""
-    saved = tables.read(folder / "table.csv")
+    saved = tables.read(job.folder / "table.csv")
+    return [(c, judge(c, saved, job.config.paper_ratios)) for c in job.program.claims]
+
+
+def _report(console: Console, job: Job, seconds: float) -> None:
     shown = Table("figure", "claim", "verdict", "number")
-    for claim in claims:
-        found = claim.check(saved)
+    for claim, found in verdicts(job):
         color = COLORS.get(found.status, "yellow")
         shown.add_row(claim.figure, claim.statement, f"[{color}]{found.status}[/]", found.text)
     console.print(shown)
-    _say(console, f"{folder / 'table.csv'} ({progress.duration(seconds)})")
+    _say(console, f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")
 
 
 def _say(console: Console, text: str) -> None:

@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 import gnjax
 from sweeps import command_line
-from sweeps.claims import Claim, trend
+from sweeps.claims import Claim, printed
+from sweeps.effects import trend
 from sweeps.grid import Experiment
 
 
@@ -63,7 +64,9 @@ def rows(config: Config, measured: dict[Cell, dict]) -> tuple[Row, ...]:
     return tuple(Row(cell.width, cell.seed, **found) for cell, found in measured.items())
 
 
-CLAIMS = (Claim("own", "wider is better", lambda t: trend(t, "width", "m", rises=False)),)
+CLAIMS = (
+    Claim("own", "wider is better", printed(""), lambda t: trend(t, "width", "m", rises=False)),
+)
 
 EXPERIMENT = Experiment(
     "own_sweep",

@@ -8,16 +8,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.claims import (
-    Claim,
-    Verdict,
-    length,
-    means,
-    not_testable,
-    rank_correlation,
-    verdict,
-    where,
-)
+from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
+from sweeps.rows import length, means, rank_correlation, where
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
@@ -264,26 +256,41 @@ def _never_fits(table: Columns) -> Verdict:
 
 
 CLAIMS = (
-    Claim("B1a", "every eigenvalue is that of Eqs 9, 13 within 1e-10 lambda_max", _spectrum),
-    Claim("B1a", "d^2 eigenvalues are not zero", _nonzero),
-    Claim("B1b", "the sharpness of balanced networks is Eq 14", _contour),
-    Claim("B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", _growth),
-    Claim("B1c", "increasing in alpha_max", _increasing("1c")),
-    Claim("B1c", "within 1e-3 of thM (5e-3 at alpha 0.1)", _close_to_least),
-    Claim("B1c", "at most thY and within 20% of it", _below_printed),
-    Claim("B1c", "no run is flatter than thM", _above_least("1c")),
-    Claim("B2a", "raw inputs: far from the theory (measured / thY > 5)", _far),
-    Claim("B2a", "raw inputs: not monotone in alpha_max", _not_monotone),
-    Claim("B2b", "Kaiming uniform: increasing in alpha_max", _increasing("2b")),
-    Claim("B2b", "Kaiming uniform: no run is flatter than thM", _above_least("2b")),
+    Claim(
+        "B1a",
+        "every eigenvalue is that of Eqs 9, 13 within 1e-10 lambda_max",
+        printed(""),
+        _spectrum,
+    ),
+    Claim("B1a", "d^2 eigenvalues are not zero", printed(""), _nonzero),
+    Claim("B1b", "the sharpness of balanced networks is Eq 14", printed(""), _contour),
+    Claim(
+        "B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", printed(""), _growth
+    ),
+    Claim("B1c", "increasing in alpha_max", printed(""), _increasing("1c")),
+    Claim("B1c", "within 1e-3 of thM (5e-3 at alpha 0.1)", printed(""), _close_to_least),
+    Claim("B1c", "at most thY and within 20% of it", printed(""), _below_printed),
+    Claim("B1c", "no run is flatter than thM", printed(""), _above_least("1c")),
+    Claim("B2a", "raw inputs: far from the theory (measured / thY > 5)", printed(""), _far),
+    Claim("B2a", "raw inputs: not monotone in alpha_max", printed(""), _not_monotone),
+    Claim("B2b", "Kaiming uniform: increasing in alpha_max", printed(""), _increasing("2b")),
+    Claim("B2b", "Kaiming uniform: no run is flatter than thM", printed(""), _above_least("2b")),
     Claim(
         "B2b",
         "Kaiming uniform: within 10% of thY for alpha >= 0.2",
+        printed(""),
         _near_printed("2b", 0.10, least=0.2 - 1e-3),
     ),
-    Claim("B2c", "tanh: increasing in alpha_max", _increasing("2c")),
-    Claim("B2c", "tanh: within 25% of thY", _near_printed("2c", 0.25)),
-    Claim("B2d", "at the paper's rate training stays far from the edge 2 / rate", _far_from_edge),
-    Claim("B2d", "a rate between the edge of flow and 2 / thM ends at the edge", _settles),
-    Claim("B2d", "above 2 / thM the loss stays above its floor", _never_fits),
+    Claim("B2c", "tanh: increasing in alpha_max", printed(""), _increasing("2c")),
+    Claim("B2c", "tanh: within 25% of thY", printed(""), _near_printed("2c", 0.25)),
+    Claim(
+        "B2d",
+        "at the paper's rate training stays far from the edge 2 / rate",
+        printed(""),
+        _far_from_edge,
+    ),
+    Claim(
+        "B2d", "a rate between the edge of flow and 2 / thM ends at the edge", printed(""), _settles
+    ),
+    Claim("B2d", "above 2 / thM the loss stays above its floor", printed(""), _never_fits),
 )

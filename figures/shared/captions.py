@@ -72,7 +72,7 @@ def seeds(table: Columns) -> str:
     count = len(distinct(table, "seed"))
     if count == 1:
         return "One initialisation."
-    return f"Mean over {count} initialisations; bands are one sample standard deviation."
+    return f"Geometric mean over {count} initialisations; bands are its 95% interval."
 
 
 def certificates(table: Columns) -> str:

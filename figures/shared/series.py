@@ -6,20 +6,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps import effects
 from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: at each x the mean, standard deviation and minimum over the seeds.
+    """One curve: at each x the geometric mean over the seeds with its 95% interval.
 
-    Where `resolved` is false the mean includes lower bounds, and so is a lower bound itself.
+    ``low`` and ``high`` are the mean itself where there is one seed. Where `resolved` is false the
+    mean includes lower bounds, and so is a lower bound itself.
     """
 
     x: NDArray
     mean: NDArray
-    deviation: NDArray
-    smallest: NDArray
+    low: NDArray
+    high: NDArray
     resolved: NDArray
 
 
@@ -42,7 +44,7 @@ def distinct(table: Columns, name: str) -> list[Any]:
 
 
 def over_seeds(table: Columns, x: str, *factors: str) -> Series:
-    """Mean and deviation at each x of a column, or of the product of several.
+    """The mean at each x of a column, or of the product of several, and its interval.
 
     Rows where it is not finite (a bound that does not apply) are left out.
     """
@@ -58,15 +60,18 @@ def kappa_over_seeds(table: Columns, x: str) -> Series:
 
 
 def _aggregate(x: NDArray, y: NDArray, resolved: NDArray) -> Series:
-    """Group y by x; the deviation is the sample standard deviation, zero for a single seed."""
+    """Group y by x; a column that is not positive everywhere has arithmetic means."""
     finite = np.isfinite(y)
     x, y, resolved = x[finite], y[finite], resolved[finite]
     places = np.unique(x)
-    groups = [y[x == place] for place in places]
+    into, back = (np.log, np.exp) if (y > 0).all() else (np.asarray, np.asarray)
+    found = [effects.mean(into(y[x == place])) for place in places]
+    known = [(e.value, e.low, e.high) if np.isfinite(e.low) else (e.value,) * 3 for e in found]
+    mean, low, high = back(np.array(known).reshape(-1, 3).T)
     return Series(
         x=places,
-        mean=np.array([np.mean(group) for group in groups]),
-        deviation=np.array([np.std(group, ddof=1) if len(group) > 1 else 0.0 for group in groups]),
-        smallest=np.array([np.min(group) for group in groups]),
+        mean=mean,
+        low=low,
+        high=high,
         resolved=np.array([np.all(resolved[x == place]) for place in places], dtype=bool),
     )

@@ -120,16 +120,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
-    """The mean over seeds as a marked line inside one standard deviation.
+    """The mean over seeds as a marked line inside its 95% interval.
 
     Places where some seed is unresolved are left out of line and band and drawn as lower bounds.
-    On a logarithmic axis, a band that would reach zero ends at the smallest seed instead.
     """
-    low, high = series.mean - series.deviation, series.mean + series.deviation
-    if axes.get_yscale() == "log":
-        low = np.where(low > 0, low, series.smallest)
+    shown = series.resolved.tolist()
     axes.fill_between(
-        series.x, low, high, where=series.resolved.tolist(), color=look.colour, alpha=0.18, lw=0
+        series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
     )
     (line,) = axes.plot(
         series.x,

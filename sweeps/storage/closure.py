@@ -7,6 +7,8 @@ their versions, see :mod:`sweeps.storage.environment`.
 
 One rule leaves files out: ``sweeps`` computes no number, it starts, stores and shows. Of it only
 ``sweeps.storage.checkpoint`` counts, because the state of a killed measurement passes through it.
+``experiments.claims`` reads tables that are already there, so that a claim may be worded anew
+without computing anything again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _COUNTED = "sweeps.storage.checkpoint"
+_READ_TABLES = ("sweeps", "experiments.claims")
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _counts(name: str) -> bool:
-    return name.split(".")[0] != "sweeps" or name == _COUNTED
+    inside = any(name == each or name.startswith(f"{each}.") for each in _READ_TABLES)
+    return name == _COUNTED or not inside
 
 
 def _place(path: Path) -> tuple[Path, str]:

@@ -16,7 +16,8 @@ from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import drawn, whitened
 from gnjax import data
 from sweeps import config
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, crossovers, regime, trend
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.effects import crossovers, regime, trend
 from sweeps.table import Columns
 
 SLOPES = (0.0, 0.01, 0.3, 0.5, 0.8, 1.0)

@@ -5,7 +5,7 @@ import pytest
 
 from figures import fig06, fig23
 from figures.shared.series import Columns, select
-from sweeps.claims import crossovers
+from sweeps.effects import crossovers
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_deviation
 
 SLOPES = (0.0, 0.01, 0.3, 1.0)

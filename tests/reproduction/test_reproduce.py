@@ -12,12 +12,18 @@ from reproduction import findings, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.findings import Section
 from sweeps import command_line as cli
-from sweeps.claims import Claim, not_testable, verdict
+from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
 from sweeps.storage.store import StoreError
 
-HELD = Claim("2b", "grows", lambda table: verdict(True, 1.5, "exponent 1.50"), "1.4")
-FAILED = Claim("2a", "a < b & c", lambda table: verdict(False, 2.0, "at most 2 | L=3"))
-UNTESTED = Claim("B1c", "increases", lambda table: not_testable("one point"))
+HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
+FAILED = Claim(
+    "2a",
+    "a < b & c",
+    printed("Figure 2"),
+    lambda table: verdict(False, 2.0, "at most 2 | L=3"),
+    mechanism="b is 3",
+)
+UNTESTED = Claim("B1c", "increases", implied("Eq 14"), lambda table: not_testable("one point"))
 PROVENANCE = {
     "data": ["digits, whitened"], "precision": "float64", "seconds": 12.0, "device": "cpu: cpu",
     "versions": {"gnjax": "0.1.0"}, "git": [{"commit": "0123456789abcdef", "clean": False}],
@@ -67,26 +73,29 @@ class Page(HTMLParser):
 
 def test_the_page_is_whole_and_needs_nothing_else(sections):
     page = Page(report.page(sections, "title", "summary"))
-    assert page.ids == ["fig2", "b1"]
+    assert page.ids == ["matters", "fig2", "b1"]
     assert page.links == ["#fig2", "#b1"]
     assert all(source.startswith("data:image/png;base64,") for source in page.pictures)
-    for part in ("a < b & c", "exponent 1.50", "The paper: 1.4.", "no <table>", "float64"):
+    for part in ("a < b & c", "exponent 1.50", "(implied: Eq 14)", "no <table>", "float64"):
         assert part in page.text
+    assert page.text.index("Why: b is 3") < page.text.index("kappa & depth")  # what matters first
+    assert "printed: 1 fails" in page.text
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
 
 def test_the_text_says_the_same(sections):
     text = report.markdown(sections, "title", "summary")
-    for part in ("Figure B1", "a < b & c: fails. at most 2", "exponent 1.50 The paper: 1.4."):
+    for part in ("Figure B1", "(printed: Figure 2): fails. at most 2 | L=3 Why: b is 3"):
         assert part in text
 
 
 def test_findings_put_what_fails_first(sections):
     records = findings.renewed(Path("nowhere.json"), "laptop", sections)
-    text = findings.markdown(records["laptop"], "laptop")
-    assert "Of 3 claims 1 hold, 1 fail at these settings and 1 cannot be tested" in text
-    order = [text.index(part) for part in ("at most 2 \\| L=3", "one point", "exponent 1.50")]
+    text = findings.markdown(records)
+    assert "- laptop: of 3 claims 1 hold, 1 fail, 0 are undecided, 1 are not testable" in text
+    parts = ("at most 2 \\| L=3 | b is 3", "| grows | beyond the papers | **holds**. exponent 1.50")
+    order = [text.index(part) for part in parts]
     assert order == sorted(order)
     assert all(correction.corrected.replace("|", "\\|") in text for correction in CORRECTIONS)
 
@@ -114,7 +123,7 @@ def test_a_changed_verdict_is_noticed(sections, tmp_path):
     [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1")],
 )
 def test_claims_find_their_figure(figure, module):
-    assert findings.figure_of(Claim(figure, "", HELD.check)) == module
+    assert findings.figure_of(Claim(figure, "", printed(""), HELD.check)) == module
 
 
 def test_every_claim_is_about_a_figure_of_its_experiment():
@@ -131,7 +140,7 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     command = ["--profile=smoke", "--figures=12,4", f"--results={tmp_path}"]
     assert reproduce.main(command) == 0
     page = Page((tmp_path / "smoke" / "report.html").read_text())
-    assert page.ids == ["fig4", "fig12"]
+    assert page.ids == ["matters", "fig4", "fig12"]
     assert len(page.pictures) == 2
     assert "report.html" in capsys.readouterr().out
     monkeypatch.setattr(drawing, "render", None)  # nothing is drawn again
@@ -147,7 +156,7 @@ def test_an_experiment_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path, mo
     command = ["--profile=smoke", "--figures=4,12", f"--results={tmp_path}"]
     assert reproduce.main(command) == 1
     page = Page((tmp_path / "smoke" / "report.html").read_text())
-    assert page.ids == ["fig4", "fig12"]
+    assert page.ids == ["matters", "fig4", "fig12"]
     assert "layer_sweep: nowhere to write" in page.text
     assert "nowhere to write" in capsys.readouterr().out
 

@@ -1,0 +1,216 @@
+"""Effects with intervals over the seeds, and the verdicts that they give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from sweeps.claims import FAILS, HOLDS, UNDECIDED, Verdict, not_testable, verdict
+from sweeps.rows import geometric_means, length, points, where
+from sweeps.table import Columns
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A ratio or a slope, and the interval that holds it with 95%; infinite ends from one seed."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if math.isinf(self.low) and math.isinf(self.high):
+            return f"{self.value:.3g} (one seed)"
+        return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
+
+
+def mean(
+    values: NDArray, *, lows: NDArray | None = None, highs: NDArray | None = None, together: int = 1
+) -> Effect:
+    """The mean over seeds with Student's t interval.
+
+    Args:
+      values: one a seed.
+      lows: what each value is at least, where it is known to an interval only.
+      highs: what each is at most.
+      together: how many such intervals a verdict needs at once. Each is taken so wide that with
+        95% all of them hold (Bonferroni).
+    """
+    lows = values if lows is None else lows
+    highs = values if highs is None else highs
+    return Effect(
+        float(np.mean(values)),
+        float(np.mean(lows)) - _half_width(lows, together),
+        float(np.mean(highs)) + _half_width(highs, together),
+    )
+
+
+def _half_width(values: NDArray, together: int) -> float:
+    if len(values) < 2 or not np.isfinite(values).all():
+        return math.inf
+    quantile = scipy.stats.t.ppf(1 - (1 - LEVEL) / (2 * together), len(values) - 1)
+    return float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1) -> Effect:
+    """Geometric mean of ``of`` in the first rows over that in the second, paired by seed.
+
+    A seed with several rows (epochs, depths) counts with their geometric mean. Where the table has
+    certified ends, ``kappa_low`` and ``kappa_high``, the interval counts with them: an unresolved
+    kappa opens it.
+    """
+    seeds = np.intersect1d(first["seed"], second["seed"])
+    above, below = _logs(first, seeds, of), _logs(second, seeds, of)
+    logs = mean(
+        above[0] - below[0],
+        lows=above[1] - below[2],
+        highs=above[2] - below[1],
+        together=together,
+    )
+    return Effect(math.exp(logs.value), _exp(logs.low), _exp(logs.high))
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 700 else math.inf
+
+
+def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:
+    """For each seed the mean logarithm of the value, of its lower and of its upper end."""
+    ends = (of, f"{of}_low", f"{of}_high")
+    names = ends if all(name in rows for name in ends) else (of, of, of)
+    by_seed = [where(rows, seed=seed) for seed in seeds]
+    with np.errstate(divide="ignore"):
+        value, low, high = (
+            np.array([np.mean(np.log(each[name])) for each in by_seed]) for name in names
+        )
+    return value, low, high
+
+
+def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
+    """e of ``of`` ~ over^e: the slope of the logarithms, fitted for every seed on its own."""
+    return mean(np.array([_slope(each, over, of) for each in _by_seed(rows)]), together=together)
+
+
+def _slope(rows: Columns, over: str, of: str) -> float:
+    return float(np.polyfit(np.log(rows[over]), np.log(rows[of]), 1)[0])
+
+
+def _by_seed(rows: Columns) -> list[Columns]:
+    return [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
+
+
+def decide(
+    effects: Mapping[str, Effect],
+    name: str,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+) -> Verdict:
+    """Whether every effect lies above, or below, a number: decided by the intervals.
+
+    It holds where every interval lies on the claimed side, fails where one lies wholly on the other
+    side, and is undecided otherwise. The number of the verdict is the effect that is worst for the
+    claim. The effects should be made with ``together=len(effects)``.
+    """
+    if (above is None) == (below is None):
+        msg = "decide needs one of above and below"
+        raise ValueError(msg)
+    if not effects:
+        return not_testable("no rows to compare")
+    limit, sign = (above, 1.0) if above is not None else (below, -1.0)
+    assert limit is not None
+    nearer = [_turned(effect, sign) for effect in effects.values()]
+    if all(low > sign * limit for low, _ in nearer):
+        status = HOLDS
+    elif any(high < sign * limit for _, high in nearer):
+        status = FAILS
+    else:
+        status = UNDECIDED
+    worst = min(effects.values(), key=lambda effect: sign * effect.value)
+    listed = ", ".join(f"{effect} {label}".rstrip() for label, effect in effects.items())
+    return Verdict(status, worst.value, f"{name} {listed}", worst.low, worst.high)
+
+
+def _turned(effect: Effect, sign: float) -> tuple[float, float]:
+    """The interval, or its mirror image where smaller is better."""
+    return (effect.low, effect.high) if sign > 0 else (-effect.high, -effect.low)
+
+
+def compared(
+    first: Columns, second: Columns, over: str, symbol: str, *, of: str = "kappa"
+) -> dict[str, Effect]:
+    """The ratio of the first rows over the second at every value of a column that both have."""
+    places = np.intersect1d(first[over], second[over])
+    return {
+        f"at {symbol}={place}": ratio(
+            where(first, **{over: place}), where(second, **{over: place}), of, len(places)
+        )
+        for place in places
+    }
+
+
+def trend(rows: Columns, over: str, symbol: str, *, rises: bool, of: str = "kappa") -> Verdict:
+    """Whether ``of`` rises, or falls, with ``over``: the sign of the slope of the logarithms."""
+    if not length(rows) or len(np.unique(rows[over])) < 2:
+        return not_testable("fewer than 2 points")
+    if "resolved" in rows and not rows["resolved"].all():
+        return not_testable("a kappa that is not resolved")
+    effect = exponent(rows, over, of)
+    side = {"above": 0.0} if rises else {"below": 0.0}
+    found = decide({"": effect}, f"{of} ~ {symbol}^e, e =", **side)
+    listed = points(symbol, *geometric_means(rows, over, of))
+    return Verdict(found.status, found.number, f"{found.text}: {listed}", found.low, found.high)
+
+
+def bound_holds(**wanted: object) -> Callable[[Columns], Verdict]:
+    """kappa_low <= bound_convex <= bound_maximum in the wanted rows where the theorem applies."""
+
+    def check(table: Columns) -> Verdict:
+        bounded = where(table, **wanted, bound_applicable=True)
+        if not length(bounded):
+            return not_testable("no cell where the bound applies")
+        ratios = bounded["bound_convex"] / bounded["kappa_low"]
+        ordered = (bounded["bound_maximum"] >= bounded["bound_convex"]).all()
+        text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
+        return verdict(bool(ratios.min() >= 1 and ordered), ratios.min(), text)
+
+    return check
+
+
+def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
+    """For each seed, where ``of`` of the first rows rises above that of the second; nan if never.
+
+    Interpolated between the values of ``over`` on log-log axes, where a power is a line; the first
+    place, if there are several.
+    """
+    seeds = np.intersect1d(first["seed"], second["seed"])
+    return np.array(
+        [_crossover(where(first, seed=s), where(second, seed=s), over, of) for s in seeds]
+    )
+
+
+def _crossover(first: Columns, second: Columns, over: str, of: str) -> float:
+    x, y = geometric_means(first, over, of)
+    _, other = geometric_means(second, over, of)
+    gap, x = np.log(y / other), np.log(x)
+    rises = np.flatnonzero((gap[:-1] <= 0) & (gap[1:] > 0))
+    if not rises.size:
+        return float("nan")
+    i = rises[0]
+    share = gap[i] / (gap[i] - gap[i + 1])
+    return float(np.exp(x[i] + share * (x[i + 1] - x[i])))
+
+
+def regime(symbol: str, values: NDArray, holds: NDArray) -> str:
+    """Where a claim that fails somewhere does hold; nothing where it holds everywhere."""
+    if holds.all():
+        return ""
+    yes, no = (", ".join(str(value) for value in values[at]) for at in (holds, ~holds))
+    return f"; fails at {symbol}={no}, holds at {f'{symbol}={yes}' if yes else f'no {symbol}'}"

@@ -1,0 +1,91 @@
+"""The sizes that decide a claim; a reduced table speaks for a paper where they are the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.rows import where
+from sweeps.table import Columns
+
+FACTOR = 2.0  # how far a ratio may be from the paper's
+
+Rows = tuple[tuple[str, str, float, float], ...]
+"""How a config states the paper's own ratios: (figure, name, lowest, highest)."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """What the paper's own sizes are in one figure: a ratio from its smallest to its largest value.
+
+    Configs state them as rows (figure, name, low, high).
+    """
+
+    figure: str
+    name: str
+    low: float
+    high: float
+
+
+def _column(name: str) -> Callable[[Columns], NDArray]:
+    return lambda table: np.asarray(table[name], float)
+
+
+def _quotient(above: str, *below: str) -> Callable[[Columns], NDArray]:
+    def ratio(table: Columns) -> NDArray:
+        return np.asarray(table[above], float) / np.prod([table[name] for name in below], axis=0)
+
+    return ratio
+
+
+RATIOS: Mapping[str, Callable[[Columns], NDArray]] = {
+    "d": _column("inputs"),
+    "k": _column("outputs"),
+    "d/k": _quotient("inputs", "outputs"),
+    "m/d": _quotient("width", "inputs"),
+    "m/n": _quotient("width", "samples"),
+    "n/d": _quotient("samples", "inputs"),
+    "p/(k n)": _quotient("parameters", "outputs", "samples"),
+    "batch/n": _quotient("batch", "samples"),
+    "epochs x rate": lambda table: table["epoch"].max() * np.asarray(table["rate"], float),
+}
+"""Every ratio that a claim may name, from the columns of a table."""
+
+
+def stated(rows: Rows) -> tuple[Ratio, ...]:
+    """The rows of a config as records."""
+    return tuple(Ratio(*row) for row in rows)
+
+
+def outside(
+    table: Columns,
+    figure: str,
+    names: Sequence[str],
+    panel: Sequence[tuple[str, object]],
+    paper: Sequence[Ratio],
+) -> str:
+    """Which of the named ratios leave the paper's by more than a factor of two; "" if none does."""
+    shown = where(table, **dict(panel))
+    known = {ratio.name: ratio for ratio in paper if ratio.figure == figure}
+    missing = [name for name in names if name not in known]
+    if missing:
+        msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"
+        raise ValueError(msg)
+    return "; ".join(filter(None, (_leaves(known[name], shown) for name in names)))
+
+
+def _leaves(ratio: Ratio, table: Columns) -> str:
+    here = RATIOS[ratio.name](table)
+    low, high = float(here.min()), float(here.max())
+    if ratio.low / FACTOR <= low and high <= ratio.high * FACTOR:
+        return ""
+    return (
+        f"{ratio.name} is {_range(low, high)} where the paper has {_range(ratio.low, ratio.high)}"
+    )
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"

@@ -1,0 +1,69 @@
+"""Rows of a saved table: pick them, average them, fit a curve through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from sweeps.table import Columns
+
+
+def where(table: Columns, **wanted: object) -> Columns:
+    """The rows whose columns equal the given values."""
+    keep = np.ones(len(next(iter(table.values()))), bool)
+    for name, value in wanted.items():
+        keep &= table[name] == value
+    return {name: column[keep] for name, column in table.items()}
+
+
+def length(table: Columns) -> int:
+    return len(next(iter(table.values())))
+
+
+def means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
+    """The distinct values of ``over``, and the mean over seeds of ``of`` at each."""
+    points = np.unique(table[over])
+    return points, np.array([table[of][table[over] == point].mean() for point in points])
+
+
+def geometric_means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
+    """The distinct values of ``over``, and the geometric mean over seeds of ``of`` at each."""
+    points, logs = means({**table, of: np.log(table[of])}, over, of)
+    return points, np.exp(logs)
+
+
+def r_squared(y: NDArray, fitted: NDArray) -> float:
+    """1 - residual over total sum of squares; 1 for a constant met exactly."""
+    total = float(((y - y.mean()) ** 2).sum())
+    residual = float(((y - fitted) ** 2).sum())
+    return 1.0 if total == 0 else 1 - residual / total
+
+
+def polynomial_fit(x: NDArray, y: NDArray, degree: int) -> NDArray:
+    return np.polyval(np.polyfit(x, y, degree), x)
+
+
+def exponential_fit(x: NDArray, y: NDArray) -> NDArray:
+    """a exp(b x) by least squares on log y."""
+    return np.exp(polynomial_fit(x, np.log(y), 1))
+
+
+def growth_exponent(x: NDArray, y: NDArray) -> float:
+    """The slope of log y against log x."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def rank_correlation(x: NDArray, y: NDArray) -> float:
+    """Spearman's: the correlation of the ranks, ties sharing their mean rank; nan for constants."""
+    ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return float("nan")
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def points(symbol: str, x: Iterable[float], y: Iterable[float]) -> str:
+    """What a curve is at each of its places, in words."""
+    return ", ".join(f"{value:.3g} at {symbol}={place}" for place, value in zip(x, y, strict=True))
