@@ -74,9 +74,9 @@ def _by_width(table: Columns) -> list[tuple[Columns, style.Look, int]]:
 def _draw_traces(axes: Axes, table: Columns) -> None:
     style.logarithmic(axes)
     for shown, look, width in _by_width(table):
-        predicted = over_seeds(shown, "epoch", "predicted")
+        predicted = over_seeds(shown, "epoch", "predicted", arithmetic=True)
         axes.plot(predicted.x, predicted.mean, color=look.colour, label=f"Eq 7, $m = {width}$")
-        estimate = over_seeds(shown, "epoch", "estimate")
+        estimate = over_seeds(shown, "epoch", "estimate", arithmetic=True)
         axes.errorbar(
             estimate.x,
             estimate.mean,
@@ -86,14 +86,14 @@ def _draw_traces(axes: Axes, table: Columns) -> None:
             linestyle="",
             label=f"Hutchinson, $m = {width}$",
         )
-        exact = over_seeds(shown, "epoch", "exact")
+        exact = over_seeds(shown, "epoch", "exact", arithmetic=True)
         if len(exact.x):
             axes.plot(exact.x, exact.mean, label=f"exact, $m = {width}$", **EXACT)
 
 
 def mean_error(table: Columns) -> np.ndarray:
     """The standard error of the mean over seeds of independent estimates, at each epoch."""
-    squares = over_seeds(table, "epoch", "standard_error", "standard_error")
+    squares = over_seeds(table, "epoch", "standard_error", "standard_error", arithmetic=True)
     counts = np.unique(table["epoch"], return_counts=True)[1]
     return np.sqrt(squares.mean / counts)
 

@@ -1,8 +1,11 @@
 """What tests of figures share: tables from rows, and what was drawn beside slow references."""
 
+import math
+import statistics
 from collections.abc import Iterable
 
 import numpy as np
+import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -29,26 +32,33 @@ def band_edges(axes: Axes, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return x, np.array([min(e) for e in edges]), np.array([max(e) for e in edges])
 
 
-def mean_and_deviation(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
-    """A slow reference: rows (x, mean, sample deviation)."""
+def mean_and_interval(table: Columns, x: str, values: np.ndarray) -> np.ndarray:
+    """A slow reference: rows (x, geometric mean, ends of its 95% interval by Student's t).
+
+    Values that are not all positive have an arithmetic mean.
+    """
+    into, back = (math.log, math.exp) if (values > 0).all() else (float, float)
     places = sorted(set(table[x].tolist()))
-    groups = [[v for v, at in zip(values, table[x], strict=True) if at == p] for p in places]
-    return np.array(
-        [
-            (p, sum(g) / len(g), np.sqrt(sum((v - sum(g) / len(g)) ** 2 for v in g) / (len(g) - 1)))
-            for p, g in zip(places, groups, strict=True)
-        ]
-    ).T
+    groups = [[into(v) for v, at in zip(values, table[x], strict=True) if at == p] for p in places]
+    return np.array([(p, *map(back, _interval(g))) for p, g in zip(places, groups, strict=True)]).T
+
+
+def _interval(group: list[float]) -> tuple[float, float, float]:
+    if len(group) == 1:
+        return (group[0],) * 3
+    mean, error = statistics.fmean(group), scipy.stats.sem(group)
+    low, high = scipy.stats.t.interval(0.95, len(group) - 1, mean, error) if error else (mean, mean)
+    return mean, low, high
 
 
 def assert_curve(axes: Axes, label: str, band: int, expected: np.ndarray) -> None:
-    x, mean, deviation = expected
+    x, mean, low, high = expected
     np.testing.assert_array_equal(line(axes, label).get_xdata(), x)
-    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-14)
+    np.testing.assert_allclose(line(axes, label).get_ydata(), mean, rtol=1e-12)
     edges = band_edges(axes, band)
     np.testing.assert_array_equal(edges[0], x)
-    np.testing.assert_allclose(edges[1], mean - deviation, rtol=1e-12)
-    np.testing.assert_allclose(edges[2], mean + deviation, rtol=1e-12)
+    np.testing.assert_allclose(edges[1], low, rtol=1e-10)
+    np.testing.assert_allclose(edges[2], high, rtol=1e-10)
 
 
 def assert_texts_fit(figure: Figure) -> None:

@@ -65,6 +65,14 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
     return gnjax.initializers.chain(key, widths, network.initializer, **options)
 
 
+def chain_weights(inputs: int, network: Network) -> list[jax.Array]:
+    """Of a plain linear network, which Gaussian chains allow to draw small, exactly in law."""
+    if network.initializer != "kaiming_normal" or network.width < inputs + network.outputs:
+        return initial_weights(inputs, network)
+    widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
+    return gnjax.initializers.reduced_chain(jax.random.key(network.seed), widths, network.gain)
+
+
 def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
     """A condition number with its interval at its rank, and whether that interval is finite."""
     return {

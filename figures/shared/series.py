@@ -43,13 +43,15 @@ def distinct(table: Columns, name: str) -> list[Any]:
     return np.unique(table[name]).tolist()
 
 
-def over_seeds(table: Columns, x: str, *factors: str) -> Series:
-    """The mean at each x of a column, or of the product of several, and its interval.
+def over_seeds(table: Columns, x: str, *factors: str, arithmetic: bool = False) -> Series:
+    """The geometric mean at each x of a column, or of the product of several, and its interval.
 
+    Unbiased estimates keep their ``arithmetic`` mean, as does a column that is not positive.
     Rows where it is not finite (a bound that does not apply) are left out.
     """
     values = np.prod([table[name] for name in factors], axis=0)
-    return _aggregate(table[x], values, np.ones(rows(table), dtype=bool))
+    known = np.ones(rows(table), dtype=bool)
+    return _aggregate(table[x], values, known, arithmetic=arithmetic)
 
 
 def kappa_over_seeds(table: Columns, x: str) -> Series:
@@ -59,12 +61,12 @@ def kappa_over_seeds(table: Columns, x: str) -> Series:
     return _aggregate(table[x], values, resolved)
 
 
-def _aggregate(x: NDArray, y: NDArray, resolved: NDArray) -> Series:
-    """Group y by x; a column that is not positive everywhere has arithmetic means."""
+def _aggregate(x: NDArray, y: NDArray, resolved: NDArray, *, arithmetic: bool = False) -> Series:
+    """Group y by x."""
     finite = np.isfinite(y)
     x, y, resolved = x[finite], y[finite], resolved[finite]
     places = np.unique(x)
-    into, back = (np.log, np.exp) if (y > 0).all() else (np.asarray, np.asarray)
+    into, back = (np.log, np.exp) if (y > 0).all() and not arithmetic else (np.asarray, np.asarray)
     found = [effects.mean(into(y[x == place])) for place in places]
     known = [(e.value, e.low, e.high) if np.isfinite(e.low) else (e.value,) * 3 for e in found]
     mean, low, high = back(np.array(known).reshape(-1, 3).T)

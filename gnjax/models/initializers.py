@@ -14,6 +14,7 @@ from flax import nnx
 from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
+from gnjax.models.reduced import reduced_chain as reduced_chain
 from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]

@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from figures import catalogue, fig02, fig03, fig04, fig11, fig12
 from figures.shared import captions, style
 from figures.shared.series import Columns, kappa_over_seeds, over_seeds, select
 from sweeps.table import TableError, read, typed
-from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_interval
 
 SEEDS = (0, 1, 2)
 DEPTHS = range(2, 8)
@@ -77,7 +78,7 @@ def test_figure_2_draws_the_kappas_of_each_panel(depth_table: Columns) -> None:
         rows = select(depth_table, figure=name)
         for index, value in enumerate(np.unique(rows[by])):
             curve = select(rows, **{by: value})
-            expected = mean_and_deviation(curve, "depth", curve["kappa"])
+            expected = mean_and_interval(curve, "depth", curve["kappa"])
             assert_curve(axes, f"${symbol} = {value:g}$", index, expected)
 
 
@@ -89,8 +90,8 @@ def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: C
         (bound,) = [
             drawn for drawn in axes.lines if drawn.is_dashed() and drawn.get_color() == colour
         ]
-        expected = mean_and_deviation(rows, "depth", rows["bound_convex"])
-        np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-14)
+        expected = mean_and_interval(rows, "depth", rows["bound_convex"])
+        np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-12)
 
 
 def test_a_bound_that_does_not_apply_is_absent(depth_table: Columns) -> None:
@@ -109,7 +110,7 @@ def test_figure_3_draws_kappa_and_both_bounds(depth_table: Columns) -> None:
     for index, (label, column) in enumerate(
         zip(labels, ("kappa", "bound_convex", "bound_maximum"), strict=True)
     ):
-        assert_curve(axes, label, index, mean_and_deviation(rows, "depth", rows[column]))
+        assert_curve(axes, label, index, mean_and_interval(rows, "depth", rows[column]))
 
 
 def test_figure_3_refuses_to_average_over_widths(depth_table: Columns) -> None:
@@ -125,7 +126,7 @@ def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> Non
         assert axes.get_yscale() == "log"
         for depth in (2, 4, 6):
             rows = select(layer_table, depth=depth)
-            expected = mean_and_deviation(rows, "layer", rows[column])
+            expected = mean_and_interval(rows, "layer", rows[column])
             band = [6, 4, 2].index(depth)  # the deepest is drawn first
             assert_curve(axes, f"$L = {depth}$", band, expected)
 
@@ -134,9 +135,9 @@ def test_figure_12_weights_the_terms_on_the_right_only(layer_table: Columns) -> 
     left, right = fig12.draw(layer_table).axes
     rows = select(layer_table, depth=6)
     term = rows["left_kappa2"] * rows["right_kappa2"]
-    assert_curve(left, "$L = 6$", 0, mean_and_deviation(rows, "layer", term))
-    x, mean, _ = mean_and_deviation(rows, "layer", rows["weight"] * term)
-    np.testing.assert_allclose(line(right, "$L = 6$").get_xydata().T, [x, mean], rtol=1e-14)
+    assert_curve(left, "$L = 6$", 0, mean_and_interval(rows, "layer", term))
+    x, mean, *_ = mean_and_interval(rows, "layer", rows["weight"] * term)
+    np.testing.assert_allclose(line(right, "$L = 6$").get_xydata().T, [x, mean], rtol=1e-12)
 
 
 def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Columns) -> None:
@@ -149,8 +150,8 @@ def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Column
     assert np.isnan(measured.get_ydata()[measured.get_xdata() == 5]).all()
     (opened,) = [drawn for drawn in axes.lines if drawn.get_markerfacecolor() == "white"]
     at = select(unresolved, figure="3", depth=5)
-    floor = np.where(at["resolved"], at["kappa"], at["kappa_low"]).mean()
-    np.testing.assert_allclose(opened.get_xydata(), [[5, floor]], rtol=1e-14)
+    floor = scipy.stats.gmean(np.where(at["resolved"], at["kappa"], at["kappa_low"]))
+    np.testing.assert_allclose(opened.get_xydata(), [[5, floor]], rtol=1e-12)
     arrows = [text for text in axes.texts if text.get_text() == ""]
     assert [arrow.xy for arrow in arrows] == [(5, pytest.approx(floor))]
     assert arrows[0].xyann[1] > 0  # upwards, in points
@@ -162,12 +163,13 @@ def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: Columns) -> N
         assert all(drawn.get_markerfacecolor() != "white" for drawn in axes.lines)
 
 
-def test_a_band_on_a_logarithmic_axis_stays_positive() -> None:
-    table = {"x": np.array([1, 1, 1]), "y": np.array([1.0, 1.0, 100.0])}
+def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
+    table = {"x": np.array([1, 1, 1]), "y": np.array([1.0, 10.0, 100.0])}
     axes = style.new_figure(2, 2).subplots()
-    style.logarithmic(axes)
     style.band(axes, over_seeds(table, "x", "y"), style.looks(1)[0])
-    assert band_edges(axes, 0)[1].tolist() == [1.0]
+    half = 4.302652729911275 / 3**0.5  # the 97.5% point of Student's t with 2 degrees of freedom
+    _, low, high = band_edges(axes, 0)
+    np.testing.assert_allclose(np.log10([low[0], high[0]]), [1 - half, 1 + half], rtol=1e-9)
 
 
 def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: Columns) -> None:
@@ -237,7 +239,7 @@ def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> N
     caption = fig02.caption(depth_table, {"precision": "float64"})
     for part in ("Fashion-MNIST (5,000-image subset), whitened", "n = 5,000", "d = 784", "k = 10"):
         assert part in caption
-    assert "Mean over 3 initialisations" in caption
+    assert "Geometric mean over 3 initialisations" in caption
     assert "float64" in caption
     assert (
         "relative interval of 0.001 or less (probable, each fails with probability below 2e-06)"

@@ -6,7 +6,7 @@ import pytest
 from figures import fig06, fig23
 from figures.shared.series import Columns, select
 from sweeps.effects import crossovers
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_interval
 
 SLOPES = (0.0, 0.01, 0.3, 1.0)
 WIDTHS = (50, 200, 800)
@@ -36,12 +36,12 @@ def test_figure_6_draws_kappa_below_its_bound(table: Columns) -> None:
     left, right = fig06.draw(table).axes
     one, two = select(table, figure="6"), select(table, figure="6-deep")
     assert {axes.get_yscale() for axes in (left, right)} == {"log"}
-    bound = mean_and_deviation(one, "width", one["bound"])
+    bound = mean_and_interval(one, "width", one["bound"])
     assert_curve(left, "bound\n(Eq 11)", 0, bound)
-    measured = mean_and_deviation(one, "width", one["kappa"])
+    measured = mean_and_interval(one, "width", one["kappa"])
     assert_curve(left, "measured", 1, measured)
     assert_curve(right, "one\nhidden", 0, measured)
-    assert_curve(right, "two\nhidden", 1, mean_and_deviation(two, "width", two["kappa"]))
+    assert_curve(right, "two\nhidden", 1, mean_and_interval(two, "width", two["kappa"]))
 
 
 def test_figure_6_marks_the_width_of_n_units(table: Columns) -> None:
@@ -61,7 +61,7 @@ def test_figure_23_draws_one_curve_a_slope(table: Columns) -> None:
     assert axes.get_yscale() == "log"
     for index, slope in enumerate(SLOPES):
         rows = select(table, figure="23", slope=slope)
-        expected = mean_and_deviation(rows, "width", rows["kappa"])
+        expected = mean_and_interval(rows, "width", rows["kappa"])
         assert_curve(axes, rf"$\alpha = {slope:g}$", index, expected)
 
 
@@ -89,7 +89,13 @@ def test_captions_and_columns(module: object, table: Columns) -> None:
     declared = {name: table[name] for name in module.COLUMNS}
     assert module.draw(declared).axes
     caption = module.caption(declared, {"precision": "float64"})
-    for part in ("n = 500", "d = 784", "k = 10", "Mean over 2 initialisations", "float64"):
+    for part in (
+        "n = 500",
+        "d = 784",
+        "k = 10",
+        "Geometric mean over 2 initialisations",
+        "float64",
+    ):
         assert part in caption
 
 

@@ -12,7 +12,7 @@ from figures import fig05, fig19, fig20, fig21, fig22
 from figures.shared import depths
 from figures.shared.series import Columns, select
 from sweeps.table import TableError
-from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 SEEDS = (0, 1, 2)
 DEPTHS = (1, 2, 3, 4)
@@ -88,7 +88,7 @@ def assert_bounded_curves(
     """Each value of the column is a curve of kappa, with its bound dashed in the same colour."""
     for band, (value, label) in enumerate(labels.items()):
         rows = select(table, **{column: value})
-        assert_curve(axes, label, band, mean_and_deviation(rows, "depth", rows["kappa"]))
+        assert_curve(axes, label, band, mean_and_interval(rows, "depth", rows["kappa"]))
         dashed = [
             drawn
             for drawn in axes.lines
@@ -96,8 +96,8 @@ def assert_bounded_curves(
         ]
         assert len(dashed) == bounded
         for bound in dashed:
-            expected = mean_and_deviation(rows, "depth", rows["bound_convex"])
-            np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-14)
+            expected = mean_and_interval(rows, "depth", rows["bound_convex"])
+            np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-12)
 
 
 def test_figure_5_draws_both_networks_with_their_bounds(betas: Columns) -> None:
@@ -122,7 +122,7 @@ def test_figures_20_and_22_draw_every_beta_and_its_gain(
     for band, (beta, label) in enumerate(depths.BETAS.items()):
         curve = select(rows, beta=beta)  # networks in the order of `linear`
         gain = curve["kappa"] / linear["kappa"]
-        assert_curve(right, label, band, mean_and_deviation(curve, "depth", gain))
+        assert_curve(right, label, band, mean_and_interval(curve, "depth", gain))
 
 
 def test_a_gain_against_an_unresolved_network_is_left_out(betas: Columns) -> None:

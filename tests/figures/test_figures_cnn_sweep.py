@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from figures import fig08
-from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 _PROVENANCE = {"precision": "float64"}
 _SIZES = {"8": ((3, 5, 9), (1, 2, 4)), "8-depth-3": ((3, 7), (1, 8)), "8-all": ((3, 5), (1, 2))}
@@ -62,7 +62,7 @@ def test_every_curve_is_the_mean_over_the_seeds(row, figure, column, over, by, s
     values = _SIZES[figure][1 if by == "filters" else 0]
     for index, value in enumerate(values):
         shown = _select(table, figure=figure, **{by: value})
-        expected = mean_and_deviation(shown, over, shown["kappa"])
+        expected = mean_and_interval(shown, over, shown["kappa"])
         assert_curve(axes, f"${symbol} = {value}$", index, expected)
     assert len(axes.collections) == len(values)
     looks = {(line(axes, f"${symbol} = {v}$").get_color(), v) for v in values}
@@ -101,7 +101,7 @@ def test_the_caption_states_sizes_seeds_data_and_how_it_was_whitened():
     for words in (
         "Kaiming normal, variance 2 / fan-in",
         "ZCA, whitened on the samples drawn",
-        "Mean over 3 initialisations",
+        "Geometric mean over 3 initialisations",
         "n = 1,000, d = 100, k = 10",
         "Logarithmic",
         "float64",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from figures import fig10
-from tests.drawn import as_columns, assert_curve, line, mean_and_deviation
+from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 EPOCHS, STOPS = range(6), (0, 1, 5)
 
@@ -56,10 +56,10 @@ def test_the_panels_are_loss_and_kappa_with_its_bound(table):
     for index, (initializer, name) in enumerate(fig10.NAMES.items()):
         after = _of(table, initializer)
         after = {column: values[after["epoch"] > 0] for column, values in after.items()}
-        assert_curve(losses, name, index, mean_and_deviation(after, "epoch", after["loss"]))
+        assert_curve(losses, name, index, mean_and_interval(after, "epoch", after["loss"]))
         measured = _of(table, initializer, measured=True)
         curve, bound = kappas.lines[2 * index : 2 * index + 2]
-        expected = mean_and_deviation(measured, "epoch", measured["kappa"])
+        expected = mean_and_interval(measured, "epoch", measured["kappa"])
         np.testing.assert_array_equal(curve.get_xdata(), STOPS)
         np.testing.assert_allclose(curve.get_ydata(), expected[1])
         np.testing.assert_allclose(bound.get_ydata(), 1.2 * expected[1])

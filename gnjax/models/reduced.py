@@ -1,0 +1,92 @@
+"""Gaussian chains drawn small: hidden layers of d + k units with the products of wide ones.
+
+The Gauss-Newton matrix of a linear network sees its weights through the Gram matrices of the
+partial products P_l = W_(l-1) .. W_1 (from the right) and S_l = W_L .. W_(l+1) (from the left)
+alone. P_l has d columns and S_l has k rows, however wide the hidden layers are. In layer l choose
+an orthonormal basis whose first d vectors span the range of P_(l+1). In these bases
+
+    W_l = [[R_l, E_l],
+           [0,   F_l]],
+
+where R_l is the triangular factor of a Gaussian matrix (m_l, d), and E_l and F_l are Gaussian and
+independent of it, because the bases depend on earlier layers only. A product S_l = [A, B] becomes
+
+    S_l W_l = [A R_l, A E_l + B F_l],
+
+and the second block is a Gaussian matrix of m_(l-1) - d columns times the lower triangular factor
+of S_l S_l^T: its Gram matrix is that of a triangular (k, k) factor. So d + k units a layer are
+enough, exactly and not only for large widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from gnjax.numerics.precision import real_dtype
+
+Array = NDArray[np.float64]
+
+
+def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> list[jax.Array]:
+    """A chain with the law of ``chain(key, widths)``, its hidden layers d + k units wide.
+
+    The law is that of every function of the Gram matrices of the partial products: the spectrum of
+    the Gauss-Newton matrix, its condition number and its bounds. The weights of one key are not
+    those of ``chain`` with that key.
+
+    Args:
+      key: of the draw.
+      widths: d, the hidden widths and k, as for ``chain``. Hidden layers have at least d + k units.
+      gain: the variance times fan_in, as of ``kaiming_normal``.
+
+    >>> weights = gnjax.initializers.reduced_chain(jax.random.key(0), (4, 1000, 1000, 2))
+    >>> [weight.shape for weight in weights]
+    [(6, 4), (6, 6), (2, 6)]
+    """
+    inputs, *hidden, outputs = widths
+    if hidden and min(hidden) < inputs + outputs:
+        msg = (
+            f"a reduced chain needs hidden layers of at least d + k = {inputs + outputs} units, "
+            f"got {min(hidden)}; draw it with chain"
+        )
+        raise ValueError(msg)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    scales = [np.sqrt(gain / fan_in) for fan_in in widths[:-1]]
+    if not hidden:
+        return [_on_device(scales[0] * rng.standard_normal((outputs, inputs)))]
+    right = [s * _triangle(rng, inputs, m) for s, m in zip(scales, hidden, strict=False)]
+    lower = [_triangle(rng, outputs, m - inputs).T for m in hidden]
+    last = np.hstack([rng.standard_normal((outputs, inputs)), lower[-1]]) * scales[-1]
+    middle = _middle(right[1:], [s * t for s, t in zip(scales[1:-1], lower, strict=False)], last)
+    first = np.vstack([right[0], np.zeros((outputs, inputs))])
+    return [_on_device(weight) for weight in (first, *middle, last)]
+
+
+def _triangle(rng: np.random.Generator, size: int, rows: int) -> Array:
+    """The upper triangular factor of a standard Gaussian matrix (rows, size): Bartlett's."""
+    found = np.triu(rng.standard_normal((size, size)), 1)
+    return found + np.diag(np.sqrt(rng.chisquare(rows - np.arange(size))))
+
+
+def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list[Array]:
+    """W_2 .. W_(L-1) from the top: each is laid out for the product of those above it."""
+    inputs = right[0].shape[0] if right else 0
+    found: list[Array] = []
+    product = last
+    for r, t in zip(reversed(right), reversed(lower), strict=True):
+        directions = np.linalg.qr(product.T)[0]  # an orthonormal basis of the rows of S_l
+        triangular = product @ directions
+        weight = np.zeros((product.shape[1], product.shape[1]))
+        weight[:inputs, :inputs] = r
+        weight[:, inputs:] = directions @ t
+        product = np.hstack([product[:, :inputs] @ r, triangular @ t])
+        found.insert(0, weight)
+    return found
+
+
+def _on_device(weight: Array) -> jax.Array:
+    return jax.numpy.asarray(weight, real_dtype())
