@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from experiments.claims.pruning import CLAIMS
+from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared.pruned_kernel import conditioning, pruned_kernel
 from gnjax import data as datasets
 from gnjax import initializers

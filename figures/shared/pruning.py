@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from figures.shared import captions, paths, style
-from figures.shared.series import Columns, distinct, over_seeds, rows, select
+from figures.shared.series import Columns, distinct, kappa_over_seeds, rows, select
 
 EXPERIMENT = "pruning_sweep"
 COLUMNS = (
@@ -38,9 +38,10 @@ def draw(table: Columns, network: str) -> Figure:
     rates = distinct(shown, "pruned")
     for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
         curve = select(shown, measured=True, pruned=rate)
-        short = deficient(curve)
-        points = over_seeds(curve, "epoch", "kappa")
-        at = np.isin(points.x, curve["epoch"][short]) & points.resolved
+        points = kappa_over_seeds(curve, "epoch")
+        at = np.isin(points.x, curve["epoch"][deficient(curve)]) & points.resolved
+        if not at.any():
+            continue
         kappas.plot(
             points.x[at],
             points.mean[at],
@@ -89,7 +90,7 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
 
 
 def rank(measured: Columns) -> str:
-    """At which rank kappa is the pseudo-condition number, and how often that is not the full one."""
+    """At which rank kappa is the pseudo-condition number, and how often that is not k n."""
     short = int(np.count_nonzero(deficient(measured)))
     if not short:
         return ""

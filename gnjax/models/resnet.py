@@ -49,8 +49,8 @@ class ResNet(nnx.Module):
 
     The stages have w, 2 w and 4 w filters, the last two start by halving the side, and the head
     reads means over positions, so that images of any side fit: (n, height, width, channels) to
-    (n, k). The number of parameters grows as w^2. PyTorch's default initialisation. ``model.train()`` and ``model.eval()`` as in
-    :class:`gnjax.models.mlp.MLP` with BatchNorm.
+    (n, k). The number of parameters grows as w^2. PyTorch's default initialisation.
+    ``model.train()`` and ``model.eval()`` as in :class:`gnjax.models.mlp.MLP` with BatchNorm.
 
     >>> model = gnjax.models.ResNet(8, 2, channels=1, key=jax.random.key(0))
     >>> model.eval()
