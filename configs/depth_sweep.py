@@ -3,7 +3,8 @@
     python -m experiments.depth_sweep --config=configs/depth_sweep.py:laptop
 
 Data are whitened, so that kappa depends on them through their rank alone: bundled Fashion-MNIST, of
-rank 784, stands for MNIST. Hidden layers wider than d + k are drawn reduced, which has the same law.
+rank 784, stands for MNIST. Hidden layers wider than d + k are drawn reduced, which has the same
+law.
 
 smoke: seconds. laptop: the paper's sizes, two minutes on 2 cores. paper: all depths and 20 seeds,
 half an hour.

@@ -10,14 +10,15 @@ from ml_collections import ConfigDict
 
 from sweeps.config import unknown_profile
 
-PAPER_RATIOS = ()
+# n = 5000 of MNIST (rank 717), Fashion-MNIST (784) and CIFAR-10 (3072)
+PAPER_RATIOS = (("B4", "n/d", 1.63, 6.97),)
 PROFILES = ("smoke", "laptop", "paper")
 
 
 def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
-    common = {"sigma_x": 1.0, "count": 10, "rtol": 1e-8}
+    common = {"paper_ratios": PAPER_RATIOS, "sigma_x": 1.0, "count": 10, "rtol": 1e-8}
     return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
 
 
@@ -47,11 +48,11 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
-        "a": _data("digits", 1740, 0),
-        "b": _data("fashion_mnist_5000", 5000, 14),
-        "c": _data("photo_patches", 5000, 14),
+        "a": _data("digits", 440, 0),
+        "b": _data("fashion_mnist_5000", 1300, 14),
+        "c": _data("photo_patches", 1300, 14),
         "training": _training(256, (0, 300, 1000, 3000, 10_000)),
-        "seeds": 2,
+        "seeds": 3,
     }
 
 

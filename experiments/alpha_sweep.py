@@ -6,7 +6,7 @@ python -m experiments.alpha_sweep --config=configs/alpha_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +17,14 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
+from experiments.claims.alpha_sweep import CLAIMS
 from experiments.shared.linear_network import initial_weights, kappa_fields, listed, picked
 from experiments.shared.whitened import drawn
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.operators.facts import error_of
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
-from sweeps.effects import crossovers, regime, trend
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import length, means, points, where
-from sweeps.table import Columns
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
 RELU, LINEAR = 0.0, 1.0
@@ -58,6 +55,7 @@ class Config:
     seeds: int
     deep_widths: tuple[int, ...]  # of both hidden layers, 6
     deep_seeds: int
+    first_seed: int
 
     def __post_init__(self) -> None:
         if self.slope not in self.slopes or min(self.seeds, self.deep_seeds) < 1:
@@ -126,7 +124,7 @@ def _cells(
         Cell(
             config.data,
             config.samples,
-            config.data_seed,
+            config.data_seed + seed,
             config.side,
             config.drawn,
             config.outputs,
@@ -139,7 +137,7 @@ def _cells(
             seed,
         )
         for width in widths
-        for seed in range(seeds)
+        for seed in range(config.first_seed, config.first_seed + seeds)
     ]
 
 
@@ -270,88 +268,6 @@ def sources(config: Config) -> list[str]:
     data = drawn(config.data, config.samples, config.data_seed, config.side, config.drawn)
     return [data.source]
 
-
-def _bound_holds(table: Columns) -> Verdict:
-    bounded = where(table, figure="6", bound_applicable=True)
-    if not length(bounded):
-        return not_testable("no cell where Lemma 4 applies")
-    ratios = bounded["bound"] / bounded["kappa_low"]
-    text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
-    return verdict(bool(ratios.min() >= 1), ratios.min(), text)
-
-
-def _increases(figure: str) -> Callable[[Columns], Verdict]:
-    return lambda table: trend(where(table, figure=figure), "width", "m", rises=True)
-
-
-def _bound_tightens(table: Columns) -> Verdict:
-    bounded = where(table, figure="6", bound_applicable=True)
-    if len(np.unique(bounded["width"])) < 2:
-        return not_testable("fewer than 2 widths where Lemma 4 applies")
-    ratios = {**bounded, "ratio": np.log(bounded["bound"] / bounded["kappa"])}
-    widths, logs = means(ratios, "width", "ratio")
-    steps = np.exp(np.diff(logs))
-    text = f"bound / kappa {points('m', widths, np.exp(logs))}"
-    if not (steps < 1).all():
-        last = int(np.flatnonzero(steps >= 1)[-1]) + 1
-        samples = int(bounded["samples"][0])
-        text += (
-            f"; decreases from m={widths[last]} on only (m < n = {samples}: Gamma is singular and "
-            "the bound rests on alpha^2 alone)"
-        )
-    return verdict(bool((steps < 1).all()), steps.max(), text)
-
-
-def _slopes_help(table: Columns) -> Verdict:
-    """At every width, mean kappa grows with alpha."""
-    rows_ = where(table, figure="23")
-    slopes, widths = np.unique(rows_["slope"]), np.unique(rows_["width"])
-    if len(slopes) < 2 or not rows_["resolved"].all():
-        return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
-    kappa = np.array([means(where(rows_, width=m), "slope", "kappa")[1] for m in widths])
-    worst = (kappa[:, :-1] / kappa[:, 1:]).max(axis=1)
-    best = ", ".join(
-        f"{slopes[row.argmin()]:g} at m={m}" for m, row in zip(widths, kappa, strict=True)
-    )
-    text = f"largest kappa(alpha) / kappa(next larger alpha) {worst.max():.3f}"
-    text += regime("m", widths, worst < 1)
-    text += f"; the best alpha is {best}; {_crossing(table)}"
-    return verdict(bool((worst < 1).all()), worst.max(), text)
-
-
-def _relu_helps(table: Columns) -> Verdict:
-    """ReLU against the linear network; the number is the width where they are equal."""
-    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
-    if not length(relu) or not length(linear):
-        return not_testable("slopes 0 and 1 are not both in the table")
-    widths, kappa = means(relu, "width", "kappa")
-    ratios = kappa / means(linear, "width", "kappa")[1]
-    text = f"kappa(0) / kappa(1) {points('m', widths, ratios)}"
-    text += f"{regime('m', widths, ratios < 1)}; {_crossing(table)}"
-    found = crossovers(relu, linear, "width", "kappa")
-    return verdict(bool((ratios < 1).all()), found.mean(), text)
-
-
-def _crossing(table: Columns) -> str:
-    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
-    if not length(relu) or not length(linear):
-        return "no crossover without slopes 0 and 1"
-    found = crossovers(relu, linear, "width", "kappa")
-    if not np.isfinite(found).all():
-        never = np.isnan(found).sum()
-        return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
-    spread = f" +- {found.std(ddof=1):.0f}" if len(found) > 1 else ""
-    return f"from m={found.mean():.0f}{spread} on ReLU is worse than the linear network"
-
-
-CLAIMS = (
-    Claim("6", "kappa <= bound of Eq 11 in every cell", printed(""), _bound_holds),
-    Claim("6", "kappa increases with m", printed(""), _increases("6")),
-    Claim("6", "bound / kappa decreases with m", printed(""), _bound_tightens),
-    Claim("6", "two hidden layers, kappa increases with m", BEYOND, _increases("6-deep")),
-    Claim("23", "reducing alpha consistently improves kappa", printed(""), _slopes_help),
-    Claim("23", "ReLU improves on the linear network at every m", BEYOND, _relu_helps),
-)
 
 EXPERIMENT = Experiment(
     "alpha_sweep",

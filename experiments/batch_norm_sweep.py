@@ -6,7 +6,7 @@ python -m experiments.batch_norm_sweep --config=configs/batch_norm_sweep.py:lapt
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,16 +15,13 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
+from experiments.claims.batch_norm_sweep import CLAIMS
 from experiments.shared.linear_network import Start, initial_weights, listed, picked
 from gnjax import data as datasets
 from gnjax.operators.closed_form import normalised
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
-from sweeps.effects import regime, trend
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import length, means, points, where
-from sweeps.table import Columns
 
 NORMS = ("none", "batch", "frozen", "layer")
 ONE_HIDDEN = 2  # weight matrices
@@ -48,6 +45,7 @@ class Config:
     initializer: str
     epsilon: float
     widths: tuple[int, ...]
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -145,7 +143,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
             seed,
         )
         for width in config.widths
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
     return tuple(sorted(made, key=cost, reverse=True))
 
@@ -238,78 +236,6 @@ def sources(config: Config) -> list[str]:
     """What the data really is; loading it here fails before any cell is computed."""
     return [images(config.data, config.samples, config.data_seed, config.side).source]
 
-
-def _lowers(better: str, worse: str) -> Callable[[Columns], Verdict]:
-    """Mean kappa under one norm below that under another at every width where both are measured."""
-
-    def check(table: Columns) -> Verdict:
-        low, high = _both(table, better, worse)
-        if not length(low) or not (low["resolved"].all() and high["resolved"].all()):
-            return not_testable("no width with both, or a kappa that is not resolved")
-        widths, kappa = means(low, "width", "kappa")
-        ratios = kappa / means(high, "width", "kappa")[1]
-        text = f"kappa({better}) / kappa({worse}) {points('m', widths, ratios)}"
-        text += regime("m", widths, ratios < 1)
-        return verdict(bool((ratios < 1).all()), ratios.max(), text)
-
-    return check
-
-
-def _both(table: Columns, first: str, second: str) -> tuple[Columns, Columns]:
-    """The rows of two norms at the widths that they share."""
-    shared = np.intersect1d(where(table, norm=first)["width"], where(table, norm=second)["width"])
-    kept = np.isin(table["width"], shared)
-    common = {name: column[kept] for name, column in table.items()}
-    return where(common, norm=first), where(common, norm=second)
-
-
-def _layer_norm(table: Columns) -> Verdict:
-    """As ``_lowers``, with the reason: which of the eigenvalues are the small ones."""
-    found = _lowers("layer", "none")(table)
-    layer, none = _both(table, "layer", "none")
-    if not length(layer):
-        return found
-    widths, leading = means(layer, "width", "kappa_leading")
-    ratios = leading / means(none, "width", "kappa")[1]
-    text = (
-        f"{found.text}; its outputs bend with x, which gives rank {layer['rank'][0]} in place of "
-        f"{none['rank'][0]}, and the eigenvalues beyond BatchNorm's rank are the small ones: up "
-        f"to it, the ratio is {points('m', widths, ratios)}"
-    )
-    return Verdict(found.status, found.number, text)
-
-
-def _falls(norm: str) -> Callable[[Columns], Verdict]:
-    return lambda table: trend(where(table, norm=norm), "width", "m", rises=False)
-
-
-def _ranks(table: Columns) -> Verdict:
-    off = np.abs(table["rank_found"] - table["rank"])
-    ranks = dict.fromkeys(zip(table["norm"].tolist(), table["rank"].tolist(), strict=True))
-    listed_ = ", ".join(f"{norm} {rank}" for norm, rank in ranks)
-    text = f"{listed_}; {int((off > 0).sum())} of {len(off)} cells have another number"
-    return verdict(bool((off == 0).all()), float(off.max()), text)
-
-
-CLAIMS = (
-    Claim("7", "BatchNorm lowers kappa at every m", printed(""), _lowers("batch", "none")),
-    Claim("7", "kappa decreases with m without BatchNorm", printed(""), _falls("none")),
-    Claim("7", "kappa decreases with m with BatchNorm", printed(""), _falls("batch")),
-    Claim(
-        "7",
-        "with statistics held fixed it lowers kappa at every m",
-        printed(""),
-        _lowers("frozen", "none"),
-    ),
-    Claim(
-        "7",
-        "differentiating through the statistics lowers kappa",
-        printed(""),
-        _lowers("batch", "frozen"),
-    ),
-    Claim("7", "LayerNorm lowers kappa at every m", BEYOND, _layer_norm),
-    Claim("7", "as many eigenvalues as theory says are non-zero", printed(""), _ranks),
-)
 
 EXPERIMENT = Experiment(
     "batch_norm_sweep",

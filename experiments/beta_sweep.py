@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import gnjax
+from experiments.claims.beta_sweep import CLAIMS
 from experiments.shared.linear_network import (
     Cell,
     bound_fields,
@@ -24,11 +23,7 @@ from experiments.shared.whitened import describe, whitened
 from gnjax.operators.closed_form.linear import linear_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
-from sweeps.effects import bound_holds, regime
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import means, where
-from sweeps.table import Columns
 
 BETAS: Mapping[str, Callable[[int], float]] = {
     "0": lambda depth: 0.0,
@@ -38,7 +33,6 @@ BETAS: Mapping[str, Callable[[int], float]] = {
     "2": lambda depth: 2.0,
 }
 LINEAR, RESIDUAL = "0", "1"
-OF_THE_PAPER = ("1/L", "1/sqrt(L)", "1")
 
 
 @dataclass(frozen=True)
@@ -51,6 +45,7 @@ class Panel:
     data: str
     samples: int  # 0: all of them
     side: int
+    outputs: int
     width: int
     depths: tuple[int, ...]
     seeds: int
@@ -67,10 +62,10 @@ class Config:
 
     paper_ratios: regimes.Rows
     data_seed: int
-    outputs: int
     gain: float
     initializer: str
     rtol: float
+    first_seed: int
     pair_seeds: int  # of figure 5, left, which shares the networks of figure 20
     grey: Panel  # 5 left and 20, whitened MNIST in the paper
     colour: Panel  # 5 right, 21 and 22, whitened CIFAR-10 in the paper
@@ -113,7 +108,7 @@ def _panel_cells(config: Config, panel: Panel, seeds: int) -> list[Cell]:
             panel.samples,
             config.data_seed,
             panel.side,
-            config.outputs,
+            panel.outputs,
             config.gain,
             config.initializer,
             config.rtol,
@@ -122,7 +117,7 @@ def _panel_cells(config: Config, panel: Panel, seeds: int) -> list[Cell]:
             seed,
         )
         for depth in panel.depths
-        for seed in range(seeds)
+        for seed in range(config.first_seed, config.first_seed + seeds)
     ]
 
 
@@ -196,114 +191,6 @@ def sources(config: Config) -> list[str]:
     panels = (config.grey, config.colour)
     return [describe(p.data, p.samples, config.data_seed, p.side) for p in panels]
 
-
-def _deep(table: Columns, figure: str, beta: str) -> Columns:
-    """The rows with L > 1: for L = 1, G is I (x) Sigma whatever beta."""
-    rows_ = where(table, figure=figure, beta=beta)
-    return {name: column[rows_["depth"] > 1] for name, column in rows_.items()}
-
-
-def _improves(figure: str, better: str, worse: str) -> Callable[[Columns], Verdict]:
-    """Mean kappa is lower at one beta than at another at every L > 1."""
-
-    def check(table: Columns) -> Verdict:
-        low, high = _deep(table, figure, better), _deep(table, figure, worse)
-        if not _testable(low, high):
-            return not_testable("no network of L > 1, or one whose kappa is not resolved")
-        depths, kappa = means(low, "depth", "kappa")
-        ratios = kappa / means(high, "depth", "kappa")[1]
-        each = low["kappa"] < high["kappa"]  # the same networks in the same order
-        text = (
-            f"kappa(beta={better}) / kappa(beta={worse}) from {ratios.max():.3f} at "
-            f"L={depths[ratios.argmax()]} to {ratios.min():.3f} at L={depths[ratios.argmin()]}; "
-            f"lower in {each.sum()} of {each.size} networks"
-        )
-        return verdict(
-            bool((ratios < 1).all()), ratios.max(), text + regime("L", depths, ratios < 1)
-        )
-
-    return check
-
-
-def _lowest(figure: str) -> Callable[[Columns], Verdict]:
-    """beta = 1 has the lowest mean kappa of the paper's three at every L > 1."""
-
-    def check(table: Columns) -> Verdict:
-        curves = [_deep(table, figure, beta) for beta in OF_THE_PAPER]
-        if not _testable(*curves):
-            return not_testable("no network of L > 1, or one whose kappa is not resolved")
-        depths = np.unique(curves[0]["depth"])
-        *others, one = (means(curve, "depth", "kappa")[1] for curve in curves)
-        ratios = one / np.minimum.reduce(others)
-        text = (
-            f"largest kappa(beta=1) / lowest of the others {ratios.max():.3f} "
-            f"at L={depths[ratios.argmax()]}"
-        )
-        return verdict(
-            bool((ratios < 1).all()), ratios.max(), text + regime("L", depths, ratios < 1)
-        )
-
-    return check
-
-
-def _testable(*curves: Columns) -> bool:
-    return all(len(curve["depth"]) and curve["resolved"].all() for curve in curves)
-
-
-CLAIMS = (
-    Claim(
-        "5",
-        "MNIST: residual kappa < linear kappa at every L",
-        printed(""),
-        _improves("5-left", "1", "0"),
-    ),
-    Claim(
-        "5", "MNIST: kappa <= first bound in every cell", printed(""), bound_holds(figure="5-left")
-    ),
-    Claim(
-        "5",
-        "CIFAR-10: residual kappa < linear kappa at every L",
-        printed(""),
-        _improves("5-right", "1", "0"),
-    ),
-    Claim(
-        "5",
-        "CIFAR-10: kappa <= first bound in every cell",
-        printed(""),
-        bound_holds(figure="5-right"),
-    ),
-    Claim("20", "beta = 1 has the lowest kappa at every L > 1", printed(""), _lowest("20")),
-    Claim("20", "kappa <= first bound in every cell", printed(""), bound_holds(figure="20")),
-    Claim(
-        "20",
-        "beta = 1/L improves on beta = 0 at every L > 1",
-        printed(""),
-        _improves("20", "1/L", "0"),
-    ),
-    Claim(
-        "20",
-        "beta = 1/sqrt(L) improves on beta = 0 at every L > 1",
-        printed(""),
-        _improves("20", "1/sqrt(L)", "0"),
-    ),
-    Claim("20", "beta = 2 improves on beta = 1", BEYOND, _improves("20", "2", "1")),
-    Claim("21", "residual kappa < linear kappa at every L", printed(""), _improves("21", "1", "0")),
-    Claim("22", "beta = 1 has the lowest kappa at every L > 1", printed(""), _lowest("22")),
-    Claim("22", "kappa <= first bound in every cell", printed(""), bound_holds(figure="22")),
-    Claim(
-        "22",
-        "beta = 1/L improves on beta = 0 at every L > 1",
-        printed(""),
-        _improves("22", "1/L", "0"),
-    ),
-    Claim(
-        "22",
-        "beta = 1/sqrt(L) improves on beta = 0 at every L > 1",
-        printed(""),
-        _improves("22", "1/sqrt(L)", "0"),
-    ),
-    Claim("22", "beta = 2 improves on beta = 1", BEYOND, _improves("22", "2", "1")),
-)
 
 EXPERIMENT = Experiment(
     "beta_sweep",

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 import gnjax
+from experiments.claims.label_sharpness import CLAIMS
 from experiments.shared import label_training
-from experiments.shared.label_claims import CLAIMS
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_network import picked
 from experiments.shared.linear_training import Data, draw

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import gnjax
+from experiments.claims.shallow_eigenvalues import CLAIMS
 from experiments.shared.linear_network import picked
 from experiments.shared.linear_training import (
     Data,
@@ -26,12 +25,8 @@ from experiments.shared.linear_training import (
 from gnjax import balanced
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import means, where
-from sweeps.table import Columns
 
-LONG = 10_000  # epochs that the paper trains for
 PRODUCTS = 500.0  # with the Hessian, at one epoch
 
 
@@ -170,65 +165,6 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
 def sources(config: Config) -> list[str]:
     return [describe(data, config.sigma_x) for data in dict.fromkeys(config.panels().values())]
 
-
-def percentage(table: Columns) -> np.ndarray:
-    """By how many per cent of itself each eigenvalue is missed."""
-    return 100 * np.abs(table["predicted"] - table["measured"]) / table["measured"]
-
-
-def _curves(table: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Epochs, and the error averaged over eigenvalues and seeds, by panel."""
-    with_error = {**table, "per cent": percentage(table)}
-    return {
-        str(panel): means(where(with_error, panel=panel), "epoch", "per cent")
-        for panel in np.unique(table["panel"])
-    }
-
-
-def _falling(table: Columns) -> Verdict:
-    curves = _curves(table)
-    if min(len(epochs) for epochs, _ in curves.values()) < 3:
-        return not_testable("fewer than 3 checkpoints")
-    steps = {panel: float((e[1:] / e[:-1]).max()) for panel, (_, e) in curves.items()}
-    worst = max(steps.values())
-    listed = ", ".join(f"{step:.3f} ({panel})" for panel, step in steps.items())
-    return verdict(worst < 1, worst, f"largest error(checkpoint) / error(the one before) {listed}")
-
-
-def _final(table: Columns) -> Verdict:
-    curves = _curves(table)
-    last = int(table["epoch"].max())
-    finals = {panel: float(errors[-1]) for panel, (_, errors) in curves.items()}
-    worst = max(finals.values())
-    listed = ", ".join(f"{final:.2g}% ({panel})" for panel, final in finals.items())
-    text = f"after {last} epochs {listed}; at first "
-    text += ", ".join(f"{errors[0]:.2g}% ({panel})" for panel, (_, errors) in curves.items())
-    if last < LONG:
-        return not_testable(f"{text}; the claim is about {LONG} epochs")
-    return verdict(worst < 0.1, worst, text)
-
-
-def _proved(table: Columns) -> Verdict:
-    """Where the deviation from Eq 15 itself is smaller than the error, it would be unknown."""
-    error = float((table["error"] / table["measured"]).max())
-    share = float((table["error"] / np.abs(table["measured"] - table["predicted"])).max())
-    text = f"an eigenvalue lies within {error:.1e} (relative) of each value"
-    text += f", at most {share:.1e} of its distance from Eq 15"
-    return verdict(error < 1e-6 and share < 0.01, error, text)
-
-
-def _bounded(table: Columns) -> Verdict:
-    apart = np.abs(table["measured"] - table["predicted"]) - table["error"]
-    ratio = float((apart / table["bound"]).max())
-    return verdict(ratio <= 1, ratio, f"largest |lambda - Eq 15| / |H - G| {ratio:.3f}")
-
-
-CLAIMS = (
-    Claim("B4", "Eq 15 becomes more precise from checkpoint to checkpoint", printed(""), _falling),
-    Claim("B4", "final error of the top eigenvalues < 0.1%", printed(""), _final),
-    Claim("B4", "the Hessian's eigenvalues are proved by residuals", printed(""), _proved),
-    Claim("B4", "no eigenvalue is further from Eq 15 than |H - G|", BEYOND, _bounded),
-)
 
 EXPERIMENT = Experiment(
     "shallow_eigenvalues",

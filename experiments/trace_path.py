@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import gnjax
+from experiments.claims.trace_path import CLAIMS
 from experiments.shared.linear_network import listed, picked
 from experiments.shared.linear_training import (
     Data,
@@ -27,10 +28,7 @@ from experiments.shared.linear_training import (
 from gnjax import balanced
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import length
-from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
@@ -168,39 +166,6 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
 def sources(config: Config) -> list[str]:
     return [describe(data, config.sigma_x) for data in dict.fromkeys(config.panels().values())]
 
-
-def _within_four(table: Columns) -> Verdict:
-    z = (table["estimate"] - table["predicted"]) / table["standard_error"]
-    largest = float(np.abs(z).max())
-    precision = float((table["standard_error"] / table["predicted"]).max())
-    text = f"largest |z| {largest:.2f}, root mean square {np.sqrt((z**2).mean()):.2f}, over "
-    text += f"{length(table)} points known to {100 * precision:.2g}% or better"
-    return verdict(largest <= 4, largest, text)
-
-
-def _exact(table: Columns) -> Verdict:
-    known = np.isfinite(table["exact"])
-    if not known.any():
-        return not_testable("no point where the trace was taken exactly")
-    gaps = np.abs(table["exact"] / table["predicted"] - 1)[known]
-    first = known & (table["epoch"] == table["epoch"][known].min())
-    text = f"largest relative difference {gaps.max():.1e} over {known.sum()} points, from epoch "
-    text += f"{table['epoch'][first][0]} on, where the loss is {table['excess'][first].max():.3g}"
-    text += f" above its floor, to {table['excess'][known].min():.1e} above it"
-    return verdict(bool(gaps.max() <= 1e-10), gaps.max(), text)
-
-
-CLAIMS = (
-    Claim(
-        "B3",
-        "Hutchinson within 4 standard errors of Eq 7 at every point",
-        printed(""),
-        _within_four,
-    ),
-    Claim(
-        "B3", "the exact trace equals Eq 7 to 1e-10, early training included", printed(""), _exact
-    ),
-)
 
 EXPERIMENT = Experiment(
     "trace_path",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import gnjax
+from experiments.claims.whitening_sweep import CLAIMS
 from experiments.shared.linear_network import (
     Cell,
     bound_fields,
@@ -23,14 +24,9 @@ from experiments.shared.linear_network import (
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
-from sweeps.effects import bound_holds
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import means, where
-from sweeps.table import Columns
 
 INPUTS = ("whitened", "raw")
-ABOUT = 10.0  # an order of magnitude, on the figure's logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,7 @@ class Config:
     rtol: float
     width: int
     depths: tuple[int, ...]
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -100,7 +97,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
             seed,
         )
         for depth in config.depths
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
     return tuple(sorted(found, key=cost, reverse=True))
 
@@ -155,41 +152,6 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
 def sources(config: Config) -> list[str]:
     return [describe(config.data, config.samples, config.data_seed, config.side)]
 
-
-def _lowers(table: Columns) -> Verdict:
-    """kappa_high(whitened) < kappa_low(raw) in every network."""
-    white, raw = (where(table, whitening=kind) for kind in INPUTS)
-    if not len(white["depth"]):
-        return not_testable("no rows")
-    ratios = raw["kappa_low"] / white["kappa_high"]
-    text = f"smallest kappa(raw) / kappa(whitened) {ratios.min():.4g} over {ratios.size} networks"
-    return verdict(bool(ratios.min() > 1), ratios.min(), text)
-
-
-def _by_kappa_of_sigma(table: Columns) -> Verdict:
-    """kappa(raw) / kappa(whitened) / kappa(Sigma) is 1 to an order of magnitude at every L."""
-    white, raw = (where(table, whitening=kind) for kind in INPUTS)
-    if not (len(white["depth"]) and white["resolved"].all() and raw["resolved"].all()):
-        return not_testable("no rows, or a kappa that is not resolved")
-    ratio = raw["kappa"] / white["kappa"] / raw["covariance_condition"]
-    depths, logs = means({**raw, "log": np.log(ratio)}, "depth", "log")
-    shares = np.exp(logs)
-    near = np.abs(logs) <= np.log(ABOUT)
-    text = (
-        f"kappa(raw) / kappa(whitened) is {shares[0]:.3g} kappa(Sigma) at L={depths[0]}, "
-        f"{shares[-1]:.3g} at L={depths[-1]}; kappa(Sigma) {raw['covariance_condition'][0]:.3g}"
-    )
-    if not near.all():
-        within = ", ".join(str(depth) for depth in depths[near])
-        text += f"; within a factor of {ABOUT:g} at {f'L={within}' if within else 'no L'}"
-    return verdict(bool(near.all()), shares[np.abs(logs).argmax()], text)
-
-
-CLAIMS = (
-    Claim("19", "whitening lowers kappa at every L", printed(""), _lowers),
-    Claim("19", "whitening lowers kappa by about kappa(Sigma)", printed(""), _by_kappa_of_sigma),
-    Claim("19", "kappa <= first bound in every cell", printed(""), bound_holds()),
-)
 
 EXPERIMENT = Experiment(
     "whitening_sweep",

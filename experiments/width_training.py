@@ -6,15 +6,14 @@ python -m experiments.width_training --config=configs/width_training.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 import jax
-import numpy as np
 
 import gnjax
+from experiments.claims.width_training import CLAIMS
 from experiments.shared.linear_network import interval_fields
 from gnjax import data as datasets
 from gnjax.models import MLP
@@ -22,15 +21,8 @@ from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.claims import Claim, Verdict, not_testable, printed, verdict
 from sweeps.grid import Experiment, Measurement
-from sweeps.rows import length, means, where
 from sweeps.storage.checkpoint import Checkpoint, resumed
-from sweeps.table import Columns
-
-FEWEST_EPOCHS = 50
-OFF = 0.9  # figure 9: kappa at the chosen rank is compared with kappa at 0.9 of it
-FAR_MORE = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +44,7 @@ class Config:
     narrow_rate: float
     initializer: str
     bias: bool
+    first_seed: int
     seeds: int
     epochs: int
     every: int
@@ -70,6 +63,7 @@ class Cell:
     spectrum: bool
     initializer: str
     bias: bool
+    first_seed: int
     seeds: int
     epochs: int
     every: int
@@ -91,6 +85,7 @@ class Row:
     samples: int
     inputs: int
     outputs: int
+    parameters: int
     data: str
     training_loss: str
     rate: float
@@ -121,6 +116,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
             width == config.spectrum_width,
             config.initializer,
             config.bias,
+            config.first_seed,
             config.seeds,
             config.epochs,
             config.every,
@@ -153,12 +149,13 @@ def _data(name: str, samples: int, seed: int) -> datasets.Dataset:
 def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     """Losses of every epoch, kappa at every stop, and spectra at the first and the last."""
     data = _data(cell.data, cell.samples, cell.data_seed)
-    models = [_model(cell, data, seed) for seed in range(cell.seeds)]
+    seeds = range(cell.first_seed, cell.first_seed + cell.seeds)
+    models = [_model(cell, data, seed) for seed in seeds]
     begun = [
         training.begin(
             model, data.inputs, data.labels, cell.recipe, jax.random.key(seed), dtype=cell.dtype
         )
-        for seed, model in enumerate(models)
+        for seed, model in zip(seeds, models, strict=True)
     ]
     problem = begun[0][0]
 
@@ -168,7 +165,7 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
         record = {
             "epoch": stop,
             "losses": losses.tolist(),
-            "seeds": [_kappa(net, data, seed) for seed, net in enumerate(nets)],
+            "seeds": [_kappa(net, data, seed) for seed, net in zip(seeds, nets, strict=True)],
         }
         if cell.spectrum and stop in (0, cell.epochs):
             record["spectrum"] = _spectrum(nets[0], data)
@@ -238,6 +235,7 @@ def _row(cell: Cell, measurement: Measurement, figure: int, seed: int) -> Row:
         samples=cell.samples,
         inputs=measurement["inputs"],
         outputs=measurement["outputs"],
+        parameters=_parameters(cell, measurement["inputs"], measurement["outputs"]),
         data=cell.data,
         training_loss=str(cell.recipe.loss),
         rate=cell.recipe.rate,
@@ -246,21 +244,25 @@ def _row(cell: Cell, measurement: Measurement, figure: int, seed: int) -> Row:
     )
 
 
+def _parameters(cell: Cell, inputs: int, outputs: int) -> int:
+    return cell.width * (inputs + outputs) + cell.bias * (cell.width + outputs)
+
+
 def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     """Figure 18: epoch 0, then every epoch; those before a stop are not measured."""
-    for seed in range(cell.seeds):
-        shared = _row(cell, measurement, 18, seed)
+    for index in range(cell.seeds):
+        shared = _row(cell, measurement, 18, cell.first_seed + index)
         for record in measurement["records"]:
-            losses = [of_seeds[seed] for of_seeds in record["losses"]] or [None]
+            losses = [of_seeds[index] for of_seeds in record["losses"]] or [None]
             for behind, loss in zip(reversed(range(len(losses))), losses, strict=True):
-                found = {} if behind else record["seeds"][seed]
+                found = {} if behind else record["seeds"][index]
                 epoch = record["epoch"] - behind
                 yield replace(shared, epoch=epoch, measured=not behind, loss=loss, **found)
 
 
 def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     """Figure 9: one row an eigenvalue."""
-    shared = _row(cell, measurement, 9, 0)
+    shared = _row(cell, measurement, 9, cell.first_seed)
     for record in measurement["records"]:
         found = record.get("spectrum", {"eigenvalue": []})
         for at in range(len(found["eigenvalue"])):
@@ -285,113 +287,6 @@ def sources(config: Config) -> list[str]:
     found = _data(config.data, config.samples, config.data_seed)
     return [f"{found.source}, not whitened: n={config.samples}, d={found.inputs.shape[1]}"]
 
-
-def _by_width(table: Columns) -> dict[int, Columns]:
-    shown = where(table, figure=18)
-    return {int(m): where(shown, width=m) for m in np.unique(shown["width"])}
-
-
-def _too_small(widths: Mapping[int, Columns]) -> Verdict | None:
-    if len(widths) < 2:
-        return not_testable("fewer than 2 widths")
-    last = min(int(path["epoch"].max()) for path in widths.values())
-    return not_testable(f"{last} epochs; the paper has 100") if last < FEWEST_EPOCHS else None
-
-
-def _falls_with_width(
-    quantity: Callable[[Columns], float], name: str
-) -> Callable[[Columns], Verdict]:
-    """Whether the quantity of a wider network is always below that of the next narrower one."""
-
-    def check(table: Columns) -> Verdict:
-        widths = _by_width(table)
-        small = _too_small(widths)
-        if small is not None:
-            return small
-        found = {m: quantity(path) for m, path in widths.items()}
-        if not np.isfinite(list(found.values())).all():
-            return not_testable("a width has no resolved kappa")
-        rises = {(a, b): found[b] / found[a] for a, b in pairwise(found)}
-        rising = [f"m={a} to {b}" for (a, b), ratio in rises.items() if ratio >= 1]
-        listed = ", ".join(f"{value:.3g} at m={m}" for m, value in found.items())
-        text = f"{name}: {listed}"
-        text += f"; rises from {', '.join(rising)} and falls at the other steps" if rising else ""
-        return verdict(not rising, max(rises.values()), text + _unresolved(widths))
-
-    return check
-
-
-def _unresolved(widths: Mapping[int, Columns]) -> str:
-    missing = {m: length(where(p, measured=True, resolved=False)) for m, p in widths.items()}
-    listed = ", ".join(f"{count} at m={m}" for m, count in missing.items() if count)
-    return f"; unresolved kappas left out: {listed}" if listed else ""
-
-
-def _mean_kappa(path: Columns) -> float:
-    kappa = where(path, resolved=True)["kappa"]
-    return float(kappa.mean()) if kappa.size else float("nan")
-
-
-def _variation(path: Columns) -> float:
-    """max / min over the epochs of the mean over seeds."""
-    resolved = where(path, resolved=True)
-    if not length(resolved):
-        return float("nan")
-    kappa = means(resolved, "epoch", "kappa")[1]
-    return float(kappa.max() / kappa.min())
-
-
-def _mean_loss(path: Columns) -> float:
-    return float(np.nanmean(path["loss"]))
-
-
-def _sensitive_to_rank(table: Columns) -> Verdict:
-    spectra = where(table, figure=9)
-    epochs = np.unique(spectra["epoch"])
-    if len(epochs) < 2 or epochs[-1] < FEWEST_EPOCHS:
-        return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
-    factors = [_factor(where(spectra, epoch=epoch)) for epoch in epochs[[0, -1]]]
-    (first, first_rank), (last, last_rank) = factors
-    text = (
-        f"the {1 - OFF:.0%} of ranks up to the chosen one span a factor {first:.3g} of kappa at "
-        f"epoch 0 (rank {first_rank}) and {last:.3g} at epoch {epochs[-1]} (rank {last_rank})"
-    )
-    return verdict(last >= FAR_MORE * first, last / first, text)
-
-
-def _factor(spectrum: Columns) -> tuple[float, int]:
-    """kappa at the chosen rank over kappa at OFF of it, and that rank."""
-    rank = int(spectrum["rank"][0])
-    kappa = spectrum["kappa"][np.argsort(spectrum["assumed_rank"])]
-    return float(kappa[rank - 1] / kappa[int(OFF * rank) - 1]), rank
-
-
-CLAIMS = (
-    Claim(
-        "9",
-        "kappa varies far more with the assumed rank after training than before",
-        printed(""),
-        _sensitive_to_rank,
-    ),
-    Claim(
-        "18",
-        "larger width: lower kappa, averaged over epochs",
-        printed(""),
-        _falls_with_width(_mean_kappa, "mean kappa"),
-    ),
-    Claim(
-        "18",
-        "larger width: the loss decreases faster",
-        printed(""),
-        _falls_with_width(_mean_loss, "mean loss over the epochs"),
-    ),
-    Claim(
-        "18",
-        "larger width: kappa varies less over the epochs",
-        printed(""),
-        _falls_with_width(_variation, "max / min of kappa"),
-    ),
-)
 
 EXPERIMENT = Experiment(
     "width_training",

@@ -144,13 +144,20 @@ def _turned(effect: Effect, sign: float) -> tuple[float, float]:
 
 
 def compared(
-    first: Columns, second: Columns, over: str, symbol: str, *, of: str = "kappa"
+    first: Columns,
+    second: Columns,
+    over: str,
+    symbol: str,
+    *,
+    of: str = "kappa",
+    together: int | None = None,
 ) -> dict[str, Effect]:
     """The ratio of the first rows over the second at every value of a column that both have."""
     places = np.intersect1d(first[over], second[over])
+    count = len(places) if together is None else together
     return {
         f"at {symbol}={place}": ratio(
-            where(first, **{over: place}), where(second, **{over: place}), of, len(places)
+            where(first, **{over: place}), where(second, **{over: place}), of, count
         )
         for place in places
     }

@@ -10,7 +10,7 @@ import pytest
 import gnjax
 from experiments import label_sharpness
 from experiments.shared import label_training
-from experiments.shared.label_claims import CLAIMS
+from experiments.claims.label_sharpness import CLAIMS
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_training import Data
 from gnjax import balanced

@@ -28,7 +28,15 @@ def _statistics(weights):
 
 
 @pytest.mark.parametrize(
-    "widths", [(3, 5, 2), (3, 6, 5, 2), (3, 7, 5, 9, 2), (1, 3, 3, 3, 3, 2), (4, 6, 6, 6, 1), (1, 5, 5, 5, 4)]
+    "widths",
+    [
+        (3, 5, 2),
+        (3, 6, 5, 2),
+        (3, 7, 5, 9, 2),
+        (1, 3, 3, 3, 3, 2),
+        (4, 6, 6, 6, 1),
+        (1, 5, 5, 5, 4),
+    ],
 )
 def test_the_reduced_chain_has_the_law_of_the_wide_one(widths):
     """Kolmogorov and Smirnov's test of seven statistics, each at 1e-4: 42 tests, seeds fixed."""

@@ -1,0 +1,156 @@
+"""What paper A says of figures 6 and 23, as functions of the saved table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
+from sweeps.claims import verdict as decided
+from sweeps.effects import crossovers
+from sweeps.rows import length, where
+from sweeps.table import Columns
+
+RELU, LINEAR = 0.0, 1.0
+
+
+def _bound_holds(table: Columns) -> Verdict:
+    bounded = where(table, figure="6", bound_applicable=True)
+    if not length(bounded):
+        return not_testable("no cell where Lemma 4 applies")
+    ratios = bounded["bound"] / bounded["kappa_low"]
+    text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
+    return decided(bool(ratios.min() >= 1), ratios.min(), text)
+
+
+def _wide(rows: Columns) -> Columns:
+    """m >= n: below that Gamma of Lemma 4 is singular and the bound rests on alpha^2 alone."""
+    keep = rows["width"] >= rows["samples"]
+    return {name: column[keep] for name, column in rows.items()}
+
+
+def _narrow(rows: Columns) -> Columns:
+    keep = rows["width"] <= rows["samples"]
+    return {name: column[keep] for name, column in rows.items()}
+
+
+def _rises(figure: str) -> Callable[[Columns], Verdict]:
+    return lambda table: effects.trend(_wide(where(table, figure=figure)), "width", "m", rises=True)
+
+
+def _valley(table: Columns) -> Verdict:
+    """Below m = n kappa falls first: the narrowest network beside the best of the others."""
+    rows = _narrow(where(table, figure="6"))
+    widths = np.unique(rows["width"])
+    if len(widths) < 3:
+        return not_testable("fewer than 3 widths of at most n")
+    narrowest = where(rows, width=widths[0])
+    found = {
+        f"m={widths[0]} over m={m}": effects.ratio(
+            narrowest, where(rows, width=m), together=len(widths) - 1
+        )
+        for m in widths[1:]
+    }
+    best = max(found.items(), key=lambda item: item[1].low)
+    return effects.decide(dict([best]), "kappa ratio", above=1.0)
+
+
+def _bound_tightens(table: Columns) -> Verdict:
+    bounded = where(table, figure="6", bound_applicable=True)
+    if len(np.unique(bounded["width"])) < 2:
+        return not_testable("fewer than 2 widths where Lemma 4 applies")
+    gaps = {**bounded, "bound/kappa": bounded["bound"] / bounded["kappa"]}
+    return effects.trend(gaps, "width", "m", rises=False, of="bound/kappa")
+
+
+def _slopes_help(table: Columns) -> Verdict:
+    """d log kappa / d alpha at every width, fitted for every seed."""
+    rows = where(table, figure="23")
+    widths = np.unique(rows["width"])
+    if len(np.unique(rows["slope"])) < 2 or not rows["resolved"].all():
+        return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
+    found = {
+        f"at m={m}": effects.mean(_rates(where(rows, width=m)), together=len(widths))
+        for m in widths
+    }
+    decision = effects.decide(found, "d log kappa / d alpha", above=0.0)
+    text = f"{decision.text}; {_crossing(table)}"
+    return Verdict(decision.status, decision.number, text, decision.low, decision.high)
+
+
+def _rates(rows: Columns) -> np.ndarray:
+    by_seed = [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
+    return np.array([np.polyfit(each["slope"], np.log(each["kappa"]), 1)[0] for each in by_seed])
+
+
+def _relu_helps(table: Columns) -> Verdict:
+    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
+    if not length(relu) or not length(linear):
+        return not_testable("slopes 0 and 1 are not both in the table")
+    found = effects.compared(relu, linear, "width", "m")
+    decision = effects.decide(found, "kappa(ReLU) / kappa(linear)", below=1.0)
+    text = f"{decision.text}; {_crossing(table)}"
+    return Verdict(decision.status, decision.number, text, decision.low, decision.high)
+
+
+def _crossing(table: Columns) -> str:
+    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
+    if not length(relu) or not length(linear):
+        return "no crossover without slopes 0 and 1"
+    found = crossovers(relu, linear, "width", "kappa")
+    if not np.isfinite(found).all():
+        never = np.isnan(found).sum()
+        return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
+    logs = effects.mean(np.log(found))
+    at = effects.Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    return f"from m={at} on ReLU is worse than the linear network"
+
+
+_SIZES = ("d", "k", "n/d")
+_CROSSES = (
+    "a ReLU network halves the units that each sample sees, which helps while m is below n, where"
+    " it decorrelates the samples, and costs once the linear network is wide enough; where the two"
+    " cross depends on the data and their draw, and the paper does not print its widths"
+)
+
+CLAIMS = (
+    Claim("6", "kappa <= bound of Eq 11 in every cell", implied("Lemma 4"), _bound_holds),
+    Claim(
+        "6",
+        "kappa increases with m, for m >= n",
+        printed('Section 5, "the condition number increases with width"'),
+        _rises("6"),
+        _SIZES,
+        (("figure", "6"),),
+    ),
+    Claim("6", "below m = n kappa first falls with m", BEYOND, _valley),
+    Claim(
+        "6",
+        "the bound becomes tighter with m",
+        printed('Section 5, "tighter and more predictive with increasing width"'),
+        _bound_tightens,
+        _SIZES,
+        (("figure", "6"),),
+    ),
+    Claim("6", "two hidden layers: kappa increases with m, for m >= n", BEYOND, _rises("6-deep")),
+    Claim(
+        "23",
+        "reducing alpha improves kappa at every m",
+        printed('Section 5, "seems to consistently improve the conditioning"'),
+        _slopes_help,
+        _SIZES,
+        (("figure", "23"),),
+        _CROSSES,
+    ),
+    Claim(
+        "23",
+        "ReLU improves on the linear network at every m",
+        printed('Appendix I.3, "ReLU activation improves the conditioning"'),
+        _relu_helps,
+        _SIZES,
+        (("figure", "23"),),
+        _CROSSES,
+    ),
+)

@@ -1,0 +1,84 @@
+"""What paper B says of figure 4, as functions of the saved table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
+from sweeps.rows import means, where
+from sweeps.table import Columns
+
+LONG = 10_000  # epochs that the paper trains for
+
+
+def percentage(table: Columns) -> np.ndarray:
+    """By how many per cent of itself each eigenvalue is missed."""
+    return 100 * np.abs(table["predicted"] - table["measured"]) / table["measured"]
+
+
+def _curves(table: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Epochs, and the error averaged over eigenvalues and seeds, by panel."""
+    with_error = {**table, "per cent": percentage(table)}
+    return {
+        str(panel): means(where(with_error, panel=panel), "epoch", "per cent")
+        for panel in np.unique(table["panel"])
+    }
+
+
+def _falling(table: Columns) -> Verdict:
+    """The last checkpoint's error beside the first's, and that of no one rising."""
+    curves = _curves(table)
+    if min(len(epochs) for epochs, _ in curves.values()) < 3:
+        return not_testable("fewer than 3 checkpoints")
+    with_error = {**table, "per cent": percentage(table)}
+    found = {}
+    for panel in curves:
+        rows = where(with_error, panel=panel)
+        first, last = (
+            where(rows, epoch=epoch) for epoch in (min(rows["epoch"]), max(rows["epoch"]))
+        )
+        found[f"({panel})"] = effects.ratio(last, first, "per cent", together=len(curves))
+    return effects.decide(found, "error at the last checkpoint / at the first", below=1.0)
+
+
+def _final(table: Columns) -> Verdict:
+    curves = _curves(table)
+    last = int(table["epoch"].max())
+    finals = {panel: float(errors[-1]) for panel, (_, errors) in curves.items()}
+    worst = max(finals.values())
+    listed = ", ".join(f"{final:.2g}% ({panel})" for panel, final in finals.items())
+    text = f"after {last} epochs {listed}; at first "
+    text += ", ".join(f"{errors[0]:.2g}% ({panel})" for panel, (_, errors) in curves.items())
+    if last < LONG:
+        return not_testable(f"{text}; the claim is about {LONG} epochs")
+    return verdict(worst < 0.1, worst, text)
+
+
+def _proved(table: Columns) -> Verdict:
+    """Where the deviation from Eq 15 itself is smaller than the error, it would be unknown."""
+    error = float((table["error"] / table["measured"]).max())
+    share = float((table["error"] / np.abs(table["measured"] - table["predicted"])).max())
+    text = f"an eigenvalue lies within {error:.1e} (relative) of each value"
+    text += f", at most {share:.1e} of its distance from Eq 15"
+    return verdict(error < 1e-6 and share < 0.01, error, text)
+
+
+def _bounded(table: Columns) -> Verdict:
+    apart = np.abs(table["measured"] - table["predicted"]) - table["error"]
+    ratio = float((apart / table["bound"]).max())
+    return verdict(ratio <= 1, ratio, f"largest |lambda - Eq 15| / |H - G| {ratio:.3f}")
+
+
+CLAIMS = (
+    Claim(
+        "B4",
+        "Eq 15 becomes more precise as training progresses",
+        printed('Appendix A, "increasingly precise as training progresses"'),
+        _falling,
+        ("n/d",),
+    ),
+    Claim("B4", "final error of the top eigenvalues < 0.1%", BEYOND, _final, ("n/d",)),
+    Claim("B4", "the Hessian's eigenvalues are proved by residuals", BEYOND, _proved),
+    Claim("B4", "no eigenvalue is further from Eq 15 than |H - G|", BEYOND, _bounded),
+)

@@ -1,0 +1,154 @@
+"""What paper A says of figures 9 and 18, as functions of the saved table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeps import effects
+from sweeps.claims import Claim, Verdict, not_testable, printed
+from sweeps.claims import verdict as decided
+from sweeps.rows import length, points, where
+from sweeps.table import Columns
+
+FEWEST_EPOCHS = 50  # the paper trains for 100
+SETTLED = 10  # the epoch from which on the spread of kappa counts
+OFF = 0.9  # the share of the ranks that a wrong rank may be
+ROBUST = 10.0  # an order of magnitude, on the figure's logarithmic axis
+FAR_MORE = 2.0
+
+
+def _falls(quantity: Callable[[Columns], float], name: str) -> Callable[[Columns], Verdict]:
+    """Whether the quantity of a seed falls with the width: the slope of the logarithms."""
+
+    def check(table: Columns) -> Verdict:
+        shown = where(table, figure=18)
+        widths = np.unique(shown["width"])
+        last = int(shown["epoch"].max()) if length(shown) else 0
+        if len(widths) < 2 or last < FEWEST_EPOCHS:
+            return not_testable(f"{len(widths)} widths and {last} epochs; the paper has 6 and 100")
+        found = [
+            (width, seed, quantity(where(shown, width=width, seed=seed)))
+            for width in widths
+            for seed in np.unique(shown["seed"])
+        ]
+        names = ("width", "seed", name)
+        curve = {
+            key: np.array(column)
+            for key, column in zip(names, zip(*found, strict=True), strict=True)
+        }
+        if not np.isfinite(curve[name]).all():
+            return not_testable("a width has no resolved kappa")
+        return effects.trend(curve, "width", "m", rises=False, of=name)
+
+    return check
+
+
+def _resolved(path: Columns, since: int = 0) -> Columns:
+    shown = where(path, resolved=True)
+    return {name: column[shown["epoch"] >= since] for name, column in shown.items()}
+
+
+def _mean_kappa(path: Columns) -> float:
+    """The geometric mean over the epochs."""
+    kappa = _resolved(path)["kappa"]
+    return float(np.exp(np.log(kappa).mean())) if kappa.size else float("nan")
+
+
+def _variation(path: Columns) -> float:
+    """The standard deviation of log kappa over the epochs, once training has settled."""
+    kappa = _resolved(path, SETTLED)["kappa"]
+    return float(np.log(kappa).std(ddof=1)) if kappa.size > 1 else float("nan")
+
+
+def _mean_loss(path: Columns) -> float:
+    return float(np.nanmean(path["loss"]))
+
+
+def _spectra(table: Columns) -> dict[int, Columns]:
+    shown = where(table, figure=9)
+    return {int(epoch): where(shown, epoch=epoch) for epoch in np.unique(shown["epoch"])}
+
+
+def _robust_at_first(table: Columns) -> Verdict:
+    spectra = _spectra(table)
+    if not spectra:
+        return not_testable("no spectra")
+    factor, rank = _factor(spectra[min(spectra)])
+    text = f"the {1 - OFF:.0%} of ranks up to the chosen one, {rank}, span a factor {factor:.3g}"
+    return decided(factor <= ROBUST, factor, text)
+
+
+def _sensitive_after(table: Columns) -> Verdict:
+    spectra = _spectra(table)
+    if len(spectra) < 2 or max(spectra) < FEWEST_EPOCHS:
+        return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
+    found = {epoch: _factor(spectrum)[0] for epoch, spectrum in sorted(spectra.items())}
+    first, last = found[min(found)], found[max(found)]
+    text = f"factor of kappa over the same ranks {points('epoch', found, found.values())}"
+    return decided(last >= FAR_MORE * first, last / first, text)
+
+
+def _factor(spectrum: Columns) -> tuple[float, int]:
+    """kappa at the chosen rank over kappa at OFF of it, and that rank."""
+    rank = int(spectrum["rank"][0])
+    kappa = spectrum["kappa"][np.argsort(spectrum["assumed_rank"])]
+    return float(kappa[rank - 1] / kappa[int(OFF * rank) - 1]), rank
+
+
+_SIZES = ("p/(k n)", "n/d", "batch/n", "epochs x rate")
+_TREND = 'Appendix H.2, "the trend that a larger width improves both"'
+_ROBUST = 'Appendix C, "quite robust (Epoch=0), but also very sensitive (Epoch=100)"'
+_OF_18 = (("figure", 18),)
+
+CLAIMS = (
+    Claim(
+        "9",
+        "at epoch 0 kappa is robust to the rank: within a factor of ten over a tenth of the ranks",
+        printed(_ROBUST),
+        _robust_at_first,
+        ("p/(k n)", "n/d"),
+        (("figure", 9),),
+    ),
+    Claim(
+        "9",
+        "after training kappa varies far more with the assumed rank than before",
+        printed(_ROBUST),
+        _sensitive_after,
+        ("p/(k n)", "n/d", "batch/n"),
+        (("figure", 9),),
+        mechanism=(
+            "training drives some units to rest and their gradients towards zero, which spreads the"
+            " small eigenvalues over many decades; how far depends on the rate and the data"
+        ),
+    ),
+    Claim(
+        "18",
+        "larger width: lower kappa, averaged over epochs",
+        printed(_TREND),
+        _falls(_mean_kappa, "mean kappa"),
+        _SIZES,
+        _OF_18,
+    ),
+    Claim(
+        "18",
+        "larger width: the loss decreases faster",
+        printed(_TREND),
+        _falls(_mean_loss, "mean loss"),
+        _SIZES,
+        _OF_18,
+    ),
+    Claim(
+        "18",
+        "larger width: kappa is more stable throughout training",
+        printed('Appendix H.2, "also more stable throughout training for larger widths"'),
+        _falls(_variation, "spread of log kappa"),
+        _SIZES,
+        _OF_18,
+        mechanism=(
+            "the spread over epochs is that of a few smallest eigenvalues, which single units move;"
+            " see the numbers at each width"
+        ),
+    ),
+)
