@@ -71,8 +71,8 @@ def _gap(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -
     ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
     squares = []
     for _ in range(DRAWS):
-        v = rng.standard_normal(jacobian.shape[1])
-        v *= math.sqrt(v.size) / np.linalg.norm(v)
+        drawn = rng.standard_normal((jacobian.shape[1],))
+        v = drawn * (math.sqrt(drawn.size) / np.linalg.norm(drawn))
         parts = zip(np.split(v, ends), leaves, strict=True)
         moved = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
         forward = _forward(apply, params, jax.tree.unflatten(structure, moved), x)

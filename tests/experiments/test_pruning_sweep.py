@@ -375,3 +375,25 @@ def test_a_lost_rank_is_said():
     table = _table(_grows, _grows)
     table["rank_numerical"] = np.where(table["pruned"] == 0.9, 18, 20)
     assert "rank deficient: 4 of 4 at rate=0.9" in _verdicts(table)[0].text
+
+
+def _both_steps(printed, small):
+    """kappa at 40% over unpruned as given with printed and with smaller steps."""
+    tables = [
+        _table(lambda rate, epoch, depth=depth: depth if rate == 0.4 else 1.0, _grows)
+        for depth in (printed, small)
+    ]
+    tables[1]["steps"] = np.full(len(tables[1]["steps"]), "smaller")
+    return {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+
+
+@pytest.mark.parametrize(
+    ("printed", "small", "status"), [(0.1, 0.8, HOLDS), (0.8, 0.1, FAILS), (0.5, 0.5, UNDECIDED)]
+)
+def test_whether_the_valley_is_shallower_with_smaller_steps(printed, small, status):
+    """By the quotient of kappa at 40% over kappa unpruned with small and with printed steps."""
+    (claim,) = [c for c in CLAIMS if c.figure == "1, 14" and "shallower" in c.statement]
+    found = claim.check(_both_steps(printed, small))
+    assert found.status == status
+    np.testing.assert_allclose(found.number, small / printed, rtol=0.1)
+    assert claim.check(_table(_grows, _grows)).status == NOT_TESTABLE
