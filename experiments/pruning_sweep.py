@@ -35,6 +35,8 @@ class Network:
     convolutional networks the filters of the first. ``side`` is the side of the downsampled images,
     0 for images as they are; ``rates`` are the shares of every layer's weights that are pruned, and
     kappa is measured ``every`` so many epochs. Without epochs it is measured at initialisation.
+    ``seeds`` networks are trained; where ``starts`` is larger, so many are measured at
+    initialisation, the trained ones among them.
     """
 
     depth: int
@@ -43,6 +45,7 @@ class Network:
     side: int
     rates: tuple[float, ...]
     seeds: int
+    starts: int
     epochs: int
     every: int
     recipe: Recipe
@@ -51,8 +54,8 @@ class Network:
         if min(self.width, self.samples, self.seeds, self.every) < 1 or not self.rates:
             msg = f"width, samples, seeds and every must be at least 1, with rates; got {self}"
             raise ValueError(msg)
-        if self.epochs < 0:
-            msg = f"epochs={self.epochs} is negative; 0 measures kappa at initialisation alone"
+        if min(self.epochs, self.starts) < 0:
+            msg = f"epochs={self.epochs} and starts={self.starts} cannot be negative; 0 means none"
             raise ValueError(msg)
 
 
@@ -177,6 +180,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
         changed = replace(
             printed,
             rates=smaller.rates,
+            starts=0,
             epochs=smaller.epochs,
             every=smaller.every,
             recipe=recipe,
@@ -199,14 +203,14 @@ def _of_network(config: Config, name: str, network: Network, steps: str) -> list
             rate,
             config.first_seed + seed,
             steps,
-            network.epochs,
+            network.epochs if seed < network.seeds else 0,
             network.every,
             config.method,
             config.tolerance,
             network.recipe,
         )
         for rate in network.rates
-        for seed in range(network.seeds)
+        for seed in range(max(network.seeds, network.starts))
     ]
 
 

@@ -54,8 +54,13 @@ def draw(table: Columns, network: str) -> Figure:
 
 
 def of_network(table: Columns, network: str) -> Columns:
-    """Its rows with the printed step sizes, kappa being that of the numerical rank."""
-    return numerical(select(table, network=network, steps="printed"))
+    """Its rows with the printed step sizes of the seeds that were trained, all where none was.
+
+    kappa is that of the numerical rank.
+    """
+    found = select(table, network=network, steps="printed")
+    trained = np.unique(found["seed"][found["epoch"] > 0])
+    return numerical(select(found, seed=trained) if len(trained) else found)
 
 
 def numerical(table: Columns) -> Columns:

@@ -123,6 +123,15 @@ def test_with_smaller_steps_nothing_is_drawn(table: Columns) -> None:
             np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
 
 
+def test_a_seed_that_was_not_trained_is_not_in_the_curves(table: Columns) -> None:
+    start = select(table, epoch=0)
+    more = {**start, "seed": start["seed"] + 3, "kappa_numerical": 1e9 * start["kappa_numerical"]}
+    both = {name: np.concatenate([table[name], more[name]]) for name in table}
+    for axes, expected in zip(fig14.draw(both).axes, fig14.draw(table).axes, strict=True):
+        for drawn, curve in zip(axes.lines, expected.lines, strict=True):
+            np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
+
+
 def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Columns) -> None:
     """Before training, and the geometric mean over the later epochs, at p/(k n)."""
     before, after = c2.draw(table).axes
