@@ -89,7 +89,7 @@ def _laptop() -> dict[str, object]:
         "random": _random(100, 20, 5, 3),
         "contour": _contour(range(1, 11), 15),
         "trained": _panel(ALL, 3, 10_000),
-        "raw": _panel(ALL, 3, 10_000),
+        "raw": _panel(ALL, 6, 10_000),
         "unbalanced": _panel(ALL, 3, 10_000),
         "tanh": _panel(EVERY_OTHER, 3, 5000, together=5),
         "edge": _edge("fashion_mnist_5000", (0.0, 0.9, 0.95, 1.05), epochs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,11 +97,11 @@ def _ends_of(rows: Columns) -> str:
 
 
 def _not_monotone(table: Columns) -> Verdict:
-    """On every data set the sharpness falls from some proportion to a larger one."""
+    """On every data set the sharpness falls from some proportion to the next larger one."""
     found: dict[str, effects.Effect] = {}
     for name, one in _by_data(table, "2a").items():
         shares = np.unique(one["share"])
-        pairs = [(a, b) for i, a in enumerate(shares) for b in shares[i + 1 :]]
+        pairs = list(pairwise(shares))
         if len(shares) < 3:
             return not_testable("fewer than 3 proportions")
         falls = {
