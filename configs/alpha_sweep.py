@@ -56,9 +56,10 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
+        "slopes": (0.0, 0.01, 0.1, 0.5, 1.0),
         "widths": (50, 150, 500, 1000, 2000),
-        "seeds": 3,
-        "deep_widths": (50, 500, 1000),
+        "seeds": 6,
+        "deep_widths": (500, 1000),
         "deep_seeds": 3,
     }
 

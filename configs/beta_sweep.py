@@ -41,7 +41,7 @@ def get_config(profile: str) -> ConfigDict:
         "initializer": "kaiming_normal",
         "rtol": 1e-3,
         "first_seed": 0,
-        "pair_seeds": 3,
+        "pair_seeds": 5,
     }
     return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
 
@@ -77,7 +77,7 @@ def _smoke() -> dict[str, object]:
 def _laptop() -> dict[str, object]:
     return {
         "grey": _panel("fashion_mnist_5000", 1000, (1, 2, 3, 4, 6, 8), 5),
-        "colour": _panel("photo_patches", 775, (1, 2, 3, 4, 6), 3, side=16, outputs=4),
+        "colour": _panel("photo_patches", 775, (1, 2, 3, 4, 6), 5, side=16, outputs=4),
     }
 
 

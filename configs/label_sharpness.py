@@ -26,6 +26,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
+        "first_seed": 0,
         "depth": 4,
         "width": 64,
         "sigma_x": 1.0,

@@ -19,6 +19,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
+        "first_seed": 0,
         "data": "mnist" if profile == "paper" else "fashion_mnist_5000",
         "data_seed": 0,
         "activation": "tanh",

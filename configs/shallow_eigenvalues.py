@@ -18,7 +18,13 @@ PROFILES = ("smoke", "laptop", "paper")
 def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
-    common = {"paper_ratios": PAPER_RATIOS, "sigma_x": 1.0, "count": 10, "rtol": 1e-8}
+    common = {
+        "paper_ratios": PAPER_RATIOS,
+        "first_seed": 0,
+        "sigma_x": 1.0,
+        "count": 10,
+        "rtol": 1e-8,
+    }
     return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
 
 

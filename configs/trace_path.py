@@ -17,7 +17,7 @@ PROFILES = ("smoke", "laptop", "paper")
 def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
-    common = {"paper_ratios": PAPER_RATIOS, "sigma_x": 1.0, "probes": 100}
+    common = {"paper_ratios": PAPER_RATIOS, "first_seed": 0, "sigma_x": 1.0, "probes": 100}
     return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
 
 

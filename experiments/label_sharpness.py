@@ -100,6 +100,7 @@ class Config:
     start: float  # every singular value of balanced initial weights
     rate: float
     rtol: float  # of the residual of the largest eigenvalue
+    first_seed: int
     random: Random
     contour: Contour
     trained: Panel  # 1c
@@ -107,6 +108,9 @@ class Config:
     unbalanced: Panel  # 2b
     tanh: Panel  # 2c
     edge: Edge  # 2d
+
+    def seeds(self, panel: Random | Panel) -> tuple[int, ...]:
+        return tuple(range(self.first_seed, self.first_seed + panel.seeds))
 
     def panels(self) -> dict[str, Panel]:
         return {"1c": self.trained, "2a": self.raw, "2b": self.unbalanced, "2c": self.tanh}
@@ -150,7 +154,7 @@ class TrainedCell:
     samples: int
     side: int
     shares: tuple[float, ...]
-    seeds: int
+    seeds: tuple[int, ...]
     recipe: Recipe
     rtol: float
 
@@ -158,7 +162,7 @@ class TrainedCell:
         return [
             Data(self.data, self.samples, share, seed, self.side)
             for share in self.shares
-            for seed in range(self.seeds)
+            for seed in self.seeds
         ]
 
 
@@ -205,7 +209,7 @@ class Row:
 def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
     """Every (figure, cell), in the order of the table."""
     random, contour, edge = config.random, config.contour, config.edge
-    for seed in range(random.seeds):
+    for seed in config.seeds(random):
         yield (
             "1a",
             RandomCell(random.samples, random.inputs, random.depth, random.sigma_x, seed),
@@ -224,7 +228,7 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
                         config.samples,
                         config.side,
                         shares,
-                        panel.seeds,
+                        config.seeds(panel),
                         recipe,
                         config.rtol,
                     ),

@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
+import numpy as np
 
 import gnjax
-from experiments.claims.sample_sweep import CLAIMS
 from experiments.shared.linear_network import interval_fields
 from sweeps import command_line as cli
-from sweeps import regimes
+from sweeps import effects, regimes
+from sweeps.claims import BEYOND, Claim, Verdict, not_testable, verdict
 from sweeps.grid import Experiment, Measurement
+from sweeps.rows import where
+from sweeps.table import Columns
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Config:
     depth: int
     activation: str
     samples: tuple[int, ...]
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -84,7 +88,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
     found = [
         Cell(*shared, config.activation, most, samples, seed)
         for samples in config.samples
-        for seed in range(config.seeds)
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
     return tuple(sorted(found, key=cost, reverse=True))
 
@@ -131,6 +135,34 @@ def sources(config: Config) -> list[str]:
     dataset = gnjax.data.load(config.data, samples=max(config.samples), seed=config.data_seed)
     return [f"{dataset.source}, downsampled to {config.side} x {config.side}"]
 
+
+def _interlaces(table: Columns) -> Verdict:
+    """Cauchy: the NTK of fewer samples is a principal submatrix, so its ends lie inside."""
+    if len(np.unique(table["samples"])) < 2 or not table["resolved"].all():
+        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    steps = []
+    for seed in np.unique(table["seed"]):
+        one = where(table, seed=seed)
+        order = np.argsort(one["samples"])
+        largest, least = (one[name][order] for name in ("lambda_max", "lambda_min"))
+        steps += [*(largest[1:] / largest[:-1]), *(least[:-1] / least[1:])]
+    text = (
+        f"from one n to the next either end moves outwards by a factor of {min(steps):.4g} or more"
+    )
+    return verdict(min(steps) >= 1, min(steps), text)
+
+
+def _grows_faster_than_samples(table: Columns) -> Verdict:
+    if len(np.unique(table["samples"])) < 2 or not table["resolved"].all():
+        return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
+    found = {"": effects.exponent(table, "samples")}
+    return effects.decide(found, "kappa ~ n^e, e =", above=1.0)
+
+
+CLAIMS = (
+    Claim("C1", "the ends of the spectrum only move outwards", BEYOND, _interlaces),
+    Claim("C1", "kappa grows faster than n", BEYOND, _grows_faster_than_samples),
+)
 
 EXPERIMENT = Experiment(
     "sample_sweep", cells, measure, rows, cost, lambda found: f"kappa {found['kappa']:.4g}"

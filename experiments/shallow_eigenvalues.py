@@ -42,6 +42,7 @@ class Config:
     training: Training
     count: int  # eigenvalues, from the largest
     rtol: float  # of their residuals, relative to the norm
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class Row:
 def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
     """Every (panel, cell), in the order of the table."""
     for panel, data in config.panels().items():
-        for seed in range(config.seeds):
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
             yield (
                 panel,
                 Cell(data, config.sigma_x, config.training, config.count, config.rtol, seed),

@@ -47,6 +47,7 @@ class Config:
     training: Training
     narrow: int
     probes: int
+    first_seed: int
     seeds: int
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
     narrow = replace(config.training, width=config.narrow)
     for panel, data in config.panels().items():
         for training, exact in ((config.training, False), (narrow, True)):
-            for seed in range(config.seeds):
+            for seed in range(config.first_seed, config.first_seed + config.seeds):
                 yield panel, Cell(data, config.sigma_x, training, exact, config.probes, seed)
 
 

@@ -88,13 +88,13 @@ def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
     program: cli.Program = import_module(f"experiments.{name}").PROGRAM
-    config, profile = cli.load(program, f"configs/{name}.py:{options.profile}")
+    config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
     return cli.Job(
         program,
         config,
-        profile,
+        options.run,
         options.results,
-        options.results / name / options.profile,
+        options.results / name / options.run,
         options.shard,
         launcher,
         options.dry_run,
@@ -117,7 +117,7 @@ def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Co
 
 def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Section]:
     """Draw every chosen figure, and bring together what is known of it."""
-    out = options.results / "figures" / options.profile
+    out = options.results / "figures" / options.run
     for name in options.figures:
         module = catalogue.load(name)
         found = ran[module.EXPERIMENT] if isinstance(module, catalogue.TableFigure) else Ran(0, "")
@@ -125,14 +125,14 @@ def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Sect
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
-        paths = drawing.drawn(name, options.profile, options.results, out)
+        paths = drawing.drawn(name, options.run, options.results, out)
         caption = paths[-1].read_text(encoding="utf-8").strip()
         yield Section(name, paths[0], caption, verdicts, found.provenance)
 
 
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """The report as a page and as text; with --publish also what the repository keeps."""
-    title = f"gnjax: the {options.profile} profile"
+    title = f"gnjax: the {options.run} profile"
     found = [verdict for section in sections for _, verdict in section.verdicts]
     counts = ", ".join(
         f"{sum(verdict.status == status for verdict in found)} {status}" for status in STATUSES
@@ -141,7 +141,7 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
         f"{len(sections)} figures; {len(found)} claims: {counts}. This run took"
         f" {progress.duration(seconds)}; finished cells were not computed again."
     )
-    folder = options.results / options.profile
+    folder = options.results / options.run
     write_atomically(folder / "report.html", report.page(sections, title, summary))
     write_atomically(folder / "report.md", report.markdown(sections, title, summary))
 
@@ -182,7 +182,7 @@ def _summarise(
     console.print(shown)
     for line in changed:
         console.print(f"changed: {line}", markup=False, highlight=False, soft_wrap=True)
-    page = options.results / options.profile / "report.html"
+    page = options.results / options.run / "report.html"
     text = f"{page} ({progress.duration(seconds)})"
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -211,8 +211,21 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--publish", action="store_true", help="also write gallery, findings and expected verdicts"
     )
+    parser.add_argument(
+        "--first_seed",
+        type=int,
+        default=0,
+        help="where the seeds begin, for a second run on other draws (%(default)s)",
+    )
     launching.add_options(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.overrides = [f"first_seed={options.first_seed}"] if options.first_seed else []
+    options.run = (
+        f"{options.profile}-from-{options.first_seed}" if options.overrides else options.profile
+    )
+    if options.publish and options.overrides:
+        parser.error("--publish records the verdicts of the first seeds, without --first_seed")
+    return options
 
 
 def _figures(text: str) -> list[str]:

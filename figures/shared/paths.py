@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from figures.shared import captions, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
@@ -17,23 +19,35 @@ COLUMNS = (
 def loss_and_kappa(shown: Columns, by: str, label: Callable[[Any], str]) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes.
 
-    One curve for each value of the column ``by``, with its label at the right.
+    One curve for each value of the column ``by``, with its label at the right of both panels.
     """
     values = distinct(shown, by)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         losses, kappas = figure.subplots(1, 2)
-        lines = []
+        drawn: dict[Axes, list[Any]] = {losses: [], kappas: []}
         for axes, name in ((losses, "training loss"), (kappas, style.KAPPA)):
             style.logarithmic(axes)
             axes.set_ylabel(name)
         for value, look in zip(values, style.ordered_looks(len(values)), strict=True):
             curve = select(shown, **{by: value})
-            style.band(losses, over_seeds(curve, "epoch", "loss"), look).set_marker("")
+            loss = style.band(losses, over_seeds(curve, "epoch", "loss"), look, label(value))
+            loss.set_marker("")
+            drawn[losses].append(loss)
             measured = kappa_over_seeds(select(curve, measured=True), "epoch")
-            lines.append(style.band(kappas, measured, look, label(value)))
-        for axes in (losses, kappas):
+            drawn[kappas].append(style.band(kappas, measured, look, label(value)))
+        for axes, lines in drawn.items():
+            _one_style_of_ticks(axes)
             style.whole_numbers(axes, shown["epoch"], "epoch")
-        style.label_curves(kappas, lines)
+            style.label_curves(axes, lines)
         style.footer(figure, captions.data_line(shown))
     return figure
+
+
+def _one_style_of_ticks(axes: Axes) -> None:
+    """Plain numbers over less than a decade and a half; else powers of ten and nothing between."""
+    low, high = axes.get_ylim()
+    if high / low < 10**1.5:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.yaxis.set_minor_formatter(NullFormatter())

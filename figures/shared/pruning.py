@@ -3,37 +3,81 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from figures.shared import captions, paths
-from figures.shared.series import Columns, distinct, select
+from figures.shared import captions, paths, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, rows, select
 
 EXPERIMENT = "pruning_sweep"
 COLUMNS = (
     *paths.COLUMNS,
-    *("network", "depth", "pruned", "parameters", "optimizer", "rate", "momentum", "decay"),
-    *("drop_after", "batch"),
+    *("network", "depth", "width", "pruned", "parameters", "optimizer", "rate", "momentum"),
+    *("decay", "drop_after", "batch", "steps", "rank_numerical", "tolerance"),
+    *("kappa_numerical", "kappa_numerical_low", "kappa_numerical_high"),
 )
 TITLES = {
-    "vit": "a vision transformer of {} blocks",
-    "resnet20": "a ResNet{}",
-    "resnet32": "a ResNet{}",
-    "vgg5": "a VGG{}",
-    "feed_forward": "a feed-forward ReLU network of {} layers, 100 units wide",
+    "vit": "a vision transformer of {depth} blocks and width {width}",
+    "resnet20": "a ResNet{depth} with {width} filters in its first stage",
+    "resnet32": "a ResNet{depth} with {width} filters in its first stage",
+    "vgg5": "a VGG{depth} with {width} filters in its first layer",
+    "feed_forward": "a feed-forward ReLU network of {depth} layers, {width} units wide",
 }
 NORMALISED = ("resnet20", "resnet32", "vgg5")  # by BatchNorm
 OPTIMIZERS = {"sgd": "SGD", "adamw": "AdamW"}
 
 
 def draw(table: Columns, network: str) -> Figure:
-    """Loss and kappa over the epochs, one colour for each share of the weights that is pruned."""
-    shown = select(table, network=network)
-    return paths.loss_and_kappa(shown, "pruned", lambda rate: f"{rate:.0%} pruned")
+    """Loss and kappa over the epochs, one colour for each share of the weights that is pruned.
+
+    Open markers: J of some seed has a numerical rank below its number of rows.
+    """
+    shown = of_network(table, network)
+    figure = paths.loss_and_kappa(shown, "pruned", lambda rate: f"{rate:.0%} pruned")
+    kappas = figure.axes[1]
+    rates = distinct(shown, "pruned")
+    for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
+        curve = select(shown, measured=True, pruned=rate)
+        points = kappa_over_seeds(curve, "epoch")
+        at = np.isin(points.x, curve["epoch"][deficient(curve)]) & points.resolved
+        if not at.any():
+            continue
+        kappas.plot(
+            points.x[at],
+            points.mean[at],
+            marker=look.marker,
+            linestyle="",
+            markeredgecolor=look.colour,
+            **style.OPEN,
+        )
+    return figure
+
+
+def of_network(table: Columns, network: str) -> Columns:
+    """Its rows with the printed step sizes of the seeds that were trained, all where none was.
+
+    kappa is that of the numerical rank.
+    """
+    found = select(table, network=network, steps="printed")
+    trained = np.unique(found["seed"][found["epoch"] > 0])
+    return numerical(select(found, seed=trained) if len(trained) else found)
+
+
+def numerical(table: Columns) -> Columns:
+    """kappa at the numerical rank with its certified ends, in the columns of kappa."""
+    ends = {name: table[f"kappa_numerical{name}"] for name in ("", "_low", "_high")}
+    known = np.isfinite(ends["_high"])
+    return {**table, **{f"kappa{name}": end for name, end in ends.items()}, "resolved": known}
+
+
+def deficient(table: Columns) -> np.ndarray:
+    """The rows where the numerical rank is below k n."""
+    return table["rank_numerical"] < table["samples"] * table["outputs"]
 
 
 def caption(table: Columns, provenance: Mapping[str, Any], number: int, network: str) -> str:
     """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
-    shown = select(table, network=network)
+    shown = of_network(table, network)
     rates = distinct(shown, "pruned")
     left = [distinct(select(shown, pruned=rate), "parameters")[0] for rate in rates]
     return captions.paragraph(
@@ -45,12 +89,27 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
         " epoch is the mean over its steps. Logarithmic vertical axes.",
         captions.seeds(shown),
         captions.certificates(select(shown, measured=True)),
+        rank(select(shown, measured=True)),
         captions.data(shown, provenance),
     )
 
 
+def rank(measured: Columns) -> str:
+    """At which rank kappa is the pseudo-condition number, and how often that is not k n."""
+    short = int(np.count_nonzero(deficient(measured)))
+    if not short:
+        return ""
+    return (
+        f"Open markers: some J has a numerical rank below k n ({short} of {rows(measured)} cells),"
+        f" which counts eigenvalues above {distinct(measured, 'tolerance')[0]:.2g} of the largest;"
+        " kappa is the pseudo-condition number there."
+    )
+
+
 def _title(table: Columns, network: str) -> str:
-    return TITLES[network].format(*distinct(table, "depth"))
+    return TITLES[network].format(
+        depth=distinct(table, "depth")[0], width=distinct(table, "width")[0]
+    )
 
 
 def _shares(rates: list[float]) -> str:

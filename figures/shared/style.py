@@ -293,8 +293,8 @@ def logarithmic_x(axes: Axes, values: ArrayLike, label: str) -> None:
 
 
 def shared_legend(figure: Figure, axes: Axes) -> None:
-    """One legend over all panels for the curves that they share, last drawn first."""
-    handles = list(reversed(axes.get_legend_handles_labels()[0]))
+    """One legend over all panels for the curves that they share, in the order of drawing."""
+    handles = axes.get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 8))
 
 

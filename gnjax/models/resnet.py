@@ -9,7 +9,8 @@ from flax import nnx
 from gnjax.models import initializers
 from gnjax.models.parts import ConvNorm, linear
 
-STAGES = (16, 32, 64)  # filters
+STAGES = 3
+WIDTH = 16  # filters of the first stage, as on CIFAR
 SHORTCUTS = ("projection", "zeros")
 
 
@@ -46,10 +47,10 @@ class Block(nnx.Module):
 class ResNet(nnx.Module):
     """The CIFAR form of residual networks: a convolution, three stages of blocks, a dense head.
 
-    Stages have 16, 32 and 64 filters, the last two start by halving the side, and the head reads
-    means over positions, so that images of any side fit: (n, height, width, channels) to (n, k).
-    PyTorch's default initialisation. ``model.train()`` and ``model.eval()`` as in
-    :class:`gnjax.models.mlp.MLP` with BatchNorm.
+    The stages have w, 2 w and 4 w filters, the last two start by halving the side, and the head
+    reads means over positions, so that images of any side fit: (n, height, width, channels) to
+    (n, k). The number of parameters grows as w^2. PyTorch's default initialisation.
+    ``model.train()`` and ``model.eval()`` as in :class:`gnjax.models.mlp.MLP` with BatchNorm.
 
     >>> model = gnjax.models.ResNet(8, 2, channels=1, key=jax.random.key(0))
     >>> model.eval()
@@ -63,27 +64,34 @@ class ResNet(nnx.Module):
         depth: int,
         outputs: int,
         *,
+        width: int = WIDTH,
         channels: int = 3,
         shortcut: str = "projection",
         key: jax.Array,
     ) -> None:
-        """``depth`` is 6 b + 2 for b blocks a stage: 20, 32, 44, ..
+        """``depth`` is 6 b + 2 for b blocks in every stage: 20, 32, 44, ..
 
+        ``width`` is w, the number of filters of the first stage; 16 is that of the networks for
+        CIFAR, and fewer make a network of the same depth for smaller data.
         ``shortcut`` is "projection", as in the code that paper A names, or "zeros", which has no
         parameters.
         """
-        blocks, rest = divmod(depth - 2, 2 * len(STAGES))
+        blocks, rest = divmod(depth - 2, 2 * STAGES)
         if rest or blocks < 1:
             msg = f"depth={depth} is not 6 b + 2 for b >= 1 blocks a stage (8, 14, 20, 26, 32, ..)"
             raise ValueError(msg)
         if shortcut not in SHORTCUTS:
             msg = f"shortcut={shortcut!r} is not one of {', '.join(map(repr, SHORTCUTS))}"
             raise ValueError(msg)
+        if width < 1:
+            msg = f"width={width} is not the number of filters of the first stage, 1 or more"
+            raise ValueError(msg)
         rngs = nnx.Rngs(key)
         self.channels, self.blocks = channels, blocks
-        self.stem = ConvNorm(channels, STAGES[0], rngs=rngs)
-        before = STAGES[0]
-        for stage, filters in enumerate(STAGES, start=1):
+        self.stem = ConvNorm(channels, width, rngs=rngs)
+        before = width
+        for stage in range(1, STAGES + 1):
+            filters = width * 2 ** (stage - 1)
             for block in range(1, blocks + 1):
                 made = Block(before, filters, shortcut, rngs=rngs)
                 setattr(self, f"stage{stage}_block{block}", made)
@@ -96,7 +104,7 @@ class ResNet(nnx.Module):
             msg = f"images must have shape (n, height, width, {self.channels}), got {x.shape}"
             raise ValueError(msg)
         x = jax.nn.relu(self.stem(x))
-        for stage in range(1, len(STAGES) + 1):
+        for stage in range(1, STAGES + 1):
             for block in range(1, self.blocks + 1):
                 x = getattr(self, f"stage{stage}_block{block}")(x)
         return self.head(x.mean(axis=(1, 2)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from figures import catalogue, fig01, fig13, fig14
+from figures import c2, catalogue, fig01, fig13, fig14
 from figures.shared import pruning
 from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
@@ -19,14 +19,17 @@ def row(network: str, pruned: float, epoch: int, seed: int) -> dict:
     measured = epoch % 2 == 0
     kappa = 1e4 * (1 + pruned) * (1 + 0.1 * seed) * 10.0**epoch if measured else np.nan
     return {
-        "network": network, "depth": 20, "pruned": pruned, "seed": seed, "epoch": epoch,
+        "network": network, "depth": 20, "width": 4, "pruned": pruned, "seed": seed, "epoch": epoch,
+        "steps": "printed",
         "measured": measured, "samples": 100, "inputs": 768, "outputs": 10,
         "parameters": round(272_474 * (1 - pruned)), "data": "photo_patches",
         "optimizer": "adamw" if network == "vit" else "sgd", "rate": 0.1, "batch": 64,
         "momentum": 0.0 if network == "vit" else 0.9, "decay": 1e-4,
         "drop_after": 0 if network == "vit" else 91,
         "loss": (2 + pruned) * (1 + 0.1 * seed) / epoch if epoch else np.nan,
-        "kappa": kappa, "kappa_low": 0.9 * kappa, "kappa_high": 1.1 * kappa,
+        "kappa": np.nan, "kappa_low": np.nan, "kappa_high": np.nan,  # not what is drawn
+        "kappa_numerical": kappa, "kappa_numerical_low": 0.9 * kappa,
+        "kappa_numerical_high": 1.1 * kappa, "rank_numerical": 1000, "tolerance": 1e-13,
         "evidence": "measured", "failure": 0.0, "resolved": measured,
     }  # fmt: skip
 
@@ -47,13 +50,17 @@ def test_a_figure_draws_its_network(name: str, table: Columns) -> None:
     """The loss at every epoch after the first step, kappa where it was measured."""
     scale = {network: 1.0 + index for index, network in enumerate(pruning.TITLES)}
     factor = np.array([scale[network] for network in table["network"]])
-    scaled = {**table, "loss": table["loss"] * factor, "kappa": table["kappa"] * factor}
+    scaled = {
+        **table,
+        "loss": table["loss"] * factor,
+        "kappa_numerical": table["kappa_numerical"] * factor,
+    }
     losses, kappas = catalogue.load(name).draw(scaled).axes
     rows = select(scaled, network=NETWORKS[name])
     for index, rate in enumerate(RATES):
         of_rate = select(rows, pruned=rate)
         measured = select(of_rate, measured=True)
-        expected = mean_and_interval(measured, "epoch", measured["kappa"])
+        expected = mean_and_interval(measured, "epoch", measured["kappa_numerical"])
         assert_curve(kappas, f"{rate:.0%} pruned", index, expected)
         trained = select(of_rate, epoch=EPOCHS[1:])
         x, mean, *_ = mean_and_interval(trained, "epoch", trained["loss"])
@@ -66,13 +73,16 @@ def test_a_figure_draws_its_network(name: str, table: Columns) -> None:
 
 def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) -> None:
     hidden = (table["pruned"] == 0.4) & (table["epoch"] == 2) & (table["seed"] == 1)
-    unresolved = {**table, "resolved": table["resolved"] & ~hidden}
+    high = np.where(hidden, np.inf, table["kappa_numerical_high"])
+    unresolved = {**table, "kappa_numerical_high": high}
     kappas = fig14.draw(unresolved).axes[1]
     curve = line(kappas, "40% pruned")
     assert np.isnan(curve.get_ydata()).tolist() == [False, True, False]
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
     cell = select(unresolved, network="resnet20", pruned=0.4, epoch=2)
-    lowest = scipy.stats.gmean(np.where(cell["resolved"], cell["kappa"], cell["kappa_low"]))
+    known = np.isfinite(cell["kappa_numerical_high"])
+    ends = np.where(known, cell["kappa_numerical"], cell["kappa_numerical_low"])
+    lowest = scipy.stats.gmean(ends)
     np.testing.assert_allclose(opened.get_xydata(), [[2, lowest]])
     assert opened.get_markeredgecolor() == curve.get_color()
     arrows = [a for a in kappas.texts if getattr(a, "arrow_patch", None) and not a.get_text()]
@@ -80,10 +90,78 @@ def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) ->
     assert "lower bounds (1 of 27 cells" in fig14.caption(unresolved, {"precision": "float64"})
 
 
+def test_both_panels_name_their_curves(table: Columns) -> None:
+    """In one style of ticks: powers of ten over many decades, else plain numbers."""
+    figure = fig14.draw(table)
+    figure.draw_without_rendering()
+    named = [[text.get_text() for text in axes.texts] for axes in figure.axes]
+    assert named == [["0% pruned", "40% pruned", "80% pruned"]] * 2
+    kappas = figure.axes[1].yaxis
+    assert {label.get_text() for label in kappas.get_minorticklabels()} == {""}
+    losses = [label.get_text() for label in figure.axes[0].get_yticklabels(which="both")]
+    assert all(text == f"{float(text):g}" for text in losses if text)
+
+
+def test_where_a_seed_has_lost_rank_the_marker_is_open(table: Columns) -> None:
+    lost = (table["pruned"] == 0.8) & (table["epoch"] == 4) & (table["seed"] == 2)
+    found = {**table, "rank_numerical": np.where(lost, 900, table["rank_numerical"])}
+    kappas = fig14.draw(found).axes[1]
+    (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
+    curve = line(kappas, "80% pruned")
+    np.testing.assert_allclose(opened.get_xydata(), curve.get_xydata()[-1:])
+    text = fig14.caption(found, {"precision": "float64"})
+    assert "numerical rank below k n (1 of 27 cells), which counts eigenvalues above 1e-13" in text
+    assert "numerical rank" not in fig14.caption(table, {"precision": "float64"})
+
+
+def test_with_smaller_steps_nothing_is_drawn(table: Columns) -> None:
+    both = {name: np.tile(column, 2) for name, column in table.items()}
+    both["steps"][len(table["steps"]) :] = "small"
+    both["loss"][len(table["loss"]) :] *= 3
+    for axes, expected in zip(fig14.draw(both).axes, fig14.draw(table).axes, strict=True):
+        for drawn, curve in zip(axes.lines, expected.lines, strict=True):
+            np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
+
+
+def test_a_seed_that_was_not_trained_is_not_in_the_curves(table: Columns) -> None:
+    start = select(table, epoch=0)
+    more = {**start, "seed": start["seed"] + 3, "kappa_numerical": 1e9 * start["kappa_numerical"]}
+    both = {name: np.concatenate([table[name], more[name]]) for name in table}
+    for axes, expected in zip(fig14.draw(both).axes, fig14.draw(table).axes, strict=True):
+        for drawn, curve in zip(axes.lines, expected.lines, strict=True):
+            np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
+
+
+def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Columns) -> None:
+    """Before training, and the geometric mean over the later epochs, at p/(k n)."""
+    before, after = c2.draw(table).axes
+    for name, label in c2.NAMES.items():
+        rows = select(table, network=name, measured=True)
+        rows["share"] = rows["parameters"] / 1000
+        start = select(rows, epoch=0)
+        for axes, mean in (
+            (before, mean_and_interval(start, "share", start["kappa_numerical"])[1]),
+            (after, [_over_later_epochs(rows, rate) for rate in reversed(RATES)]),
+        ):
+            drawn = line(axes, label)
+            np.testing.assert_allclose(drawn.get_xdata(), np.unique(rows["share"]))
+            np.testing.assert_allclose(drawn.get_ydata(), mean, rtol=1e-12)
+    text = c2.caption(table, {"precision": "float64"})
+    assert "From right to left, rates 0%, 40%, 80%." in text
+
+
+def _over_later_epochs(rows: Columns, rate: float) -> float:
+    later = select(rows, pruned=rate, epoch=[2, 4])
+    return scipy.stats.gmean(later["kappa_numerical"])
+
+
 def test_captions_say_what_was_pruned_and_how_it_was_trained(table: Columns) -> None:
     text = fig01.caption(table, {"precision": "float64"})
     assert text.startswith("Figure 1. ")
-    assert "ResNet20, of which 0%, 40%, 80% of every layer's weights" in text
+    assert (
+        "ResNet20 with 4 filters in its first stage, of which 0%, 40%, 80% of every layer's weights"
+        in text
+    )
     assert "272,474, 163,484, 54,495 parameters that are left" in text
     assert "SGD on the cross-entropy, batches of 64, learning rate 0.1, a tenth of it after" in text
     assert "epoch 91, momentum 0.9, weight decay 0.0001." in text

@@ -27,6 +27,22 @@ def test_outputs_are_torchs(name, depth, shortcut):
     assert_outputs_are_torchs(ResNet(depth, 10, shortcut=shortcut, key=_KEY), name)
 
 
+@pytest.mark.parametrize("width", [1, 4, 16])
+def test_the_width_is_the_filters_of_the_first_stage(width):
+    """Weights counted by hand: 9 a b for a 3 x 3 convolution from a to b channels, a b for the
+    shortcut, 2 b for its BatchNorm. ResNet8 has one block in each of the stages w, 2 w, 4 w."""
+    model = ResNet(8, 10, width=width, channels=1, key=_KEY)
+    stem = 9 * width + 2 * width
+    blocks = 2 * (9 * width**2 + 2 * width)
+    for before, after in ((width, 2 * width), (2 * width, 4 * width)):
+        blocks += 9 * before * after + 9 * after**2 + before * after + 3 * 2 * after
+    head = 4 * width * 10 + 10
+    counted = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
+    assert counted == stem + blocks + head
+    model.eval()
+    assert model(jnp.ones((2, 8, 8, 1))).shape == (2, 10)
+
+
 def test_every_layer_starts_within_its_bounds_and_fills_them():
     """U(-b, b) with b = 1/sqrt(fan_in): largest of s draws above b (1 - 20/s) but for e^-20."""
     model = ResNet(8, 10, key=_KEY)
@@ -85,6 +101,7 @@ def test_seeds_decide_the_draw_and_layers_differ():
     [
         (lambda: ResNet(21, 10, key=_KEY), "6 b"),
         (lambda: ResNet(2, 10, key=_KEY), "6 b"),
+        (lambda: ResNet(8, 10, width=0, key=_KEY), "width=0 .* 1 or more"),
         (lambda: ResNet(8, 10, shortcut="identity", key=_KEY), "'projection', 'zeros'"),
         (lambda: ResNet(8, 10, key=_KEY)(jnp.ones((2, 8, 8, 1))), "width, 3"),
         (lambda: initializers.start_as_pytorch(nnx.BatchNorm(2, rngs=nnx.Rngs(0)), _KEY), "no nnx"),

@@ -171,6 +171,23 @@ def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):
     assert reproduce.main([*command, "--strict"]) == 1
 
 
+def test_undecided_contradicts_nothing(sections):
+    recorded = findings.statuses(sections)
+    assert findings.changed(sections, {**recorded, "2b: grows": "undecided"}) == []
+    assert findings.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
+
+
+def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):
+    command = ["--profile=smoke", "--figures=12", f"--results={tmp_path}"]
+    assert reproduce.main([*command, "--first_seed=7"]) == 0
+    assert (tmp_path / "smoke-from-7" / "report.html").is_file()
+    table = (tmp_path / "layer_sweep" / "smoke-from-7" / "table.csv").read_text()
+    assert len(table.splitlines()) > 5
+    with pytest.raises(SystemExit):
+        reproduce.main([*command, "--first_seed=7", "--publish"])
+    assert "without --first_seed" in capsys.readouterr().err
+
+
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
     with pytest.raises(SystemExit) as stopped:
         reproduce.main(["--figures=2,99"])

@@ -1,0 +1,129 @@
+"""The kernel J J^T of a pruned network, and its condition number, exact and at a tolerance.
+
+The mask of pruned weights differs from rate to rate, and so does the number of parameters. Here J
+is computed for all weights, and the columns of the pruned ones are dropped afterwards, so that what
+is compiled for a network serves every rate and every seed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+from numpy.typing import NDArray
+
+import gnjax
+from experiments.shared.linear_network import kappa_fields
+from gnjax.numerics.certificate import MEASURED
+from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.outward import stored_bound
+from gnjax.operators.base import Factored
+from gnjax.operators.facts import factorisation_of
+from sweeps.grid import Measurement
+
+DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
+
+
+def pruned_kernel(net: nnx.Module, x: NDArray[np.float64], mask: Any) -> gnjax.Operator:
+    """J J^T, with J the Jacobian of the outputs at x for the weights that the mask keeps.
+
+    It holds J where J of all weights fits in memory; else it is the operator of
+    :func:`gnjax.ntk`, which computes J some samples at a time and compiles for every mask anew.
+    """
+    apply, params = gnjax.functional(net)
+    inputs = jnp.asarray(x)
+    rows = jax.eval_shape(apply, params, inputs).size
+    kept = np.concatenate([np.asarray(leaf, bool).ravel() for leaf in jax.tree.leaves(mask)])
+    if 8.0 * rows * kept.size > LIMITS.factor_bytes:
+        return gnjax.ntk(net, x, mask=mask)
+    whole = np.asarray(_jacobian(apply, params, inputs)).reshape(rows, kept.size)
+    error = _gap(apply, params, inputs, whole)
+    stored = jnp.asarray(np.ascontiguousarray(whole[:, kept]))
+    return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
+
+
+@jax.jit
+def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
+    """J (n, k, p), one sample after the other: XLA on a CPU is slow at convolutions under vmap."""
+
+    def one(sample: jax.Array) -> jax.Array:
+        outputs, pull = jax.vjp(lambda w: apply(w, sample[None])[0], params)
+        (slopes,) = jax.vmap(pull)(jnp.eye(outputs.size, dtype=outputs.dtype))
+        leaves = [leaf.reshape(outputs.size, -1) for leaf in jax.tree.leaves(slopes)]
+        return jnp.concatenate(leaves, axis=1)
+
+    return lax.map(one, x)
+
+
+def _gap(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -> float:
+    """A measured bound on ||computed J - J||_F, from two roads to J v.
+
+    For v of random direction and squared length p the mean of |E v|^2 is ||E||_F^2. The computed J
+    comes from reverse mode, and J v is compared with forward mode.
+    """
+    rng = np.random.default_rng(0)
+    leaves, structure = jax.tree.flatten(params)
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    squares = []
+    for _ in range(DRAWS):
+        drawn = rng.standard_normal((jacobian.shape[1],))
+        v = drawn * (math.sqrt(drawn.size) / np.linalg.norm(drawn))
+        parts = zip(np.split(v, ends), leaves, strict=True)
+        moved = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
+        forward = _forward(apply, params, jax.tree.unflatten(structure, moved), x)
+        squares.append(np.sum((jacobian @ v - np.asarray(forward).ravel()) ** 2))
+    return SAFETY * math.sqrt(float(np.mean(squares)))
+
+
+@jax.jit
+def _forward(apply: Any, params: Any, v: Any, x: jax.Array) -> jax.Array:
+    return jax.jvp(lambda w: apply(w, x), (params,), (v,))[1]
+
+
+def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: int) -> Measurement:
+    """kappa as the library certifies it, and kappa at the numerical rank of Appendix C.
+
+    The numerical rank counts the eigenvalues above ``tolerance`` times the largest. kappa there is
+    ``kappa_numerical``; it is kappa itself where the matrix has full rank and kappa is below
+    1 / tolerance.
+    """
+    found = _exact(kernel, method, seed)
+    fields = {**kappa_fields(found), "tolerance": tolerance}
+    full = found.resolved and found.rank == min(kernel.shape)
+    if full and found.interval[1] * tolerance < 1:
+        value, ends, rank = found.value, found.at_rank, found.rank
+    else:
+        value, ends, rank = _numerical(gnjax.eigenvalues(kernel), tolerance)
+    return {
+        **fields,
+        "kappa_numerical": value,
+        "kappa_numerical_low": ends[0],
+        "kappa_numerical_high": ends[1],
+        "rank_numerical": rank,
+    }
+
+
+def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNumber:
+    """By the method asked for; unresolved, by the singular values of J where J fits."""
+    found = gnjax.condition_number(kernel, method=method, seed=seed)
+    factor = factorisation_of(kernel)
+    if found.bounded or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
+        return found
+    return gnjax.condition_number(kernel, method="factored")
+
+
+def _numerical(
+    spectrum: gnjax.Spectrum, tolerance: float
+) -> tuple[float, tuple[float, float], int]:
+    """lambda_max / lambda_rank with the interval that the errors of both leave, and the rank."""
+    values, errors = spectrum.values, spectrum.errors
+    rank = int(np.count_nonzero(values > tolerance * values[0]))
+    last, off = values[rank - 1], errors[rank - 1]
+    low = (values[0] - errors[0]) / (last + off)
+    high = (values[0] + errors[0]) / (last - off) if last > off else math.inf
+    return float(values[0] / last), (float(low), float(high)), rank

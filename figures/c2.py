@@ -1,0 +1,79 @@
+"""Figure C2: kappa of pruned networks over the number of their parameters for each output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from figures.shared import captions, pruning, style
+from figures.shared.series import Columns, distinct, over_seeds, select
+
+EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+NAMES = {
+    "resnet20": "ResNet20",
+    "resnet32": "ResNet32",
+    "vgg5": "VGG5",
+    "vit": "ViT",
+    "feed_forward": "feed-forward",
+}
+
+
+def draw(table: Columns) -> Figure:
+    """At initialisation (left) and averaged over the epochs of training (right)."""
+    measured = pruning.numerical(select(table, measured=True, steps="printed"))
+    share = measured["parameters"] / (measured["samples"] * measured["outputs"])
+    start = measured["epoch"] == 0
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.7)
+        panels = figure.subplots(1, 2, sharey=True)
+        titles = ("(a) at initialisation", "(b) mean over the epochs of training")
+        for axes, kept, title in zip(panels, (start, ~start), titles, strict=True):
+            shown = {name: column[kept] for name, column in measured.items()}
+            shown["share"] = share[kept]
+            axes.set_title(title)
+            _panel(axes, shown, share)
+        panels[0].set_ylabel(style.KAPPA)
+        style.footer(figure, captions.data_line(measured))
+    return figure
+
+
+def _panel(axes: Axes, shown: Columns, share: np.ndarray) -> None:
+    axes.set_yscale("log")
+    lines: list[Line2D] = []
+    names = [name for name in NAMES if name in distinct(shown, "network")]
+    for name, look in zip(names, style.looks(len(names)), strict=True):
+        curve = over_epochs(select(shown, network=name))
+        lines.append(style.band(axes, over_seeds(curve, "share", "kappa"), look, NAMES[name]))
+    style.logarithmic_x(axes, share, "parameters for each output, $p / (k n)$")
+    if lines:
+        style.label_curves(axes, lines)
+
+
+def over_epochs(rows: Columns) -> Columns:
+    """For every seed and every share the geometric mean of kappa over the epochs."""
+    pairs = np.unique(np.column_stack([rows["share"], rows["seed"]]), axis=0)
+    means = [
+        np.exp(np.log(rows["kappa"][(rows["share"] == share) & (rows["seed"] == seed)]).mean())
+        for share, seed in pairs
+    ]
+    return {"share": pairs[:, 0], "seed": pairs[:, 1], "kappa": np.array(means)}
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    measured = pruning.numerical(select(table, measured=True, steps="printed"))
+    rates = ", ".join(f"{rate:.0%}" for rate in distinct(measured, "pruned"))
+    return captions.paragraph(
+        "Figure C2, beyond the papers. Condition number of the Gauss-Newton matrix J J^T of the"
+        f" networks of figures 13 to 17, of which up to {rates.split(', ')[-1]} of every layer's"
+        " weights were pruned, over the number of parameters that are left for each of the k n"
+        " outputs (p of the paper's networks goes from 12 to 47 k n down to 1.7 to 4.9 k n): (a) at"
+        " initialisation, (b) the geometric mean over the later epochs in which kappa was measured."
+        f" From right to left, rates {rates}. Logarithmic axes.",
+        captions.seeds(measured),
+        captions.certificates(measured),
+        captions.data(measured, provenance),
+    )
