@@ -85,8 +85,8 @@ def _smoke() -> dict[str, object]:
 
 def _full(paper: bool) -> dict[str, object]:
     seeds = 10 if paper else 5
-    framed = (5, 9, 13), FILTERS, seeds
-    other = (28, (5, 13, 21), FILTERS[:-1], 3) if paper else (10, (3, 5, 7, 9), FILTERS[:-1], 10)
+    framed = (5, 9, 13), (1, 4, 16, 32), seeds
+    other = (28, (5, 13, 21), FILTERS[:-1], 3) if paper else (10, (3, 5, 7, 9), FILTERS[:-1], 6)
     return {
         "convolutions": _panel("convolutions", 28, TWICE_IN_28, FILTERS, seeds),
         "dense": _panel("dense", 28, ONCE_IN_28, FILTERS, seeds),
@@ -94,7 +94,7 @@ def _full(paper: bool) -> dict[str, object]:
         "convolutions_half": _panel("convolutions", 14, TWICE_IN_14, FILTERS, 6),
         "dense_half": _panel("dense", 14, ONCE_IN_14, FILTERS, 6),
         "shared_other": _panel("shared", *other),
-        "channels": _panel("convolutions", 14, TWICE_IN_14[1:], FILTERS[:-1], 8, channels=0),
+        "channels": _panel("convolutions", 14, TWICE_IN_14[1:], FILTERS[:-1], 6, channels=0),
         "framed_convolutions": _panel("convolutions", 28, *framed, frame=4),
         "framed_dense": _panel("dense", 28, *framed, frame=4),
     }
