@@ -82,14 +82,12 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
 def _seeds(measured: Columns) -> str:
     """How many initialisations the means of both panels are made of: networks differ in it."""
     start = measured["epoch"] == 0
-    counts = [
-        captions.listed(
-            sorted({len(np.unique(measured["seed"][at & one])) for one in _each(measured)})
-        )
-        for at in (start, ~start)
-    ]
+    ends = []
+    for part in (start, ~start):
+        counts = {len(np.unique(measured["seed"][part & one])) for one in _each(measured)}
+        ends.append(" to ".join(str(count) for count in sorted({min(counts), max(counts)})))
     return (
-        f"Geometric means over {counts[0]} initialisations (a) and {counts[1]} (b); bands are their"
+        f"Geometric means over {ends[0]} initialisations (a) and {ends[1]} (b); bands are their"
         " 95% intervals."
     )
 
