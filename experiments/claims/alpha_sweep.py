@@ -103,8 +103,7 @@ def _crossing(table: Columns) -> str:
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
         return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
-    logs = effects.mean(np.log(found))
-    at = effects.Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    at = effects.mean(np.log(found)).exponential()
     return f"from m={at} on ReLU is worse than the linear network"
 
 
