@@ -109,9 +109,10 @@ def _crossing(table: Columns) -> str:
 
 _SIZES = ("d", "k", "n/d")
 _CROSSES = (
-    "a ReLU network halves the units that each sample sees, which helps while m is below n, where"
-    " it decorrelates the samples, and costs once the linear network is wide enough; where the two"
-    " cross depends on the data and their draw, and the paper does not print its widths"
+    "against the linear network ReLU multiplies the smallest eigenvalue by 2 to 5 at every width, but"
+    " the largest by 0.7, 1.9, 4.9, 7.3 and 9.6 at m = 50, 150, 500, 1000 and 2000: its hidden units"
+    " are not centred, and the samples share their mean. So it helps below about m = n and costs above;"
+    " the paper does not print its widths"
 )
 
 CLAIMS = (
