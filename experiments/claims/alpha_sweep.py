@@ -109,10 +109,10 @@ def _crossing(table: Columns) -> str:
 
 _SIZES = ("d", "k", "n/d")
 _CROSSES = (
-    "against the linear network ReLU multiplies the smallest eigenvalue by 2 to 5 at every width, but"
-    " the largest by 0.7, 1.9, 4.9, 7.3 and 9.6 at m = 50, 150, 500, 1000 and 2000: its hidden units"
-    " are not centred, and the samples share their mean. So it helps below about m = n and costs above;"
-    " the paper does not print its widths"
+    "against the linear network ReLU multiplies the smallest eigenvalue by 2 to 5 at every width,"
+    " but the largest by 0.7, 1.9, 4.9, 7.3 and 9.6 at m = 50, 150, 500, 1000 and 2000: its hidden"
+    " units are not centred, and the samples share their mean. So it helps below about m = n and"
+    " costs above; the paper does not print its widths"
 )
 
 CLAIMS = (

@@ -111,9 +111,10 @@ CLAIMS = (
         ("p/(k n)", "n/d"),
         (("figure", 9),),
         mechanism=(
-            "the spectrum falls smoothly to its edge, so the answer lies in the choice of the rank: our"
-            " rank counts every eigenvalue above its error in float64 (950); at the numerical rank of"
-            " float32, 542, the same tenth of the ranks spans a factor of 1.6, after training too"
+            "the spectrum falls smoothly to its edge, so the answer lies in the choice of the"
+            " rank: our rank counts every eigenvalue above its error in float64 (950); at the"
+            " numerical rank of float32, 542, the same tenth of the ranks spans a factor of 1.6,"
+            " after training too"
         ),
     ),
     Claim(
@@ -124,8 +125,8 @@ CLAIMS = (
         ("p/(k n)", "n/d", "batch/n"),
         (("figure", 9),),
         mechanism=(
-            "at the numerical rank of float32 kappa is as robust after training as before (1.6); the"
-            " smallest eigenvalues, which spread over many decades, lie below that rank"
+            "at the numerical rank of float32 kappa is as robust after training as before (1.6);"
+            " the smallest eigenvalues, which spread over many decades, lie below that rank"
         ),
     ),
     Claim(
