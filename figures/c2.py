@@ -73,7 +73,25 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " outputs (p of the paper's networks goes from 12 to 47 k n down to 1.7 to 4.9 k n): (a) at"
         " initialisation, (b) the geometric mean over the later epochs in which kappa was measured."
         f" From right to left, rates {rates}. Logarithmic axes.",
-        captions.seeds(measured),
+        _seeds(measured),
         captions.certificates(measured),
         captions.data(measured, provenance),
     )
+
+
+def _seeds(measured: Columns) -> str:
+    """How many initialisations the means of both panels are made of: networks differ in it."""
+    start = measured["epoch"] == 0
+    ends = []
+    for part in (start, ~start):
+        counts = {len(np.unique(measured["seed"][part & one])) for one in _each(measured)}
+        ends.append(" to ".join(str(count) for count in sorted({min(counts), max(counts)})))
+    return (
+        f"Geometric means over {ends[0]} initialisations (a) and {ends[1]} (b); bands are their"
+        " 95% intervals."
+    )
+
+
+def _each(measured: Columns) -> list[np.ndarray]:
+    """The rows of every network."""
+    return [measured["network"] == name for name in distinct(measured, "network")]

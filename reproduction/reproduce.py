@@ -147,9 +147,13 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
 
 
 def _publish(profile: str, sections: Sequence[Section]) -> None:
+    """The laptop's pictures into the gallery, those of another profile into a folder inside it."""
+    gallery = FIGURES / "gallery"
+    gallery = gallery if profile == "laptop" else gallery / profile
+    gallery.mkdir(parents=True, exist_ok=True)
     for section in sections:
         if section.picture is not None:
-            kept = FIGURES / "gallery" / section.picture.name
+            kept = gallery / section.picture.name
             kept.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)

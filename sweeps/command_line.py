@@ -204,9 +204,13 @@ def _report_failures(console: Console, folder: Path, failures: Sequence[Failure]
 
 
 def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
-    """The verdict on every claim, read from the table that was saved."""
+    """The verdict on every claim, read from the table that was saved.
+
+    A sweep of your own, about no paper, has a config without ``paper_ratios``.
+    """
     saved = tables.read(job.folder / "table.csv")
-    return [(c, judge(c, saved, job.config.paper_ratios)) for c in job.program.claims]
+    ratios = getattr(job.config, "paper_ratios", ())
+    return [(c, judge(c, saved, ratios)) for c in job.program.claims]
 
 
 def _report(console: Console, job: Job, seconds: float) -> None:

@@ -15,6 +15,7 @@ from sweeps.rows import geometric_means, length, points, where
 from sweeps.table import Columns
 
 LEVEL = 0.95
+_LARGEST_LOG = 709.0  # whose exponential is a float64
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Effect:
         if self.low in (-math.inf, 0.0) and self.high == math.inf:
             return f"{self.value:.3g} (no interval)"
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
+
+    def exponential(self) -> Effect:
+        """Of a mean of logarithms: the geometric mean, or the ratio of two."""
+        ends = (self.value, self.low, self.high)
+        return Effect(*(math.exp(end) if end < _LARGEST_LOG else math.inf for end in ends))
 
 
 def mean(
@@ -74,11 +80,7 @@ def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1)
         highs=above[2] - below[1],
         together=together,
     )
-    return Effect(math.exp(logs.value), _exp(logs.low), _exp(logs.high))
-
-
-def _exp(log: float) -> float:
-    return math.exp(log) if log < 700 else math.inf
+    return logs.exponential()
 
 
 def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:

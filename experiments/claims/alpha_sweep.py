@@ -103,16 +103,16 @@ def _crossing(table: Columns) -> str:
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
         return f"no width here from which on ReLU is the worse for {never} of {len(found)} seeds"
-    logs = effects.mean(np.log(found))
-    at = effects.Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    at = effects.mean(np.log(found)).exponential()
     return f"from m={at} on ReLU is worse than the linear network"
 
 
 _SIZES = ("d", "k", "n/d")
 _CROSSES = (
-    "a ReLU network halves the units that each sample sees, which helps while m is below n, where"
-    " it decorrelates the samples, and costs once the linear network is wide enough; where the two"
-    " cross depends on the data and their draw, and the paper does not print its widths"
+    "against the linear network ReLU multiplies the smallest eigenvalue by 2 to 5 at every width,"
+    " but the largest by 0.7, 1.9, 4.9, 7.3 and 9.6 at m = 50, 150, 500, 1000 and 2000: its hidden"
+    " units are not centred, and the samples share their mean. So it helps below about m = n and"
+    " costs above; the paper does not print its widths"
 )
 
 CLAIMS = (

@@ -106,17 +106,12 @@ CLAIMS = (
         "BatchNorm lowers kappa at every m <= d",
         BEYOND,
         _lowers("batch", "none", narrow),
-        mechanism="where m <= d the linear network has rank m (d + k - m) and its condition"
-        " number comes from m singular values of the weights, which BatchNorm does not mend; its"
-        " scales and shifts add small eigenvalues of their own",
     ),
     Claim(
         "7",
         "with statistics held fixed it lowers kappa at every m > d",
         BEYOND,
         _lowers("frozen", "none", wide),
-        mechanism="frozen statistics only rescale the hidden units; what lowers kappa is that the"
-        " Jacobian goes through the statistics and drops the mean and the scale of each unit",
     ),
     Claim(
         "7",

@@ -56,8 +56,7 @@ def _factor(rows: Columns, column: str) -> Effect:
     """exp of the mean over the seeds of the slope of log ``column`` over the layer."""
     by_seed = [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
     slopes = [np.polyfit(each["layer"], np.log(each[column]), 1)[0] for each in by_seed]
-    effect = mean(np.array(slopes))
-    return Effect(*(float(np.exp(end)) for end in (effect.value, effect.low, effect.high)))
+    return mean(np.array(slopes)).exponential()
 
 
 def _self_balancing(table: Columns) -> Verdict:
@@ -71,8 +70,7 @@ def _self_balancing(table: Columns) -> Verdict:
         one = where(deepest, seed=seed)
         plain.append(np.ptp(np.log(one["term"])))
         weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
-    logs = mean(np.array(plain) - np.array(weighted))
-    effect = Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    effect = mean(np.array(plain) - np.array(weighted)).exponential()
     found = decide({"": effect}, "spread without gamma over spread with it", above=1.0)
     text = (
         f"{found.text}; max/min over l {np.exp(np.mean(plain)):.1f} without gamma and "

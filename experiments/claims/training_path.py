@@ -55,8 +55,7 @@ def _paths(table: Columns, start: str) -> list[Columns]:
 
 def _geometric(values: list[float], together: int = 1) -> Effect:
     """The geometric mean over the seeds."""
-    logs = mean(np.log(values), together=together)
-    return Effect(*(float(np.exp(end)) for end in (logs.value, logs.low, logs.high)))
+    return mean(np.log(values), together=together).exponential()
 
 
 def _of_resolved(start: str, judged: Callable[[list[Columns]], Verdict]) -> Check:

@@ -54,9 +54,10 @@ CLAIMS = (
         _by_kappa_of_sigma,
         ("d/k", "m/d"),
         mechanism=(
-            "the small directions of Sigma seldom meet those of the weights, so that the two"
-            " condition numbers do not multiply; Lemma 2 bounds kappa by their product from above"
-            " only, and the share falls with depth as kappa of the weights grows"
+            "in the direction v of Sigma's smallest eigenvalue only v^T P^T P v of a partial"
+            " product P counts, a mean over the directions of the weights and not their smallest"
+            " eigenvalue; so kappa of the weights and of Sigma do not multiply, and Lemma 2, which"
+            " multiplies them, is a bound from above only"
         ),
     ),
     Claim("19", "kappa <= first bound in every cell", implied("Lemma 2"), bound_holds()),

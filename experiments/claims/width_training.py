@@ -111,8 +111,10 @@ CLAIMS = (
         ("p/(k n)", "n/d"),
         (("figure", 9),),
         mechanism=(
-            "our rank counts every eigenvalue above its error in float64; the paper's is numerical,"
-            " which leaves out the smallest of a spectrum that falls smoothly to its edge"
+            "the spectrum falls smoothly to its edge, so the answer lies in the choice of the"
+            " rank: our rank counts every eigenvalue above its error in float64 (950); at the"
+            " numerical rank of float32, 542, the same tenth of the ranks spans a factor of 1.6,"
+            " after training too"
         ),
     ),
     Claim(
@@ -123,8 +125,8 @@ CLAIMS = (
         ("p/(k n)", "n/d", "batch/n"),
         (("figure", 9),),
         mechanism=(
-            "training drives some units to rest and their gradients towards zero, which spreads the"
-            " small eigenvalues over many decades; how far depends on the rate and the data"
+            "at the numerical rank of float32 kappa is as robust after training as before (1.6);"
+            " the smallest eigenvalues, which spread over many decades, lie below that rank"
         ),
     ),
     Claim(
@@ -150,9 +152,5 @@ CLAIMS = (
         _falls(_variation, "spread of log kappa"),
         _SIZES,
         _OF_18,
-        mechanism=(
-            "the spread over epochs is that of a few smallest eigenvalues, which single units move;"
-            " see the numbers at each width"
-        ),
     ),
 )

@@ -26,15 +26,20 @@ _PLAIN = ("device", "precision")
 
 def environment(measure: Callable[..., Any], device: str | None = None) -> Environment:
     """The environment of ``measure`` in this process, or in one like it that has ``device``."""
-    source = _source(measure)
-    imported = closure.closure(source).packages & _WHERE_IMPORTED.keys()
+    code, imported = _code(_source(measure))
     packages = (*_ALWAYS, *(_WHERE_IMPORTED[name] for name in sorted(imported)))
     return Environment(
-        closure.fingerprint(source),
+        code,
         {name: metadata.version(name) for name in packages},
         device_kind() if device is None else device,
         precision_name(),
     )
+
+
+@functools.cache
+def _code(source: Path) -> tuple[str, frozenset[str]]:
+    """The fingerprint and the packages of a file, found once: every cell of a sweep asks."""
+    return closure.fingerprint(source), closure.closure(source).packages & _WHERE_IMPORTED.keys()
 
 
 def device_kind() -> str:

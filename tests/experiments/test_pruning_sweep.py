@@ -292,6 +292,15 @@ def test_what_the_kernel_cannot_resolve_the_singular_values_of_j_do():
     assert found["kappa_numerical"] <= 1e14
 
 
+def test_a_wide_interval_is_narrowed_by_the_singular_values_of_j():
+    kernel = gnjax.factored(np.diag(np.geomspace(1, 1e-6, 30)))
+    low, high = gnjax.condition_number(kernel, method="inverse").at_rank
+    assert high > 1.01 * low
+    found = pruned_kernel.conditioning(kernel, "inverse", 1e-14, 0)
+    assert found["kappa_high"] <= 1.01 * found["kappa_low"]
+    assert found["kappa_numerical_low"] <= 1e12 <= found["kappa_numerical_high"]
+
+
 def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noise=0.01, seeds=4):
     """Networks whose kappa and loss are given, times factors that differ from seed to seed."""
     rng = np.random.default_rng(0)

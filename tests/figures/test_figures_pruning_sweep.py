@@ -148,6 +148,7 @@ def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Colum
             np.testing.assert_allclose(drawn.get_ydata(), mean, rtol=1e-12)
     text = c2.caption(table, {"precision": "float64"})
     assert "From right to left, rates 0%, 40%, 80%." in text
+    assert "Geometric means over 3 initialisations (a) and 3 (b)" in text
 
 
 def _over_later_epochs(rows: Columns, rate: float) -> float:

@@ -104,7 +104,8 @@ def test_python_imports_nothing_that_the_closures_miss():
     files = [Path(import_module(f"experiments.{name}").__file__) for name in _EXPERIMENTS]
     counted = set().union(*(closure.closure(path).files for path in files))
     assert {"gnjax.operators.closed_form.linear", "experiments.shared.whitened"} <= imported
-    assert {name for name in imported - counted if not name.startswith("gnjax.cli")} == set()
+    aside = ("gnjax.cli", "experiments.claims")  # no number of a cell comes from there
+    assert {name for name in imported - counted if not name.startswith(aside)} == set()
 
 
 @pytest.mark.parametrize("name", _EXPERIMENTS)
