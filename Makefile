@@ -65,7 +65,7 @@ types: $(READY)  ## mypy
 
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
-	$(BIN)/python -m doctest docs/*.md docs/*/*.md
+	$(BIN)/python -m doctest docs/*.md docs/*/*.md docs/howto/*/*.md
 
 notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py

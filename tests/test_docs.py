@@ -19,7 +19,7 @@ from sweeps.claims import Claim, printed, verdict
 _ROOT = Path(__file__).parent.parent
 _COMMANDS = ("gnjax", "sweeps", "experiments", "figures", "reproduction", "benchmarks")
 _DOCS = _ROOT / "docs"
-_PARTS = ("start", "howto", "answers", "reference")
+_PARTS = ("start", "howto", "howto/models", "answers", "reference")
 _PAGES = [
     *_DOCS.glob("*.md"),
     *(page for part in _PARTS for page in sorted((_DOCS / part).glob("*.md"))),
@@ -202,8 +202,12 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_how_to_page_is_listed_and_has_examples():
-    listed = re.findall(r"\]\((\w+)\.md\)", (_DOCS / "howto/index.md").read_text())
-    pages = {path.stem: path.read_text() for path in (_DOCS / "howto").glob("*.md")}
+    folder = _DOCS / "howto"
+    listed = re.findall(r"\]\(([\w/]+)\.md\)", (folder / "index.md").read_text())
+    pages = {
+        str(path.relative_to(folder).with_suffix("")): path.read_text()
+        for path in folder.rglob("*.md")
+    }
     assert sorted([*listed, "index"]) == sorted(pages)
     assert all(">>> " in pages[name] for name in listed)
 

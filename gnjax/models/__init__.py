@@ -4,7 +4,18 @@ from gnjax.models.cnn import CNN, LinearCNN
 from gnjax.models.linear import LinearNet
 from gnjax.models.mlp import MLP, freeze_statistics
 from gnjax.models.resnet import ResNet
+from gnjax.models.torch_weights import load_torch
 from gnjax.models.vgg import VGG
 from gnjax.models.vit import ViT
 
-__all__ = ["CNN", "MLP", "VGG", "LinearCNN", "LinearNet", "ResNet", "ViT", "freeze_statistics"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "VGG",
+    "LinearCNN",
+    "LinearNet",
+    "ResNet",
+    "ViT",
+    "freeze_statistics",
+    "load_torch",
+]

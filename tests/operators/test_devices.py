@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ import gnjax
 from tests.several_devices import network
 
 
-def _start(*arguments, devices=1):
+def _start(*arguments, devices=1, module="tests.several_devices"):
     flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.several_devices", *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -53,3 +54,10 @@ def test_two_processes():
     processes = [_start(2, rank, port) for rank in (0, 1)]
     for process in processes:
         _check(_answer(process))
+
+
+@pytest.mark.slow
+def test_the_page_on_several_gpus_runs_on_eight_simulated_devices():
+    page = Path(__file__).parents[2] / "docs" / "howto" / "models" / "several_gpus.md"
+    out, err = _start(page, devices=8, module="doctest").communicate(timeout=300)
+    assert (out, err) == ("", "")

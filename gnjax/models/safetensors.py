@@ -1,0 +1,115 @@
+"""The arrays of a ``.safetensors`` file, read with numpy alone.
+
+The file is eight bytes with the length of a header (little-endian), the header in JSON, which gives
+each array's type, shape and first and last byte, and then the bytes of all arrays. That is short
+enough to be read here; the package of the same name would be one dependency more for every user.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",  # the upper half of a float32
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+def read(path: str | PathLike[str]) -> dict[str, np.ndarray]:
+    """Every array of the file by its name; bfloat16 comes as float32, which holds it exactly.
+
+    The file is checked before anything is read: its arrays must lie one behind the other and end
+    where it ends, so that a file which was cut off, or whose arrays overlap, is refused.
+    """
+    data = np.fromfile(path, np.uint8)
+    length = int.from_bytes(data[:8].tobytes(), "little")
+    if data.size < 8 or length > data.size - 8:
+        msg = (
+            f"{path} is cut off, or no safetensors file: it has {data.size} bytes, and its first "
+            f"eight announce a header of {length}; save it again"
+        )
+        raise ValueError(msg)
+    header, data = _header(path, data[8 : 8 + length].tobytes()), data[8 + length :]
+    places = {name: _place(path, name, entry) for name, entry in header.items()}
+    ends = sorted(place for _, _, place in places.values())
+    if any(b[0] != a[1] for a, b in pairwise([(0, 0), *ends, (data.size, data.size)])):
+        msg = (
+            f"the arrays of {path} do not fill its {data.size} bytes of data one behind the other, "
+            "so it is cut off or damaged; save it again"
+        )
+        raise ValueError(msg)
+    return {
+        name: _array(data[first:last], kind, shape)
+        for name, (kind, shape, (first, last)) in places.items()
+    }
+
+
+def _header(path: str | PathLike[str], text: bytes) -> dict[str, Any]:
+    """Without the note on the file itself, ``__metadata__``."""
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+    except ValueError as reason:
+        msg = f"the header of {path} is no JSON ({reason}), so it is no safetensors file"
+        raise ValueError(msg) from None
+    if not isinstance(header, dict):
+        msg = f"the header of {path} names no arrays, so it is no safetensors file"
+        raise ValueError(msg)
+    header.pop("__metadata__", None)
+    return header
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        msg = f"repeated name {next(name for name in names if names.count(name) > 1)!r}"
+        raise ValueError(msg)
+    return found
+
+
+def _place(
+    path: str | PathLike[str], name: str, entry: Any
+) -> tuple[str, tuple[int, ...], tuple[int, int]]:
+    """(type, shape, (first byte, last byte + 1)) of one array."""
+    entry = entry if isinstance(entry, dict) else {}
+    kind, shape, place = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(kind, str) or not _are_counts(shape) or not _are_counts(place):
+        msg = f"{name} in {path} has no readable dtype, shape and data_offsets; save it again"
+        raise ValueError(msg)
+    if kind not in _TYPES:
+        msg = f"{name} in {path} is of type {kind}; save it as one of {', '.join(_TYPES)}"
+        raise ValueError(msg)
+    size = np.dtype(_TYPES[kind]).itemsize * math.prod(shape)
+    if len(place) != 2 or place[1] - place[0] != size:
+        msg = (
+            f"{name} in {path} needs {size} bytes for shape {tuple(shape)} of {kind} and has "
+            f"data_offsets {place}; save the file again"
+        )
+        raise ValueError(msg)
+    return kind, tuple(shape), (place[0], place[1])
+
+
+def _are_counts(value: Any) -> bool:
+    """Whether this is a list of integers, none of them negative."""
+    return isinstance(value, list) and all(type(entry) is int and entry >= 0 for entry in value)
+
+
+def _array(data: np.ndarray, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    found = data.view(_TYPES[kind]) if data.size else np.empty(0, _TYPES[kind])
+    if kind == "BF16":
+        found = (found.astype(np.uint32) << 16).view(np.float32)
+    return found.reshape(shape)

@@ -1,0 +1,264 @@
+"""Weights that were trained in PyTorch, for the networks of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from gnjax.models import safetensors
+from gnjax.models.resnet import STAGES, ResNet
+from gnjax.models.vgg import VGG
+from gnjax.models.vit import ViT
+
+_KINDS = {  # what the arrays of a layer are called here and there
+    "kernel": "weight",
+    "scale": "weight",
+    "bias": "bias",
+    "mean": "running_mean",
+    "var": "running_var",
+}
+_WRAPPERS = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
+_COUNTERS = ("num_batches_tracked",)  # which no output depends on
+_NAMED = 8  # names of each kind that a message lists
+
+State = Mapping[str, Any] | str | PathLike[str]
+Names = dict[str, tuple[str, ...]]
+
+
+def load_torch(model: nnx.Module, state: State) -> nnx.Module:
+    """A copy of the model with weights from PyTorch, in evaluation mode.
+
+    On the same images, channels last here and first there, it returns what the PyTorch module
+    returns after ``module.eval()``, up to rounding. Kernels (out, in, height, width) are turned to
+    (height, width, in, out), matrices (out, in) to (in, out), and the columns of a layer that reads
+    a flattened image from channels first to channels last. BatchNorm's running statistics come too.
+
+    Args:
+      model: a ResNet, VGG or ViT of this package, of the sizes of the PyTorch module.
+      state: what ``module.state_dict()`` returned, with PyTorch tensors or numpy arrays, or the
+        path of a ``.safetensors`` file. A ResNet for CIFAR calls its layers conv1, bn1,
+        layer1.0.conv1, .., layer2.0.shortcut.0, .., linear (or fc, and downsample for shortcut); a
+        VGG calls them features.0, features.1, .., classifier, with a convolution, a BatchNorm, a
+        ReLU and a pooling in turn. The names in the code that paper A used are known as well, and
+        for the ViT these alone. The ViT of timm is another function (exact GELU, epsilon 1e-6, a
+        last normalisation) and is not read. Sizes that no array shows are not checked: the number
+        of a ViT's heads where their projections are stacked.
+
+    Every array of the model must be found and every one of the state be used, with the right shape;
+    otherwise one error says which are not, and the model stays as it was.
+
+    >>> model = gnjax.models.VGG(4, 2, filters=(3,), channels=1, key=jax.random.key(0))
+    >>> shapes = {"features.0.weight": (3, 1, 3, 3), "features.0.bias": 3, "features.1.weight": 3}
+    >>> shapes |= {"features.1.bias": 3, "features.1.running_mean": 3, "features.1.running_var": 3}
+    >>> shapes |= {"classifier.weight": (2, 12), "classifier.bias": 2}
+    >>> state = {name: np.random.default_rng(0).random(shape) for name, shape in shapes.items()}
+    >>> model = gnjax.models.load_torch(model, state)
+    >>> np.allclose(model.layer1.conv.kernel[:, :, 0, 1], state["features.0.weight"][1, 0])
+    True
+    """
+    known = _names(model)
+    arrays = _separated(model, _arrays(state))
+    loaded = nnx.clone(model)
+    missing, wrong, used = [], [], set()
+    for path, value in nnx.to_flat_state(nnx.state(loaded, (nnx.Param, nnx.BatchStat))):
+        ours = ".".join(map(str, path))
+        candidates = _candidates(known, ours)
+        name = next((name for name in candidates if name in arrays), None)
+        if name is None:
+            missing.append(candidates[0])
+            continue
+        used.add(name)
+        shape = _shape_there(model, ours, value.shape)
+        if arrays[name].shape != shape:
+            wrong.append(f"{name} has shape {arrays[name].shape} in place of {shape}")
+        elif not missing and not wrong:
+            value[...] = jnp.asarray(_turned(model, ours, arrays[name], value.shape), value.dtype)
+    _check(model, missing, sorted(arrays.keys() - used), wrong)
+    loaded.eval()
+    return loaded
+
+
+def _names(model: nnx.Module) -> Names:
+    """The names that public code gives to each layer, the most common one first."""
+    if isinstance(model, ResNet):
+        return dict(_of_resnet(model))
+    if isinstance(model, VGG):
+        return dict(_of_vgg(model))
+    if isinstance(model, ViT):
+        return dict(_of_vit(model))
+    msg = (
+        f"load_torch fills ResNet, VGG and ViT of gnjax.models, not {type(model).__name__}; set "
+        "the parameters of other models yourself"
+    )
+    raise ValueError(msg)
+
+
+def _of_resnet(model: ResNet) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "stem.conv", ("conv1", "conv1.0")
+    yield "stem.norm", ("bn1", "conv1.1")
+    for stage in range(1, STAGES + 1):
+        for block in range(1, model.blocks + 1):
+            ours, theirs = f"stage{stage}_block{block}", f"layer{stage}.{block - 1}"
+            for part, conv, norm, pair in (
+                ("first", "conv1", "bn1", "conv_bn_relu1"),
+                ("second", "conv2", "bn2", "conv_bn2"),
+            ):
+                yield f"{ours}.{part}.conv", (f"{theirs}.{conv}", f"{theirs}.{pair}.0")
+                yield f"{ours}.{part}.norm", (f"{theirs}.{norm}", f"{theirs}.{pair}.1")
+            for part, index in (("conv", 0), ("norm", 1)):
+                beside = ("shortcut", "downsample", "down_sampler")
+                yield f"{ours}.shortcut.{part}", tuple(f"{theirs}.{way}.{index}" for way in beside)
+    yield "head", ("linear", "fc")
+
+
+def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for layer in range(model.depth):
+        for part, index in (("conv", 4 * layer), ("norm", 4 * layer + 1)):
+            yield f"layer{layer + 1}.{part}", (f"features.{index}", f"layers.{index}")
+    yield "head", ("classifier", "fc1")
+
+
+def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "patches", ("embedding.patch_embeddings.projection",)
+    yield "token", ("embedding.cls_token",)
+    yield "positions", ("embedding.position_embeddings",)
+    for block in range(1, model.depth + 1):
+        theirs = f"encoder.blocks.{block - 1}"
+        for number in (1, 2):
+            yield f"block{block}.norm{number}", (f"{theirs}.layernorm_{number}",)
+            yield f"block{block}.dense{number}", (f"{theirs}.mlp.dense_{number}",)
+        for part in ("query", "key", "value"):
+            yield f"block{block}.attention.{part}", (f"{theirs}.attention.{part}",)
+        yield f"block{block}.attention.out", (f"{theirs}.attention.output_projection",)
+    yield "head", ("classifier",)
+
+
+def _candidates(known: Names, ours: str) -> list[str]:
+    """What an array of ours may be called there."""
+    if ours in known:
+        return list(known[ours])
+    layer, _, kind = ours.rpartition(".")
+    return [f"{name}.{_KINDS[kind]}" for name in known[layer]]
+
+
+def _arrays(state: State) -> dict[str, np.ndarray]:
+    """Arrays by their names, without what wrappers of modules put before them."""
+    if isinstance(state, str | PathLike):
+        if not fspath(state).endswith(".safetensors"):
+            msg = (
+                f"{state} does not end in .safetensors; pass the path of such a file, or what "
+                "torch.load(path, map_location='cpu') returned"
+            )
+            raise ValueError(msg)
+        state = safetensors.read(state)
+    if not isinstance(state, Mapping):
+        msg = (
+            f"state is {type(state).__name__}; pass module.state_dict() or the path of a "
+            ".safetensors file"
+        )
+        raise ValueError(msg)
+    found: dict[str, np.ndarray] = {}
+    for name, value in state.items():
+        plain = _unwrapped(name)
+        if plain in found:
+            msg = f"{plain} comes twice, once as {name}; leave one of the two out of state"
+            raise ValueError(msg)
+        if plain.rpartition(".")[2] not in _COUNTERS:
+            found[plain] = _numbers(name, value)
+    return found
+
+
+def _unwrapped(name: str) -> str:
+    while name.startswith(_WRAPPERS):
+        name = name.partition(".")[2]
+    return name
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """The floating-point array in a tensor of PyTorch, which is not imported, or in an array."""
+    if isinstance(value, Mapping):
+        msg = f"{name} holds more names, so state is a checkpoint; pass state[{name!r}] itself"
+        raise ValueError(msg)
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        # numpy has no bfloat16, and float64 holds every other floating-point type
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    array = np.asarray(value)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        msg = f"{name} is {array.dtype}, not a floating-point array; pass the weights alone"
+        raise ValueError(msg)
+    return array
+
+
+def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """For the ViT, one query, key and value for each block.
+
+    The file has them stacked in this order, as ``qkv_projection``, or has one of each for every
+    head, as ``heads.0.query`` and so on, whose rows follow one another here.
+    """
+    if not isinstance(model, ViT):
+        return arrays
+    arrays = dict(arrays)
+    for block in range(model.depth):
+        attention = f"encoder.blocks.{block}.attention"
+        count = getattr(model, f"block{block + 1}").attention.heads
+        for kind in ("weight", "bias"):
+            names = [f"{attention}.{part}.{kind}" for part in ("query", "key", "value")]
+            stacked = f"{attention}.qkv_projection.{kind}"
+            if stacked in arrays and arrays[stacked].ndim and len(arrays[stacked]) % 3 == 0:
+                arrays |= zip(names, np.split(arrays.pop(stacked), 3), strict=True)
+                continue
+            for name in names:
+                part = name.removeprefix(f"{attention}.")
+                heads = [f"{attention}.heads.{h}.{part}" for h in range(count)]
+                if all(head in arrays for head in heads):
+                    arrays[name] = np.concatenate([arrays.pop(head) for head in heads])
+    return arrays
+
+
+def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that PyTorch gives to an array which has this shape here."""
+    if ours in ("token", "positions"):
+        return (1,) * (3 - len(shape)) + shape
+    if ours == "patches.kernel" and isinstance(model, ViT):
+        return (shape[1], model.shape[2], model.patch, model.patch)
+    if len(shape) == 1:
+        return shape
+    *positions, inputs, outputs = shape
+    return (outputs, inputs, *positions)
+
+
+def _turned(model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of PyTorch in our order of axes."""
+    if ours == "head.kernel" and isinstance(model, VGG):
+        side = model.shape[0] // 2**model.depth
+        array = array.reshape(len(array), -1, side, side)
+    if array.ndim == 4:
+        return array.transpose(2, 3, 1, 0).reshape(shape)
+    return array.T if array.ndim == 2 else array.reshape(shape)
+
+
+def _check(model: nnx.Module, missing: list[str], unused: list[str], wrong: list[str]) -> None:
+    """Refuse with one message that says all that does not fit."""
+    found = [
+        (missing, "not found in state: "),
+        (unused, "in state and not used: "),
+        (wrong, "of another shape: "),
+    ]
+    problems = [words + _listed(names) for names, words in found if names]
+    if problems:
+        msg = (
+            f"these weights are not those of this {type(model).__name__}: {'; '.join(problems)}. "
+            "Make the model with the sizes and the shortcut of the PyTorch module, or rename keys"
+        )
+        raise ValueError(msg)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
