@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from figures.shared import captions, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, select
+from sweeps import effects
 from sweeps.effects import crossovers
 
 EXPERIMENT = "alpha_sweep"
@@ -37,8 +38,8 @@ def draw(table: Columns) -> Figure:
         axes.set_ylabel(style.KAPPA)
         found = crossover(shown)
         if found.size:
-            mean, deviation = _mean_and_deviation(found)
-            style.mark_x(axes, mean, f"$m = {mean:.0f}$", deviation)
+            place = effects.mean(np.log(found)).exponential()
+            style.mark_x(axes, place.value, f"$m = {place.value:.0f}$", place)
         style.label_curves(axes, lines, spacing=0.1)
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -71,13 +72,9 @@ def crossover(table: Columns) -> NDArray:
 def _crossing(found: NDArray) -> str:
     if not found.size:
         return "At these widths, kappa of ReLU does not rise above that of the linear network."
-    mean, deviation = _mean_and_deviation(found)
+    place = effects.mean(np.log(found)).exponential()
     return (
         "Beyond the paper, dotted: the width at which ReLU and the linear network have the same"
-        f" condition number, m = {mean:.0f} (standard deviation {deviation:.0f} over the seeds,"
+        f" condition number, m = {place} (geometric mean over the seeds with its 95% interval,"
         " interpolated on logarithmic axes); beyond it, ReLU has the higher one."
     )
-
-
-def _mean_and_deviation(found: NDArray) -> tuple[float, float]:
-    return float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0

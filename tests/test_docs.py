@@ -247,13 +247,3 @@ def test_the_site_needs_no_network():
     assert "intersphinx" not in settings
     for page in _PAGES:
         assert not re.search(r"\{math\}|\$\$|https?://", page.read_text()), page.name
-
-
-@pytest.mark.slow
-def test_the_sweep_of_the_how_to_page_runs(tmp_path):
-    command = [sys.executable, "docs/howto/own_sweep.py", f"--results={tmp_path}"]
-    command += ["--config=docs/howto/own_sweep.py:small", "--config.seeds=3"]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "wider is better" in done.stdout
-    assert "holds" in done.stdout

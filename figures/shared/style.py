@@ -29,6 +29,7 @@ from matplotlib.ticker import (
 from numpy.typing import ArrayLike
 
 from figures.shared.series import Series
+from sweeps.effects import Effect
 
 COLUMN_WIDTH = 3.3  # inches, one column of a two-column page
 FULL_WIDTH = 6.9  # inches, both columns
@@ -264,10 +265,10 @@ def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
     axes.set_xlabel(label)
 
 
-def mark_x(axes: Axes, place: float, label: str, deviation: float = 0.0) -> None:
-    """A grey dotted line with its label on top, inside one standard deviation of where it is."""
-    if deviation:
-        axes.axvspan(place - deviation, place + deviation, color=GREY, alpha=0.2, linewidth=0)
+def mark_x(axes: Axes, place: float, label: str, interval: Effect | None = None) -> None:
+    """A grey dotted line with its label on top, inside the interval of where it is, if known."""
+    if interval is not None and np.isfinite(interval.high):
+        axes.axvspan(interval.low, interval.high, color=GREY, alpha=0.2, linewidth=0)
     axes.axvline(place, color=GREY, linewidth=0.8, linestyle=":")
     axes.annotate(
         label,
