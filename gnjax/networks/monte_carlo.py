@@ -158,7 +158,9 @@ def _moved(value: Any, size: float, signs: Signs) -> Any:
     # where it is, because of the rule for ties.
     step = (1 + 2.0**-6) * size
     up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
-    return value + value * jax.lax.select(signs(value.shape), up, down)
+    moved = value + value * jax.lax.select(signs(value.shape), up, down)
+    # An infinity, as of a mask before a softmax, is no rounded number; inf - inf would be nan.
+    return jax.lax.select(jnp.isinf(value), value, moved)
 
 
 def _inexact(value: Any) -> bool:

@@ -49,6 +49,11 @@ class Algebra:
     __array_ufunc__ = None  # numpy leaves ``array * op`` and ``array @ op`` to the operator
     __array_priority__ = 1000.0  # and so does scipy
 
+    def __repr__(self: Operator) -> str:
+        """One line: an operator may hold arrays of millions of numbers."""
+        rows, columns = self.shape
+        return f"<{type(self).__name__}: {rows} x {columns}, {jnp.dtype(self.dtype).name}>"
+
     def __mul__(self: Operator, factor: Any) -> LinearCombination:
         return _scaled(self, check_finite_number("the factor of an operator", factor))
 
@@ -91,7 +96,7 @@ class Algebra:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearCombination(Algebra, ParameterTrees):
     """w_1 A_1 + .. + w_m A_m + s I for operators A_i of one size and numbers w_i and s.
 

@@ -45,7 +45,7 @@ __all__ = [
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dense(Algebra):
     """The symmetric matrix ``matrix``, stored, up to ``stored_error`` in the 2-norm.
 
@@ -92,7 +92,7 @@ class Dense(Algebra):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
@@ -233,7 +233,7 @@ class KroneckerFactors:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SumOfKroneckers(Algebra):
     """sum_l A_l (x) B_l with every A_l (k, k) and B_l (d, d) positive semidefinite (Eqs 4, 5).
 

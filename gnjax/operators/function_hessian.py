@@ -29,7 +29,7 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FunctionHessian(Algebra, ParameterTrees):
     """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters.
 

@@ -30,7 +30,7 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 _KEPT_BYTES = 3e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prepared(Algebra, ParameterTrees):
     """The operator ``op`` together with what its products are computed from."""
 

@@ -52,7 +52,7 @@ _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkGram(Algebra, ParameterTrees):
     """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r)).
 
@@ -70,6 +70,10 @@ class NetworkGram(Algebra, ParameterTrees):
 
     symmetric = True
     forms_cheaply = True
+
+    def __repr__(self) -> str:
+        form = "J^T J" if self.side == "parameters" else "J J^T"
+        return _described(self, form, self.net)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -179,7 +183,7 @@ class _GramProduct:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkHessian(Algebra, ParameterTrees):
     """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17).
 
@@ -196,6 +200,9 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     symmetric = True
     forms_cheaply = True
+
+    def __repr__(self) -> str:
+        return _described(self, "H_F" if self.functional else "H", self.net)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -242,6 +249,14 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         return symmetric_columns(self)
+
+
+def _described(op: Operator, form: str, net: Network) -> str:
+    """One line: which matrix, how large, and of what."""
+    return (
+        f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
+        f" {net.parameters} parameters, {net.samples} samples of {net.rows} outputs>"
+    )
 
 
 def symmetric_columns(op: Operator) -> jax.Array:

@@ -31,7 +31,7 @@ from gnjax.operators.network import NetworkGram, NetworkHessian, without_idle_ta
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Streamed(Algebra, ParameterTrees):
     """The Gauss-Newton matrix (``functional`` is None), the Hessian, or H_F of all batches.
 

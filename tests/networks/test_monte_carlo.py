@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import gnjax
 from gnjax.networks.construct import network
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from tests.networks import CASES
@@ -36,6 +37,27 @@ def test_one_operation_moves_by_one_rounding_up_or_down():
     assert np.abs(moves).max() <= 2  # to a neighbour, which is up to 2 u away
     assert (moves.max(axis=0) >= 1).all()
     assert (moves.min(axis=0) <= -1).all()
+
+
+def test_infinities_stay_where_they_are():
+    """A causal mask writes -inf before a softmax; inf - inf would make every error unknown."""
+    x = jnp.asarray([1.0, jnp.inf, -jnp.inf])
+    moved = np.asarray(perturbed(lambda x: x + 1.0, 0, x))
+    np.testing.assert_array_equal(moved[1:], [np.inf, -np.inf])
+    assert moved[0] != 2.0
+
+
+@pytest.mark.parametrize("masked", [-jnp.inf, -1e30])
+def test_a_causal_mask_leaves_the_errors_known(masked):
+    def attention(weights, x):
+        scores = (x @ weights) @ jnp.swapaxes(x, -1, -2)
+        seen = jnp.tril(jnp.ones((3, 3), bool))
+        return jax.nn.softmax(jnp.where(seen, scores, masked)) @ x
+
+    x = jnp.asarray(np.random.default_rng(1).standard_normal((4, 3, 2)))
+    op = gnjax.gauss_newton((attention, jnp.asarray([[1.0, 0.5], [-0.3, 2.0]])), x)
+    assert op.error(1.0).kind == "measured"
+    assert op.error(1.0).value < 1e-13
 
 
 def test_signs_are_independent_and_balanced():
