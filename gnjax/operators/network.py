@@ -108,11 +108,12 @@ class NetworkGram(Algebra, ParameterTrees):
     def rank_bound(self) -> int:
         """A number that the rank of the exact matrix does not exceed.
 
-        It is the smaller of the rows of J of samples that differ and of the number of chosen
-        parameters, less the directions in which structure keeps every output where it is (see
+        It is the smaller of the rows of J of samples that differ, of its rows whose weight is not
+        zero (a label of -1 has none) and of the number of chosen parameters, less the directions in
+        which structure keeps every output where it is (see
         :mod:`gnjax.networks.null_space.dimension`).
         """
-        rows = unique_samples(self.net) * self.net.rows
+        rows = min(unique_samples(self.net) * self.net.rows, _weighted_rows(self.net))
         if self.net.parameters > 2 * rows or not has_root(self.net.target):
             return min(self.net.parameters, rows)
         return min(self.net.parameters - null_dimension(self.net), rows)
@@ -249,6 +250,17 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         return symmetric_columns(self)
+
+
+def _weighted_rows(net: Network) -> int:
+    """The rows of J of terms of the loss whose weight is not zero; the other rows are zero."""
+    weights = None if net.target is None else net.target.weights
+    if weights is None:
+        return net.samples * net.rows
+    terms = np.asarray(weights).reshape(net.samples, -1)
+    if net.rows % terms.shape[1]:
+        return net.samples * net.rows
+    return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])
 
 
 def _described(op: Operator, form: str, net: Network) -> str:

@@ -295,3 +295,31 @@ def test_extras_beside_the_outputs_are_left_out():
         for model, aux in (((apply, WEIGHTS), True), ((_tokens, WEIGHTS), False))
     )
     np.testing.assert_array_equal(found, plain)
+
+
+@pytest.mark.parametrize(
+    ("labels", "weights", "rows"),
+    [
+        ([[1, 2, -1], [0, -1, -1]], None, 3 * 4),  # three labels count, k - 1 directions each
+        ([[1, 2, 0], [0, 1, 3]], [1.0, 0.0], 3 * 4),  # one sample counts
+        ([[1, 2, -1], [0, 1, 3]], [[1.0, 0.0, 1.0], [0.0, 2.0, 0.0]], 2 * 4),
+        ([[1, 2, 0], [0, 1, 3]], None, 6 * 4),
+    ],
+)
+def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
+    """A label of -1 or a weight of zero leaves a zero row in J; the rank is proved without them."""
+    keys = jax.random.split(jax.random.key(0))
+    params = {"e": jax.random.normal(keys[0], (5, 6)), "o": jax.random.normal(keys[1], (6, 5))}
+    tokens = np.array([[0, 1, 2], [3, 4, 0]])
+    op = gnjax.gauss_newton(
+        (lambda p, x: jnp.tanh(p["e"][x]) @ p["o"], params),
+        tokens,
+        y=np.array(labels),
+        loss="cross_entropy",
+        weights=None if weights is None else np.array(weights),
+    )
+    assert op.rank_bound == rows
+    found = gnjax.condition_number(op)
+    assert found.resolved == (rows < 24)
+    if rows < 24:
+        assert found.rank == rows == np.linalg.matrix_rank(np.asarray(op.as_matrix()))
