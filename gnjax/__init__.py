@@ -5,6 +5,7 @@ from importlib import metadata
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
+from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
@@ -51,6 +52,8 @@ except metadata.PackageNotFoundError:  # imported from a folder that nobody inst
     __version__ = "unknown"
 
 __all__ = [
+    "BlockSpectra",
+    "BlockSpectrum",
     "Certificate",
     "ConditionNumber",
     "Dense",
@@ -72,6 +75,7 @@ __all__ = [
     "SumOfKroneckers",
     "Trace",
     "balanced",
+    "block_spectra",
     "bounds",
     "condition_number",
     "data",
