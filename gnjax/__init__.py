@@ -37,6 +37,8 @@ from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.linearised import linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
+from gnjax.operators.optimisers import optimizer_metric
+from gnjax.operators.preconditioned import Preconditioned, diagonal_of, preconditioned
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.operators.streamed import Streamed
 from gnjax.pictures.plot import plot
@@ -68,6 +70,7 @@ __all__ = [
     "NetworkGram",
     "NetworkHessian",
     "Operator",
+    "Preconditioned",
     "RankSensitivity",
     "SpectralDensity",
     "Spectrum",
@@ -82,6 +85,7 @@ __all__ = [
     "dense",
     "diagnose",
     "diagonal",
+    "diagonal_of",
     "eigenvalues",
     "empirical_fisher",
     "enable_x64",
@@ -99,7 +103,9 @@ __all__ = [
     "linearised",
     "models",
     "ntk",
+    "optimizer_metric",
     "plot",
+    "preconditioned",
     "rank_sensitivity",
     "spectral_density",
     "sum_of_kroneckers",
