@@ -5,6 +5,7 @@ from importlib import metadata
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
+from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.models import initializers
 from gnjax.networks.model import functional
@@ -36,6 +37,8 @@ from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.linearised import linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
+from gnjax.operators.optimisers import optimizer_metric
+from gnjax.operators.preconditioned import Preconditioned, diagonal_of, preconditioned
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.operators.streamed import Streamed
 from gnjax.pictures.plot import plot
@@ -51,6 +54,8 @@ except metadata.PackageNotFoundError:  # imported from a folder that nobody inst
     __version__ = "unknown"
 
 __all__ = [
+    "BlockSpectra",
+    "BlockSpectrum",
     "Certificate",
     "ConditionNumber",
     "Dense",
@@ -65,6 +70,7 @@ __all__ = [
     "NetworkGram",
     "NetworkHessian",
     "Operator",
+    "Preconditioned",
     "RankSensitivity",
     "SpectralDensity",
     "Spectrum",
@@ -72,12 +78,14 @@ __all__ = [
     "SumOfKroneckers",
     "Trace",
     "balanced",
+    "block_spectra",
     "bounds",
     "condition_number",
     "data",
     "dense",
     "diagnose",
     "diagonal",
+    "diagonal_of",
     "eigenvalues",
     "empirical_fisher",
     "enable_x64",
@@ -95,7 +103,9 @@ __all__ = [
     "linearised",
     "models",
     "ntk",
+    "optimizer_metric",
     "plot",
+    "preconditioned",
     "rank_sensitivity",
     "spectral_density",
     "sum_of_kroneckers",

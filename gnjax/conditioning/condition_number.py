@@ -18,6 +18,7 @@ from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
 from gnjax.spectra.eigenvalues import as_operator, is_count
+from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_spectrum
 
@@ -147,6 +148,13 @@ def condition_number(
     with watching(progress, stoppable=True) as watch:
         problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits, watch)
         return _solved(problem, method, certify, size)
+
+
+def condition_of_spectrum(op: Operator, whole: Spectrum, size: int) -> ConditionNumber:
+    """kappa of a semidefinite matrix of ``size`` rows with the twin ``op``, all of whose
+    eigenvalues are known already."""
+    ends = ends_of_spectrum(Problem(op, None, 1e-3, 0), whole)
+    return _zero(whole.method, size) if ends is None else _assembled(ends, size)
 
 
 def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:

@@ -31,13 +31,12 @@ from gnjax.diagnosis.remedies import (
     Suggestion,
     block_condition,
     counted,
-    layer_name,
-    natural_order,
     suggestions,
 )
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
+from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error

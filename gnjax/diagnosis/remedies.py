@@ -7,7 +7,6 @@ trained after the change, so that the number says what the change itself does to
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +26,7 @@ from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names
+from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored, factored
 from gnjax.operators.curvature import gauss_newton
@@ -159,16 +159,6 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     error = op.factor_error()
     stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
     return condition_number(Factored(*stored, evidence=error.kind))
-
-
-def layer_name(parameter: str) -> str:
-    """A kernel and its bias make one layer."""
-    return parameter.rpartition("/")[0] or parameter
-
-
-def natural_order(name: str) -> list[str | int]:
-    """A key that sorts dense2 before dense10."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _standardised(problem: Problem, found: Found) -> _Remedy:

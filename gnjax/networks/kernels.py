@@ -82,21 +82,36 @@ def parameter_gram(net: Network) -> np.ndarray:
 
 def output_gram(net: Network) -> np.ndarray:
     """J J^T (n r, n r), samples first."""
+    return output_grams(net, [range(len(net.counts))])[0]
+
+
+def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """J_l J_l^T (n r, n r) for the columns J_l of each part of the parameters, from one pass.
+
+    A part has the places of its parameters among the chosen leaves; parts do not overlap, and
+    together they are all.
+    """
     n, r = net.samples, net.rows
     if net.coupled:
-        whole = jacobian(net)
-        return whole @ whole.T
-    gram = np.zeros((n, r, n, r), net.dtype)
+        columns = np.split(jacobian(net), np.cumsum(net.counts)[:-1], axis=1)
+        wholes = [np.concatenate([columns[place] for place in part], axis=1) for part in parts]
+        return [whole @ whole.T for whole in wholes]
+    grams = [np.zeros((n, r, n, r), net.dtype) for _ in parts]
+    owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
     items = items_of(net, traced_sample(net))
     for group in _groups(net, sorted(items, key=lambda item: item.width)):
-        _add_group(net, group, gram)
-    flat = gram.reshape(n * r, n * r)
-    _mirror(flat, r * min(_BLOCK, n))
+        _add_group(net, group, owners)
+    flat = [gram.reshape(n * r, n * r) for gram in grams]
+    for gram in flat:
+        _mirror(gram, r * min(_BLOCK, n))
     return flat
 
 
-def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
-    """Add the group's blocks on and above the diagonal; what fits in memory is computed once."""
+def _add_group(net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray]) -> None:
+    """Add the group's blocks on and above the diagonal to the matrices that own its parameters.
+
+    What fits in memory is computed once.
+    """
     n = net.samples
     edges = [(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
     held: dict[int, Pieces] = {}
@@ -114,13 +129,34 @@ def _add_group(net: Network, group: tuple[Item, ...], gram: np.ndarray) -> None:
         left = piece(i)
         for j, (start, stop) in enumerate(edges[i:], start=i):
             right = left if i == j else piece(j)
-            if left[0]:
-                gram[top:bottom, :, start:stop] += np.asarray(_structured(left[0], right[0]))
-            if left[1].shape[-1]:
-                product = _outer(_flat(left[1]), _flat(right[1]))
-                gram[top:bottom, :, start:stop] += product.reshape(
-                    bottom - top, net.rows, -1, net.rows
-                )
+            for gram, pairs, columns in _shares(net, group, owners):
+                if pairs:
+                    near, far = ([side[0][index] for index in pairs] for side in (left, right))
+                    gram[top:bottom, :, start:stop] += np.asarray(_structured(near, far))
+                if len(columns):
+                    ours = _columns(_flat(left[1]), columns)
+                    product = _outer(ours, ours if i == j else _columns(_flat(right[1]), columns))
+                    gram[top:bottom, :, start:stop] += product.reshape(
+                        bottom - top, net.rows, -1, net.rows
+                    )
+
+
+def _shares(
+    net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray]
+) -> Iterator[tuple[np.ndarray, list[int], np.ndarray]]:
+    """For every matrix with parameters in the group: its pairs, and its columns of the rows."""
+    with_rows = [item for item in group if item.form == "rows"]
+    ends = np.cumsum([net.counts[item.place] for item in with_rows])
+    held = [item for item in group if item.form != "rows"]
+    wanted = {id(owners[item.place]): owners[item.place] for item in group}
+    for key, gram in wanted.items():
+        pairs = [i for i, item in enumerate(held) if id(owners[item.place]) == key]
+        own = [
+            np.arange(end - net.counts[item.place], end)
+            for item, end in zip(with_rows, ends, strict=True)
+            if id(owners[item.place]) == key
+        ]
+        yield gram, pairs, np.concatenate(own) if own else np.zeros(0, int)
 
 
 def _mirror(matrix: np.ndarray, size: int) -> None:
@@ -171,6 +207,10 @@ def _flat(rows: jax.Array) -> np.ndarray | jax.Array:
     here = rows.is_fully_addressable or rows.is_fully_replicated
     host = np.asarray(rows) if on_cpu and here else rows
     return host.reshape(-1, rows.shape[-1])
+
+
+def _columns(rows: np.ndarray | jax.Array, columns: np.ndarray) -> np.ndarray | jax.Array:
+    return rows if len(columns) == rows.shape[1] else rows[:, columns]
 
 
 def _outer(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.ndarray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +16,9 @@ from flax.nnx import filterlib
 
 Only = str | Sequence[str] | type | Callable[[str], bool]
 """A pattern of paths, several of them, an NNX filter, or a function of the path."""
+
+Groups = str | Sequence[str] | Callable[[str], str]
+"""What makes blocks of parameters: "layer", "parameter", patterns, or a function of the path."""
 
 _FILTERS = filterlib.__name__
 
@@ -116,3 +121,45 @@ def _filtered(params: Any, only: Any) -> list[int]:
             wanted += range(index, index + leaves)
         index += leaves
     return wanted
+
+
+def layer_name(parameter: str) -> str:
+    """A kernel and its bias make one layer."""
+    return parameter.rpartition("/")[0] or parameter
+
+
+def natural_order(name: str) -> list[str | int]:
+    """A key that sorts dense2 before dense10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
+    """The places of the parameters of every group, groups in the natural order of their names."""
+    name_of = {"layer": layer_name, "parameter": str}.get(by) if isinstance(by, str) else by
+    if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
+        name_of = partial(_first_match, by)
+    if not callable(name_of):
+        msg = (
+            f"by={by!r} is neither 'layer' nor 'parameter', no list of patterns, and no function "
+            "from the path of a parameter to the name of its block"
+        )
+        raise ValueError(msg)
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(_group_name(name_of, name), []).append(place)
+    return {group: places[group] for group in sorted(places, key=natural_order)}
+
+
+def _first_match(patterns: Sequence[str], path: str) -> str | None:
+    return next((p for p in patterns if fnmatch.fnmatch(path, p)), None)
+
+
+def _group_name(name_of: Callable[[str], Any], path: str) -> str:
+    found = name_of(path)
+    if not isinstance(found, str):
+        msg = (
+            f"by gives {path} the block {found!r}, which is no name; every parameter needs a "
+            "block, and only= leaves parameters out of an operator"
+        )
+        raise ValueError(msg)
+    return found

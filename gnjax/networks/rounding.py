@@ -38,28 +38,57 @@ _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
+_SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
+Scaling = Callable[[jax.Array], jax.Array]
+"""v -> S v for vectors (p,) and a symmetric S."""
 
-def jacobian_error(net: Network, *, seed: int = 0) -> Error:
+
+def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = None) -> Error:
     """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
 
     Exact means: at the stored parameters and inputs, in exact arithmetic. Of a model that has a
     reverse mode only, both directions come from it, and what its own rule rounds is seen by Monte
-    Carlo arithmetic alone. ``seed`` chooses the random signs and vectors.
+    Carlo arithmetic alone. ``seed`` chooses the random signs and vectors. With a ``scaling`` S,
+    a symmetric matrix that multiplies vectors (p,), the bound is that of J S.
     """
+    return _errors(net, (), seed, scaling)[0]
+
+
+def jacobian_errors(
+    net: Network, parts: Sequence[np.ndarray], *, seed: int = 0
+) -> tuple[Error, list[Error]]:
+    """The same, and for the columns of J at the indices of each part, from the same evaluations.
+
+    Backward products say how much of the error is in each part. What the other two measurements
+    find beyond them is shared in proportion; where that is more than four times as much, backward
+    products do not see where it comes from, and every part has the error of the whole.
+    """
+    return _errors(net, parts, seed, None)
+
+
+def _errors(
+    net: Network, parts: Sequence[np.ndarray], seed: int, scaling: Scaling | None
+) -> tuple[Error, list[Error]]:
+    """The error of J S as a whole, and of its columns in each part."""
     work = net.written * min(net.batch, net.samples)
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    total = 0.0
+    total, squares = 0.0, np.zeros(net.parameters)
     for piece in pieces(net, net.target):
-        total = math.hypot(total, _batch_size(net, piece, rng, count))
+        size, lengths = _batch_size(net, piece, rng, count, scaling)
+        total, squares = math.hypot(total, size), squares + lengths
     if rows * net.parameters <= _SMALL_JACOBIAN:
-        total = max(total, _rows_size(net, rng, count))
+        total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
-    return _measured(total, rows * net.parameters, smallest, _REASON)
+    seen, found = math.sqrt(squares.sum()), []
+    for part in parts:
+        share = math.sqrt(squares[part].sum()) / seen if 0 < total <= _SHARED * seen else 1.0
+        found.append(_measured(share * total, rows * len(part), smallest, _REASON))
+    return _measured(total, rows * net.parameters, smallest, _REASON), found
 
 
 def product_error(
@@ -122,27 +151,42 @@ def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Er
     return Error(SAFETY * (size + hidden), MEASURED, reason=reason)
 
 
-def _batch_size(net: Network, piece: Sequence[Any], rng: np.random.Generator, count: int) -> float:
-    """The estimate of ||E_b||_F for the rows of J of one batch."""
+def _batch_size(
+    net: Network,
+    piece: Sequence[Any],
+    rng: np.random.Generator,
+    count: int,
+    scaling: Scaling | None,
+) -> tuple[float, np.ndarray]:
+    """The estimate of ||E_b||_F for the rows of J of one batch, and of the squared length of every
+    column of E_b, by backward products alone."""
     x, target = piece
     shape = (sample_count(x), net.rows)
     found: list[list[np.ndarray]] = []
     for _ in range(count):
         right = _direction(rng, (net.parameters,), net.dtype)
         left = _direction(rng, shape, net.dtype)
-        moved_images = _forward_gap(net, x, target, _seed(rng), right)
+        moved_images = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, right))
         moved_pulls = _backward_gap(net, x, target, _seed(rng), left)
-        found.append([_host(a).ravel() for a in (right, left, *moved_images, *moved_pulls)])
+        pulls = (_scaled(scaling, pull) for pull in moved_pulls)
+        found.append([_host(a).ravel() for a in (right, left, *moved_images, *pulls)])
     v, u, image, moved, pulled, shifted = (np.stack(a) for a in zip(*found, strict=True))
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is reported as unknown
         gaps = (u @ image.T - pulled @ v.T).reshape(-1, 1)
-    return max(_root_mean_square(a) for a in (moved, shifted, gaps))
+        lengths = np.square(shifted).mean(axis=0)
+    return max(_root_mean_square(a) for a in (moved, shifted, gaps)), lengths
 
 
-def _rows_size(net: Network, rng: np.random.Generator, count: int) -> float:
+def _scaled(scaling: Scaling | None, v: jax.Array) -> jax.Array:
+    return v if scaling is None else scaling(v)
+
+
+def _rows_size(
+    net: Network, rng: np.random.Generator, count: int, scaling: Scaling | None
+) -> float:
     """The estimate of ||rows of J - J in forward mode||_F."""
     drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([_host(w) for w in drawn])
+    v = np.stack([_host(_scaled(scaling, w)) for w in drawn])
     rows = np.concatenate([_host(block) @ v.T for block in row_blocks(net)])
     images = []
     for w in v:

@@ -59,6 +59,7 @@ class Dense(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
+    rank_limit: int | None = field(default=None, metadata={"static": True})  # by structure
 
     symmetric = True
     forms_cheaply = True
@@ -84,6 +85,10 @@ class Dense(Algebra):
     def dtype(self) -> jnp.dtype:
         return self.matrix.dtype
 
+    @property
+    def rank_bound(self) -> int:
+        return self.shape[0] if self.rank_limit is None else min(self.rank_limit, self.shape[0])
+
     def mv(self, v: jax.Array) -> jax.Array:
         return jnp.matmul(self.matrix, v, precision="highest")
 
@@ -97,6 +102,7 @@ class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
+    ``rank_limit`` is what the rank of J is known not to exceed, besides its rows and columns.
 
     >>> op = gnjax.factored([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]])
     >>> op.shape, op.rank_bound
@@ -108,6 +114,7 @@ class Factored(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
+    rank_limit: int | None = field(default=None, metadata={"static": True})
 
     symmetric = True
     forms_cheaply = True
@@ -136,7 +143,8 @@ class Factored(Algebra):
 
     @property
     def rank_bound(self) -> int:
-        return min(self.factor.shape)
+        smaller = min(self.factor.shape)
+        return smaller if self.rank_limit is None else min(smaller, self.rank_limit)
 
     def trace_by_structure(self) -> tuple[float, Error]:
         """||J||_F^2."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.conditioning.rank_sensitivity import RankSensitivity
+from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.picture import figure_of
 from gnjax.spectra.density import SpectralDensity
@@ -22,6 +23,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _WIDE = 100.0  # from this quotient of largest to smallest on, an axis is logarithmic
 _SPREAD = 2.0  # standard errors in the band of a density
 _MANY = 60  # eigenvalues from which on markers are small and have no caps
+_MOST_NAMES = 40  # of blocks that have their names written
 _FEW = 12  # eigenvalues up to which each has a tick
 _DEEPEST = 1e-30  # of the largest eigenvalue, for what is drawn on a logarithmic axis
 
@@ -168,11 +170,28 @@ def _ranks(axes: Axes, found: RankSensitivity) -> None:
     axes.set_title(text, loc="left", fontsize="medium")
 
 
+def _blocks(axes: Axes, found: BlockSpectra) -> None:
+    """The eigenvalues above the floor as a column of dots for each block; negative ones orange."""
+    names = [block.name for block in found.blocks]
+    axes.set_yscale("log")
+    for place, block in enumerate(found.blocks):
+        values = block.spectrum.values
+        for color, shown in ((_BLUE, values > found.floor), (_ORANGE, values < -found.floor)):
+            sizes = np.abs(values[shown])
+            axes.plot(np.full(len(sizes), place), sizes, "_", ms=9, color=color, alpha=0.6)
+    step = -(-len(names) // _MOST_NAMES)
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=90, fontsize="small")
+    axes.set_ylabel("size of eigenvalue")
+    text = f"{100 * found.off_block_share:.3g}% off the blocks, mean distance "
+    axes.set_title(text + f"{found.mean_distance:.3g}", loc="left", fontsize="medium")
+
+
 _DRAWN: dict[type, Callable[[Axes, Any], None]] = {
     Spectrum: _spectrum,
     SpectralDensity: _density,
     ConditionNumber: _condition,
     RankSensitivity: _ranks,
+    BlockSpectra: _blocks,
 }
 
 

@@ -1,0 +1,257 @@
+"""The diagonal blocks of an operator on the parameters of a network, and what lies off them.
+
+For G = scale J^T J with the columns J_b of the parameters of block b,
+
+    G_bb = scale J_b^T J_b,  twin K_b = scale J_b J_b^T,  K = sum_b K_b the twin of G,
+    |G|_F^2 = |K|_F^2,  |G_bb|_F^2 = |K_b|_F^2,
+
+so that all blocks come from one Jacobian, or from kernels that the layers' structure gives. Of any
+other operator, such as a Hessian, they come from its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks import kernels
+from gnjax.networks.network import Network
+from gnjax.networks.rounding import jacobian_errors
+from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.outward import raised, stored_bound
+from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
+from gnjax.operators.base import Dense, Factored
+from gnjax.operators.factorisation import gram_error
+from gnjax.operators.facts import check_symmetric, error_of, forms_cheaply
+from gnjax.operators.network import NetworkGram
+from gnjax.operators.prepare import prepared_product
+from gnjax.operators.protocol import Operator
+
+_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class DiagonalBlocks:
+    """The blocks G_bb as operators, and how much of G lies off them.
+
+    Attributes:
+      operators: one for each block; where a block has a smaller twin, that twin.
+      off_share: |G - blockdiag(G)|_F^2 / |G|_F^2; nan for G = 0.
+      off_error: a bound on the error of ``off_share``.
+      method: "jacobian", "kernels" (a part of them at least), "matrix" or "products".
+    """
+
+    operators: tuple[Operator, ...]
+    off_share: float
+    off_error: Error
+    method: str
+
+
+def diagonal_blocks(
+    op: Any, groups: Sequence[Sequence[int]], limits: Limits = LIMITS
+) -> DiagonalBlocks:
+    """The blocks for groups of the chosen leaves of ``op.net``, which together are all of them."""
+    if isinstance(op, NetworkGram) and op.factorisation() is not None:
+        net = op.twin.net
+        sizes = [sum(net.counts[place] for place in group) for group in groups]
+        narrow = [_is_narrow(net, size, limits) for size in sizes]
+        if _fits(net, sizes, narrow, limits):
+            return _of_gram(op, net, groups, narrow)
+    if isinstance(op, NetworkGram):
+        op = replace(op, side="parameters")
+    return _of_columns(op, groups, limits)
+
+
+def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
+    """Where the entries of some leaves are in the vector of parameters."""
+    ends = np.cumsum(counts)
+    return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])
+
+
+def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
+    """Whether the Jacobian of a block is formed, whose singular values give all digits."""
+    rows = net.samples * net.rows
+    small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
+    fits = 8.0 * rows * net.parameters <= limits.factor_bytes
+    return net.coupled or size <= rows or (small and fits)
+
+
+def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
+    rows = net.samples * net.rows
+    columns = sum(size for size, formed in zip(sizes, narrow, strict=True) if formed)
+    matrices = 3 + len(sizes) - sum(narrow)  # with K and what is at work
+    squares = 8.0 * min(rows, net.parameters) ** 2 * matrices
+    return 8.0 * rows * columns <= limits.factor_bytes and squares <= limits.factor_bytes
+
+
+def _of_gram(
+    op: NetworkGram, net: Network, groups: Sequence[Sequence[int]], narrow: Sequence[bool]
+) -> DiagonalBlocks:
+    """From J_b where that is formed, else from K_b = J_b J_b^T by the structure of the layers."""
+    whole_net = op.net if op.unmerged is None else op.unmerged
+    parts = [indices_of(net.counts, group) for group in groups]
+    root = op.scale**0.5
+    whole, errors = jacobian_errors(whole_net, parts)
+    limits = [_rank_limit(net, group) for group in groups]
+    formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
+    wide = [group for group, is_formed in zip(groups, narrow, strict=True) if not is_formed]
+    jacobians, grams = iter(_jacobians(net, formed)), iter(_kernels(net, wide))
+    matrices = [
+        root * next(jacobians) if is_formed else op.scale * next(grams) for is_formed in narrow
+    ]
+    operators = [
+        _operator(matrix, is_formed, error.scaled(root), limit, op)
+        for matrix, is_formed, error, limit in zip(matrices, narrow, errors, limits, strict=True)
+    ]
+    share, off_error = _off_gram(matrices, narrow, whole.scaled(root))
+    return DiagonalBlocks(tuple(operators), share, off_error, "kernels" if wide else "jacobian")
+
+
+def _operator(
+    matrix: np.ndarray, is_formed: bool, error: Error, limit: int, op: NetworkGram
+) -> Operator:
+    """The twin of a block from scale^{1/2} J_b or from scale J_b J_b^T, with the error of it."""
+    if is_formed:
+        stored = jnp.asarray(matrix, op.dtype)
+        bound = stored_bound(error.value, op.dtype)
+        return Factored(stored, bound, error.kind, error.failure, rank_limit=limit).twin
+    norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
+    moved = gram_error(norm, error)
+    stored = jnp.asarray(matrix, op.dtype)
+    bound = stored_bound(moved.value, op.dtype)
+    return Dense(stored, bound, moved.kind, moved.failure, rank_limit=limit)
+
+
+def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """J_b (n r, p_b) of some groups, from one Jacobian."""
+    if not groups:
+        return []
+    some = _restricted(net, [place for group in groups for place in group])
+    whole = kernels.jacobian(some)
+    sizes = [sum(net.counts[place] for place in group) for group in groups]
+    return np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+
+
+def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """J_b J_b^T (n r, n r) of some groups, from one pass over the network."""
+    if not groups:
+        return []
+    some = _restricted(net, [place for group in groups for place in group])
+    ends = np.cumsum([len(group) for group in groups])
+    parts = [range(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
+    return kernels.output_grams(some, parts)
+
+
+def _restricted(net: Network, places: Sequence[int]) -> Network:
+    """The network of some of the chosen leaves alone, in this order."""
+    return replace(
+        net,
+        chosen=tuple(net.chosen[place] for place in places),
+        kept=tuple(net.kept[place] for place in places),
+        counts=tuple(net.counts[place] for place in places),
+    )
+
+
+def _rank_limit(net: Network, group: Sequence[int]) -> int:
+    """What structure says about the rank of a block, as of the operator of its parameters alone."""
+    return NetworkGram(_restricted(net, group), "parameters", 1.0).rank_bound
+
+
+def _off_gram(
+    matrices: Sequence[np.ndarray], narrow: Sequence[bool], error: Error
+) -> tuple[float, Error]:
+    """The share that lies off the blocks, from J_b or K_b: of the smaller of G and its twin."""
+    squares: Iterator[np.ndarray]
+    if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
+        whole = np.concatenate(matrices, axis=1)
+        total, summed = whole.T @ whole, True
+        squares = (matrix.T @ matrix for matrix in matrices)
+    else:
+        total, summed = np.zeros(2 * (len(matrices[0]),)), False
+        pairs = zip(matrices, narrow, strict=True)
+        squares = (matrix @ matrix.T if is_formed else matrix for matrix, is_formed in pairs)
+    inside, lengths = 0.0, 0.0
+    for square in squares:
+        inside += float(np.linalg.norm(square)) ** 2
+        lengths += float(np.trace(square))
+        if not summed:
+            total += square
+    moved = gram_error(lengths, error)  # of the Frobenius norm, as the error of J is
+    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
+    return _share(inside, float(np.linalg.norm(total)) ** 2, moved + rounding)
+
+
+def _of_columns(op: Any, groups: Sequence[Sequence[int]], limits: Limits) -> DiagonalBlocks:
+    """From all columns of the matrix: those that it forms, or its products with unit vectors."""
+    is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
+    columns = _formed(op) if is_formed else _multiplied(op)
+    inside, total, blocks = 0.0, 0.0, []
+    for group in groups:
+        own = indices_of(op.net.counts, group)
+        _check_rows(len(own), limits)
+        matrix = np.empty((len(own), len(own)))
+        for first in range(0, len(own), _COLUMNS):
+            images = columns(own[first : first + _COLUMNS])
+            total += float(np.linalg.norm(images)) ** 2
+            matrix[:, first : first + _COLUMNS] = images[own]
+        blocks.append((matrix + matrix.T) / 2)
+        inside += float(np.linalg.norm(matrix)) ** 2
+    error = error_of(op, raised(total**0.5))
+    bound = stored_bound(error.value, op.dtype)
+    operators = [
+        Dense(jnp.asarray(block, op.dtype), bound, error.kind, error.failure) for block in blocks
+    ]
+    moved = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
+    share, off_error = _share(inside, total, moved)
+    return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
+
+
+def _formed(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    matrix = np.asarray(op.as_matrix(), np.float64)
+    check_symmetric(op, lambda rows: rows @ matrix.T)
+    return lambda own: matrix[:, own]
+
+
+def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    product, size = prepared_product(op), op.shape[0]
+
+    def images(columns: np.ndarray) -> np.ndarray:
+        return np.asarray(product(jnp.asarray(columns, op.dtype)), np.float64)
+
+    def units(own: np.ndarray) -> np.ndarray:
+        columns = np.zeros((size, len(own)))
+        columns[own, np.arange(len(own))] = 1.0
+        return images(columns)
+
+    check_symmetric(op, lambda rows: images(rows.T).T)
+    return units
+
+
+def _check_rows(size: int, limits: Limits) -> None:
+    if size > limits.matrix_rows:
+        msg = (
+            f"a block has {size:,} parameters, and matrices of up to {limits.matrix_rows:,} rows "
+            "are formed; make smaller blocks with by=, or pass limits=gnjax.Limits(matrix_rows=..)"
+        )
+        raise ValueError(msg)
+
+
+def _share(inside: float, total: float, moved: Error) -> tuple[float, Error]:
+    """1 - D / T from the squared Frobenius norms D and T of matrices that are off by ``moved``."""
+    if total == 0:
+        return float("nan"), unknown("every eigenvalue is zero")
+    value = min(max(1 - inside / total, 0.0), 1.0)
+    if not moved.value < total**0.5:
+        return value, moved.to(1.0)
+    within = [inside**0.5 + sign * moved.value for sign in (-1.0, 1.0)]
+    around = [total**0.5 - sign * moved.value for sign in (-1.0, 1.0)]
+    low, high = (
+        1 - (max(d, 0.0) / t) ** 2 for d, t in zip(within[::-1], around[::-1], strict=True)
+    )
+    rounding = gamma(64, np.dtype(np.float64))  # of norms, which are added up in pairs
+    return value, moved.to(raised(min(max(value - low, high - value) + rounding, 1.0)))

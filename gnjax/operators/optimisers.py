@@ -1,0 +1,123 @@
+"""The diagonal metric P by which an optimiser of optax divides its updates, from its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_NO_METRIC = {
+    "MuonState": "Muon's update is an orthogonal factor, which no fixed metric P gives",
+    "FactoredState": "Adafactor keeps sums over rows and columns in place of second moments",
+}
+_KNOWN = (
+    "ScaleByAdamState",
+    "ScaleByAmsgradState",
+    "ScaleByBeliefState",
+    "ScaleByRmsState",
+    "ScaleByRmsWithCountState",
+    "ScaleByRStdDevState",
+    "ScaleByRStdDevWithCountState",
+    "ScaleByRssState",
+)
+_CORRECTED = ("ScaleByAdamState", "ScaleByBeliefState")
+
+
+def optimizer_metric(
+    state: Any,
+    *,
+    b2: float | None = None,
+    eps: float | None = None,
+    eps_root: float | None = None,
+    eps_in_sqrt: bool = True,
+) -> Any:
+    """The tree of diagonal entries P of an optax state: its last update was a step times m / P.
+
+    Adam and its kin: P = (nu / (1 - b2^t) + eps_root)^{1/2} + eps after t steps. RMSprop:
+    (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``. Adagrad: (sum g^2 + eps)^{1/2}.
+    The state is found inside chains, ``inject_hyperparams`` and other wrappers. A state does not
+    hold its constants, unless ``inject_hyperparams`` put them there: pass those that are not
+    optax's defaults. ``adamax`` and ``yogi`` keep states that look like Adam's, and must not be
+    passed.
+
+    >>> import optax
+    >>> optimiser, params = optax.adam(1e-3), {"w": jax.numpy.ones(2)}
+    >>> _, state = optimiser.update({"w": jax.numpy.array([2.0, -3.0])}, optimiser.init(params))
+    >>> gnjax.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
+    [2.0, 3.0]
+    """
+    found = list(_second_moments(state, {}))
+    for one, _ in found:
+        reason = _NO_METRIC.get(type(one).__name__)
+        if reason:
+            msg = f"{reason}, so that there is no diagonal P to take from this state"
+            raise ValueError(msg)
+    if len(found) != 1:
+        what = "none" if not found else f"{len(found)} of them"
+        msg = (
+            "an optimiser's state has second moments (Adam's, RMSprop's, Adagrad's) in one place, "
+            f"and this one has {what}; pass the inner state, or a tree of positive entries"
+        )
+        raise ValueError(msg)
+    one, held = found[0]
+    given = {"b2": b2, "eps": eps, "eps_root": eps_root}
+    known = {**held, **{name: value for name, value in given.items() if value is not None}}
+    return _metric(one, known, eps_in_sqrt)
+
+
+def has_optimizer_state(tree: Any) -> bool:
+    """Whether a tree is the state of an optimiser, and no tree of numbers alone."""
+    names = (type(node).__name__ for node, _ in _nodes(tree, {}))
+    return any(name.endswith("State") and name != "State" for name in names)
+
+
+def _metric(state: Any, known: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
+    kind = type(state).__name__
+    root, b2 = float(known.get("eps_root", 0.0)), float(known.get("b2", 0.999))
+    if kind == "ScaleByRssState":
+        eps = float(known.get("eps", 1e-7))
+        return jax.tree.map(lambda s: jnp.sqrt(_wide(s) + eps), state.sum_of_squares)
+    eps = float(known.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
+    moments = state.nu_max if kind == "ScaleByAmsgradState" else state.nu
+    moments = jax.tree.map(_wide, moments)
+    if kind.startswith("ScaleByRStdDev"):
+        moments = jax.tree.map(lambda nu, mu: nu - _wide(mu) ** 2, moments, state.mu)
+    if kind in _CORRECTED or kind.endswith("WithCountState"):
+        steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
+        if steps == 0:
+            msg = "the optimiser has made no step yet, so that it has no second moments"
+            raise ValueError(msg)
+        decay = b2 if kind in _CORRECTED else float(known.get("decay", 0.9))
+        moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)
+    if "Rms" in kind or "RStdDev" in kind:
+        inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
+        return jax.tree.map(lambda nu: jnp.sqrt(nu + inside) + outside, moments)
+    return jax.tree.map(lambda nu: jnp.sqrt(nu + root) + eps, moments)
+
+
+def _wide(leaf: Any) -> jax.Array:
+    return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
+
+
+def _second_moments(state: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """The states with second moments, or known to have none, and the constants around them."""
+    wanted = (*_KNOWN, *_NO_METRIC)
+    return (pair for pair in _nodes(state, held) if type(pair[0]).__name__ in wanted)
+
+
+def _nodes(node: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """The node and everything inside of it, each with the injected constants around it."""
+    yield node, held
+    injected = getattr(node, "hyperparams", None)
+    inside = held if injected is None else {**held, **injected}
+    if isinstance(node, Mapping):
+        children: Any = node.values()
+    elif isinstance(node, tuple | list):
+        children = node
+    else:
+        children = ()
+    for child in children:
+        yield from _nodes(child, inside)

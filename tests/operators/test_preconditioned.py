@@ -1,0 +1,229 @@
+"""P^{-1/2} A P^{-1/2} against dense algebra, with P as optax, or numpy, has it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.linalg
+from flax import nnx
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+
+X = np.random.default_rng(0).standard_normal((30, 4))
+Y = np.random.default_rng(1).standard_normal((30, 3))
+
+
+def _model():
+    net = gnjax.models.MLP((4, 5, 3), activation="tanh", key=jax.random.key(1))
+    return gnjax.functional(net)
+
+
+def _loss(params, x=X, y=Y):
+    return jnp.square(_model()[0](params, x) - y).sum() / (2 * len(x))
+
+
+def _dense():
+    apply, params = _model()
+    flat, unravel = ravel_pytree(params)
+    jacobian = np.asarray(jax.jacrev(lambda v: apply(unravel(v), X).reshape(-1))(flat))
+    return jacobian.T @ jacobian / len(X)
+
+
+def _trained(optimiser, steps=5):
+    params = _model()[1]
+    state, start = optimiser.init(params), params
+    for _ in range(steps):
+        updates, state = optimiser.update(jax.grad(_loss)(params), state, params)
+        params = optax.apply_updates(params, updates)
+    return state, start
+
+
+def _agrees(op, matrix, metric):
+    """All eigenvalues within 1e-10 of the largest, and within their own errors; kappa as well."""
+    exact = scipy.linalg.eigvalsh(matrix, metric)[::-1]
+    found = gnjax.eigenvalues(op)
+    off = np.abs(found.values - exact)
+    assert off.max() < 1e-10 * exact[0]
+    assert (off <= found.errors + 1e-13 * exact[0]).all()
+    assert found.errors.max() < 1e-9 * exact[0]
+    kappa = gnjax.condition_number(op)
+    if kappa.resolved:
+        assert kappa.value == pytest.approx(exact[0] / exact[kappa.rank - 1], rel=1e-9)
+    return kappa
+
+
+def test_a_tree_and_a_vector_of_diagonal_entries():
+    model, matrix = _model(), _dense()
+    op = gnjax.gauss_newton(model, X)
+    tree = jax.tree.map(lambda leaf: 0.1 + jnp.square(leaf), model[1])
+    metric = np.asarray(ravel_pytree(tree)[0])
+    scaled = gnjax.preconditioned(op, tree)
+    assert _agrees(scaled, matrix, np.diag(metric)).resolved
+    _agrees(gnjax.preconditioned(op, metric - 0.05, damping=0.05), matrix, np.diag(metric))
+    root = np.diag(metric**-0.5)
+    assert np.abs(scaled.as_matrix() - root @ matrix @ root).max() < 1e-10
+    v = np.random.default_rng(2).standard_normal((len(matrix), 3))
+    assert np.abs(scaled @ v - root @ matrix @ root @ v).max() < 1e-10
+
+
+def test_both_sides_have_the_same_non_zero_eigenvalues():
+    metric = np.random.default_rng(3).uniform(0.1, 2, len(_dense()))
+    outputs = gnjax.preconditioned(gnjax.ntk(_model(), X), metric)
+    exact = scipy.linalg.eigvalsh(len(X) * _dense(), np.diag(metric))[::-1]
+    found = gnjax.eigenvalues(outputs).values
+    assert np.abs(found[: len(exact)] - exact).max() < 1e-10 * exact[0]
+    assert np.abs(found[len(exact) :]).max() < 1e-10 * exact[0]
+    assert outputs.twin.side == "parameters"
+    v = np.random.default_rng(4).standard_normal(90)
+    assert np.abs(outputs @ v - np.asarray(outputs.as_matrix()) @ v).max() < 1e-9
+    factor = outputs.factorisation().form()
+    assert np.abs(factor @ factor.T - outputs.as_matrix()).max() < 1e-9
+
+
+def test_a_hessian_is_scaled_too():
+    op = gnjax.hessian(_model(), X, Y)
+    flat, unravel = ravel_pytree(_model()[1])
+    matrix = np.asarray(jax.hessian(lambda v: _loss(unravel(v)))(flat))
+    metric = np.random.default_rng(5).uniform(0.1, 2, len(matrix))
+    found = gnjax.eigenvalues(gnjax.preconditioned(op, metric))
+    exact = scipy.linalg.eigvalsh(matrix, np.diag(metric))[::-1]
+    off = np.abs(found.values - exact)
+    assert off.max() < 1e-10 * exact[0]
+    assert (off <= found.errors).all()
+
+
+def test_the_diagonal_and_the_layers_of_the_matrix_itself():
+    op, matrix = gnjax.gauss_newton(_model(), X), _dense()
+    diagonal = np.asarray(ravel_pytree(gnjax.diagonal_of(op))[0])
+    assert np.abs(diagonal - np.diag(matrix)).max() < 1e-12
+    _agrees(gnjax.preconditioned(op, "diagonal"), matrix, np.diag(np.diag(matrix)))
+    layers = scipy.linalg.block_diag(matrix[:25, :25], matrix[25:, 25:]) + 1e-4 * np.eye(43)
+    _agrees(gnjax.preconditioned(op, "layers", damping=1e-4), matrix, layers)
+    batches = gnjax.gauss_newton(_model(), [(X[:15], Y[:15]), (X[15:], Y[15:])])
+    _agrees(gnjax.preconditioned(batches, "layers", damping=1e-4), matrix, layers)
+
+
+def test_the_metric_of_its_own_blocks_is_one():
+    """With one layer P is G + damping, and every eigenvalue is lambda / (lambda + damping)."""
+    op = gnjax.gauss_newton(_model(), X, only="dense2/*")
+    exact = gnjax.eigenvalues(op).values
+    found = gnjax.eigenvalues(gnjax.preconditioned(op, "layers", damping=1e-3)).values
+    assert np.abs(found - exact / (exact + 1e-3)).max() < 1e-10
+
+
+OPTIMISERS = {
+    "adam": (optax.adam(1e-2), {}),
+    "adamw": (optax.chain(optax.clip(1.0), optax.adamw(1e-2, b2=0.99)), {"b2": 0.99}),
+    "injected": (optax.inject_hyperparams(optax.adam)(1e-2, b2=0.95, eps=1e-3), {}),
+    "many": (optax.MultiSteps(optax.adam(1e-2), 1), {}),
+    "amsgrad": (optax.amsgrad(1e-2), {}),
+    "rmsprop": (optax.rmsprop(1e-2), {}),
+    "rmsprop_outside": (optax.rmsprop(1e-2, eps_in_sqrt=False), {"eps_in_sqrt": False}),
+    "centred": (optax.rmsprop(1e-2, centered=True, decay=0.5), {}),
+    "adagrad": (optax.adagrad(1e-2), {}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_the_metric_is_what_the_optimiser_divides_by(name):
+    """Momentum aside, its update of a gradient is that gradient over P of the state after it."""
+    optimiser, constants = OPTIMISERS[name]
+    state, params = _trained(optimiser)
+    metric = gnjax.optimizer_metric(state, **constants)
+    assert jax.tree.structure(metric) == jax.tree.structure(params)
+    expected = _written_out(name, state, params)
+    for one, other in zip(jax.tree.leaves(metric), jax.tree.leaves(expected), strict=True):
+        assert np.abs(np.asarray(one) / np.asarray(other) - 1).max() < 1e-12
+
+
+def _written_out(name, state, params):
+    """The numbers that the optimiser's last step divided its gradient, or its momentum, by.
+
+    One more step from the same second moments would use others, so that the last step is repeated.
+    """
+    optimiser, _ = OPTIMISERS[name]
+    before, start = _trained(optimiser, 4)
+    now = start
+    inner = optimiser.init(start)
+    for _ in range(4):
+        updates, inner = optimiser.update(jax.grad(_loss)(now), inner, now)
+        now = optax.apply_updates(now, updates)
+    gradient = jax.grad(_loss)(now)
+    if name == "adamw":
+        scaling = optax.chain(optax.clip(1.0), optax.scale_by_adam(b2=0.99))
+        inner = (before[0], before[1][0])
+    else:
+        scaling, inner = optimiser, before
+    updates, after = scaling.update(gradient, inner, now)
+    top = gradient if name in ("rmsprop", "rmsprop_outside", "centred", "adagrad") else None
+    if top is None:
+        b1, count = 0.9, 5
+        mu = next(s.mu for s in _flat_states(after) if hasattr(s, "mu"))
+        top = jax.tree.map(lambda m: m / (1 - b1**count), mu)
+    rate = 1.0 if name == "adamw" else -1e-2
+    return jax.tree.map(lambda g, u: rate * g / u, top, updates)
+
+
+def _flat_states(state):
+    yield state
+    for child in state if isinstance(state, tuple | list) else ():
+        yield from _flat_states(child)
+
+
+def test_kappa_under_adam():
+    state, params = _trained(optax.adam(1e-2))
+    op = gnjax.gauss_newton((_model()[0], params), X)
+    metric = np.asarray(ravel_pytree(gnjax.optimizer_metric(state))[0])
+    _agrees(gnjax.preconditioned(op, state), _dense(), np.diag(metric))
+
+
+def test_the_state_of_an_nnx_optimiser():
+    model = gnjax.models.MLP((4, 5, 3), activation="tanh", key=jax.random.key(1))
+    optimiser = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+    optimiser.update(model, nnx.grad(lambda m: jnp.square(m(X) - Y).sum())(model))
+    nu = jax.tree.leaves(jax.grad(lambda p: 60 * _loss(p))(_model()[1]))
+    exact = np.concatenate([np.abs(np.asarray(g)).ravel() for g in nu]) + 1e-8
+    op = gnjax.gauss_newton(_model(), X)
+    found = gnjax.eigenvalues(gnjax.preconditioned(op, optimiser.opt_state)).values
+    wanted = scipy.linalg.eigvalsh(_dense(), np.diag(exact))[::-1]
+    assert np.abs(found - wanted).max() < 1e-6 * wanted[0]  # its moments are in float32
+
+
+def test_a_metric_of_twelve_decades():
+    """In a metric whose entries differ by 12 decades the small eigenvalues are still enclosed."""
+    matrix = _dense()
+    metric = np.geomspace(1e-6, 1e6, len(matrix))
+    found = gnjax.eigenvalues(gnjax.preconditioned(gnjax.gauss_newton(_model(), X), metric))
+    root = np.diag(metric**-0.5)
+    exact = np.linalg.svd(np.linalg.cholesky(matrix).T @ root, compute_uv=False) ** 2
+    assert (np.abs(found.values - exact) <= found.errors + 1e-13 * exact[0]).all()
+    assert found.errors[0] < 1e-11 * found.values[0]
+
+
+@pytest.mark.parametrize(
+    ("metric", "options", "words"),
+    [
+        (lambda: np.zeros(43), {}, "43 of the 43 diagonal entries"),
+        (lambda: np.ones(43), {"damping": -1.0}, "is negative"),
+        (lambda: "kfc", {}, "neither 'diagonal' nor 'layers'"),
+        (lambda: {"w": np.ones(43)}, {}, "does not look like"),
+        (lambda: optax.sgd(0.1).init(_model()[1]), {}, "this one has none"),
+        (lambda: optax.adam(0.1).init(_model()[1]), {}, "no step yet"),
+        (lambda: optax.contrib.muon(0.1).init(_model()[1]), {}, "no fixed metric"),
+        (lambda: optax.adafactor(0.1).init(_model()[1]), {}, "Adafactor"),
+    ],
+)
+def test_what_is_no_metric_is_refused(metric, options, words):
+    op = gnjax.gauss_newton(_model(), X)
+    with pytest.raises(ValueError, match=words):
+        gnjax.preconditioned(op, metric(), **options)
+
+
+def test_what_has_no_parameters_is_refused():
+    with pytest.raises(ValueError, match="parameters of a network"):
+        gnjax.preconditioned(gnjax.dense(np.eye(2)), np.ones(2))
+    op = gnjax.gauss_newton(_model(), X[:2])
+    with pytest.raises(ValueError, match="not positive definite; pass damping"):
+        gnjax.preconditioned(op, "layers")
