@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Verdict, not_testable, verdict
-from sweeps.rows import geometric_means, length, points, where
+from sweeps.rows import by_seed, geometric_means, growth_exponent, length, points, where
 from sweeps.table import Columns
 
 LEVEL = 0.95
@@ -97,15 +97,8 @@ def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDA
 
 def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
     """e of ``of`` ~ over^e: the slope of the logarithms, fitted for every seed on its own."""
-    return mean(np.array([_slope(each, over, of) for each in _by_seed(rows)]), together=together)
-
-
-def _slope(rows: Columns, over: str, of: str) -> float:
-    return float(np.polyfit(np.log(rows[over]), np.log(rows[of]), 1)[0])
-
-
-def _by_seed(rows: Columns) -> list[Columns]:
-    return [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
+    slopes = [growth_exponent(each[over], each[of]) for each in by_seed(rows)]
+    return mean(np.array(slopes), together=together)
 
 
 def decide(
@@ -175,7 +168,7 @@ def trend(rows: Columns, over: str, symbol: str, *, rises: bool, of: str = "kapp
     side = {"above": 0.0} if rises else {"below": 0.0}
     found = decide({"": effect}, f"{of} ~ {symbol}^e, e =", **side)
     listed = points(symbol, *geometric_means(rows, over, of))
-    return Verdict(found.status, found.number, f"{found.text}: {listed}", found.low, found.high)
+    return replace(found, text=f"{found.text}: {listed}")
 
 
 def bound_holds(**wanted: object) -> Callable[[Columns], Verdict]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import scipy.stats
 from numpy.typing import NDArray
 
 from sweeps.table import Columns
@@ -16,7 +15,17 @@ def where(table: Columns, **wanted: object) -> Columns:
     keep = np.ones(len(next(iter(table.values()))), bool)
     for name, value in wanted.items():
         keep &= table[name] == value
+    return kept(table, keep)
+
+
+def kept(table: Columns, keep: NDArray) -> Columns:
+    """The rows for which ``keep`` is true."""
     return {name: column[keep] for name, column in table.items()}
+
+
+def by_seed(table: Columns) -> list[Columns]:
+    """The rows of each seed, seeds in increasing order."""
+    return [where(table, seed=seed) for seed in np.unique(table["seed"])]
 
 
 def length(table: Columns) -> int:
@@ -54,14 +63,6 @@ def exponential_fit(x: NDArray, y: NDArray) -> NDArray:
 def growth_exponent(x: NDArray, y: NDArray) -> float:
     """The slope of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def rank_correlation(x: NDArray, y: NDArray) -> float:
-    """Spearman's: the correlation of the ranks, ties sharing their mean rank; nan for constants."""
-    ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
-    if min(np.ptp(rank) for rank in ranks) == 0:
-        return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def points(symbol: str, x: Iterable[float], y: Iterable[float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
 from sweeps.claims import verdict as decided
 from sweeps.effects import crossovers
-from sweeps.rows import length, where
+from sweeps.rows import by_seed, kept, length, where
 from sweeps.table import Columns
 
 RELU, LINEAR = 0.0, 1.0
@@ -27,13 +28,11 @@ def _bound_holds(table: Columns) -> Verdict:
 
 def _wide(rows: Columns) -> Columns:
     """m >= n: below that Gamma of Lemma 4 is singular and the bound rests on alpha^2 alone."""
-    keep = rows["width"] >= rows["samples"]
-    return {name: column[keep] for name, column in rows.items()}
+    return kept(rows, rows["width"] >= rows["samples"])
 
 
 def _narrow(rows: Columns) -> Columns:
-    keep = rows["width"] <= rows["samples"]
-    return {name: column[keep] for name, column in rows.items()}
+    return kept(rows, rows["width"] <= rows["samples"])
 
 
 def _rises(figure: str) -> Callable[[Columns], Verdict]:
@@ -76,13 +75,12 @@ def _slopes_help(table: Columns) -> Verdict:
         for m in widths
     }
     decision = effects.decide(found, "d log kappa / d alpha", above=0.0)
-    text = f"{decision.text}; {_crossing(table)}"
-    return Verdict(decision.status, decision.number, text, decision.low, decision.high)
+    return replace(decision, text=f"{decision.text}; {_crossing(table)}")
 
 
 def _rates(rows: Columns) -> np.ndarray:
-    by_seed = [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
-    return np.array([np.polyfit(each["slope"], np.log(each["kappa"]), 1)[0] for each in by_seed])
+    slopes = [np.polyfit(one["slope"], np.log(one["kappa"]), 1)[0] for one in by_seed(rows)]
+    return np.array(slopes)
 
 
 def _relu_helps(table: Columns) -> Verdict:
@@ -91,8 +89,7 @@ def _relu_helps(table: Columns) -> Verdict:
         return not_testable("slopes 0 and 1 are not both in the table")
     found = effects.compared(relu, linear, "width", "m")
     decision = effects.decide(found, "kappa(ReLU) / kappa(linear)", below=1.0)
-    text = f"{decision.text}; {_crossing(table)}"
-    return Verdict(decision.status, decision.number, text, decision.low, decision.high)
+    return replace(decision, text=f"{decision.text}; {_crossing(table)}")
 
 
 def _crossing(table: Columns) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed
 from sweeps.claims import verdict as decided
-from sweeps.rows import geometric_means, length, points, where
+from sweeps.rows import geometric_means, kept, length, points, where
 from sweeps.table import Columns
 
 Rows = Callable[[Columns], Columns]
@@ -17,16 +18,12 @@ Rows = Callable[[Columns], Columns]
 
 def wide(table: Columns) -> Columns:
     """The rows with m > max(d, k), which Lemma 1 asks for."""
-    return _kept(table, table["width"] > np.maximum(table["inputs"], table["outputs"]))
+    return kept(table, table["width"] > np.maximum(table["inputs"], table["outputs"]))
 
 
 def narrow(table: Columns) -> Columns:
     """The others."""
-    return _kept(table, table["width"] <= np.maximum(table["inputs"], table["outputs"]))
-
-
-def _kept(table: Columns, keep: np.ndarray) -> Columns:
-    return {name: column[keep] for name, column in table.items()}
+    return kept(table, table["width"] <= np.maximum(table["inputs"], table["outputs"]))
 
 
 def _lowers(better: str, worse: str, rows: Rows) -> Callable[[Columns], Verdict]:
@@ -45,7 +42,7 @@ def _lowers(better: str, worse: str, rows: Rows) -> Callable[[Columns], Verdict]
 def _both(table: Columns, first: str, second: str) -> tuple[Columns, Columns]:
     """The rows of two norms at the widths that they share."""
     shared = np.intersect1d(where(table, norm=first)["width"], where(table, norm=second)["width"])
-    common = _kept(table, np.isin(table["width"], shared))
+    common = kept(table, np.isin(table["width"], shared))
     return where(common, norm=first), where(common, norm=second)
 
 
@@ -61,7 +58,7 @@ def _layer_norm(table: Columns) -> Verdict:
         f"{found.text}; up to BatchNorm's rank, {none['rank'][0]} of {layer['rank'][0]}, the ratio"
         f" is {points('m', widths, ratios)}"
     )
-    return Verdict(found.status, found.number, text, found.low, found.high)
+    return replace(found, text=text)
 
 
 def _falls(norm: str) -> Callable[[Columns], Verdict]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, implied, not_testable, printed
 from sweeps.effects import Effect, bound_holds
-from sweeps.rows import where
+from sweeps.rows import kept, where
 from sweeps.table import Columns
 
 PRINTED_BETAS = ("1/L", "1/sqrt(L)", "1")
@@ -16,7 +16,7 @@ PRINTED_BETAS = ("1/L", "1/sqrt(L)", "1")
 def _deep(table: Columns, figure: str, beta: str) -> Columns:
     """The rows with L > 1: for L = 1, G is I (x) Sigma whatever beta."""
     rows = where(table, figure=figure, beta=beta)
-    return {name: column[rows["depth"] > 1] for name, column in rows.items()}
+    return kept(rows, rows["depth"] > 1)
 
 
 def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdict]:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import growth_exponent, length, where
+from sweeps.rows import growth_exponent, kept, length, where
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
@@ -173,13 +172,9 @@ def _half_the_side(over: str, *, below: bool, rises: bool) -> Check:
     def check(table: Columns) -> Verdict:
         rows = where(table, figure="8-dense")
         small = 2 * rows["kernel"] <= rows["side"]
-        return _decided(_curves(_part(rows, small == below), over), rises=rises)
+        return _decided(_curves(kept(rows, small == below), over), rises=rises)
 
     return check
-
-
-def _part(rows: Columns, kept: NDArray[np.bool_]) -> Columns:
-    return {name: column[kept] for name, column in rows.items()}
 
 
 def _by_rank(figure: str, *, full: bool) -> Check:
@@ -190,7 +185,7 @@ def _by_rank(figure: str, *, full: bool) -> Check:
 
     def check(table: Columns) -> Verdict:
         rows = where(table, figure=figure)
-        part = _part(rows, (rows["rank"] == rows["size"]) == full)
+        part = kept(rows, (rows["rank"] == rows["size"]) == full)
         curves = {over: _curves(part, over) for over in SYMBOLS}
         if not all(curves.values()):
             return not_testable(f"fewer than {LEAST} resolved points on every curve")

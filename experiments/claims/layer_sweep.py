@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeps.claims import FAILS, Claim, Verdict, not_testable, printed
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import length, means, polynomial_fit, r_squared, where
+from sweeps.rows import by_seed, kept, length, means, polynomial_fit, r_squared, where
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
@@ -49,13 +49,12 @@ def _exponential(gain: float, column: str, *, growing: bool) -> Check:
 def _products(rows: Columns, column: str) -> Columns:
     """The rows whose product has a matrix at all."""
     last = rows["depth"] if column.startswith("left") else 1
-    return {name: values[rows["layer"] != last] for name, values in rows.items()}
+    return kept(rows, rows["layer"] != last)
 
 
 def _factor(rows: Columns, column: str) -> Effect:
     """exp of the mean over the seeds of the slope of log ``column`` over the layer."""
-    by_seed = [where(rows, seed=seed) for seed in np.unique(rows["seed"])]
-    slopes = [np.polyfit(each["layer"], np.log(each[column]), 1)[0] for each in by_seed]
+    slopes = [np.polyfit(one["layer"], np.log(one[column]), 1)[0] for one in by_seed(rows)]
     return mean(np.array(slopes)).exponential()
 
 
@@ -66,8 +65,7 @@ def _self_balancing(table: Columns) -> Verdict:
     if not length(deepest):
         return not_testable("no rows")
     plain, weighted = [], []
-    for seed in np.unique(deepest["seed"]):
-        one = where(deepest, seed=seed)
+    for one in by_seed(deepest):
         plain.append(np.ptp(np.log(one["term"])))
         weighted.append(np.ptp(np.log(one["term"] * one["weight"])))
     effect = mean(np.array(plain) - np.array(weighted)).exponential()

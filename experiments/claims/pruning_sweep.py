@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable, printed
-from sweeps.effects import Effect, decide, exponent, mean, ratio
-from sweeps.rows import geometric_means, length, points, where
+from sweeps.effects import decide, exponent, mean, ratio
+from sweeps.rows import geometric_means, kept, length, points, where
 from sweeps.table import Columns
 
 KAPPA = "kappa_numerical"
@@ -76,8 +77,7 @@ def _measured(table: Columns, network: str, steps: str = "printed") -> Columns:
 def trained(rows: Columns) -> Columns:
     """The rows of the seeds that were trained; some are measured at initialisation alone."""
     seeds = np.unique(rows["seed"][rows["epoch"] > 0])
-    keep = np.isin(rows["seed"], seeds)
-    return {name: column[keep] for name, column in rows.items()}
+    return kept(rows, np.isin(rows["seed"], seeds))
 
 
 def _trend(rows: Columns, of: str, name: str) -> Verdict:
@@ -87,7 +87,7 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
     found = decide({"": exponent(rows, "kept", of)}, f"{name} ~ (1 - rate)^e, e =", below=0.0)
     listed = points("rate", *geometric_means(rows, "pruned", of))
     text = f"{found.text}: {listed}{_lost(rows) if of == KAPPA else ''}"
-    return Verdict(found.status, found.number, text, found.low, found.high)
+    return replace(found, text=text)
 
 
 def _lost(rows: Columns) -> str:
@@ -126,9 +126,7 @@ def _over_unpruned(
             for rate, pruned in found.items()
         }
         verdict = decide(compared, "kappa over that of the unpruned network:", above=1.0)
-        return Verdict(
-            verdict.status, verdict.number, verdict.text + _lost(rows), verdict.low, verdict.high
-        )
+        return replace(verdict, text=verdict.text + _lost(rows))
 
     return check
 
@@ -152,8 +150,7 @@ def _ends_higher(network: str) -> Callable[[Columns], Verdict]:
 
 
 def _later(rows: Columns, epoch: float) -> Columns:
-    keep = rows["epoch"] > epoch
-    return {name: column[keep] for name, column in rows.items()}
+    return kept(rows, rows["epoch"] > epoch)
 
 
 def _valley(network: str) -> Callable[[Columns], Verdict]:
@@ -185,13 +182,12 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
         if not seeds:
             return not_testable("no networks trained with both step sizes")
         found = mean(np.array([logs["smaller"][s] - logs["printed"][s] for s in seeds]))
-        ends = (math.exp(min(end, 700.0)) for end in (found.value, found.low, found.high))
         depths = ", ".join(
             f"{math.exp(np.mean([logs[steps][s] for s in seeds])):.3g} with {steps} steps"
             for steps in logs
         )
         name = f"kappa at rate={VALLEY:g} over unpruned, {depths}; quotient"
-        return decide({"": Effect(*ends)}, name, above=1.0)
+        return decide({"": found.exponential()}, name, above=1.0)
 
     return check
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweeps.claims import Claim, Verdict, not_testable, printed
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import length, where
+from sweeps.rows import by_seed, length, where
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
@@ -49,8 +49,7 @@ MECHANISMS: dict[tuple[str, str], str] = {
 
 def _paths(table: Columns, start: str) -> list[Columns]:
     """One for each seed, the measured epochs in their order."""
-    shown = where(table, start=start, measured=True)
-    return [where(shown, seed=seed) for seed in np.unique(shown["seed"])]
+    return by_seed(where(table, start=start, measured=True))
 
 
 def _geometric(values: list[float], together: int = 1) -> Effect:

@@ -9,7 +9,7 @@ import numpy as np
 from sweeps import effects
 from sweeps.claims import Claim, Verdict, not_testable, printed
 from sweeps.claims import verdict as decided
-from sweeps.rows import length, points, where
+from sweeps.rows import kept, length, points, where
 from sweeps.table import Columns
 
 FEWEST_EPOCHS = 50  # the paper trains for 100
@@ -47,7 +47,7 @@ def _falls(quantity: Callable[[Columns], float], name: str) -> Callable[[Columns
 
 def _resolved(path: Columns, since: int = 0) -> Columns:
     shown = where(path, resolved=True)
-    return {name: column[shown["epoch"] >= since] for name, column in shown.items()}
+    return kept(shown, shown["epoch"] >= since)
 
 
 def _mean_kappa(path: Columns) -> float:
