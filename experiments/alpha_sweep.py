@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.alpha_sweep import CLAIMS
-from experiments.shared.linear_network import initial_weights, kappa_fields, listed, picked
+from experiments.shared.linear_network import as_lists, at_index, initial_weights, kappa_fields
 from experiments.shared.whitened import drawn
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.operators.facts import error_of
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
 RELU, LINEAR = 0.0, 1.0
@@ -121,20 +121,14 @@ def _cells(
     config: Config, depth: int, widths: Sequence[int], seeds: int, slopes: Sequence[float]
 ) -> list[Cell]:
     return [
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed + seed,
-            config.side,
-            config.drawn,
-            config.outputs,
-            config.gain,
-            config.initializer,
-            config.rtol,
-            tuple(slopes),
-            depth,
-            width,
-            seed,
+        copy_fields(
+            Cell,
+            config,
+            data_seed=config.data_seed + seed,
+            slopes=tuple(slopes),
+            depth=depth,
+            width=width,
+            seed=seed,
         )
         for width in widths
         for seed in range(config.first_seed, config.first_seed + seeds)
@@ -166,7 +160,7 @@ def measure(cell: Cell) -> Measurement:
     """kappa at every slope for the same weights and samples; Eq 11 for one hidden layer."""
     x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
     each = _one_hidden(cell, x) if cell.depth == ONE_HIDDEN else _deeper(cell, x)
-    return {"inputs": x.shape[1], "samples": len(x), **listed(list(each))}
+    return {"inputs": x.shape[1], "samples": len(x), **as_lists(list(each))}
 
 
 def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
@@ -242,23 +236,19 @@ def _combined(shares: jax.Array, *matrices: jax.Array) -> jax.Array:
     return shares[0] * matrices[0] + shares[1] * matrices[1] + shares[2] * matrices[2]
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
+        copy_fields(
+            Row,
+            cell,
             figure=figure,
-            depth=cell.depth,
-            width=cell.width,
-            seed=cell.seed,
-            outputs=cell.outputs,
             data=f"{cell.data}, whitened",
-            gain=cell.gain,
-            **picked(known[cell], cell.slopes.index(slope)),
+            **at_index(measured[cell], cell.slopes.index(slope)),
         )
         for figure, slopes, used in _uses(config)
         for cell in used
-        if cell in known
+        if cell in measured
         for slope in slopes
     )
 
@@ -280,9 +270,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

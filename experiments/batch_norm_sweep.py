@@ -6,7 +6,7 @@ python -m experiments.batch_norm_sweep --config=configs/batch_norm_sweep.py:lapt
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.batch_norm_sweep import CLAIMS
-from experiments.shared.linear_network import Start, initial_weights, listed, picked
+from experiments.shared.linear_network import Start, as_lists, at_index, initial_weights
 from gnjax import data as datasets
 from gnjax.operators.closed_form import normalised
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 NORMS = ("none", "batch", "frozen", "layer")
 ONE_HIDDEN = 2  # weight matrices
@@ -128,19 +128,13 @@ def images(data: str, samples: int, seed: int, side: int) -> Images:
 def cells(config: Config) -> tuple[Cell, ...]:
     """Every width and seed, cheapest last so that the time left is not a surprise."""
     made = [
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed,
-            config.side,
-            config.outputs,
-            config.gain,
-            config.initializer,
-            config.epsilon,
-            NORMS if width > config.side**2 else NORMS[:-1],
-            ONE_HIDDEN,
-            width,
-            seed,
+        copy_fields(
+            Cell,
+            config,
+            norms=NORMS if width > config.side**2 else NORMS[:-1],
+            depth=ONE_HIDDEN,
+            width=width,
+            seed=seed,
         )
         for width in config.widths
         for seed in range(config.first_seed, config.first_seed + config.seeds)
@@ -161,7 +155,7 @@ def measure(cell: Cell) -> Measurement:
     """kappa under every norm for the same weights and samples, at the rank that theory gives."""
     x = images(cell.data, cell.samples, cell.data_seed, cell.side).inputs
     found = [_conditioning(cell, norm, x) for norm in cell.norms]
-    return {"inputs": x.shape[1], **listed(found)}
+    return {"inputs": x.shape[1], **as_lists(found)}
 
 
 def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> Measurement:
@@ -211,24 +205,19 @@ def theoretical_rank(cell: Cell, norm: str, inputs: int) -> int:
     return normalised.batch_norm_rank(inputs, cell.outputs, cell.width)
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
+        copy_fields(
+            Row,
+            cell,
             norm=norm,
-            depth=cell.depth,
-            width=cell.width,
-            seed=cell.seed,
-            outputs=cell.outputs,
-            samples=cell.samples,
             data=f"{cell.data}, grey, {cell.side} x {cell.side}",
-            gain=cell.gain,
-            **picked(known[cell], cell.norms.index(norm)),
+            **at_index(measured[cell], cell.norms.index(norm)),
         )
         for norm in NORMS
         for cell in sorted(cells(config), key=lambda cell: (cell.width, cell.seed))
-        if cell in known and norm in cell.norms
+        if cell in measured and norm in cell.norms
     )
 
 
@@ -248,9 +237,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

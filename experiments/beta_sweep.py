@@ -6,24 +6,24 @@ python -m experiments.beta_sweep --config=configs/beta_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import gnjax
 from experiments.claims.beta_sweep import CLAIMS
 from experiments.shared.linear_network import (
     Cell,
+    as_lists,
+    at_index,
     bound_fields,
     initial_weights,
     kappa_fields,
-    listed,
-    picked,
 )
 from experiments.shared.whitened import describe, whitened
 from gnjax.operators.closed_form.linear import linear_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 BETAS: Mapping[str, Callable[[int], float]] = {
     "0": lambda depth: 0.0,
@@ -103,18 +103,15 @@ class Row:
 
 def _panel_cells(config: Config, panel: Panel, seeds: int) -> list[Cell]:
     return [
-        Cell(
-            panel.data,
-            panel.samples,
-            config.data_seed,
-            panel.side,
-            panel.outputs,
-            config.gain,
-            config.initializer,
-            config.rtol,
-            depth,
-            panel.width,
-            seed,
+        copy_fields(
+            Cell,
+            panel,
+            data_seed=config.data_seed,
+            gain=config.gain,
+            initializer=config.initializer,
+            rtol=config.rtol,
+            depth=depth,
+            seed=seed,
         )
         for depth in panel.depths
         for seed in range(config.first_seed, config.first_seed + seeds)
@@ -160,27 +157,23 @@ def measure(cell: Cell) -> Measurement:
         }
         for skip, op in zip(skips, ops, strict=True)
     ]
-    return {"inputs": white.rank, "samples": white.samples, **listed(found)}
+    return {"inputs": white.rank, "samples": white.samples, **as_lists(found)}
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
+        copy_fields(
+            Row,
+            cell,
             figure=figure,
-            depth=cell.depth,
-            width=cell.width,
             beta=beta,
-            seed=cell.seed,
-            outputs=cell.outputs,
             data=f"{cell.data}, whitened",
-            gain=cell.gain,
-            **picked(known[cell], index),
+            **at_index(measured[cell], index),
         )
         for figure, betas, used in _uses(config)
         for cell in used
-        if cell in known
+        if cell in measured
         for index, beta in enumerate(BETAS)
         if beta in betas
     )
@@ -203,9 +196,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

@@ -6,7 +6,7 @@ python -m experiments.cnn_sweep --config=configs/cnn_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 import gnjax
 from experiments.claims.cnn_sweep import CLAIMS
 from experiments.shared import linear_cnn
-from experiments.shared.linear_cnn import Ends
+from experiments.shared.linear_cnn import ExtremeEigenvalues, extreme_eigenvalues
 from experiments.shared.linear_network import kappa_fields
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 READINGS = ("convolutions", "dense", "shared")
 """Toeplitz entries as parameters, the last layer a convolution or dense; or shared weights."""
@@ -142,20 +142,16 @@ def _uses(config: Config) -> list[tuple[str, Cell]]:
     return [
         (
             figure,
-            Cell(
-                config.data,
-                config.samples,
-                config.data_seed,
-                config.outputs,
-                config.gain,
-                config.rtol,
-                panel.reading,
-                panel.side,
-                panel.frame,
-                panel.channels or filters,
-                kernel,
-                filters,
-                seed,
+            copy_fields(
+                Cell,
+                config,
+                reading=panel.reading,
+                side=panel.side,
+                frame=panel.frame,
+                channels=panel.channels or filters,
+                kernel=kernel,
+                filters=filters,
+                seed=seed,
             ),
         )
         for figure, panel in config.panels().items()
@@ -198,7 +194,7 @@ def measure(cell: Cell) -> Measurement:
         outer = linear_cnn.head_gram(last)
     else:
         outer = linear_cnn.convolution_gram(last, cell.side - cell.kernel + 1)
-    sums = linear_cnn.kappa_of_kronecker_sum(linear_cnn.ends(outer), _inner_ends(cell))
+    sums = linear_cnn.kappa_of_kronecker_sum(extreme_eigenvalues(outer), _inner_eigenvalues(cell))
     return {**found, "size": outer.shape[0] * seen.rank, **sums}
 
 
@@ -212,41 +208,27 @@ def _last_layer(cell: Cell) -> NDArray[np.float64]:
     return linear_cnn.dense_head(features, cell.outputs, cell.gain, cell.seed)
 
 
-def _inner_ends(cell: Cell) -> Ends:
-    """The ends of T_1^T T_1 on the range of the data, which both Toeplitz readings share."""
+def _inner_eigenvalues(cell: Cell) -> ExtremeEigenvalues:
+    """Of T_1^T T_1 on the range of the data, which both Toeplitz readings share."""
     where = cell.data, cell.samples, cell.data_seed, cell.side, cell.frame
-    return _ends_of_first_layer(where, cell.kernel, cell.filters, cell.gain, cell.seed)
+    return _eigenvalues_of_first_layer(where, cell.kernel, cell.filters, cell.gain, cell.seed)
 
 
 @cache
-def _ends_of_first_layer(
+def _eigenvalues_of_first_layer(
     where: tuple[str, int, int, int, int], kernel: int, filters: int, gain: float, seed: int
-) -> Ends:
+) -> ExtremeEigenvalues:
     seen, side = linear_cnn.images(*where), where[3]
     first = linear_cnn.first_kernels(kernel, filters, gain, seed)
-    return linear_cnn.ends(linear_cnn.on_range(linear_cnn.inner_gram(first, side), seen.root))
+    return extreme_eigenvalues(linear_cnn.on_range(linear_cnn.inner_gram(first, side), seen.root))
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
-            figure=figure,
-            reading=cell.reading,
-            side=cell.side,
-            frame=cell.frame,
-            channels=cell.channels,
-            kernel=cell.kernel,
-            filters=cell.filters,
-            seed=cell.seed,
-            outputs=cell.outputs,
-            data=f"{cell.data}, whitened",
-            gain=cell.gain,
-            **known[cell],
-        )
+        copy_fields(Row, cell, figure=figure, data=f"{cell.data}, whitened", **measured[cell])
         for figure, cell in _uses(config)
-        if cell in known
+        if cell in measured
     )
 
 
@@ -268,9 +250,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

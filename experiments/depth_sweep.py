@@ -6,7 +6,7 @@ python -m experiments.depth_sweep --config=configs/depth_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import gnjax
@@ -15,7 +15,7 @@ from experiments.shared.linear_network import Cell, bound_fields, chain_weights,
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,7 @@ def _uses(config: Config) -> list[tuple[str, int | None, Cell]]:
         (
             figure,
             multiplier,
-            Cell(
-                config.data,
-                config.samples,
-                config.data_seed,
-                panel.side,
-                config.outputs,
-                config.gain,
-                config.initializer,
-                config.rtol,
-                depth,
-                width,
-                seed,
-            ),
+            copy_fields(Cell, config, side=panel.side, depth=depth, width=width, seed=seed),
         )
         for figure, panel in config.panels().items()
         for depth in panel.depths
@@ -153,23 +141,19 @@ def measure(cell: Cell) -> Measurement:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
+        copy_fields(
+            Row,
+            cell,
             figure=figure,
-            depth=cell.depth,
-            width=cell.width,
             multiplier=multiplier,
-            seed=cell.seed,
-            outputs=cell.outputs,
             data=f"{cell.data}, whitened",
-            gain=cell.gain,
-            **known[cell],
+            **measured[cell],
         )
         for figure, multiplier, cell in _uses(config)
-        if cell in known
+        if cell in measured
     )
 
 
@@ -190,9 +174,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

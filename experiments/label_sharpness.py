@@ -18,7 +18,7 @@ import gnjax
 from experiments.claims.label_sharpness import CLAIMS
 from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
-from experiments.shared.linear_network import picked
+from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import Data, draw
 from gnjax import balanced
 from gnjax import data as datasets
@@ -424,7 +424,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
     """The table; cells are measured here unless their measurements are given."""
     known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
     return tuple(
-        Row(figure=figure, **picked(known[cell], line))
+        Row(figure=figure, **at_index(known[cell], line))
         for figure, cell in _uses(config)
         if cell in known
         for line in range(len(known[cell]["measured"]))

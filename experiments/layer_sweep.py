@@ -6,16 +6,16 @@ python -m experiments.layer_sweep --config=configs/layer_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import gnjax
 from experiments.claims.layer_sweep import CLAIMS
-from experiments.shared.linear_network import Start, initial_weights, picked
+from experiments.shared.linear_network import Start, at_index, initial_weights
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,7 @@ class Row:
 
 def cells(config: Config) -> tuple[Cell, ...]:
     return tuple(
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed,
-            config.side,
-            config.outputs,
-            gain,
-            config.initializer,
-            depth,
-            config.width,
-            seed,
-        )
+        copy_fields(Cell, config, gain=gain, depth=depth, seed=seed)
         for gain in config.gains
         for depth in config.depths
         for seed in range(config.first_seed, config.first_seed + config.seeds)
@@ -107,22 +96,18 @@ def measure(cell: Cell) -> Measurement:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
-            depth=cell.depth,
+        copy_fields(
+            Row,
+            cell,
             layer=layer + 1,
-            width=cell.width,
-            seed=cell.seed,
-            outputs=cell.outputs,
             data=f"{cell.data}, whitened",
-            gain=cell.gain,
-            **picked(known[cell], layer),
+            **at_index(measured[cell], layer),
         )
         for cell in cells(config)
-        if cell in known
+        if cell in measured
         for layer in range(cell.depth)
     )
 
@@ -142,9 +127,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

@@ -6,7 +6,7 @@ python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import jax
@@ -21,7 +21,7 @@ from gnjax.training import pruning
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
 PRINTED, SMALLER = "printed", "smaller"  # whose step sizes
@@ -191,23 +191,19 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 def _of_network(config: Config, name: str, network: Network, steps: str) -> list[Cell]:
     return [
-        Cell(
-            KINDS[name].figure,
-            name,
-            network.depth,
-            network.width,
-            config.data,
-            config.data_seed,
-            network.samples,
-            network.side,
-            rate,
-            config.first_seed + seed,
-            steps,
-            network.epochs if seed < network.seeds else 0,
-            network.every,
-            config.method,
-            config.tolerance,
-            network.recipe,
+        copy_fields(
+            Cell,
+            network,
+            figure=KINDS[name].figure,
+            network=name,
+            data=config.data,
+            data_seed=config.data_seed,
+            pruned=rate,
+            seed=config.first_seed + seed,
+            steps=steps,
+            epochs=network.epochs if seed < network.seeds else 0,
+            method=config.method,
+            tolerance=config.tolerance,
         )
         for rate in network.rates
         for seed in range(max(network.seeds, network.starts))
@@ -251,12 +247,11 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
-    done = [cell for cell in cells(config) if cell in known]
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
+    done = [cell for cell in cells(config) if cell in measured]
     done.sort(key=lambda cell: (cell.figure, cell.steps, cell.pruned, cell.seed))
-    return tuple(row for cell in done for row in _path(cell, known[cell]))
+    return tuple(row for cell in done for row in _path(cell, measured[cell]))
 
 
 def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
@@ -319,9 +314,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

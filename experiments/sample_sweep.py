@@ -6,7 +6,7 @@ python -m experiments.sample_sweep --config=configs/sample_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -17,7 +17,7 @@ from experiments.shared.linear_network import interval_fields
 from sweeps import command_line as cli
 from sweeps import effects, regimes
 from sweeps.claims import BEYOND, Claim, Verdict, not_testable, verdict
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.rows import where
 from sweeps.table import Columns
 
@@ -83,10 +83,8 @@ class Row:
 
 def cells(config: Config) -> tuple[Cell, ...]:
     """The most samples first."""
-    shared = config.data, config.data_seed, config.side, config.width, config.depth
-    most = max(config.samples)
     found = [
-        Cell(*shared, config.activation, most, samples, seed)
+        copy_fields(Cell, config, most=max(config.samples), samples=samples, seed=seed)
         for samples in config.samples
         for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
@@ -116,16 +114,7 @@ def measure(cell: Cell) -> Measurement:
 
 def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
     return tuple(
-        Row(
-            data=cell.data,
-            samples=cell.samples,
-            outputs=1,
-            depth=cell.depth,
-            width=cell.width,
-            activation=cell.activation,
-            seed=cell.seed,
-            **measured[cell],
-        )
+        copy_fields(Row, cell, outputs=1, **measured[cell])
         for cell in cells(config)
         if cell in measured
     )
@@ -170,9 +159,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

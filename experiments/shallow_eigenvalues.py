@@ -6,12 +6,12 @@ python -m experiments.shallow_eigenvalues --config=configs/shallow_eigenvalues.p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import gnjax
 from experiments.claims.shallow_eigenvalues import CLAIMS
-from experiments.shared.linear_network import picked
+from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import (
     Data,
     Orthogonal,
@@ -25,7 +25,7 @@ from experiments.shared.linear_training import (
 from gnjax import balanced
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 PRODUCTS = 500.0  # with the Hessian, at one epoch
 
@@ -94,7 +94,7 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
         for seed in range(config.first_seed, config.first_seed + config.seeds):
             yield (
                 panel,
-                Cell(data, config.sigma_x, config.training, config.count, config.rtol, seed),
+                copy_fields(Cell, config, data=data, seed=seed),
             )
 
 
@@ -145,9 +145,8 @@ def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[flo
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
         Row(
             panel=panel,
@@ -155,11 +154,11 @@ def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> 
             seed=cell.seed,
             depth=cell.training.depth,
             width=cell.training.width,
-            **picked(known[cell], line),
+            **at_index(measured[cell], line),
         )
         for panel, cell in _uses(config)
-        if cell in known
-        for line in range(len(known[cell]["epoch"]))
+        if cell in measured
+        for line in range(len(measured[cell]["epoch"]))
     )
 
 
@@ -178,9 +177,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

@@ -6,7 +6,7 @@ python -m experiments.trace_path --config=configs/trace_path.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 import gnjax
 from experiments.claims.trace_path import CLAIMS
-from experiments.shared.linear_network import listed, picked
+from experiments.shared.linear_network import as_lists, at_index
 from experiments.shared.linear_training import (
     Data,
     Orthogonal,
@@ -28,7 +28,7 @@ from experiments.shared.linear_training import (
 from gnjax import balanced
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,10 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
     for panel, data in config.panels().items():
         for training, exact in ((config.training, False), (narrow, True)):
             for seed in range(config.first_seed, config.first_seed + config.seeds):
-                yield panel, Cell(data, config.sigma_x, training, exact, config.probes, seed)
+                yield (
+                    panel,
+                    copy_fields(Cell, config, data=data, training=training, exact=exact, seed=seed),
+                )
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
@@ -125,7 +128,7 @@ def measure(cell: Cell) -> Measurement:
         "outputs": found.outputs,
         "samples": found.samples,
         "largest_share": found.largest_share,
-        **listed([_traces(point, found, cell) for point in points]),
+        **as_lists([_traces(point, found, cell) for point in points]),
     }
 
 
@@ -145,22 +148,21 @@ def _traces(point: Point, found: Orthogonal, cell: Cell) -> dict[str, Any]:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
+        copy_fields(
+            Row,
+            cell,
             panel=panel,
             data=f"{cell.data.name}, orthogonalised",
-            seed=cell.seed,
             depth=cell.training.depth,
             width=cell.training.width,
-            probes=cell.probes,
-            **picked(known[cell], line),
+            **at_index(measured[cell], line),
         )
         for panel, cell in _uses(config)
-        if cell in known
-        for line in range(len(known[cell]["epoch"]))
+        if cell in measured
+        for line in range(len(measured[cell]["epoch"]))
     )
 
 
@@ -179,9 +181,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

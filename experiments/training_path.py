@@ -6,7 +6,7 @@ python -m experiments.training_path --config=configs/training_path.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,7 +23,7 @@ from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
 OUTPUTS = 10
@@ -116,21 +116,7 @@ class Row:
 
 def cells(config: Config) -> tuple[Cell, ...]:
     return tuple(
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed,
-            config.side,
-            config.depth,
-            config.width,
-            start,
-            seed,
-            config.epochs,
-            config.stops,
-            config.rtol,
-            config.dtype,
-            config.recipe,
-        )
+        copy_fields(Cell, config, start=start, seed=seed)
         for start in config.starts
         for seed in range(config.first_seed, config.first_seed + config.seeds)
     )
@@ -211,11 +197,13 @@ _NUMBERS += ("method", "rank", "lambda_max", "lambda_min", "bound_convex")
 _UNMEASURED: Measurement = dict.fromkeys(_NUMBERS) | {"resolved": False}
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        row for cell in cells(config) if cell in known for row in _rows_of_cell(cell, known[cell])
+        row
+        for cell in cells(config)
+        if cell in measured
+        for row in _rows_of_cell(cell, measured[cell])
     )
 
 
@@ -225,20 +213,16 @@ def _rows_of_cell(cell: Cell, measurement: Measurement) -> Iterator[Row]:
         for epoch, loss in record["losses"] or [[0, None]]:
             stop = epoch == record["epoch"]
             found = {name: record[name] for name in _NUMBERS} if stop else _UNMEASURED
-            yield Row(
-                start=cell.start,
-                seed=cell.seed,
+            yield copy_fields(
+                Row,
+                cell,
                 epoch=epoch,
                 measured=stop,
-                depth=cell.depth,
-                width=cell.width,
                 inputs=measurement["inputs"],
                 outputs=OUTPUTS,
-                samples=cell.samples,
                 data=f"{cell.data}, downsampled and whitened",
                 rate=cell.recipe.rate,
                 batch=cell.recipe.batch,
-                dtype=cell.dtype,
                 loss=loss,
                 **found,
             )
@@ -261,9 +245,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

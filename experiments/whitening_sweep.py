@@ -6,7 +6,7 @@ python -m experiments.whitening_sweep --config=configs/whitening_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +15,16 @@ import gnjax
 from experiments.claims.whitening_sweep import CLAIMS
 from experiments.shared.linear_network import (
     Cell,
+    as_lists,
+    at_index,
     bound_fields,
     initial_weights,
     kappa_fields,
-    listed,
-    picked,
 )
 from experiments.shared.whitened import describe, whitened
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 INPUTS = ("whitened", "raw")
 
@@ -83,19 +83,7 @@ class Row:
 def cells(config: Config) -> tuple[Cell, ...]:
     """The cells, cheapest last so that the time left is not a surprise."""
     found = [
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed,
-            config.side,
-            config.outputs,
-            config.gain,
-            config.initializer,
-            config.rtol,
-            depth,
-            config.width,
-            seed,
-        )
+        copy_fields(Cell, config, depth=depth, seed=seed)
         for depth in config.depths
         for seed in range(config.first_seed, config.first_seed + config.seeds)
     ]
@@ -126,25 +114,15 @@ def measure(cell: Cell) -> Measurement:
                 **bound_fields(bound),
             }
         )
-    return {"inputs": white.rank, "samples": white.samples, **listed(found)}
+    return {"inputs": white.rank, "samples": white.samples, **as_lists(found)}
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(
-            depth=cell.depth,
-            width=cell.width,
-            whitening=whitening,
-            seed=cell.seed,
-            outputs=cell.outputs,
-            data=cell.data,
-            gain=cell.gain,
-            **picked(known[cell], index),
-        )
+        copy_fields(Row, cell, whitening=whitening, **at_index(measured[cell], index))
         for cell in cells(config)
-        if cell in known
+        if cell in measured
         for index, whitening in enumerate(INPUTS)
     )
 
@@ -164,9 +142,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

@@ -6,7 +6,7 @@ python -m experiments.width_training --config=configs/width_training.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -21,7 +21,7 @@ from gnjax.training import minibatch as training
 from gnjax.training.minibatch import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
 
@@ -108,20 +108,12 @@ class Row:
 def cells(config: Config) -> tuple[Cell, ...]:
     """The widest first."""
     found = [
-        Cell(
-            config.data,
-            config.samples,
-            config.data_seed,
-            width,
-            width == config.spectrum_width,
-            config.initializer,
-            config.bias,
-            config.first_seed,
-            config.seeds,
-            config.epochs,
-            config.every,
-            config.dtype,
-            _recipe(config, width),
+        copy_fields(
+            Cell,
+            config,
+            width=width,
+            spectrum=width == config.spectrum_width,
+            recipe=_recipe(config, width),
         )
         for width in config.widths
     ]
@@ -215,32 +207,29 @@ def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
-    done = sorted((cell for cell in cells(config) if cell in known), key=lambda cell: cell.width)
-    paths = [row for cell in done for row in _paths(cell, known[cell])]
-    spectra = [row for cell in done for row in _eigenvalues(cell, known[cell])]
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
+    done = sorted((cell for cell in cells(config) if cell in measured), key=lambda cell: cell.width)
+    paths = [row for cell in done for row in _paths(cell, measured[cell])]
+    spectra = [row for cell in done for row in _eigenvalues(cell, measured[cell])]
     return (*paths, *spectra)
 
 
 def _row(cell: Cell, measurement: Measurement, figure: int, seed: int) -> Row:
     """What all rows of a network share."""
-    return Row(
+    return copy_fields(
+        Row,
+        cell,
         figure=figure,
-        width=cell.width,
         seed=seed,
         epoch=0,
         measured=True,
-        samples=cell.samples,
         inputs=measurement["inputs"],
         outputs=measurement["outputs"],
         parameters=_parameters(cell, measurement["inputs"], measurement["outputs"]),
-        data=cell.data,
         training_loss=str(cell.recipe.loss),
         rate=cell.recipe.rate,
         batch=cell.recipe.batch,
-        dtype=cell.dtype,
     )
 
 
@@ -300,9 +289,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.stats
@@ -171,15 +172,19 @@ def trend(rows: Columns, over: str, symbol: str, *, rises: bool, of: str = "kapp
     return replace(found, text=f"{found.text}: {listed}")
 
 
-def bound_holds(**wanted: object) -> Callable[[Columns], Verdict]:
-    """kappa_low <= bound_convex <= bound_maximum in the wanted rows where the theorem applies."""
+def bound_holds(
+    bounds: Sequence[str] = ("bound_convex", "bound_maximum"),
+    theorem: str = "the bound",
+    **wanted: object,
+) -> Callable[[Columns], Verdict]:
+    """kappa_low <= the first bound <= the next, in the wanted rows where the theorem applies."""
 
     def check(table: Columns) -> Verdict:
         bounded = where(table, **wanted, bound_applicable=True)
         if not length(bounded):
-            return not_testable("no cell where the bound applies")
-        ratios = bounded["bound_convex"] / bounded["kappa_low"]
-        ordered = (bounded["bound_maximum"] >= bounded["bound_convex"]).all()
+            return not_testable(f"no cell where {theorem} applies")
+        ratios = bounded[bounds[0]] / bounded["kappa_low"]
+        ordered = all((bounded[b] >= bounded[a]).all() for a, b in pairwise(bounds))
         text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
         return verdict(bool(ratios.min() >= 1 and ordered), ratios.min(), text)
 
@@ -208,11 +213,3 @@ def _crossover(first: Columns, second: Columns, over: str, of: str) -> float:
     i = rises[0]
     share = gap[i] / (gap[i] - gap[i + 1])
     return float(np.exp(x[i] + share * (x[i + 1] - x[i])))
-
-
-def regime(symbol: str, values: NDArray, holds: NDArray) -> str:
-    """Where a claim that fails somewhere does hold; nothing where it holds everywhere."""
-    if holds.all():
-        return ""
-    yes, no = (", ".join(str(value) for value in values[at]) for at in (holds, ~holds))
-    return f"; fails at {symbol}={no}, holds at {f'{symbol}={yes}' if yes else f'no {symbol}'}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
 
 Cell = Any
 """A frozen dataclass of plain values that identifies one computation completely."""
@@ -35,3 +37,13 @@ class Experiment:
     cost: Callable[[Cell], float]
     progress: Callable[[Measurement], str]
     resumes: bool = False
+
+
+def copy_fields(kind: type[Record], source: Any, **own: Any) -> Record:
+    """A ``kind`` with the values ``own``; ``source`` gives the other fields that it has, too.
+
+    So a cell takes what it shares with its config, and a row what it shares with its cell, without
+    a list of names.
+    """
+    names = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
+    return kind(**own, **{name: getattr(source, name) for name in names if hasattr(source, name)})

@@ -9,21 +9,11 @@ import numpy as np
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
-from sweeps.claims import verdict as decided
 from sweeps.effects import crossovers
 from sweeps.rows import by_seed, kept, length, where
 from sweeps.table import Columns
 
 RELU, LINEAR = 0.0, 1.0
-
-
-def _bound_holds(table: Columns) -> Verdict:
-    bounded = where(table, figure="6", bound_applicable=True)
-    if not length(bounded):
-        return not_testable("no cell where Lemma 4 applies")
-    ratios = bounded["bound"] / bounded["kappa_low"]
-    text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
-    return decided(bool(ratios.min() >= 1), ratios.min(), text)
 
 
 def _wide(rows: Columns) -> Columns:
@@ -113,7 +103,12 @@ _CROSSES = (
 )
 
 CLAIMS = (
-    Claim("6", "kappa <= bound of Eq 11 in every cell", implied("Lemma 4"), _bound_holds),
+    Claim(
+        "6",
+        "kappa <= bound of Eq 11 in every cell",
+        implied("Lemma 4"),
+        effects.bound_holds(("bound",), "Lemma 4", figure="6"),
+    ),
     Claim(
         "6",
         "kappa increases with m, for m >= n",

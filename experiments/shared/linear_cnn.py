@@ -177,7 +177,7 @@ def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
 
 
 @dataclass(frozen=True)
-class Ends:
+class ExtremeEigenvalues:
     """The largest and the smallest eigenvalue of a matrix M >= 0, each known to ``error``."""
 
     largest: float
@@ -187,15 +187,15 @@ class Ends:
     evidence: str
 
 
-def ends(gram: gnjax.Dense) -> Ends:
+def extreme_eigenvalues(gram: gnjax.Dense) -> ExtremeEigenvalues:
     spectrum = gnjax.eigenvalues(gram)
     values, kind = spectrum.values, spectrum.certificate.kind
-    return Ends(
+    return ExtremeEigenvalues(
         float(values[0]), float(values[-1]), float(spectrum.errors.max()), len(values), kind
     )
 
 
-def kappa_of_kronecker_sum(outer: Ends, inner: Ends) -> Measurement:
+def kappa_of_kronecker_sum(outer: ExtremeEigenvalues, inner: ExtremeEigenvalues) -> Measurement:
     """kappa of A (x) I + I (x) B, whose ends are the sums of the ends of A > 0 and of B >= 0.
 
     The rank is full where A is positive definite, also where B is singular. Where A cannot be told

@@ -105,12 +105,12 @@ def bound_fields(bound: gnjax.bounds.LinearBound) -> dict[str, Any]:
     }
 
 
-def listed(measurements: Sequence[Measurement]) -> Measurement:
+def as_lists(measurements: Sequence[Measurement]) -> Measurement:
     """Measurements of the same names as one, with lists for values."""
     return {name: [one[name] for one in measurements] for name in measurements[0]}
 
 
-def picked(measurement: Measurement, index: int) -> Measurement:
+def at_index(measurement: Measurement, index: int) -> Measurement:
     """The measurement with one value in place of each list."""
     return {
         name: value[index] if isinstance(value, list) else value

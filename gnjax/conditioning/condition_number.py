@@ -14,6 +14,7 @@ from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.outward import above, below
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, factorisation_of, kroneckers_of, twin_of
@@ -146,7 +147,8 @@ def condition_number(
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
     with watching(progress, stoppable=True) as watch:
-        problem = Problem(twin_of(operator), _rank(rank), float(rtol), int(seed), limits, watch)
+        given = None if rank is None else int(rank)
+        problem = Problem(twin_of(operator), given, float(rtol), int(seed), limits, watch)
         return _solved(problem, method, certify, size)
 
 
@@ -174,10 +176,6 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return _zero(chosen.name, size) if ends is None else _assembled(ends, size)
-
-
-def _rank(rank: Any) -> int | None:
-    return None if rank is None else int(rank)
 
 
 def _check_arguments(size: int, rank: Any, rtol: Any, method: str, certify: str, seed: Any) -> None:
@@ -267,10 +265,10 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
 
 def _assembled(ends: Ends, size: int) -> ConditionNumber:
     """Quotients of the enclosures, rounded outwards."""
-    low = _down(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
+    low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
     low = max(low, 1.0)
     positive = ends.smallest.low > 0
-    high = _up(ends.largest.high / ends.smallest.low) if positive else math.inf
+    high = above(ends.largest.high / ends.smallest.low) if positive else math.inf
     exact = ends.smallest.value > 0 and (positive or ends.certificate.kind == UNKNOWN)
     value = max(ends.largest.value / ends.smallest.value, 1.0) if exact else low
     return ConditionNumber(
@@ -289,14 +287,6 @@ def _assembled(ends: Ends, size: int) -> ConditionNumber:
         products=ends.products,
         finished=ends.finished,
     )
-
-
-def _down(value: float) -> float:
-    return math.nextafter(value, 0.0)
-
-
-def _up(value: float) -> float:
-    return math.nextafter(value, math.inf)
 
 
 def _zero(method: str, size: int) -> ConditionNumber:

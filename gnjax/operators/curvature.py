@@ -11,6 +11,7 @@ from jax.tree_util import Partial
 from gnjax.networks.construct import network
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
+from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
 from gnjax.networks.outputs.targets import Target, sample_losses
 from gnjax.networks.parameters import Only
@@ -76,18 +77,11 @@ def gauss_newton(
     >>> gnjax.gauss_newton(model, x, loss="cross_entropy", only="dense1/*").shape
     (16, 16)
     """
-    options = {
-        "has_aux": has_aux,
-        "coupled": coupled,
-        "only": only,
-        "mask": mask,
-        "batch_size": batch_size,
-    }
+    arguments = locals()  # all of them by name, as in the other functions of this module
     if is_batches(x):
-        _check_streams(y, weights, side)
-        return streamed(model, x, None, loss, **options)
-    net = without_idle_target(network(model, x, y=y, loss=loss, weights=weights, **options))
-    return NetworkGram(net, chosen_side(net, side), 1.0 / float(net.total))
+        return _over_batches(None, **arguments)
+    net, side = _network_and_side(**arguments)
+    return NetworkGram(net, side, 1.0 / float(net.total))
 
 
 def ntk(
@@ -114,21 +108,10 @@ def ntk(
     >>> gnjax.ntk(model, x).shape  # k n
     (10, 10)
     """
+    arguments = locals()
     _check_no_batches(x, "a kernel has a row for every output of all samples")
-    net = network(
-        model,
-        x,
-        y=y,
-        loss=loss,
-        weights=weights,
-        has_aux=has_aux,
-        coupled=coupled,
-        only=only,
-        mask=mask,
-        batch_size=batch_size,
-    )
-    net = without_idle_target(net)
-    return NetworkGram(net, chosen_side(net, side), 1.0)
+    net, side = _network_and_side(**arguments)
+    return NetworkGram(net, side, 1.0)
 
 
 def empirical_fisher(
@@ -156,19 +139,10 @@ def empirical_fisher(
     >>> op.as_matrix()  # of the gradients 2 x^2: (4 + 64) / 2
     Array([[34.]], dtype=float64)
     """
+    arguments = locals()
+    del arguments["side"]
     _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
-    net = network(
-        model,
-        x,
-        y=y,
-        loss=loss,
-        has_aux=has_aux,
-        coupled=coupled,
-        only=only,
-        mask=mask,
-        batch_size=batch_size,
-        convex=False,
-    )
+    net = network(**arguments, convex=False)
     losses = Partial(_SampleLosses(net.shapes), net.apply)
     ones = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=flat_outputs(1))
     return NetworkGram(ones, chosen_side(ones, side), net.samples / float(net.total) ** 2)
@@ -184,21 +158,6 @@ class _SampleLosses:
         x, target = samples
         outputs = self.shapes.ravel(apply(params, x), real_dtype())
         return sample_losses(target, outputs)[:, None]
-
-
-def _check_streams(y: Any, weights: Any, side: str) -> None:
-    if y is not None or weights is not None:
-        msg = "x is a sequence of batches (x, y), so that y and weights have no place beside it"
-        raise ValueError(msg)
-    if side not in ("parameters", "auto"):
-        msg = f"side={side!r}: batches of samples have the side of the parameters only"
-        raise ValueError(msg)
-
-
-def _check_no_batches(x: Any, why: str) -> None:
-    if is_batches(x):
-        msg = f"x is a sequence of batches, and {why}; pass all samples as one x"
-        raise ValueError(msg)
 
 
 def hessian(
@@ -227,20 +186,7 @@ def hessian(
     >>> len(spectrum), spectrum.certificate.kind
     (26, 'measured')
     """
-    return _hessian(
-        model,
-        x,
-        False,
-        side,
-        y=y,
-        loss=loss,
-        weights=weights,
-        has_aux=has_aux,
-        coupled=coupled,
-        only=only,
-        mask=mask,
-        batch_size=batch_size,
-    )
+    return _hessian(False, **locals())
 
 
 def functional_hessian(
@@ -268,31 +214,48 @@ def functional_hessian(
     >>> np.allclose(whole, gauss_newton + residual)
     True
     """
-    return _hessian(
-        model,
-        x,
-        True,
-        side,
-        y=y,
-        loss=loss,
-        weights=weights,
-        has_aux=has_aux,
-        coupled=coupled,
-        only=only,
-        mask=mask,
-        batch_size=batch_size,
-    )
+    return _hessian(True, **locals())
 
 
-def _hessian(model: Any, x: Any, functional: bool, side: str, **options: Any) -> Any:
+def _hessian(functional: bool, side: str, **arguments: Any) -> Any:
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)
-    if is_batches(x):
-        y, weights, loss = (options.pop(name) for name in ("y", "weights", "loss"))
-        _check_streams(y, weights, side)
-        return streamed(model, x, functional, loss, **options)
-    if options["y"] is None and not callable(options["loss"]):
-        msg = f"the Hessian of loss={options['loss']!r} depends on the targets; pass them as y"
+    if is_batches(arguments["x"]):
+        return _over_batches(functional, side=side, **arguments)
+    if arguments["y"] is None and not callable(arguments["loss"]):
+        msg = f"the Hessian of loss={arguments['loss']!r} depends on the targets; pass them as y"
         raise ValueError(msg)
-    return NetworkHessian(network(model, x, convex=False, **options), functional)
+    return NetworkHessian(network(**arguments, convex=False), functional)
+
+
+def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:
+    net = without_idle_target(network(**arguments))
+    return net, chosen_side(net, side)
+
+
+def _over_batches(
+    functional: bool | None,
+    model: Any,
+    x: Any,
+    loss: Loss,
+    *,
+    y: Any,
+    weights: Any,
+    side: str,
+    **options: Any,
+) -> Any:
+    """The matrix over a sequence of batches: G where ``functional`` is None, else H_F or H."""
+    if y is not None or weights is not None:
+        msg = "x is a sequence of batches (x, y), so that y and weights have no place beside it"
+        raise ValueError(msg)
+    if side not in ("parameters", "auto"):
+        msg = f"side={side!r}: batches of samples have the side of the parameters only"
+        raise ValueError(msg)
+    return streamed(model, x, functional, loss, **options)
+
+
+def _check_no_batches(x: Any, why: str) -> None:
+    if is_batches(x):
+        msg = f"x is a sequence of batches, and {why}; pass all samples as one x"
+        raise ValueError(msg)

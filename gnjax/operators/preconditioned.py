@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -148,36 +148,39 @@ class Preconditioned(Algebra, ParameterTrees):
         if known is None:
             return None
 
+        @cache
         def form() -> np.ndarray:
             factor = jnp.asarray(known.form(), self.dtype)
             if self.side == "outputs":
                 return np.asarray(self.scaling(factor.T).T, np.float64)
             return np.asarray(self.scaling(factor), np.float64)
 
-        return Factorisation(known.shape, form, self.factor_error)
+        def error() -> Error:
+            """Of a network that of J S, measured; of another factor ||S|| times its own error."""
+            if isinstance(self.op, NetworkGram):
+                own = self._measured_rounding
+            else:
+                own = known.error().scaled(raised(self.scaling.norm))
+            length = float(np.linalg.norm(form()))
+            return own + self._of_scaling(self.scaling.eta * length, length)
 
-    def factor_error(self) -> Error:
-        return self._rounding
+        return Factorisation(known.shape, form, error)
 
     @cached_property
-    def _rounding(self) -> Error:
-        """Of a network that of J S, measured; of another factor ||S|| times its own error."""
+    def _measured_rounding(self) -> Error:
+        net = self.op.net if self.op.unmerged is None else self.op.unmerged
+        return jacobian_error(net, scaling=self.scaling).scaled(self.op.scale**0.5)
+
+    @cached_property
+    def _factor_error(self) -> Error:
         known = self.factorisation()
         assert known is not None
-        if isinstance(self.op, NetworkGram):
-            net = self.op.net if self.op.unmerged is None else self.op.unmerged
-            own = jacobian_error(net, scaling=self.scaling).scaled(self.op.scale**0.5)
-        else:
-            of_factor = factorisation_of(self.op)
-            assert of_factor is not None
-            own = of_factor.error().scaled(raised(self.scaling.norm))
-        length = float(np.linalg.norm(known.form()))
-        return own + self._of_scaling(self.scaling.eta * length, length)
+        return known.error()
 
     def error(self, norm: float) -> Error:
         """What the error of A makes of S A S, the error of S, and the rounding of its products."""
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
-            return gram_error(norm, self.factor_error())
+            return gram_error(norm, self._factor_error)
         size, eta = abs(float(norm)), self.scaling.eta
         own = error_of(self.op, raised(size * self.scaling.inverse**2))
         moved = self._of_scaling((2 + eta) * eta * size, size * (self.shape[0] ** 0.5))

@@ -20,10 +20,10 @@ from gnjax.operators.closed_form.linear import linear_factors
 from gnjax.theory.enclosures import (
     Condition,
     Eigenvalues,
-    Extremes,
+    ExtremeSingularValues,
     covariance_condition,
     eigenvalues,
-    extremes,
+    extreme_singular_values,
 )
 from gnjax.theory.initial_bounds import InitBound, asymptotic, gaussian_init
 
@@ -117,8 +117,10 @@ def of_operator(op: SumOfKroneckers) -> LinearBound:
 
 def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
-    lefts = [extremes(s, float(e)) for s, e in zip(factors.lefts, left_errors, strict=True)]
-    rights = [extremes(t, float(e)) for t, e in zip(factors.rights, right_errors, strict=True)]
+    lefts, rights = (
+        [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
+        for side in ((factors.lefts, left_errors), (factors.rights, right_errors))
+    )
     tops, bottoms = _scaled(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
@@ -147,9 +149,13 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     )
 
 
-def _scaled(lefts: list[Extremes], rights: list[Extremes]) -> tuple[np.ndarray, np.ndarray]:
-    """sigma_max sigma_max above and sigma_min sigma_min below, (L,) both, times a power of two that
-    keeps their squares from under- and overflowing."""
+def _scaled(
+    lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l), (L,) each.
+
+    Both are divided by one power of two, so that their squares do not under- or overflow.
+    """
     left_power, right_power = (_power(side) for side in (lefts, rights))
     tops, bottoms = [], []
     for left, right in zip(lefts, rights, strict=True):
@@ -158,12 +164,12 @@ def _scaled(lefts: list[Extremes], rights: list[Extremes]) -> tuple[np.ndarray, 
     return np.array(tops) * (1 + _MARGIN), np.array(bottoms) / (1 + _MARGIN)
 
 
-def _power(side: list[Extremes]) -> int:
+def _power(side: list[ExtremeSingularValues]) -> int:
     largest = max(e.above for e in side)
     return math.frexp(largest)[1] if math.isfinite(largest) else 0
 
 
-def _shares(lefts: list[Extremes], rights: list[Extremes]) -> np.ndarray:
+def _shares(lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]) -> np.ndarray:
     """alpha_l / sum alpha, by logarithms."""
     with np.errstate(divide="ignore"):
         logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
@@ -172,7 +178,7 @@ def _shares(lefts: list[Extremes], rights: list[Extremes]) -> np.ndarray:
     return shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
 
 
-def _why_silent(lefts: list[Extremes], rights: list[Extremes]) -> str:
+def _why_silent(lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]) -> str:
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
         layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
         if layers:
@@ -231,9 +237,9 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
     True
     """
     layer = leaky_layer(V, W, X, slope)
-    data = extremes(layer.inputs.T, layer.inputs_error)
-    outer = extremes(layer.outer, layer.outer_error)
-    hidden = extremes(layer.hidden.T, layer.hidden_error)
+    data = extreme_singular_values(layer.inputs.T, layer.inputs_error)
+    outer = extreme_singular_values(layer.outer, layer.outer_error)
+    hidden = extreme_singular_values(layer.hidden.T, layer.hidden_error)
     largest = raised((data.above * outer.above) ** 2 + hidden.above**2)
     smallest = lowered((layer.slope * data.below * outer.below) ** 2 + hidden.below**2)
     reason = ""
@@ -245,13 +251,13 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
             f"(slope={layer.slope}, d={layer.inputs.shape[0]}, k={outputs})"
         )
     value = None if reason else raised(largest / smallest)
-    estimate = _second(layer.slope, data, outer, extremes(layer.before.T))
+    estimate = _printed_estimate(layer.slope, data, outer, extreme_singular_values(layer.before.T))
     parts = certificate(data.part, outer.part, hidden.part)
     return LeakyReluBound(value, estimate, largest, smallest, not reason, reason, parts)
 
 
-def _second(slope: float, *parts: Extremes) -> float | None:
-    """Eqs 25, 26 from the extremes of X, W and V X; a value below its error counts as 0."""
+def _printed_estimate(slope: float, *parts: ExtremeSingularValues) -> float | None:
+    """Eqs 25, 26 from the singular values of X, W and V X; a value below its error counts as 0."""
     data, outer, linear = (part.largest**2 for part in parts)
     least = [part.smallest**2 if part.below > 0 else 0.0 for part in parts]
     below = slope**2 * (least[0] * least[1] + least[2])

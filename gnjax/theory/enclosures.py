@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gnjax.numerics.certificate import MEASURED, PROVED, Error
-from gnjax.numerics.outward import lowered, raised
+from gnjax.numerics.outward import above, below, lowered, raised
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_covariance
 
@@ -24,7 +24,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class Extremes:
+class ExtremeSingularValues:
     """The largest and smallest singular value as computed, and how far each can be from exact."""
 
     largest: float
@@ -47,7 +47,7 @@ class Extremes:
         return Error(self.error, MEASURED, reason="rounding of LAPACK's singular values")
 
 
-def extremes(matrix: ArrayLike, moved: float = 0.0) -> Extremes:
+def extreme_singular_values(matrix: ArrayLike, moved: float = 0.0) -> ExtremeSingularValues:
     """The extreme singular values of a matrix that is stored up to ``moved`` in the spectral norm.
 
     A matrix with fewer columns than rows has smallest value 0. A large well-conditioned one goes
@@ -61,11 +61,11 @@ def extremes(matrix: ArrayLike, moved: float = 0.0) -> Extremes:
         if least * _GRAM_CONDITION > top:
             rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
             error = rounding / math.sqrt(least) + moved
-            return Extremes(math.sqrt(top), math.sqrt(least), raised(error))
+            return ExtremeSingularValues(math.sqrt(top), math.sqrt(least), raised(error))
     values = singular_values(host)
     error = spectral_error(max(rows, columns), _DOUBLE) * float(values[0]) + moved
     least = float(values[-1]) if columns >= rows else 0.0
-    return Extremes(float(values[0]), least, raised(error))
+    return ExtremeSingularValues(float(values[0]), least, raised(error))
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,9 @@ def _norm(matrix: Array) -> float:
 
 
 def _around(value: float, error: float) -> tuple[float, float]:
-    low, high = float(value - error), float(value + error)
-    return (
-        (low, high)
-        if error == 0
-        else (math.nextafter(low, -math.inf), math.nextafter(high, math.inf))
-    )
+    if error == 0:
+        return float(value), float(value)
+    return below(float(value - error)), above(float(value + error))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from experiments.shared.whitened import drawn, whitened
 from gnjax import data
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
-from sweeps.effects import crossovers, regime, trend
+from sweeps.effects import crossovers, trend
 from sweeps.table import Columns
 
 SLOPES = (0.0, 0.01, 0.3, 0.5, 0.8, 1.0)
@@ -240,13 +240,6 @@ def test_a_crossover_is_a_rise() -> None:
     for kappa, place in (([2, 4, 16], 2**1.5), ([16, 4, 2], np.nan), ([8, 16, 16], 1.0)):
         relu["kappa"] = np.array(kappa, float)
         np.testing.assert_allclose(crossovers(relu, linear, "width", "kappa"), [place])
-
-
-def test_a_regime_says_where_a_claim_holds() -> None:
-    widths = np.array([1, 2, 4])
-    assert regime("m", widths, widths > 0) == ""
-    assert regime("m", widths, widths > 1) == "; fails at m=1, holds at m=2, 4"
-    assert regime("m", widths, widths > 4) == "; fails at m=1, 2, 4, holds at no m"
 
 
 def test_claims_on_too_little_are_not_testable() -> None:

@@ -129,7 +129,7 @@ def test_profiles_are_configs_with_cells(profile: str) -> None:
 
 def test_rows_go_by_norm_and_width() -> None:
     chosen = smoke("seeds=1", "widths=(80, 10)")
-    table = sweep.rows(chosen)
+    table = sweep.rows(chosen, {cell: sweep.measure(cell) for cell in sweep.cells(chosen)})
     assert [(row.norm, row.width) for row in table] == [
         *[(norm, width) for norm in sweep.NORMS[:-1] for width in (10, 80)],
         ("layer", 80),

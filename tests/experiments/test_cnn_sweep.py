@@ -33,7 +33,7 @@ def test_another_first_seed_draws_other_networks():
 
 def test_rows_are_the_uses_of_cells_and_what_the_matrices_say():
     found = _config(samples=60, outputs=2)
-    rows = cnn_sweep.rows(found)
+    rows = cnn_sweep.rows(found, {cell: cnn_sweep.measure(cell) for cell in cnn_sweep.cells(found)})
     assert len(rows) == sum(
         len(p.kernels) * len(p.filters) * p.seeds for p in found.panels().values()
     )

@@ -39,7 +39,7 @@ def _names():
 
 
 def _main(arguments, tmp_path):
-    return depth_sweep.main([*arguments, f"--results={tmp_path}"])
+    return cli.main(depth_sweep.PROGRAM, [*arguments, f"--results={tmp_path}"])
 
 
 @pytest.mark.parametrize("name", _SWEEPS)

@@ -89,7 +89,9 @@ def test_profiles_have_the_papers_ratios(profile):
 
 def test_a_gain_scales_every_product_and_no_condition_number():
     """Gain 2 multiplies sigma^2 by 2 for every matrix of the product."""
-    rows = layer_sweep.rows(_config(depths=(4,), seeds=1, first_seed=7))
+    chosen = _config(depths=(4,), seeds=1, first_seed=7)
+    measured = {cell: layer_sweep.measure(cell) for cell in layer_sweep.cells(chosen)}
+    rows = layer_sweep.rows(chosen, measured)
     assert {row.seed for row in rows} == {7}
     first, second = ([row for row in rows if row.gain == gain] for gain in (1.0, 2.0))
     for one, two in zip(first, second, strict=True):

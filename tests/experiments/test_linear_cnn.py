@@ -80,7 +80,8 @@ def test_toeplitz_entries_as_parameters_by_automatic_differentiation(reading, ra
     np.testing.assert_allclose(found, expected[: len(found)], atol=1e-12 * expected[0])
     np.testing.assert_allclose(expected[len(found) :], 0, atol=1e-12 * expected[0])
 
-    kappa = linear_cnn.kappa_of_kronecker_sum(linear_cnn.ends(outer), linear_cnn.ends(inner))
+    ends = (linear_cnn.extreme_eigenvalues(gram) for gram in (outer, inner))
+    kappa = linear_cnn.kappa_of_kronecker_sum(*ends)
     exact = expected[0] / expected[len(found) - 1]
     np.testing.assert_allclose(kappa["kappa"], exact, rtol=1e-10)
     assert kappa["kappa_low"] <= exact * (1 + 1e-12)
@@ -133,7 +134,7 @@ def test_a_singular_second_layer_gives_a_lower_bound_alone():
     """Two output channels of one filter share a kernel: T_2 T_2^T has no full rank."""
     weights = _drawn(1, channels=2)
     inner, outer = (
-        linear_cnn.ends(gram)
+        linear_cnn.extreme_eigenvalues(gram)
         for gram in (
             linear_cnn.inner_gram(weights.first, SIDE),
             linear_cnn.convolution_gram(weights.second, SIDE - KERNEL + 1),

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from experiments import shallow_eigenvalues
 from experiments.claims.shallow_eigenvalues import percentage
 from experiments.shared import linear_training
-from sweeps import config
+from sweeps import command_line, config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
 from tests import references
@@ -33,7 +33,7 @@ def test_every_profile_is_a_config_with_cells(profile):
 
 def test_a_tiny_run_end_to_end(tmp_path, capsys):
     """Panels b and c are one cell, and its rows the top of the spectra of dense H and G."""
-    assert shallow_eigenvalues.main([*_TINY, f"--results={tmp_path}"]) == 0
+    assert command_line.main(shallow_eigenvalues.PROGRAM, [*_TINY, f"--results={tmp_path}"]) == 0
     assert "2 cells, 0 stored" in capsys.readouterr().out
     table = read(next((tmp_path / "shallow_eigenvalues").glob("smoke-*")) / "table.csv")
     assert len(table["panel"]) == 3 * 2 * 4
@@ -53,7 +53,7 @@ def test_a_tiny_run_end_to_end(tmp_path, capsys):
 
 def test_only_two_layers_are_allowed(tmp_path, capsys):
     arguments = [*_TINY, "--config.training.depth=3", f"--results={tmp_path}"]
-    assert shallow_eigenvalues.main(arguments) == 2
+    assert command_line.main(shallow_eigenvalues.PROGRAM, arguments) == 2
     assert "2 layers" in capsys.readouterr().err
 
 

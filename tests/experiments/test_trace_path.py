@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from experiments import trace_path
 from experiments.shared import linear_training
-from sweeps import config
+from sweeps import command_line, config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
 
@@ -33,7 +33,7 @@ def test_every_profile_is_a_config_with_cells(profile):
 
 def test_a_tiny_run_end_to_end(tmp_path, capsys):
     """All panels are the same two cells, a wide network and a narrow one with the exact trace."""
-    assert trace_path.main([*_TINY, f"--results={tmp_path}"]) == 0
+    assert command_line.main(trace_path.PROGRAM, [*_TINY, f"--results={tmp_path}"]) == 0
     assert "2 cells, 0 stored" in capsys.readouterr().out
     table = read(next((tmp_path / "trace_path").glob("smoke-*")) / "table.csv")
     assert len(table["panel"]) == 3 * 2 * 2
