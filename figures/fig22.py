@@ -1,22 +1,10 @@
 """Figure 22: condition number over depth of residual networks for several skip strengths."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from matplotlib.figure import Figure
+from functools import partial
 
 from figures.shared import depths
-from figures.shared.series import Columns
 
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")
-
-
-def draw(table: Columns) -> Figure:
-    """Kappa with the bound of Eq 7 at every beta, and kappa relative to beta = 0."""
-    return depths.draw_betas(depths.of_figure(table, "22"))
-
-
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
-    return depths.betas_caption("22", depths.of_figure(table, "22"), provenance)
+draw = partial(depths.draw_betas, number="22")
+caption = partial(depths.betas_caption, number="22")

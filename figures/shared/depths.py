@@ -80,8 +80,9 @@ def _kappa(axes: Axes, curve: Curve, *, bounded: bool) -> Line2D:
     return line
 
 
-def draw_betas(table: Columns) -> Figure:
+def draw_betas(table: Columns, number: str) -> Figure:
     """Kappa and bound at every beta; beside it, kappa over that of the same weights at beta = 0."""
+    table = of_figure(table, number)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         left, right = figure.subplots(1, 2)
@@ -120,8 +121,9 @@ def setting(table: Columns) -> str:
     return f"width m = {widths}, {captions.initialisation(table)}"
 
 
-def betas_caption(number: str, table: Columns, provenance: Mapping[str, Any]) -> str:
+def betas_caption(table: Columns, provenance: Mapping[str, Any], number: str) -> str:
     """The caption of `draw_betas`."""
+    table = of_figure(table, number)
     return captions.paragraph(
         f"Figure {number}. Condition number of the Gauss-Newton matrix of residual networks at"
         f" initialisation ({setting(table)}) for several strengths beta of the skip connections,"

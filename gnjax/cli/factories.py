@@ -8,7 +8,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import flax.linen
 from flax import nnx
@@ -16,6 +17,9 @@ from flax import nnx
 from gnjax import data
 from gnjax.data.datasets import unknown_name
 from gnjax.networks.model import checked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SAMPLES = 100
 
@@ -80,6 +84,16 @@ def factory_named(name: str) -> Callable[[], Any]:
         msg = f"it is called without arguments, but it needs {', '.join(needed)}"
         raise MistakeError(msg)
     return factory
+
+
+def write_picture(figure: Figure, path: Path) -> None:
+    """Write the figure in the format of the suffix."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise MistakeError(msg) from error
 
 
 def _parts(made: Any) -> tuple[Any, ...]:

@@ -19,10 +19,17 @@ from rich.table import Table
 import gnjax
 from gnjax import data
 from gnjax.cli import doctor, spectrum
-from gnjax.cli.factories import MistakeError, add_arguments, factory_named, known_name, problem
+from gnjax.cli.factories import (
+    MistakeError,
+    add_arguments,
+    factory_named,
+    known_name,
+    problem,
+    write_picture,
+)
 from gnjax.data.datasets import describe
-from gnjax.diagnosis.diagnose import Diagnosis, diagnose
-from gnjax.diagnosis.picture import check_format, draw
+from gnjax.diagnosis.diagnose import diagnose
+from gnjax.diagnosis.picture import check_format, figure_of
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 
@@ -127,16 +134,8 @@ def _diagnose(parsed: argparse.Namespace) -> None:
         raise MistakeError(msg) from error
     print(found)
     if parsed.out is not None:
-        _write_picture(found, parsed.out)
-
-
-def _write_picture(found: Diagnosis, path: Path) -> None:
-    try:
-        draw(found, path)
-    except OSError as error:
-        msg = f"{path} cannot be written: {error}"
-        raise MistakeError(msg) from error
-    print(f"\npicture: {path}")
+        write_picture(figure_of(found), parsed.out)
+        print(f"\npicture: {parsed.out}")
 
 
 def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from gnjax.cli.factories import MistakeError, add_arguments, factory_named, problem
+from gnjax.cli.factories import (
+    MistakeError,
+    add_arguments,
+    factory_named,
+    problem,
+    write_picture,
+)
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
@@ -56,7 +62,8 @@ def _spectrum(parsed: argparse.Namespace) -> int:
         raise MistakeError(msg) from error
     print(found.to_json() if parsed.json else _text(found))
     if parsed.out is not None:
-        _write_picture(found, parsed.out)
+        write_picture(plot(found), parsed.out)
+        print(f"picture: {parsed.out}", file=sys.stderr)
     if getattr(found, "finished", True) and getattr(found, "converged", True):
         return 0
     print("not finished: these are the best values so far", file=sys.stderr)
@@ -113,14 +120,3 @@ def _text(found: Result) -> str:
     lines = [f"{'eigenvalue':>24}  error"]
     lines += [f"{v:24.16e}  {e:.2g}" for v, e in zip(found.values, found.errors, strict=True)]
     return "\n".join([str(found), *lines])
-
-
-def _write_picture(found: Result, path: Path) -> None:
-    figure = plot(found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        msg = f"{path} cannot be written: {error}"
-        raise MistakeError(msg) from error
-    print(f"picture: {path}", file=sys.stderr)

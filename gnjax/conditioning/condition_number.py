@@ -257,8 +257,9 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
         found = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
         return ends if found is None else found
     error = error_of(stored, -negative.low) + asymmetry
-    top = Enclosure(-negative.value, -negative.high - error.value, -negative.low + error.value)
-    bottom = Enclosure(least.value, max(least.low - error.value, 0.0), least.high + error.value)
+    top = Enclosure(-negative.value, -negative.high, -negative.low).widened(error.value)
+    bottom = least.widened(error.value)
+    bottom = replace(bottom, low=max(bottom.low, 0.0))
     proof = Error(0.0, PROVED, 0.0, "Cholesky factors and Rayleigh quotients, with their rounding")
     return replace(ends, largest=top, smallest=bottom, certificate=certificate(error, proof))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class Enclosure:
     low: float
     high: float
 
+    def widened(self, error: float) -> Enclosure:
+        """The same eigenvalue of a matrix that is known to ``error`` in the 2-norm."""
+        return Enclosure(self.value, self.low - error, self.high + error)
+
 
 @dataclass(frozen=True)
 class Ends:
@@ -93,12 +97,10 @@ def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
     if values[0] <= errors[0]:
         return None
     rank, source = _rank(problem, values, errors)
-    low = 0.0 if source == FLOOR else max(float(values[rank - 1] - errors[rank - 1]), 0.0)
+    smallest = semidefinite(values[rank - 1], errors[rank - 1])
     return Ends(
-        _enclosure(values[0], errors[0]),
-        Enclosure(
-            max(float(values[rank - 1]), 0.0), low, float(values[rank - 1] + errors[rank - 1])
-        ),
+        semidefinite(values[0], errors[0]),
+        replace(smallest, low=0.0) if source == FLOOR else smallest,
         rank,
         source,
         _floor(whole),
@@ -120,7 +122,8 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     return counted, GAP if values[counted - 1] >= _CLEAR_GAP * following else FLOOR
 
 
-def _enclosure(value: float, error: float) -> Enclosure:
+def semidefinite(value: float, error: float) -> Enclosure:
+    """An eigenvalue of a semidefinite matrix, which is not below zero, from a computed value."""
     return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
 
 

@@ -24,14 +24,6 @@ def check_format(path: Path) -> None:
         raise ValueError(msg)
 
 
-def draw(found: Diagnosis, path: Path) -> None:
-    """Write the picture in the format of the suffix."""
-    check_format(path)
-    figure = figure_of(found)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
 def figure_of(found: Diagnosis) -> Figure:
     """The picture itself, without touching matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -54,8 +54,8 @@ def of_kroneckers(factors: KroneckerFactors) -> Factorisation:
     columns = sum(min(s.shape) * min(t.shape) for s, t in pairs)
 
     def form() -> np.ndarray:
-        compact = ((_compact(np.asarray(s)), _compact(np.asarray(t))) for s, t in pairs)
-        return np.concatenate([np.kron(s, t) for s, t in compact], axis=1).astype(float)
+        small = ((compact(np.asarray(s)), compact(np.asarray(t))) for s, t in pairs)
+        return np.concatenate([np.kron(s, t) for s, t in small], axis=1).astype(float)
 
     return Factorisation((rows, columns), form, lambda: _kronecker_error(factors))
 
@@ -68,8 +68,8 @@ def _kronecker_error(factors: KroneckerFactors) -> Error:
     )
     for left, right, left_error, right_error in sides:
         s_norm, t_norm = (float(np.linalg.norm(np.asarray(f))) for f in (left, right))
-        s_error = float(left_error) + _compaction_error(left.shape, left.dtype, s_norm)
-        t_error = float(right_error) + _compaction_error(right.shape, right.dtype, t_norm)
+        s_error = float(left_error) + compaction_error(left.shape, left.dtype, s_norm)
+        t_error = float(right_error) + compaction_error(right.shape, right.dtype, t_norm)
         rounding = unit_roundoff(left.dtype) * s_norm * t_norm
         moved = s_error * t_norm + (s_norm + s_error) * t_error + rounding
         squared += moved**2
@@ -78,14 +78,18 @@ def _kronecker_error(factors: KroneckerFactors) -> Error:
     return Error(squared**0.5, kind, factors.failure, "rounding of the products of layers")
 
 
-def _compact(factor: np.ndarray) -> np.ndarray:
+def compact(factor: np.ndarray) -> np.ndarray:
+    """A factor C with C C^T = F F^T and no more columns than rows: the transposed R of F^T = Q R.
+
+    A factor F that has no more columns than rows is returned as it is.
+    """
     rows, columns = factor.shape
     if columns <= rows:
         return factor
     return scipy.linalg.qr(factor.T, mode="r", check_finite=False)[0][:rows].T
 
 
-def _compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
-    """The error of the triangular factor from LAPACK's QR, whose constant is measured."""
+def compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:
+    """The error of :func:`compact` for F of a shape and a norm; LAPACK's constant is measured."""
     rows, columns = shape
     return 0.0 if columns <= rows else spectral_error(columns, dtype) * norm

@@ -152,7 +152,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
 def _scaled(
     lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l), (L,) each.
+    """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l): (L,).
 
     Both are divided by one power of two, so that their squares do not under- or overflow.
     """

@@ -14,7 +14,7 @@ import gnjax
 from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
 from gnjax.diagnosis.diagnose import diagnose
-from gnjax.diagnosis.picture import draw
+from gnjax.diagnosis.picture import figure_of
 from gnjax.diagnosis.remedies import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
@@ -242,7 +242,7 @@ def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
     assert large.culprit is None
     assert "not available" in str(large)
     assert "at most 10" in _left_out(large, "all remedies")
-    draw(large, tmp_path / "large.png")
+    figure_of(large).savefig(tmp_path / "large.png")
     assert (tmp_path / "large.png").stat().st_size > 1000
 
 

@@ -10,9 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
-from gnjax.conditioning.ends import FULL, GIVEN, Enclosure, Ends, Problem, check_semidefinite
+from gnjax.conditioning.ends import (
+    FULL,
+    GIVEN,
+    Enclosure,
+    Ends,
+    Problem,
+    check_semidefinite,
+    semidefinite,
+)
 from gnjax.conditioning.methods import dense, krylov
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import UNKNOWN, Certificate
@@ -61,7 +67,7 @@ def _ends(problem: Problem) -> Ends | None:
     if rests_on.kind == UNKNOWN:
         bottom = Enclosure(bottom.value, -shift, math.inf)
     source = FULL if problem.rank is None else GIVEN
-    ends = _moved(top, shift), _moved(bottom, shift)
+    ends = _shifted(top, shift), _shifted(bottom, shift)
     floor = bottom.high - bottom.low
     return Ends(*ends, problem.size, source, floor, "damped", rests_on, products, finished)
 
@@ -69,14 +75,13 @@ def _ends(problem: Problem) -> Ends | None:
 def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
     """The largest and the smallest eigenvalue of A, which has none below zero."""
     whole = whole_spectrum(small, problem.limits)
-    values, errors = whole.values.astype(float), whole.errors.astype(float)
-    check_semidefinite(values[-1], values[0], errors[-1])
-    low, high = np.maximum(values - errors, 0.0), values + errors
-    top, bottom = (Enclosure(max(values[i], 0.0), low[i], high[i]) for i in (0, -1))
+    values, errors = whole.values, whole.errors
+    check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
+    top, bottom = (semidefinite(values[i], errors[i]) for i in (0, -1))
     return top, bottom, whole.certificate
 
 
-def _moved(end: Enclosure, shift: float) -> Enclosure:
+def _shifted(end: Enclosure, shift: float) -> Enclosure:
     return Enclosure(end.value + shift, below(end.low + shift), above(end.high + shift))
 
 

@@ -46,19 +46,21 @@ def _ends(problem: Problem) -> Ends | None:
     factor = cholesky(matrix) if size == problem.rank_bound else None
     if factor is None:
         return dense.METHOD.ends(problem)
+
+    def solve(rows: np.ndarray) -> np.ndarray:
+        return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
+
     top = _largest(lambda rows: rows @ matrix, size, problem.rtol / 4, problem.seed)
-    inverse = _largest(lambda rows: _solve(factor, rows), size, problem.rtol / 2, problem.seed)
+    inverse = _largest(solve, size, problem.rtol / 2, problem.seed)
     if not np.isfinite([top.high, inverse.high]).all():
         return dense.METHOD.ends(problem)
     error = dense_error(stored, top.high) + asymmetry
-    smallest = Enclosure(
-        1 / inverse.value, 1 / inverse.high - error.value, 1 / inverse.low + error.value
-    )
+    smallest = Enclosure(1 / inverse.value, 1 / inverse.high, 1 / inverse.low).widened(error.value)
     if not smallest.low > 0:
         return dense.METHOD.ends(problem)
     source = GIVEN if problem.rank is not None else bound_source(problem)
     return Ends(
-        Enclosure(top.value, top.low - error.value, top.high + error.value),
+        top.widened(error.value),
         smallest,
         size,
         source,
@@ -66,10 +68,6 @@ def _ends(problem: Problem) -> Ends | None:
         "inverse",
         certificate(error, chance(MISSED)),
     )
-
-
-def _solve(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False).T
 
 
 def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosure:

@@ -10,7 +10,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.models.cnn import output_length
@@ -24,10 +23,11 @@ from gnjax.numerics.outward import (
     underflow,
 )
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix
 from gnjax.operators.base import Dense, Factored
 from gnjax.operators.closed_form.linear import linear_factors
+from gnjax.operators.factorisation import compact, compaction_error
 
 
 def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0) -> jax.Array:
@@ -107,7 +107,9 @@ def linear_cnn_gauss_newton(
     given = _toeplitz(np.asarray(kernels)[:, None], length, stride, padding)
     factors = linear_factors([given, head], covariance)
     root, inner = factors.rights
-    inner, inner_error = _compact(inner, float(factors.right_errors[1]))
+    norm = float(np.linalg.norm(np.asarray(inner)))
+    inner_error = float(factors.right_errors[1]) + compaction_error(inner.shape, inner.dtype, norm)
+    inner = jnp.asarray(compact(np.asarray(inner)))
     shared = _shared_weights(outer, root, taps.shape, stride, padding)
     shared_error = _shared_error(
         outer, root, taps.shape[1], float(factors.right_errors[0]), conversion_error(head, outer)
@@ -159,17 +161,6 @@ def _check_head(
         )
         raise ValueError(msg)
     return outer
-
-
-def _compact(inner: jax.Array, error: float) -> tuple[jax.Array, float]:
-    """A factor with no more columns than rows and the same product with its transpose."""
-    rows, columns = inner.shape
-    if columns <= rows:
-        return inner, error
-    host = np.asarray(inner)
-    triangle = scipy.linalg.qr(host.T, mode="r", check_finite=False)[0][:rows].T
-    moved = spectral_error(columns, inner.dtype) * float(np.linalg.norm(host))
-    return jnp.asarray(triangle), error + moved
 
 
 @partial(jax.jit, static_argnames=("shape", "stride", "padding"))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, PROVED
@@ -26,9 +25,10 @@ from gnjax.numerics.outward import (
     stored_bound,
     underflow,
 )
-from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
+from gnjax.numerics.rounding import gamma, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Dense, Factored
+from gnjax.operators.factorisation import compact, compaction_error
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,9 @@ def _activations(
 
 def _factored(layer: LeakyLayer) -> Factored:
     """J as in Lemma 3, with a bound on its error."""
-    inputs, moved = _compact(layer.inputs)
+    data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
+    moved = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
+    inputs = jnp.asarray(compact(data).T)
     factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
     error = stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype)
     compacted = inputs.shape != layer.inputs.shape
@@ -175,19 +177,6 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float
     error += (3 * unit_roundoff(dtype) + lost) * outer * data
     error += underflow(1, layer.outer.size * inputs.size, dtype)
     return raised(error + layer.hidden_error)
-
-
-def _compact(inputs: jax.Array) -> tuple[jax.Array, float]:
-    """R (n, n) with R^T R = X^T X where d > n, as X enters Eq 10 only so; and how far X moved.
-
-    The constant of LAPACK's QR factorisation is the only one here that is seen and not proved.
-    """
-    if inputs.shape[0] <= inputs.shape[1]:
-        return inputs, 0.0
-    host = np.asarray(inputs)
-    triangle = scipy.linalg.qr(host, mode="r", check_finite=False)[0][: host.shape[1]]
-    moved = spectral_error(host.shape[0], inputs.dtype) * float(np.linalg.norm(host))
-    return jnp.asarray(triangle), moved
 
 
 @jax.jit

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import spectral_error
+from gnjax.operators.factorisation import compact
 
 if TYPE_CHECKING:
     from gnjax.operators.base import KroneckerFactors
@@ -166,10 +167,7 @@ def _rotation(factors: list[Array], rank: int) -> Array:
 
 def _left_vectors(matrix: Array) -> Array:
     """The left singular vectors, all of them."""
-    rows, columns = matrix.shape
-    if columns > rows:
-        matrix = scipy.linalg.qr(matrix.T, mode="r", check_finite=False)[0][:rows].T
-    return scipy.linalg.svd(matrix, check_finite=False)[0]
+    return scipy.linalg.svd(compact(matrix), check_finite=False)[0]
 
 
 def _norm(matrix: Array) -> float:
