@@ -1,1 +1,1 @@
-"""One runnable module a sweep."""
+"""One runnable module for each sweep."""

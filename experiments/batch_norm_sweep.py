@@ -195,7 +195,7 @@ def operator(
 
 
 def theoretical_rank(cell: Cell, norm: str, inputs: int) -> int:
-    """Of J; for a linear network W V, of width k or more, every change of W V is within reach."""
+    """The rank of J. A linear network W V of width k or more can change W V in every direction."""
     if norm == "none":
         return cell.outputs * inputs
     if norm == "layer":

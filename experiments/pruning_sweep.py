@@ -211,7 +211,7 @@ def _of_network(config: Config, name: str, network: Network, steps: str) -> list
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications: k backward passes and a product J J^T a kappa, three passes an epoch."""
+    """Multiplications: each kappa takes k backward passes and J J^T, each epoch three passes."""
     kind, size = KINDS[cell.network], 10.0 * cell.samples
     narrower = (cell.width / kind.width) ** 2
     work = kind.work * narrower * ((cell.side or 32) / 32) ** 2
@@ -256,28 +256,24 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     """Epoch 0, then every epoch; those before a stop are not measured."""
-    shared = Row(
-        figure=cell.figure,
-        network=cell.network,
-        depth=cell.depth,
-        width=cell.width,
-        pruned=cell.pruned,
+    recipe = cell.recipe
+    shared = copy_fields(
+        Row,
+        cell,
         kept=1 - cell.pruned,
-        seed=cell.seed,
-        steps=cell.steps,
         epoch=0,
         measured=True,
-        samples=cell.samples,
         inputs=measurement["inputs"],
         outputs=measurement["outputs"],
         parameters=measurement["parameters"],
-        data=cell.data,
-        optimizer=cell.recipe.optimizer,
-        rate=cell.recipe.rate,
-        batch=cell.recipe.batch,
-        momentum=cell.recipe.momentum,
-        decay=cell.recipe.decay,
-        drop_after=cell.recipe.drop_after,
+        optimizer=recipe.optimizer,
+        rate=recipe.rate,
+        batch=recipe.batch,
+        momentum=recipe.momentum,
+        decay=recipe.decay,
+        drop_after=recipe.drop_after,
+        method="",  # the method and the tolerance of a row are those of its kappa
+        tolerance=None,
     )
     for record in measurement["records"]:
         kappa = {name: value for name, value in record.items() if name not in ("epoch", "losses")}

@@ -32,7 +32,7 @@ PRODUCTS = 500.0  # with the Hessian, at one epoch
 
 @dataclass(frozen=True)
 class Config:
-    """Three data sets, one a panel."""
+    """Three data sets, one for each panel."""
 
     paper_ratios: regimes.Rows
     a: Data

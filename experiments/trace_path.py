@@ -33,7 +33,7 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 @dataclass(frozen=True)
 class Config:
-    """Three data sets, one a panel.
+    """Three data sets, one for each panel.
 
     ``narrow`` is the width of a second network, whose trace is also taken exactly: that costs a
     product with the Hessian for every parameter.

@@ -180,7 +180,7 @@ def _model(cell: Cell, data: datasets.Dataset, seed: int) -> MLP:
 
 
 def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
-    """Of J J^T / n or J^T J / n, the smaller: both have the same non-zero eigenvalues.
+    """kappa of the smaller of J J^T / n and J^T J / n, which have the same non-zero eigenvalues.
 
     J^T J is singular whatever the data are (scale the weights into a ReLU unit and those out of it
     inversely, and f stays), and singular values tell its rank where their squares would hide it.
@@ -250,7 +250,7 @@ def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Figure 9: one row an eigenvalue."""
+    """Figure 9: one row for each eigenvalue."""
     shared = _row(cell, measurement, 9, cell.first_seed)
     for record in measurement["records"]:
         found = record.get("spectrum", {"eigenvalue": []})

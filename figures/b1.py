@@ -59,7 +59,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
 
 
 def _draw_spectrum(axes: Axes, table: Columns) -> None:
-    """Without the last of the table, which is zero."""
+    """All eigenvalues but the last of the table, which is zero."""
     axes.set_title("(a) random data")
     shown = {name: column[table["printed"] > 0] for name, column in table.items()}
     style.logarithmic(axes)

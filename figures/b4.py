@@ -20,7 +20,7 @@ BOUND = style.Look(style.COLOURS[1], "s", style.DASHED)
 
 
 def draw(table: Columns) -> Figure:
-    """The mean error of the top eigenvalues in per cent and its bound, one panel a data set."""
+    """The mean error of the top eigenvalues in per cent and its bound, for each data set."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         grid = figure.subplots(1, len(epochs.PANELS), sharey=True)

@@ -22,7 +22,7 @@ NAMES = {
 
 
 def draw(table: Columns) -> Figure:
-    """At initialisation (left) and averaged over the epochs of training (right)."""
+    """Kappa at initialisation (left) and averaged over the epochs of training (right)."""
     measured = pruning.numerical(select(table, measured=True, steps="printed"))
     share = measured["parameters"] / (measured["samples"] * measured["outputs"])
     start = measured["epoch"] == 0
@@ -53,7 +53,7 @@ def _panel(axes: Axes, shown: Columns, share: np.ndarray) -> None:
 
 
 def over_epochs(rows: Columns) -> Columns:
-    """For every seed and every share the geometric mean of kappa over the epochs."""
+    """The geometric mean of kappa over the epochs, for every seed and every share."""
     pairs = np.unique(np.column_stack([rows["share"], rows["seed"]]), axis=0)
     means = [
         np.exp(np.log(rows["kappa"][(rows["share"] == share) & (rows["seed"] == seed)]).mean())

@@ -123,7 +123,7 @@ def _draw_skip(axes: Axes, edge: Edge) -> None:
 
 
 def _middle(edge: Edge) -> float:
-    """Between the branching of the skip and the sum."""
+    """The middle between the branching of the skip and the sum."""
     return (edge.source + BRANCH + edge.target) / 2
 
 

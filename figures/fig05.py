@@ -14,7 +14,7 @@ PANELS = ("5-left", "5-right")
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa and first bound at beta = 0 and beta = 1, one panel a data set."""
+    """Kappa and first bound at beta = 0 and beta = 1, one panel for each data set."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         for axes, name in zip(figure.subplots(1, 2), PANELS, strict=True):

@@ -27,7 +27,7 @@ LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
 
 
 def draw(table: Columns) -> Figure:
-    """With and without BatchNorm; beside it, LayerNorm on the same axes and far above."""
+    """Kappa with and without BatchNorm; beside it, LayerNorm on the same axes and far above."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         left, right = figure.subplots(1, 2)

@@ -136,7 +136,7 @@ def _sign(effect: Effect, rises: bool) -> str:
 
 
 def _draw_threshold(axes: Axes, table: Columns) -> None:
-    """Between the networks whose G has not full rank k d and those that have it, kernel by kernel.
+    """A line between the networks whose G has full rank k d and the others, for each kernel.
 
     Toeplitz entries always give the matrix full rank, and then there is no such line.
     """

@@ -1,4 +1,4 @@
-"""Figure 18: training loss and condition number of one-hidden ReLU networks, one curve a width."""
+"""Figure 18: training loss and condition number of ReLU networks of several widths."""
 
 from collections.abc import Mapping
 from typing import Any

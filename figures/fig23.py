@@ -18,7 +18,7 @@ RELU, LINEAR = 0.0, 1.0
 
 
 def draw(table: Columns) -> Figure:
-    """One curve a slope, and the width at which that of ReLU meets that of the linear network."""
+    """One curve for each slope, and the width at which those of ReLU and of slope 1 meet."""
     shown = select(table, figure="23")
     slopes = distinct(shown, "slope")
     with style.paper_style():

@@ -151,14 +151,14 @@ def markdown(records: Records) -> str:
 
 
 def counts(recorded: Mapping[str, Mapping[str, str]]) -> str:
-    """Of 3 claims, 2 holds and so on, in words."""
+    """How many claims have each verdict, as in "of 3 claims 2 hold"."""
     found = [entry["status"] for entry in recorded.values()]
     listed = ", ".join(f"{found.count(s)} {word}" for s, word in WORDS.items())
     return f"of {len(found)} claims {listed}"
 
 
 def _failures(records: Records, profiles: Sequence[str]) -> str:
-    """One row a claim and profile in which it fails, in the papers' order."""
+    """One row for each claim and profile in which it fails, in the papers' order."""
     rows = [
         (*claim.split(": ", 1), profile, entry["number"], entry.get("mechanism", ""))
         for profile in profiles

@@ -32,12 +32,12 @@ class Source:
 
 
 def printed(place: str) -> Source:
-    """The paper says so in words, there."""
+    """The paper says so in words, at this place."""
     return Source("printed", place)
 
 
 def implied(place: str) -> Source:
-    """It follows from an equation or from a number that the paper prints, there."""
+    """It follows from an equation or from a number that the paper prints at this place."""
     return Source("implied", place)
 
 
@@ -85,7 +85,7 @@ class Claim:
 
 
 def verdict(holds: bool, number: float, text: str) -> Verdict:
-    """Of a statement about every row, which no average over seeds decides."""
+    """The verdict on a statement about every row, which needs no average over the seeds."""
     return Verdict(HOLDS if holds else FAILS, float(number), text)
 
 

@@ -33,7 +33,7 @@ class Effect:
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
 
     def exponential(self) -> Effect:
-        """Of a mean of logarithms: the geometric mean, or the ratio of two."""
+        """The geometric mean, or the ratio of two, where this is a mean of logarithms."""
         ends = (self.value, self.low, self.high)
         return Effect(*(math.exp(end) if end < _LARGEST_LOG else math.inf for end in ends))
 
@@ -44,7 +44,7 @@ def mean(
     """The mean over seeds with Student's t interval.
 
     Args:
-      values: one a seed.
+      values: one for each seed.
       lows: what each value is at least, where it is known to an interval only.
       highs: what each is at most.
       together: how many such intervals a verdict needs at once. Each is taken so wide that with
@@ -85,7 +85,7 @@ def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1)
 
 
 def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDArray]:
-    """For each seed the mean logarithm of the value, of its lower and of its upper end."""
+    """The mean logarithms of the value, of its lower and of its upper end, for each seed."""
     ends = (of, f"{of}_low", f"{of}_high")
     names = ends if all(name in rows for name in ends) else (of, of, of)
     by_seed = [where(rows, seed=seed) for seed in seeds]
@@ -192,7 +192,7 @@ def bound_holds(
 
 
 def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
-    """For each seed, where ``of`` of the first rows rises above that of the second; nan if never.
+    """Where ``of`` of the first rows rises above that of the second, for each seed; nan if never.
 
     Interpolated between the values of ``over`` on log-log axes, where a power is a line; the first
     place, if there are several.

@@ -47,7 +47,7 @@ def _both(table: Columns, first: str, second: str) -> tuple[Columns, Columns]:
 
 
 def _layer_norm(table: Columns) -> Verdict:
-    """As ``_lowers``, with the reason: which of the eigenvalues are the small ones."""
+    """The same as ``_lowers``, with the reason: which of the eigenvalues are small."""
     found = _lowers("layer", "none", wide)(table)
     layer, none = _both(table, "layer", "none")
     if not length(layer):

@@ -59,7 +59,7 @@ def _bound(figure: str, panel: str, of: str = "") -> Claim:
 
 
 def _figure(figure: str) -> tuple[Claim, ...]:
-    """Of figures 20 and 22, which have the same curves on two data sets."""
+    """The claims about figure 20 or 22, which have the same curves on two data sets."""
     sizes, panel = ("d/k", "m/d"), (("figure", figure),)
     return (
         Claim(

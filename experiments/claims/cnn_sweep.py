@@ -93,7 +93,7 @@ def _average(curves: Sequence[Curve], together: int = 1) -> Effect:
 
 
 def _listed(curves: Sequence[Curve]) -> str:
-    """On which curves kappa rises and falls, where the interval of one excludes no effect."""
+    """The curves on which kappa rises and falls: those whose intervals exclude "no effect"."""
     effects = {curve.label: _average([curve], len(curves)) for curve in curves}
     rises = ", ".join(label for label, effect in effects.items() if effect.low > 0)
     falls = ", ".join(label for label, effect in effects.items() if effect.high < 0)

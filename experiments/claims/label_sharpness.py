@@ -34,7 +34,7 @@ def _spectrum(table: Columns) -> Verdict:
 
 
 def _nonzero(table: Columns) -> Verdict:
-    """Above their error; the table holds one eigenvalue more than d^2."""
+    """How many eigenvalues exceed their error; the table holds one more than d^2."""
     shown = where(table, figure="1a")
     if not length(shown):
         return not_testable("no random network")
@@ -58,7 +58,7 @@ def _contour(table: Columns) -> Verdict:
 
 
 def _growth(table: Columns) -> Verdict:
-    """Up from L to L + 1 if L is above ln(1 / alpha), down if L + 1 is below, sigma_x = 1."""
+    """Sharpness rises from L to L + 1 if L >= ln(1 / alpha), and falls if L + 1 is below it."""
     shown = where(table, figure="1b")
     above, below, wrong = 0, 0, 0
     for norm in np.unique(shown["norm"]) if length(shown) else ():
@@ -136,7 +136,7 @@ def _range(off: NDArray) -> str:
 
 
 def _regime(shown: Columns, passes: NDArray) -> str:
-    """At which proportions all runs of a data set pass, first and last of each stretch."""
+    """The proportions at which all runs of a data set pass, as first and last of each stretch."""
     if passes.all():
         return ""
     clauses = []

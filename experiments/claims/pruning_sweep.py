@@ -193,7 +193,7 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
 
 
 def _log_quotients(rows: Columns) -> dict[int, float]:
-    """For every seed log kappa at the valley's rate less that of the unpruned network."""
+    """log kappa at the rate of the valley less that of the unpruned network, for every seed."""
     pruned, whole = where(rows, pruned=VALLEY), where(rows, pruned=0.0)
     return {
         int(seed): float(

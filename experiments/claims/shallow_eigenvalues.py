@@ -13,7 +13,7 @@ LONG = 10_000  # epochs that the paper trains for
 
 
 def percentage(table: Columns) -> np.ndarray:
-    """By how many per cent of itself each eigenvalue is missed."""
+    """The error of each predicted eigenvalue, in per cent of the eigenvalue."""
     return 100 * np.abs(table["predicted"] - table["measured"]) / table["measured"]
 
 

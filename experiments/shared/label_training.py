@@ -176,7 +176,7 @@ def _padded(
 
 
 def _unpadded(path: Path, problem: Problem) -> Path:
-    """Without the inputs that padding added, in float64."""
+    """The path without the inputs that padding added, in float64."""
     inputs = problem.weights[0].shape[1]
     first, *rest = [w.astype(jnp.float64) for w in path.params]
     return replace(path, params=[first[..., :inputs], *rest])
@@ -194,7 +194,7 @@ def at_rates(
 
 
 def sharpness(weights: list[jax.Array], data: Moments | Samples, rtol: float) -> Sharpness:
-    """Of the full Hessian, in float64; for a reduced problem it is that of the whole one."""
+    """The sharpness of the full Hessian in float64; a reduced problem has that of the whole one."""
     if isinstance(data, Samples):
         op = gnjax.hessian((tanh_network, weights), data.x, data.y)
     else:

@@ -66,7 +66,10 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
 
 
 def chain_weights(inputs: int, network: Network) -> list[jax.Array]:
-    """Of a plain linear network, which Gaussian chains allow to draw small, exactly in law."""
+    """The weights of a plain linear network, or where they are Gaussian those of a smaller chain.
+
+    The factors of both chains have the same distribution, and so has kappa.
+    """
     if network.initializer != "kaiming_normal" or network.width < inputs + network.outputs:
         return initial_weights(inputs, network)
     widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
@@ -106,7 +109,7 @@ def bound_fields(bound: gnjax.bounds.LinearBound) -> dict[str, Any]:
 
 
 def as_lists(measurements: Sequence[Measurement]) -> Measurement:
-    """Measurements of the same names as one, with lists for values."""
+    """Several measurements with the same names as one measurement, whose values are lists."""
     return {name: [one[name] for one in measurements] for name in measurements[0]}
 
 

@@ -43,7 +43,7 @@ def pruned_kernel(net: nnx.Module, x: NDArray[np.float64], mask: Any) -> gnjax.O
     if 8.0 * rows * kept.size > LIMITS.factor_bytes:
         return gnjax.ntk(net, x, mask=mask)
     whole = np.asarray(_jacobian(apply, params, inputs)).reshape(rows, kept.size)
-    error = _gap(apply, params, inputs, whole)
+    error = _measured_error(apply, params, inputs, whole)
     stored = jnp.asarray(np.ascontiguousarray(whole[:, kept]))
     return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
 
@@ -61,7 +61,7 @@ def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
     return lax.map(one, x)
 
 
-def _gap(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -> float:
+def _measured_error(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -> float:
     """A measured bound on ||computed J - J||_F, from two roads to J v.
 
     For v of random direction and squared length p the mean of |E v|^2 is ||E||_F^2. The computed J
@@ -110,7 +110,7 @@ def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: in
 
 
 def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNumber:
-    """By the method asked for; where the interval is wide and J fits, by its singular values.
+    """kappa by the method asked for; by singular values where its interval is wide and J fits.
 
     J J^T is known to about 1e-14 of its norm, so that a kappa of 1e12 is known to a percent only.
     """

@@ -44,7 +44,7 @@ def _resnet(depth: int, width: int, shape: Shape, outputs: int, key: jax.Array) 
 
 
 def _vgg(depth: int, width: int, shape: Shape, outputs: int, key: jax.Array) -> VGG:
-    """With the filters of VGG5 in the proportion of their widths."""
+    """A VGG whose layers have filters in the proportions of VGG5."""
     filters = [width * layer // VGG5[0] for layer in VGG5[: depth - 1]]
     return VGG(shape[0], outputs, filters=filters, channels=shape[2], key=key)
 
@@ -89,6 +89,6 @@ def images(data: str, samples: int, seed: int, side: int) -> Images:
 
 
 def frozen(net: nnx.Module, x: NDArray[np.float64]) -> nnx.Module:
-    """With the statistics of these samples where there is BatchNorm."""
+    """The network with its BatchNorm layers, if any, frozen at the statistics of these samples."""
     norms = [node for _, node in nnx.iter_graph(net) if isinstance(node, nnx.BatchNorm)]
     return freeze_statistics(net, jax.numpy.asarray(x)) if norms else net

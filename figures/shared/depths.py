@@ -51,7 +51,7 @@ def of_figure(table: Columns, figure: str) -> Columns:
 
 
 def by_beta(table: Columns, labels: Mapping[str, str]) -> list[Curve]:
-    """One curve a beta, in the order of the labels."""
+    """One curve for each beta, in the order of the labels."""
     return [
         Curve(select(table, beta=beta), LOOKS[beta], label)
         for beta, label in labels.items()
@@ -104,7 +104,7 @@ def _draw_ratios(axes: Axes, curves: Sequence[Curve]) -> None:
 
 
 def against_linear(table: Columns) -> Columns:
-    """With a column `ratio`: resolved kappa over that of the same weights at beta = 0."""
+    """The table with a column `ratio`: resolved kappa over that of the same weights at beta = 0."""
     known = np.where(table["resolved"], table["kappa"], np.nan)
     networks = list(zip(table["depth"].tolist(), table["seed"].tolist(), strict=True))
     linear = {

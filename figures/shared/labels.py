@@ -41,7 +41,7 @@ def draw_shares(axes: Axes, table: Columns) -> None:
 
 
 def handles(axes: Axes) -> list[Line2D]:
-    """For a legend: the data sets of the panel, and the two forms of Eq 14."""
+    """The handles of a legend: the data sets of the panel, and the two forms of Eq 14."""
     measured = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     dashed: dict[str, Any] = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 0.9}
     return [

@@ -1,4 +1,4 @@
-"""What Figures 11 and 12 share: quantities over the layers, one curve a depth."""
+"""What Figures 11 and 12 share: quantities over the layers, one curve for each depth."""
 
 from matplotlib.axes import Axes
 
@@ -7,7 +7,7 @@ from figures.shared.series import Columns, distinct, over_seeds, select
 
 
 def curves(axes: Axes, table: Columns, *factors: str) -> None:
-    """The product of these columns over the layers on a logarithmic axis, one curve a depth.
+    """The product of these columns over the layers on a logarithmic axis, for each depth.
 
     The deepest network is drawn first: where curves coincide, each one's end stays in sight.
     """

@@ -1,4 +1,4 @@
-"""Figures 1 and 13 to 17: training loss and kappa of pruned networks, one curve a rate."""
+"""Figures 1 and 13 to 17: training loss and kappa of networks pruned at several rates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ def draw(table: Columns, network: str) -> Figure:
 
 
 def of_network(table: Columns, network: str) -> Columns:
-    """Its rows with the printed step sizes of the seeds that were trained, all where none was.
+    """The rows of a network with the printed step sizes, of the seeds that were trained, if any.
 
     kappa is that of the numerical rank.
     """
@@ -95,7 +95,7 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
 
 
 def rank(measured: Columns) -> str:
-    """At which rank kappa is the pseudo-condition number, and how often that is not k n."""
+    """The rank at which kappa is the pseudo-condition number, and how often that is not k n."""
     short = int(np.count_nonzero(deficient(measured)))
     if not short:
         return ""

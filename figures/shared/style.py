@@ -165,7 +165,7 @@ def bound_curve(axes: Axes, series: Series, look: Look) -> Line2D:
 
 
 def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
-    """A fitted curve, a black hair over the means that it fits."""
+    """A fitted curve, as a thin black line over the means that it fits."""
     (line,) = axes.plot(x, y, color="black", linewidth=0.45, zorder=3)
     return line
 

@@ -25,7 +25,7 @@ _SAMPLES = 100
 
 
 class MistakeError(ValueError):
-    """What the user can mend in the call or in the factory."""
+    """A mistake that the user can correct in the call or in the factory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, returns: str) -> None:

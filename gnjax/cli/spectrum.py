@@ -97,7 +97,7 @@ def _operator(parsed: argparse.Namespace) -> Operator:
 
 
 def _result(parsed: argparse.Namespace, op: Operator) -> Result:
-    """With a bar where somebody looks at stderr."""
+    """The result that was asked for, with a progress bar where stderr is a terminal."""
     watched = sys.stderr.isatty()
     rtol = {} if parsed.rtol is None else {"rtol": parsed.rtol}
     if (parsed.kappa or parsed.density) and (parsed.k is not None or parsed.which is not None):

@@ -234,7 +234,7 @@ def _small_factor(problem: Problem) -> bool:
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """By the singular values of a factor, which resolve far smaller eigenvalues, where small."""
+    """Both ends from the singular values of a small factor, which resolve smaller eigenvalues."""
     method = METHODS["factored"]
     if method.refuses(problem) or not _small_factor(problem):
         return ends

@@ -24,7 +24,7 @@ _INDEFINITE = 100.0  # errors below zero that an eigenvalue of a semidefinite ma
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method is asked: an operator, already the smaller of two twins, and the wishes."""
+    """What a method has to solve: the smaller of two twins, and what the caller asked for."""
 
     op: Operator
     rank: int | None

@@ -21,7 +21,7 @@ def digits() -> Samples:
 
 
 def gaussian(samples: int, dimension: int, classes: int, seed: int) -> Samples:
-    """Rows x ~ N(0, I_d); a row's label is argmax(A x) for one A with N(0, 1) entries a seed.
+    """Rows x ~ N(0, I_d); a row's label is argmax(A x) for an A with N(0, 1) entries.
 
     The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
     """

@@ -20,7 +20,7 @@ from gnjax.data.published import FOLDER_ARCHIVES, PUBLISHED
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """n labelled samples, one a row: ``inputs`` is the transpose of the papers' X (d x n).
+    """n labelled samples as rows: ``inputs`` is the transpose of the papers' X (d x n).
 
     >>> images = gnjax.data.load("digits", samples=50)
     >>> images.inputs.shape, images.shape, images.classes
@@ -152,7 +152,7 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
 
 
 def state(name: str) -> str:
-    """In words, where ``load(name)`` would take the data from (present, not verified).
+    """Where ``load(name)`` would take the data from, in words; files are not verified.
 
     >>> gnjax.data.state("fashion_mnist_5000")
     'bundled'

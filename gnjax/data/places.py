@@ -93,7 +93,7 @@ def standing_places(data: Published) -> Iterator[tuple[Path, str]]:
 
 
 def cache_folder(name: str) -> Path:
-    """Where downloads are kept, one folder a data set."""
+    """The folder in which the downloads of a data set are kept."""
     return Path(pooch.os_cache("gnjax")) / name
 
 
@@ -149,7 +149,7 @@ def _nowhere(name: str, tried: Sequence[str]) -> str:
     places = "\n".join(f"  - {place}" for place in tried)
     remedies = [
         f'give a folder that holds its files: load("{name}", directory=...)',
-        "or set GNJAX_DATA to a folder with one sub-folder a data set",
+        "or set GNJAX_DATA to a folder with one sub-folder for each data set",
         *(["or install Debian's package dataset-fashion-mnist"] if name == "fashion_mnist" else []),
         'or choose data that needs no network, under its own name: load("fashion_mnist_5000") '
         '(28x28), load("photo_patches") (32x32x3)',

@@ -274,7 +274,7 @@ def _samples(x: ArrayLike) -> Array:
     """x as float64 (n, d), n and d at least 1, finite."""
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 2 or x.size == 0:
-        msg = f"inputs have shape {x.shape}; they must be (n, d), one row a sample, n, d >= 1"
+        msg = f"inputs have shape {x.shape}; they must be (n, d), samples as rows, n, d >= 1"
         raise ValueError(msg)
     if not np.isfinite(x).all():
         msg = f"inputs hold {np.sum(~np.isfinite(x))} NaN or Inf values; remove or replace them"

@@ -1,6 +1,6 @@
 """What makes a user's own model ill-conditioned: kappa, learning rates, layers, and remedies.
 
-On the output side G = sum_l G_l, one term a layer, so that for a unit eigenvector u of G
+On the output side G = sum_l G_l, one term for each layer, so that for a unit eigenvector u of G
 
     lambda = sum_l u^T G_l u = 1/n sum_l |J_l^T u|^2,
 
@@ -21,15 +21,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.remedies import (
-    Found,
-    LeftOut,
-    Problem,
-    Suggestion,
-    block_condition,
-    suggestions,
-)
+from gnjax.diagnosis.remedies import suggestions
 from gnjax.diagnosis.report import report
+from gnjax.diagnosis.suggestion import Found, LeftOut, Problem, Suggestion, block_condition
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, parameter_names
@@ -192,7 +186,7 @@ def diagnose(
 
 @dataclass(frozen=True)
 class _Parts:
-    """What needs the eigenvectors."""
+    """The parts of a diagnosis that are computed from eigenvectors."""
 
     layers: tuple[LayerShare, ...]
     eigenvalues: np.ndarray | None = None

@@ -62,7 +62,7 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
 
 
 def _shares(axes: Axes, found: Diagnosis) -> None:
-    """Two bars a layer, the first layer on top."""
+    """Two bars for each layer, with the first layer on top."""
     places = np.arange(len(found.layers))
     axes.barh(places - 0.2, [s.top for s in found.layers], 0.38, color=_TOP, label="lambda_max")
     bottoms = [layer.bottom for layer in found.layers if layer.bottom is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,24 +17,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
+from gnjax.diagnosis.suggestion import (
+    Found,
+    LeftOut,
+    NotMeasurableError,
+    Problem,
+    Remedy,
+    Suggestion,
+    block_condition,
+    counted,
+    measured,
+)
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
-from gnjax.networks.losses import Loss
-from gnjax.networks.model import Apply, Params, functional
+from gnjax.networks.model import functional
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
-from gnjax.numerics.result import Result
-from gnjax.operators.base import Factored, factored
-from gnjax.operators.curvature import gauss_newton
+from gnjax.operators.base import factored
 from gnjax.operators.network import NetworkGram
 from gnjax.theory import bounds
 
-HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
-_WORTHWHILE = 1.1
 _LEARNING_RATES = (0.25, 1 / 16)
 _DRAWS = 5
 _COUPLED_UP_TO = 2000  # outputs n k of a model that couples its samples
@@ -42,91 +47,11 @@ _SAME_OUTPUT = 1e-8
 _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 
-@dataclass(frozen=True, repr=False)
-class Suggestion(Result):
-    """kappa before and after one change, and the theorem behind the change."""
-
-    name: str
-    before: ConditionNumber
-    after: ConditionNumber
-    reason: str
-
-    @property
-    def verdict(self) -> str:
-        """By the intervals: a change of kappa counts where they prove a factor of 1.1 or more."""
-        before, after = self.before.at_rank, self.after.at_rank
-        if before[0] >= _WORTHWHILE * after[1]:
-            return HELPS
-        if after[0] >= _WORTHWHILE * before[1]:
-            return HURTS
-        return SAME if self.before.bounded and self.after.bounded else UNKNOWN
-
-
-@dataclass(frozen=True, repr=False)
-class LeftOut(Result):
-    """A remedy that cannot be measured on this model, and why."""
-
-    name: str
-    reason: str
-
-
-Measure = Callable[[], ConditionNumber]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A model on data, as (apply, params) and, for layers to be inserted, as it was given."""
-
-    model: tuple[Apply, Params]
-    given: Any
-    x: ArrayLike
-    y: ArrayLike | None
-    loss: Loss
-    seed: int
-
-    def gram(self) -> NetworkGram:
-        return gauss_newton(self.model, self.x, loss=self.loss, y=self.y, side="auto")
-
-    def kappa(self) -> ConditionNumber:
-        return condition_number(self.gram(), seed=self.seed)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is computed once, before any remedy is tried.
-
-    Attributes:
-      condition: kappa of G.
-      op: G, whose network holds inputs and parameters in the working precision.
-      jacobian: J / sqrt(n), (n k, p), weighted by the loss.
-      culprit: the names of the parameters that get a learning rate of their own, if any.
-    """
-
-    condition: ConditionNumber
-    op: NetworkGram
-    jacobian: np.ndarray
-    culprit: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Remedy:
-    """A remedy with its variants; the best of them is reported."""
-
-    name: str
-    reason: str
-    variants: tuple[tuple[str, Measure], ...]
-    before: Measure | None = None  # where it is not the kappa of the problem itself
-
-
-class _NotMeasurableError(ValueError):
-    """The remedy does not apply to this model or to these data."""
-
-
 def suggestions(
     problem: Problem, found: Found
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
     """Every remedy that can be measured on this model, and the others with the reason."""
-    remedies: dict[str, Callable[[Problem, Found], _Remedy]] = {
+    remedies: dict[str, Callable[[Problem, Found], Remedy]] = {
         "standardised inputs": _standardised,
         "whitened inputs": _whitened,
         "skip connections": _skips,
@@ -137,37 +62,19 @@ def suggestions(
     made, missing = [], []
     for name, remedy in remedies.items():
         try:
-            made.append(_measured(remedy(problem, found), found.condition))
+            made.append(measured(remedy(problem, found), found.condition))
         except ValueError as error:  # what a changed model returns may be refused as well
             missing.append(LeftOut(name, str(error)))
     return tuple(made), tuple(missing)
 
 
-def _measured(remedy: _Remedy, condition: ConditionNumber) -> Suggestion:
-    """The variant whose interval of kappa ends lowest."""
-    before = condition if remedy.before is None else remedy.before()
-    tried = [(label, measure()) for label, measure in remedy.variants]
-    label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
-    labels = ", ".join(name for name, _ in tried)
-    name = f"{remedy.name} {label} (best of {labels})" if len(tried) > 1 else remedy.name
-    return Suggestion(name, before, after, remedy.reason)
-
-
-def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
-    """kappa of J J^T for some columns of the Jacobian of ``op``, each scaled by at most 1."""
-    shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
-    error = op.factor_error()
-    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
-    return condition_number(Factored(*stored, evidence=error.kind))
-
-
-def _standardised(problem: Problem, found: Found) -> _Remedy:
+def _standardised(problem: Problem, found: Found) -> Remedy:
     flat = _rows(found.op)
     changed = _with_inputs(problem, found.op, standardise(flat))
-    return _Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
+    return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
-def _whitened(problem: Problem, found: Found) -> _Remedy:
+def _whitened(problem: Problem, found: Found) -> Remedy:
     flat = _rows(found.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
@@ -175,19 +82,19 @@ def _whitened(problem: Problem, found: Found) -> _Remedy:
             f"{len(flat)} samples in {flat.shape[1]} dimensions are independent, and whitening "
             "would make them orthogonal and nothing else; give more samples than dimensions"
         )
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     changed = _with_inputs(problem, found.op, white.inputs)
-    return _Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
+    return Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
 def _rows(op: NetworkGram) -> np.ndarray:
-    """The inputs, one flat row a sample."""
+    """The inputs, with one flat row for each sample."""
     if not isinstance(op.net.x, jax.Array):
         msg = "inputs of several arrays have no one covariance"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     if not jnp.issubdtype(op.net.x.dtype, jnp.floating):
         msg = f"inputs of type {op.net.x.dtype} are tokens, which have no scale"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     return np.asarray(op.net.x, np.float64).reshape(op.net.samples, -1)
 
 
@@ -207,14 +114,14 @@ def _covariance_condition(flat: np.ndarray) -> ConditionNumber:
     return condition_number(factored(flat.T / math.sqrt(len(flat))))
 
 
-def _skips(problem: Problem, found: Found) -> _Remedy:
+def _skips(problem: Problem, found: Found) -> Remedy:
     """W + beta I for every layer of a linear chain, else for every square dense kernel."""
     op = found.op
     chain = _linear_chain(op)
     places = list(range(len(chain))) if chain else _square_kernels(op)
     if not places:
         msg = "no square dense kernel acts on whole samples, and the model is no chain of matrices"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     depth = len(places)
     betas = sorted({1 / depth, depth**-0.5, 1.0})
     variants = tuple(
@@ -222,7 +129,7 @@ def _skips(problem: Problem, found: Found) -> _Remedy:
     )
     kernels = "every layer" if chain else counted(depth, "square kernel")
     name = "skip connections" if depth > 1 else "skip connections beta=1"
-    return _Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
+    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
 
 
 def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float) -> Problem:
@@ -235,7 +142,7 @@ def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float
 
 
 def _square_kernels(op: NetworkGram) -> list[int]:
-    """The leaves that are square matrices and multiply one vector a sample."""
+    """The leaves that are square matrices and multiply one vector for each sample."""
     return sorted(
         layer.leaf
         for layer in _dense_layers(op)
@@ -246,7 +153,7 @@ def _square_kernels(op: NetworkGram) -> list[int]:
 
 
 def _dense_layers(op: NetworkGram) -> list[layers.Layer]:
-    """In the order in which a sample passes them."""
+    """The dense layers, in the order in which a sample passes through them."""
     traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
     found = [layer for layer in traced.layers if layer.kind == "dot_general"]
     return sorted(found, key=lambda layer: layer.equation)
@@ -279,18 +186,18 @@ def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
     return x
 
 
-def _wider(problem: Problem, found: Found) -> _Remedy:
+def _wider(problem: Problem, found: Found) -> Remedy:
     """Gaussian weights of the model's variances, at its widths and at twice its hidden widths."""
     chain = _linear_chain(found.op)
     if len(chain) < 2:
         msg = "a network is rebuilt at another width only where it is a chain of matrices"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     reason = (
         f"medians of {_DRAWS} draws of Gaussian weights with these variances x fan-in, at both "
         f"widths; {_predicted(found.op, chain)}"
     )
     before, after = (partial(_typical, problem, chain, factor) for factor in (1, 2))
-    return _Remedy("twice the width", reason, (("", after),), before)
+    return Remedy("twice the width", reason, (("", after),), before)
 
 
 def _typical(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
@@ -324,25 +231,25 @@ def _predicted(op: NetworkGram, chain: list[jax.Array]) -> str:
     return f"Eq 22 bounds kappa by {narrow} at this width and by {wide} at twice the width"
 
 
-def _batch_norm(problem: Problem, found: Found) -> _Remedy:
+def _batch_norm(problem: Problem, found: Found) -> Remedy:
     """BatchNorm in training mode behind every hidden ``nnx.Linear``."""
     model, op = problem.given, found.op
     if not isinstance(model, nnx.Module):
         msg = "layers are inserted into Flax NNX modules only"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     if any(isinstance(node, _NORMALISATIONS) for _, node in nnx.iter_graph(model)):
         msg = "the model is normalised already"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     if op.net.samples * op.net.k > _COUPLED_UP_TO:
         msg = f"it couples the samples, which is measured up to k n = {_COUPLED_UP_TO}"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     normalised, count = _with_batch_norm(model, op)
     if count == 0:
         msg = "the model has no hidden nnx.Linear to put it behind"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     changed = replace(problem, model=functional(normalised))
     reason = f"with the statistics of this batch, behind {counted(count, 'hidden layer')}"
-    return _Remedy("BatchNorm", f"{reason} (Section 6, Figure 7)", (("", changed.kappa),))
+    return Remedy("BatchNorm", f"{reason} (Section 6, Figure 7)", (("", changed.kappa),))
 
 
 class _Normalised(nnx.Module):
@@ -382,7 +289,7 @@ def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, in
     return copy, len(found)
 
 
-def _own_rate(problem: Problem, found: Found) -> _Remedy:
+def _own_rate(problem: Problem, found: Found) -> Remedy:
     """theta_l = sqrt(s) theta'_l: gradient descent on theta' gives layer l the rate s eta.
 
     G_l becomes s G_l, and d ln kappa / d ln s is the layer's share at the top less its share at
@@ -390,7 +297,7 @@ def _own_rate(problem: Problem, found: Found) -> _Remedy:
     """
     if not found.culprit:
         msg = "no layer has a larger share at the top of the spectrum than at its bottom"
-        raise _NotMeasurableError(msg)
+        raise NotMeasurableError(msg)
     net = found.op.net
     chosen = np.repeat([name in found.culprit for name in parameter_names(net)], net.counts)
     variants = tuple(
@@ -403,8 +310,4 @@ def _own_rate(problem: Problem, found: Found) -> _Remedy:
         for scale in _LEARNING_RATES
     )
     reason = "d ln kappa / d ln rate is its share at the top less its share at the bottom"
-    return _Remedy(f"learning rate of {layer_name(found.culprit[0])}", reason, variants)
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return Remedy(f"learning rate of {layer_name(found.culprit[0])}", reason, variants)

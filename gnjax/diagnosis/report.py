@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.diagnosis.remedies import HELPS, Suggestion, counted
+from gnjax.diagnosis.suggestion import HELPS, Suggestion, counted
 
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis

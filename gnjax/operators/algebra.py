@@ -44,7 +44,7 @@ _SMALL = 64  # rows up to which the norm is that of the formed matrix
 
 
 class Algebra:
-    """The arithmetic of an operator with shape, dtype and mv: it is inherited, never made."""
+    """The arithmetic of operators, as a base class of classes with shape, dtype and mv."""
 
     __array_ufunc__ = None  # numpy leaves ``array * op`` and ``array @ op`` to the operator
     __array_priority__ = 1000.0  # and so does scipy
@@ -180,7 +180,7 @@ class LinearCombination(Algebra, ParameterTrees):
             return np.concatenate([root * factor.form() for root, factor in pairs], axis=1)
 
         def error() -> Error:
-            """Of every factor, and the rounding of the roots and of the products with them."""
+            """The errors of all factors, and the rounding of the roots and of their products."""
             total = sum((factor.error().scaled(root) for root, factor in pairs), Error(0.0))
             length = float(np.linalg.norm(form())) if set(roots) != {1.0} else 0.0
             rounding = raised(gamma(4, np.dtype(float)) * length)

@@ -165,7 +165,7 @@ class Factored(Algebra):
         )
 
     def error(self, norm: float) -> Error:
-        """Of J J^T: what the factor's error makes of it, and the rounding of the product."""
+        """The error of J J^T: it follows from that of J, and the product is rounded."""
         rows, columns = self.factor.shape
         length = frobenius_norm(self.factor)
         squared = raised(length * length)
@@ -324,7 +324,7 @@ class SumOfKroneckers(Algebra):
         )
 
     def mv(self, v: jax.Array) -> jax.Array:
-        """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) a column."""
+        """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) for each column."""
         depth, k, _ = self.lefts.shape
         d = self.rights.shape[-1]
         columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)

@@ -92,7 +92,7 @@ def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Li
 def _of_gram(
     op: NetworkGram, net: Network, groups: Sequence[Sequence[int]], narrow: Sequence[bool]
 ) -> DiagonalBlocks:
-    """From J_b where that is formed, else from K_b = J_b J_b^T by the structure of the layers."""
+    """The blocks from J_b where that is formed, else from K_b = J_b J_b^T."""
     whole_net = op.net if op.unmerged is None else op.unmerged
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
@@ -158,7 +158,7 @@ def _restricted(net: Network, places: Sequence[int]) -> Network:
 
 
 def _rank_limit(net: Network, group: Sequence[int]) -> int:
-    """What structure says about the rank of a block, as of the operator of its parameters alone."""
+    """A bound on the rank of a block: that of the operator of its parameters alone."""
     return NetworkGram(_restricted(net, group), "parameters", 1.0).rank_bound
 
 
@@ -187,7 +187,7 @@ def _off_gram(
 
 
 def _of_columns(op: Any, groups: Sequence[Sequence[int]], limits: Limits) -> DiagonalBlocks:
-    """From all columns of the matrix: those that it forms, or its products with unit vectors."""
+    """The blocks from all columns of the matrix, which is formed or multiplied by unit vectors."""
     is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
     columns = _formed(op) if is_formed else _multiplied(op)
     inside, total, blocks = 0.0, 0.0, []

@@ -81,7 +81,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @property
     def factor_shape(self) -> tuple[int, int]:
-        """Of the factor F with F F^T the operator: J^T or J."""
+        """The shape of the factor F with F F^T the operator, which is J^T or J."""
         sides = self.net.parameters, self.net.samples * self.net.rows
         return sides if self.side == "parameters" else sides[::-1]
 
@@ -294,7 +294,7 @@ def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -
 
 
 def without_idle_target(net: Network) -> Network:
-    """The network of a Gauss-Newton matrix, with a target that holds what B depends on alone."""
+    """The network, with only that part of its target on which the output Hessian B depends."""
     if net.target is None or not net.target.weighs:
         return replace(net, target=None)
     kept = net.target if callable(net.target.loss) else replace(net.target, y=None)
@@ -310,7 +310,7 @@ def chosen_side(net: Network, side: str) -> str:
     if side == "outputs" and not rooted:
         msg = (
             f"side='outputs' needs a square root of the loss's output Hessian, which is formed for "
-            f"up to {LARGEST_ROOT} outputs a sample and this model has {net.k}; use "
+            f"up to {LARGEST_ROOT} outputs for each sample and this model has {net.k}; use "
             "side='parameters', or a loss by its name"
         )
         raise ValueError(msg)

@@ -107,7 +107,7 @@ class Preconditioned(Algebra, ParameterTrees):
 
     @property
     def rank_bound(self) -> int:
-        """That of A, as S is regular."""
+        """The bound of A, because S is not singular."""
         return rank_bound_of(self.op)
 
     @property
@@ -156,7 +156,7 @@ class Preconditioned(Algebra, ParameterTrees):
             return np.asarray(self.scaling(factor), np.float64)
 
         def error() -> Error:
-            """Of a network that of J S, measured; of another factor ||S|| times its own error."""
+            """For a network the measured error of J S, else ||S|| times the error of the factor."""
             if isinstance(self.op, NetworkGram):
                 own = self._measured_rounding
             else:
@@ -187,7 +187,7 @@ class Preconditioned(Algebra, ParameterTrees):
         return own.scaled(raised(self.scaling.norm**2)) + moved
 
     def _of_scaling(self, moved: float, length: float) -> Error:
-        """That of S, and of products with it where numbers of the given length are scaled."""
+        """The error of S, and the rounding of its products with numbers of the given norm."""
         largest = max(len(own) if root.ndim > 1 else 1 for own, root in self._blocks)
         spread = self.scaling.norm * self.scaling.inverse if largest > 1 else 1.0
         rounding = gamma(2 * largest + 4, self.dtype) * spread * length

@@ -2,7 +2,7 @@
 
 A product that runs the network passes four times through its layers, and a kernel that acts on t
 positions costs t products each time. A product with a stored J (n r, p) reads it twice. The block
-of a layer W, from q_in to q_out numbers, is kept as its r q_in q_out numbers a sample or, from
+of a layer W, from q_in to q_out numbers, is kept as r q_in q_out numbers for each sample or, from
 
     (J V)_c = sum_t delta_tc . V a_t,    J^T u = sum_t (sum_c u_c delta_tc) a_t^T,
 
@@ -140,7 +140,7 @@ def _bytes(net: Network, items: Items) -> float:
 def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
     """What to keep of every parameter: what makes products quick, and less where that is too much.
 
-    ``width`` are numbers a sample.
+    ``width`` is how many numbers are kept for each sample.
     """
     items = [
         replace(item, form="rows", width=net.rows * net.counts[item.place])

@@ -388,6 +388,6 @@ def _whitened(x: ArrayLike, sigma_x: float) -> np.ndarray:
 def _labels(y: ArrayLike, samples: int) -> np.ndarray:
     labels = np.asarray(check_matrix("y", y))
     if len(labels) != samples:
-        msg = f"y has {len(labels)} rows but x has {samples}; one row a sample is needed"
+        msg = f"y has {len(labels)} rows but x has {samples}; one row for each sample is needed"
         raise ValueError(msg)
     return labels

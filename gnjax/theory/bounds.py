@@ -1,4 +1,4 @@
-"""Bounds on condition numbers, one function a theorem of paper A."""
+"""Bounds on condition numbers, one function for each theorem of paper A."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class LeakyReluBound(Result):
 
 
 def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyReluBound:
-    """Eq 11, for F(x) = W sigma(V x) with V (m, d), W (k, m), X (d, n), one column a sample.
+    """Eq 11, for F(x) = W sigma(V x) with V (m, d), W (k, m), X (d, n), samples as columns.
 
     (s_max^2(X) s_max^2(W) + lambda_max(Gamma))
     / (slope^2 s_min^2(X) s_min^2(W) + lambda_min(Gamma)), Gamma = sigma(V X)^T sigma(V X), with

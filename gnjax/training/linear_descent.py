@@ -66,7 +66,7 @@ class Reduced(NamedTuple):
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> Moments:
-    """Of inputs (n, d) and targets (n, k)."""
+    """The moments of inputs (n, d) and targets (n, k)."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         msg = f"x has shape {x.shape} and y {y.shape}; give (n, d) and (n, k), n >= 1"
@@ -120,7 +120,7 @@ def principal_axes(weights: Weights, data: Moments) -> Reduced:
 
 
 def row_space(weights: Weights, data: Moments) -> Reduced:
-    """For C = c I: rotate the inputs onto the min(d, k + m) directions of B and W_1.
+    """Rotate the inputs onto the min(d, k + m) directions of B and W_1, for C = c I.
 
     W_1 moves by S_1^T (c W - B), whose rows are combinations of those of W_1 and of B.
     """

@@ -41,7 +41,7 @@ class Recipe:
       optimizer: "sgd", where v <- momentum v + (gradient + decay w) and w <- w - rate v, or
         "adamw", where w <- w - rate (m / (sqrt(v) + 1e-8) + decay w) and ``momentum`` is not read.
       rate: the learning rate; ``drop`` times it after ``drop_after`` epochs (0: it is constant).
-      batch: samples a step; what an epoch leaves over makes a smaller last step.
+      batch: the samples in each step; those left over at the end of an epoch make a smaller step.
       loss: averaged over the batch; "cross_entropy" or "mse" (|f - y|^2 / 2), each times ``scale``:
         2 / k makes "mse" the mean over outputs too, as PyTorch's MSELoss is.
     """
@@ -83,7 +83,7 @@ class Problem:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """A network on its way; with a leading axis on every leaf, several that train side by side.
+    """A network in training; with a leading axis on every leaf, several that train side by side.
 
     Attributes:
       mask: like ``params``, 0 for a pruned weight and 1 for any other; None where all are kept.
@@ -291,7 +291,7 @@ def _optimizer(recipe: Recipe, steps: int) -> optax.GradientTransformation:
 
 
 def _sizes(problem: Problem) -> list[int]:
-    """Of the steps of an epoch."""
+    """The number of samples in each step of an epoch."""
     n, batch = len(problem.x), min(problem.recipe.batch, len(problem.x))
     return [batch] * (n // batch) + [n % batch] * (n % batch > 0)
 

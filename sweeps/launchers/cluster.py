@@ -30,7 +30,7 @@ _RETRIES = 3  # of a cell whose node or process died
 
 
 def on_ray(address: str | None = None, *, gpus: float = 0.0) -> Launcher:
-    """A launcher of one Ray task a cell, on the cluster at ``address`` or on this machine.
+    """A launcher with one Ray task for each cell, on the cluster at ``address`` or on this machine.
 
     Each takes a core and ``gpus`` of a GPU. Measurements come back to this process, which stores
     them, so that nodes need not share a file system. Ray repeats the tasks of a node that died.
@@ -113,7 +113,7 @@ def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
         return
     options = {"include_dashboard": False} if address is None else {"address": address}
     try:
-        _knock(address)
+        _check_reachable(address)
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError) as error:
         msg = f"cannot join Ray at {address}: {error}; start a cluster with `ray start --head`"
@@ -124,8 +124,8 @@ def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
-    """An error within seconds where nothing listens; Ray itself would try for minutes."""
+def _check_reachable(address: str | None) -> None:
+    """Fail within seconds where nothing listens; Ray itself would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host:  # "auto" and ray://.. are Ray's own to resolve
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -108,7 +108,7 @@ def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failu
 
 
 def settle(threads: int, wanted: str) -> None:
-    """Make a fresh process one of several: its share of the cores and its precision.
+    """Give a new process, which is one of several, its share of the cores and its precision.
 
     To be called before XLA starts.
     """

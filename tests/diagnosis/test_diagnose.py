@@ -15,7 +15,7 @@ from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import figure_of
-from gnjax.diagnosis.remedies import HELPS, HURTS, SAME, UNKNOWN, Suggestion
+from gnjax.diagnosis.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
 

@@ -407,7 +407,7 @@ def test_sharpness_takes_the_grid_of_a_contour():
         (lambda: balanced.trace([np.eye(2)], 2.0, covariance=np.eye(2)), "leave sigma_x"),
         (lambda: balanced.trace([np.eye(2), np.eye(3)]), "W2 has 3 columns"),
         (lambda: balanced.least_sharpness(np.ones((3, 2)), np.ones((3, 1)), 2), "orthogonalise"),
-        (lambda: balanced.minimiser(np.eye(2) * 2**0.5, np.ones((3, 1))), "one row a sample"),
+        (lambda: balanced.minimiser(np.eye(2) * 2**0.5, np.ones((3, 1))), "y has 3 rows"),
         (lambda: balanced.sharpness(-1.0, 2), "must not be negative"),
         (lambda: balanced.shallow_gap(np.eye(2), np.eye(2), np.eye(2), np.ones((1, 2))), "x / n"),
         (lambda: balanced.growth_depth(0.0), "must be positive"),

@@ -41,7 +41,7 @@ _OVERHEAD = 2e10  # multiplications in the time of compiling and of many small c
 _PRODUCTS = 600.0  # of a run, to compare costs
 _RUN = 2.0  # LAPACK's errors that the recurrence and the small eigenproblem add to the products'
 _LOOK = 8  # steps between looks at both ends
-_OPAQUE = 3.4e10  # of an operator that is known by its products alone: above 1500 rows it is best
+_OPAQUE = 3.4e10  # the cost where only products are known: it makes this the method above 1500 rows
 
 
 def chance(failure: float) -> Error:
@@ -79,7 +79,7 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _structured(problem: Problem) -> Ends | None:
-    """On the range that structure allows: the end of it is lambda_rank where that is positive."""
+    """Both ends on the range that structure allows, whose smallest eigenvalue is lambda_rank."""
     known = kroneckers_of(problem.op)
     if problem.rank_bound == 0:
         return None
@@ -108,7 +108,7 @@ def _structured(problem: Problem) -> Ends | None:
 
 
 def _plain(problem: Problem) -> Ends | None:
-    """To the end of the range, or until both ends are certified, or the basis is full."""
+    """Both ends by Lanczos, until they are certified, the space is complete or memory is full."""
     op, size = problem.op, problem.size
     norm = operator_norm(op)
     error = dense_error(op, norm)
@@ -162,7 +162,7 @@ def _stopped_or(
 def _complete(
     run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
 ) -> Spectrum:
-    """All Ritz values, and zeros for what a random block outside of the space was mapped to."""
+    """All Ritz values, and zeros for the rest: a random block outside was mapped to zero."""
     outside = size > len(values)
     null = run.null_error if outside else 0.0
     rests_on = certificate(error, chance(run.null_chance if outside else 0.0))

@@ -113,7 +113,7 @@ def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> Kr
 
 
 def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ...], ...]:
-    """Of S_1 .. S_L and of T_1 .. T_L: disjoint paths to the outputs and from the inputs."""
+    """Bounds on the ranks of S_l and of T_l: disjoint paths to the outputs and from the inputs."""
     edges = [pattern(np.asarray(w), skip) for w in layers.given]
     outputs = np.ones(layers.stored[-1].shape[0], bool)
     lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]

@@ -196,7 +196,7 @@ def _batch_norm_error(net: _Network, root: Array, moved: float, deviations: Arra
 
 
 def _rounding(factor: Array) -> float:
-    """Of the last product in every entry."""
+    """A bound on the rounding of the last product in all entries."""
     return 2 * unit_roundoff(factor.dtype) * float(np.linalg.norm(factor))
 
 

@@ -46,7 +46,7 @@ def transposed(edges: Pattern) -> Pattern:
 
 
 def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, ...]:
-    """For each layer 0 .. L, how many disjoint paths there are to it from the units ``starts``.
+    """The numbers of disjoint paths from the units ``starts`` to each of the layers 0 .. L.
 
     Never too few, and exact up to two million edges. Paths are prolonged layer by layer through
     maximum matchings; where that finds fewer than the narrowest layer so far would allow, a

@@ -83,7 +83,7 @@ def _moved(norms: Array, missed: Array, rounding: float) -> Array:
 
 
 def adapt(factors: KroneckerFactors) -> Staircase:
-    """Both sides in bases adapted to the flags, without what no flag reaches.
+    """The factors of both sides in bases adapted to the flags, without directions in no flag.
 
     Rows that are exactly zero are left out exactly; other directions are found by rotations.
     """

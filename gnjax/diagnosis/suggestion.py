@@ -1,0 +1,124 @@
+"""Suggestions: kappa before and after a remedy, and what a remedy is given and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.networks.losses import Loss
+from gnjax.networks.model import Apply, Params
+from gnjax.numerics.result import Result
+from gnjax.operators.base import Factored
+from gnjax.operators.curvature import gauss_newton
+from gnjax.operators.network import NetworkGram
+
+HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
+_WORTHWHILE = 1.1
+
+
+@dataclass(frozen=True, repr=False)
+class Suggestion(Result):
+    """kappa before and after one change, and the theorem behind the change."""
+
+    name: str
+    before: ConditionNumber
+    after: ConditionNumber
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """What the change does to kappa, where the intervals prove a factor of 1.1 or more."""
+        before, after = self.before.at_rank, self.after.at_rank
+        if before[0] >= _WORTHWHILE * after[1]:
+            return HELPS
+        if after[0] >= _WORTHWHILE * before[1]:
+            return HURTS
+        return SAME if self.before.bounded and self.after.bounded else UNKNOWN
+
+
+@dataclass(frozen=True, repr=False)
+class LeftOut(Result):
+    """A remedy that cannot be measured on this model, and why."""
+
+    name: str
+    reason: str
+
+
+Measure = Callable[[], ConditionNumber]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model on data, as (apply, params) and, for layers to be inserted, as it was given."""
+
+    model: tuple[Apply, Params]
+    given: Any
+    x: ArrayLike
+    y: ArrayLike | None
+    loss: Loss
+    seed: int
+
+    def gram(self) -> NetworkGram:
+        return gauss_newton(self.model, self.x, loss=self.loss, y=self.y, side="auto")
+
+    def kappa(self) -> ConditionNumber:
+        return condition_number(self.gram(), seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is computed once, before any remedy is tried.
+
+    Attributes:
+      condition: kappa of G.
+      op: G, whose network holds inputs and parameters in the working precision.
+      jacobian: J / sqrt(n), (n k, p), weighted by the loss.
+      culprit: the names of the parameters that get a learning rate of their own, if any.
+    """
+
+    condition: ConditionNumber
+    op: NetworkGram
+    jacobian: np.ndarray
+    culprit: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A remedy with its variants; the best of them is reported."""
+
+    name: str
+    reason: str
+    variants: tuple[tuple[str, Measure], ...]
+    before: Measure | None = None  # where it is not the kappa of the problem itself
+
+
+class NotMeasurableError(ValueError):
+    """The remedy does not apply to this model or to these data."""
+
+
+def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
+    """The variant whose interval of kappa ends lowest."""
+    before = condition if remedy.before is None else remedy.before()
+    tried = [(label, measure()) for label, measure in remedy.variants]
+    label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
+    labels = ", ".join(name for name, _ in tried)
+    name = f"{remedy.name} {label} (best of {labels})" if len(tried) > 1 else remedy.name
+    return Suggestion(name, before, after, remedy.reason)
+
+
+def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
+    """kappa of J J^T for some columns of the Jacobian of ``op``, each scaled by at most 1."""
+    shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
+    error = op.factor_error()
+    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
+    return condition_number(Factored(*stored, evidence=error.kind))
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
