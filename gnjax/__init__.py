@@ -12,16 +12,7 @@ from gnjax.networks.model import functional
 from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
-from gnjax.operators.base import (
-    Dense,
-    Factored,
-    KroneckerFactors,
-    Operator,
-    SumOfKroneckers,
-    dense,
-    factored,
-    sum_of_kroneckers,
-)
+from gnjax.operators.base import Dense, Factored, Operator, dense, factored
 from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
 from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.operators.closed_form.linear import linear_gauss_newton
@@ -35,6 +26,7 @@ from gnjax.operators.curvature import (
 )
 from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
+from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
 from gnjax.operators.linearised import linearised
 from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.operators.optimisers import optimizer_metric

@@ -42,14 +42,7 @@ def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
             f"({inputs}, {inputs}) is needed (X^T X / n for data with samples as rows)"
         )
         raise ValueError(msg)
-    largest = float(jnp.abs(sigma).max())
-    asymmetry = float(jnp.abs(sigma - sigma.T).max())
-    if asymmetry > _ASYMMETRY * largest:
-        msg = (
-            f"covariance is not symmetric: entries differ from their mirror by {asymmetry:.3g} "
-            f"where the largest is {largest:.3g}; pass (S + S.T) / 2 if that is rounding"
-        )
-        raise ValueError(msg)
+    largest = check_symmetric_matrix("covariance", sigma, _ASYMMETRY)
     symmetric = (sigma + sigma.T) / 2
     least = float(np.linalg.eigvalsh(np.asarray(symmetric))[0])
     if least < -_NEGATIVE * inputs * largest:
@@ -59,6 +52,19 @@ def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
         )
         raise ValueError(msg)
     return symmetric
+
+
+def check_symmetric_matrix(name: str, matrix: jax.Array, tolerance: float) -> float:
+    """Refuse a matrix that is not symmetric to a share of its largest entry, and return that."""
+    largest = float(jnp.abs(matrix).max())
+    asymmetry = float(jnp.abs(matrix - matrix.T).max())
+    if asymmetry > tolerance * largest:
+        msg = (
+            f"{name} must be symmetric, but entries differ from their mirror by {asymmetry:.3g} "
+            f"where the largest entry is {largest:.3g}; pass (M + M.T) / 2 if that is rounding"
+        )
+        raise ValueError(msg)
+    return largest
 
 
 def check_finite_number(name: str, value: float) -> float:

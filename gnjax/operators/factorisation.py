@@ -13,7 +13,7 @@ from gnjax.numerics.certificate import MEASURED, Error, weakest
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
 
 if TYPE_CHECKING:
-    from gnjax.operators.base import KroneckerFactors
+    from gnjax.operators.kroneckers import KroneckerFactors
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from gnjax.numerics.validation import (
     check_matrix,
     check_weights,
 )
-from gnjax.operators.base import KroneckerFactors
 from gnjax.operators.closed_form.linear import linear_factors
+from gnjax.operators.kroneckers import KroneckerFactors
 
 __all__ = [
     "Shallow",

@@ -14,9 +14,9 @@ from gnjax.numerics.outward import above, below, frobenius_norm, lowered, raised
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_matrix
-from gnjax.operators.base import KroneckerFactors, SumOfKroneckers
 from gnjax.operators.closed_form.leaky_relu import leaky_layer
 from gnjax.operators.closed_form.linear import linear_factors
+from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers
 from gnjax.theory.enclosures import (
     Condition,
     Eigenvalues,

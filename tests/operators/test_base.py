@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.operators.base import product_rounding
+from gnjax.operators.kroneckers import product_rounding
 
 
 def _positive(rng, size):

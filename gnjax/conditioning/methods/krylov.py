@@ -26,8 +26,8 @@ from gnjax.conditioning.ends import (
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.base import product_rounding
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
+from gnjax.operators.kroneckers import product_rounding
 from gnjax.spectra import kronecker
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos

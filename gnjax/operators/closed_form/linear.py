@@ -13,10 +13,10 @@ from gnjax.numerics.certificate import weakest
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
-from gnjax.operators.base import KroneckerFactors, SumOfKroneckers, sum_error
 from gnjax.operators.closed_form.formation import probed_errors, worst_errors
 from gnjax.operators.closed_form.layers import Layers, Root, given_layers, square_root
 from gnjax.operators.closed_form.patterns import path_counts, pattern, transposed
+from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_error
 
 _WORST_CASE_UP_TO = 256
 _BATCH_BYTES = 2**30

@@ -37,7 +37,7 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.factorisation import compact
 
 if TYPE_CHECKING:
-    from gnjax.operators.base import KroneckerFactors
+    from gnjax.operators.kroneckers import KroneckerFactors
 
 Array = NDArray[np.floating]
 
