@@ -98,6 +98,5 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
     found = claim.check(table)
     if found.status == NOT_TESTABLE or not claim.ratios:
         return found
-    known = regimes.stated(paper)
-    why = regimes.outside(table, claim.figure, claim.ratios, claim.panel, known)
+    why = regimes.outside(table, claim.figure, claim.ratios, claim.panel, paper)
     return replace(found, status=NOT_TESTABLE, text=f"{why}. Here: {found.text}") if why else found

@@ -55,21 +55,17 @@ RATIOS: Mapping[str, Callable[[Columns], NDArray]] = {
 """Every ratio that a claim may name, from the columns of a table."""
 
 
-def stated(rows: Rows) -> tuple[Ratio, ...]:
-    """The rows of a config as records."""
-    return tuple(Ratio(*row) for row in rows)
-
-
 def outside(
     table: Columns,
     figure: str,
     names: Sequence[str],
     panel: Sequence[tuple[str, object]],
-    paper: Sequence[Ratio],
+    paper: Rows,
 ) -> str:
     """Which of the named ratios leave the paper's by more than a factor of two; "" if none does."""
     shown = where(table, **dict(panel))
-    known = {ratio.name: ratio for ratio in paper if ratio.figure == figure}
+    ratios = [Ratio(*row) for row in paper]
+    known = {ratio.name: ratio for ratio in ratios if ratio.figure == figure}
     missing = [name for name in names if name not in known]
     if missing:
         msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"

@@ -176,22 +176,9 @@ def diagnose(
         samples=op.net.samples,
         outputs=op.net.k,
         parameters=op.net.parameters,
-        eigenvalues=parts.eigenvalues,
         sharpness=None if y is None else _sharpness(problem, y),
-        layers=parts.layers,
-        suggestions=parts.suggestions,
-        left_out=parts.left_out,
+        **parts,
     )
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a diagnosis that are computed from eigenvectors."""
-
-    layers: tuple[LayerShare, ...]
-    eigenvalues: np.ndarray | None = None
-    suggestions: tuple[Suggestion, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
 
 
 def _fits(op: NetworkGram) -> bool:
@@ -200,7 +187,8 @@ def _fits(op: NetworkGram) -> bool:
     return min(op.factor_shape) <= _DENSE_UP_TO and fits
 
 
-def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> _Parts:
+def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> dict[str, Any]:
+    """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
     values, top, bottom = _ends(jacobian, condition.rank)
@@ -209,13 +197,15 @@ def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> _Pa
     names = parameter_names(op.net) if culprit is not None else []
     chosen = tuple(name for name in names if culprit and layer_name(name) == culprit.name)
     made, missing = suggestions(problem, Found(condition, op, jacobian, chosen))
-    return _Parts(layers, values, made, missing)
+    return {"layers": layers, "eigenvalues": values, "suggestions": made, "left_out": missing}
 
 
-def _top_only(op: NetworkGram, seed: int) -> _Parts:
+def _top_only(op: NetworkGram, seed: int) -> dict[str, Any]:
+    """The same fields from the eigenvectors of the largest eigenvalue alone."""
     reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
     layers = _shares(op, _krylov_top(op, seed), None, None)
-    return _Parts(layers, left_out=(LeftOut("all remedies", reason),))
+    missing = (LeftOut("all remedies", reason),)
+    return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": missing}
 
 
 def _sharpness(problem: Problem, y: ArrayLike) -> float:

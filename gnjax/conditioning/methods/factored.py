@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.ends import Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
 from gnjax.operators.facts import factorisation_of
 from gnjax.spectra.whole import factored_spectrum, why_not_factored
-
-
-def _refuses(problem: Problem) -> str:
-    return why_not_factored(factorisation_of(problem.op), problem.limits)
 
 
 def _cost(problem: Problem) -> float:
@@ -19,16 +15,12 @@ def _cost(problem: Problem) -> float:
     return 4.0 * few**2 * many
 
 
-def _ends(problem: Problem) -> Ends | None:
-    return ends_of_spectrum(problem, factored_spectrum(problem.op, problem.limits))
-
-
 METHOD = Method(
     "factored",
     "the singular values of J with A = J J^T; resolves kappa up to about 1e28",
     "a factor J that fits in memory",
-    _refuses,
+    lambda problem: why_not_factored(factorisation_of(problem.op), problem.limits),
     _cost,
-    _ends,
+    lambda problem: ends_of_spectrum(problem, factored_spectrum(problem.op, problem.limits)),
     sharp=True,
 )
