@@ -122,7 +122,7 @@ def decide(
         return not_testable("no rows to compare")
     limit, sign = (above, 1.0) if above is not None else (below, -1.0)
     assert limit is not None
-    nearer = [_turned(effect, sign) for effect in effects.values()]
+    nearer = [_mirrored(effect, sign) for effect in effects.values()]
     if all(low > sign * limit for low, _ in nearer):
         status = HOLDS
     elif any(high < sign * limit for _, high in nearer):
@@ -134,7 +134,7 @@ def decide(
     return Verdict(status, worst.value, f"{name} {listed}", worst.low, worst.high)
 
 
-def _turned(effect: Effect, sign: float) -> tuple[float, float]:
+def _mirrored(effect: Effect, sign: float) -> tuple[float, float]:
     """The interval, or its mirror image where smaller is better."""
     return (effect.low, effect.high) if sign > 0 else (-effect.high, -effect.low)
 

@@ -70,10 +70,10 @@ def outside(
     if missing:
         msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"
         raise ValueError(msg)
-    return "; ".join(filter(None, (_leaves(known[name], shown) for name in names)))
+    return "; ".join(filter(None, (_mismatch(known[name], shown) for name in names)))
 
 
-def _leaves(ratio: Ratio, table: Columns) -> str:
+def _mismatch(ratio: Ratio, table: Columns) -> str:
     here = RATIOS[ratio.name](table)
     low, high = float(here.min()), float(here.max())
     if ratio.low / FACTOR <= low and high <= ratio.high * FACTOR:

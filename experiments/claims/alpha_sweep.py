@@ -61,14 +61,14 @@ def _slopes_help(table: Columns) -> Verdict:
     if len(np.unique(rows["slope"])) < 2 or not rows["resolved"].all():
         return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
     found = {
-        f"at m={m}": effects.mean(_rates(where(rows, width=m)), together=len(widths))
+        f"at m={m}": effects.mean(_slopes_of_log_kappa(where(rows, width=m)), together=len(widths))
         for m in widths
     }
     decision = effects.decide(found, "d log kappa / d alpha", above=0.0)
     return replace(decision, text=f"{decision.text}; {_crossing(table)}")
 
 
-def _rates(rows: Columns) -> np.ndarray:
+def _slopes_of_log_kappa(rows: Columns) -> np.ndarray:
     slopes = [np.polyfit(one["slope"], np.log(one["kappa"]), 1)[0] for one in by_seed(rows)]
     return np.array(slopes)
 

@@ -81,7 +81,7 @@ def _increasing(figure: str) -> Check:
         if not curves or min(len(np.unique(one["share"])) for one in curves.values()) < 3:
             return not_testable("fewer than 3 proportions")
         found = {
-            f"on {_short(name)}, {_ends_of(one)}": effects.exponent(
+            f"on {_short(name)}, {_range_of_means(one)}": effects.exponent(
                 one, "share", "measured", together=len(curves)
             )
             for name, one in curves.items()
@@ -91,7 +91,7 @@ def _increasing(figure: str) -> Check:
     return check
 
 
-def _ends_of(rows: Columns) -> str:
+def _range_of_means(rows: Columns) -> str:
     means = geometric_means(rows, "share", "measured")[1]
     return f"from {means[0]:.3f} to {means[-1]:.3f}"
 
@@ -149,12 +149,12 @@ def _regime(shown: Columns, passes: NDArray) -> str:
             for holds, stretch in groupby(zip(good, shares, strict=True), key=lambda pair: pair[0])
             if holds
         ]
-        listed = ", ".join(_ends([share for _, share in stretch]) for stretch in stretches)
+        listed = ", ".join(_first_to_last([share for _, share in stretch]) for stretch in stretches)
         clauses.append(f"{_short(str(name))} at {'alpha ' + listed if listed else 'no alpha'}")
     return f"; holds for {'; '.join(clauses)}"
 
 
-def _ends(shares: Sequence[float]) -> str:
+def _first_to_last(shares: Sequence[float]) -> str:
     first, last = f"{shares[0]:.2g}", f"{shares[-1]:.2g}"
     return first if first == last else f"{first} to {last}"
 

@@ -170,7 +170,7 @@ def diagnose(
             "nothing to diagnose; are all units dead or the inputs zero?"
         )
         raise ValueError(msg)
-    parts = _whole(problem, op, condition) if _fits(op) else _top_only(op, seed)
+    parts = _from_factor(problem, op, condition) if _fits(op) else _top_only(op, seed)
     return Diagnosis(
         condition=condition,
         samples=op.net.samples,
@@ -187,11 +187,11 @@ def _fits(op: NetworkGram) -> bool:
     return min(op.factor_shape) <= _DENSE_UP_TO and fits
 
 
-def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> dict[str, Any]:
+def _from_factor(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> dict[str, Any]:
     """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
-    values, top, bottom = _ends(jacobian, condition.rank)
+    values, top, bottom = _end_eigenvectors(jacobian, condition.rank)
     layers = _shares(op, top, bottom, jacobian)
     culprit = _most_sensitive(layers)
     names = parameter_names(op.net) if culprit is not None else []
@@ -203,7 +203,7 @@ def _whole(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> dic
 def _top_only(op: NetworkGram, seed: int) -> dict[str, Any]:
     """The same fields from the eigenvectors of the largest eigenvalue alone."""
     reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
-    layers = _shares(op, _krylov_top(op, seed), None, None)
+    layers = _shares(op, _top_eigenvectors(op, seed), None, None)
     missing = (LeftOut("all remedies", reason),)
     return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": missing}
 
@@ -213,7 +213,7 @@ def _sharpness(problem: Problem, y: ArrayLike) -> float:
     return float(spectrum.eigenvalues(op, k=1, which="largest", rtol=_RESIDUAL).values[0])
 
 
-def _ends(jacobian: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _end_eigenvectors(jacobian: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues of G, and the eigenvectors (p, .) of the largest and of the rank-th.
 
     They are right singular vectors v = J^T u / sigma; of a wide J the left ones u come from its
@@ -229,7 +229,7 @@ def _cluster(values: np.ndarray, index: int) -> np.ndarray:
     return np.abs(values - values[index]) <= _CLUSTER * values[index]
 
 
-def _krylov_top(op: NetworkGram, seed: int) -> np.ndarray:
+def _top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
     """Eigenvectors (p, .) of the largest eigenvalue, by block Lanczos."""
 
     def enough(run: krylov.Run) -> bool:
@@ -264,12 +264,12 @@ def _shares(
         block = None
         if jacobian is not None and len(names) > 1 and min(own.sum(), len(jacobian)) <= _BLOCKS:
             block = block_condition(op, jacobian[:, own])
-        least = None if bottom is None else _mass(bottom, own)
-        made.append(LayerShare(name, int(own.sum()), _mass(top, own), least, block))
+        least = None if bottom is None else _share_of_squares(bottom, own)
+        made.append(LayerShare(name, int(own.sum()), _share_of_squares(top, own), least, block))
     return tuple(made)
 
 
-def _mass(vectors: np.ndarray, own: np.ndarray) -> float:
+def _share_of_squares(vectors: np.ndarray, own: np.ndarray) -> float:
     """The squared norm of the chosen entries in that of the whole, averaged over columns."""
     squares = np.square(vectors)
     return float((squares[own].sum(axis=0) / squares.sum(axis=0)).mean())

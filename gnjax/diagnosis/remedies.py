@@ -69,13 +69,13 @@ def suggestions(
 
 
 def _standardised(problem: Problem, found: Found) -> Remedy:
-    flat = _rows(found.op)
+    flat = _flat_inputs(found.op)
     changed = _with_inputs(problem, found.op, standardise(flat))
     return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
 def _whitened(problem: Problem, found: Found) -> Remedy:
-    flat = _rows(found.op)
+    flat = _flat_inputs(found.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
         msg = (
@@ -87,7 +87,7 @@ def _whitened(problem: Problem, found: Found) -> Remedy:
     return Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
-def _rows(op: NetworkGram) -> np.ndarray:
+def _flat_inputs(op: NetworkGram) -> np.ndarray:
     """The inputs, with one flat row for each sample."""
     if not isinstance(op.net.x, jax.Array):
         msg = "inputs of several arrays have no one covariance"
@@ -168,14 +168,14 @@ def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     kernels = [leaf for _, leaf in sorted(named, key=lambda pair: natural_order(pair[0]))]
     outputs = net.outputs(net.leaves, net.x)
     for chain in (kernels, [kernel.T for kernel in kernels]):
-        if _chains(chain, net.x.shape[1], net.k):
+        if _fits_together(chain, net.x.shape[1], net.k):
             gap = jnp.abs(_product(chain, net.x) - outputs).max()
             if float(gap) <= _SAME_OUTPUT * float(jnp.abs(outputs).max()):
                 return chain
     return []
 
 
-def _chains(chain: list[jax.Array], inputs: int, outputs: int) -> bool:
+def _fits_together(chain: list[jax.Array], inputs: int, outputs: int) -> bool:
     fits = all(first.shape[1] == second.shape[0] for first, second in pairwise(chain))
     return fits and chain[0].shape[0] == inputs and chain[-1].shape[1] == outputs
 
@@ -194,20 +194,20 @@ def _wider(problem: Problem, found: Found) -> Remedy:
         raise NotMeasurableError(msg)
     reason = (
         f"medians of {_DRAWS} draws of Gaussian weights with these variances x fan-in, at both "
-        f"widths; {_predicted(found.op, chain)}"
+        f"widths; {_limits_of_eq_22(found.op, chain)}"
     )
-    before, after = (partial(_typical, problem, chain, factor) for factor in (1, 2))
+    before, after = (partial(_median_kappa, problem, chain, factor) for factor in (1, 2))
     return Remedy("twice the width", reason, (("", after),), before)
 
 
-def _typical(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
+def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
     """The median kappa of networks with fresh weights."""
-    drawn = (_drawn(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
+    drawn = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
     kappas = [replace(problem, model=(_product, weights)).kappa() for weights in drawn]
     return sorted(kappas, key=lambda kappa: kappa.value)[_DRAWS // 2]
 
 
-def _drawn(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
+def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
     drawn = []
@@ -219,12 +219,12 @@ def _drawn(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Arr
     return drawn
 
 
-def _predicted(op: NetworkGram, chain: list[jax.Array]) -> str:
+def _limits_of_eq_22(op: NetworkGram, chain: list[jax.Array]) -> str:
     """Eq 22 at both widths, for two layers."""
     if len(chain) > 2:
         return "Lemma 7 (two layers): singular values of wide Gaussian matrices draw together"
     (d, m), k = chain[0].shape, chain[1].shape[1]
-    sigma = _covariance_condition(_rows(op)).value
+    sigma = _covariance_condition(_flat_inputs(op)).value
     inner, outer = (float(jnp.square(weight).mean()) for weight in chain)
     limits = [bounds.asymptotic(d, k, c * m, inner, outer / c, sigma).value for c in (1, 2)]
     narrow, wide = ("nothing" if limit is None else f"{limit:.3g}" for limit in limits)

@@ -162,7 +162,7 @@ class Preconditioned(Algebra, ParameterTrees):
             else:
                 own = known.error().scaled(raised(self.scaling.norm))
             length = float(np.linalg.norm(form()))
-            return own + self._of_scaling(self.scaling.eta * length, length)
+            return own + self._scaling_error(self.scaling.eta * length, length)
 
         return Factorisation(known.shape, form, error)
 
@@ -183,10 +183,10 @@ class Preconditioned(Algebra, ParameterTrees):
             return gram_error(norm, self._factor_error)
         size, eta = abs(float(norm)), self.scaling.eta
         own = error_of(self.op, raised(size * self.scaling.inverse**2))
-        moved = self._of_scaling((2 + eta) * eta * size, size * (self.shape[0] ** 0.5))
+        moved = self._scaling_error((2 + eta) * eta * size, size * (self.shape[0] ** 0.5))
         return own.scaled(raised(self.scaling.norm**2)) + moved
 
-    def _of_scaling(self, moved: float, length: float) -> Error:
+    def _scaling_error(self, moved: float, length: float) -> Error:
         """The error of S, and the rounding of its products with numbers of the given norm."""
         largest = max(len(own) if root.ndim > 1 else 1 for own, root in self._blocks)
         spread = self.scaling.norm * self.scaling.inverse if largest > 1 else 1.0
@@ -234,8 +234,8 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
         raise ValueError(msg)
     if isinstance(metric, str) and metric == "layers":
         groups = grouped(parameter_names(op.net), "layer")
-        return Preconditioned(op, _of_blocks(_on_parameters(op), list(groups.values()), added))
-    return Preconditioned(op, _of_diagonal(_entries(op, metric) + added, op.dtype))
+        return Preconditioned(op, _block_scaling(_on_parameters(op), list(groups.values()), added))
+    return Preconditioned(op, _diagonal_scaling(_metric_entries(op, metric) + added, op.dtype))
 
 
 def diagonal_of(op: Any) -> Any:
@@ -266,7 +266,7 @@ def _diagonal(op: Any) -> np.ndarray:
     return np.diagonal(np.asarray(op.as_matrix(), np.float64)).copy()
 
 
-def _entries(op: Any, metric: Any) -> np.ndarray:
+def _metric_entries(op: Any, metric: Any) -> np.ndarray:
     """The diagonal (p,) of P."""
     inner = _on_parameters(op)
     if isinstance(metric, str):
@@ -281,7 +281,7 @@ def _entries(op: Any, metric: Any) -> np.ndarray:
     return np.asarray(inner.ravel(metric), np.float64)
 
 
-def _of_diagonal(entries: np.ndarray, dtype: jnp.dtype) -> Scaling:
+def _diagonal_scaling(entries: np.ndarray, dtype: jnp.dtype) -> Scaling:
     """1 / sqrt(P) entry by entry: root, quotient and storage each round once."""
     if not (np.isfinite(entries).all() and (entries > 0).all()):
         bad = int((~(np.isfinite(entries) & (entries > 0))).sum())
@@ -297,7 +297,7 @@ def _of_diagonal(entries: np.ndarray, dtype: jnp.dtype) -> Scaling:
     return Scaling((jnp.arange(len(entries)),), (stored,), eta, *ends)
 
 
-def _of_blocks(op: Any, groups: Sequence[Sequence[int]], damping: float) -> Scaling:
+def _block_scaling(op: Any, groups: Sequence[Sequence[int]], damping: float) -> Scaling:
     """(G_bb + damping)^{-1/2} of every block, with ||S P S - I|| as it is found."""
     parts = [indices_of(op.net.counts, group) for group in groups]
     roots, eta, norm, inverse = [], 0.0, 0.0, 0.0

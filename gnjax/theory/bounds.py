@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _MARGIN = 2.0**-40  # as in gnjax.numerics.outward
+_Side = list[ExtremeSingularValues]  # of S_1 .. S_L or of T_1 .. T_L
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,12 +122,12 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
         [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
         for side in ((factors.lefts, left_errors), (factors.rights, right_errors))
     )
-    tops, bottoms = _scaled(lefts, rights)
+    tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
         convex = raised(sigma.value * (tops**2).sum() / lowered((bottoms**2).sum()))
         maximum = max(convex, raised(sigma.value * terms.max()))
-    reason = _why_silent(lefts, rights) or sigma.reason
+    reason = _why_not_applicable(lefts, rights) or sigma.reason
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
     formed = Error(
@@ -139,7 +140,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
         None if reason else convex,
         None if reason else maximum,
         terms,
-        _shares(lefts, rights),
+        _layer_weights(lefts, rights),
         sigma.value,
         *(np.array([e.largest for e in lefts]), np.array([e.smallest for e in lefts])),
         *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
@@ -149,14 +150,12 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     )
 
 
-def _scaled(
-    lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]
-) -> tuple[np.ndarray, np.ndarray]:
+def _products_of_ends(lefts: _Side, rights: _Side) -> tuple[np.ndarray, np.ndarray]:
     """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l): (L,).
 
     Both are divided by one power of two, so that their squares do not under- or overflow.
     """
-    left_power, right_power = (_power(side) for side in (lefts, rights))
+    left_power, right_power = (_exponent(side) for side in (lefts, rights))
     tops, bottoms = [], []
     for left, right in zip(lefts, rights, strict=True):
         tops.append(math.ldexp(left.above, -left_power) * math.ldexp(right.above, -right_power))
@@ -164,12 +163,12 @@ def _scaled(
     return np.array(tops) * (1 + _MARGIN), np.array(bottoms) / (1 + _MARGIN)
 
 
-def _power(side: list[ExtremeSingularValues]) -> int:
+def _exponent(side: _Side) -> int:
     largest = max(e.above for e in side)
     return math.frexp(largest)[1] if math.isfinite(largest) else 0
 
 
-def _shares(lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]) -> np.ndarray:
+def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
     """alpha_l / sum alpha, by logarithms."""
     with np.errstate(divide="ignore"):
         logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
@@ -178,7 +177,7 @@ def _shares(lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValu
     return shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
 
 
-def _why_silent(lefts: list[ExtremeSingularValues], rights: list[ExtremeSingularValues]) -> str:
+def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
         layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
         if layers:

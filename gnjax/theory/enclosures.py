@@ -77,11 +77,11 @@ class Eigenvalues:
 
     @property
     def largest(self) -> tuple[float, float]:
-        return _around(self.values[-1], self.error)
+        return _interval(self.values[-1], self.error)
 
     @property
     def smallest(self) -> tuple[float, float]:
-        return _around(self.values[0], self.error)
+        return _interval(self.values[0], self.error)
 
 
 def eigenvalues(matrix: Array) -> Eigenvalues:
@@ -116,7 +116,7 @@ def _norm(matrix: Array) -> float:
     return raised(float(np.linalg.norm(matrix)) * (1 + gamma(matrix.size, _DOUBLE)))
 
 
-def _around(value: float, error: float) -> tuple[float, float]:
+def _interval(value: float, error: float) -> tuple[float, float]:
     if error == 0:
         return float(value), float(value)
     return below(float(value - error)), above(float(value + error))

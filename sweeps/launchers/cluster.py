@@ -51,7 +51,7 @@ def _launch(
         left = deque(cells)
         flying: dict[Any, tuple[Cell, ExitStack]] = {}
         while left or flying:
-            while left and len(flying) < _room(ray, gpus):
+            while left and len(flying) < _capacity(ray, gpus):
                 cell = left.popleft()
                 claim, known = _claimed(task, cell)
                 if claim is None:
@@ -96,7 +96,7 @@ def _result(ray: ModuleType, reference: Any, cell: Cell) -> Finished | Failure:
         return Failure(cell, summary, f"{error}\n")
 
 
-def _room(ray: ModuleType, gpus: float) -> int:
+def _capacity(ray: ModuleType, gpus: float) -> int:
     """How many cells the cluster as it is now can compute at once; 1 while it has no node."""
     resources = ray.cluster_resources()
     room = resources.get("CPU", 0)
