@@ -33,7 +33,7 @@ _NODES = (0.0, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class Config:
-    """What figures 6 and 23 are made of.
+    """The settings of figures 6 and 23.
 
     ``samples`` of the data (0: all of them) are whitened, then ``drawn`` of those are drawn;
     ``side`` is the side of the downsampled image, 0 for the image as it is.
@@ -254,7 +254,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What the data really is; loading it here fails before any cell is computed."""
+    """The source of the data, which are loaded here: missing data end the run at once."""
     data = drawn(config.data, config.samples, config.data_seed, config.side, config.drawn)
     return [data.source]
 

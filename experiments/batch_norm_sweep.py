@@ -30,7 +30,7 @@ _RGB = 3  # axes of an image in colour
 
 @dataclass(frozen=True)
 class Config:
-    """What figure 7 is made of; images are grey and ``side`` by ``side`` pixels, not whitened.
+    """The settings of figure 7; images are grey and ``side`` by ``side`` pixels, not whitened.
 
     LayerNorm is measured at widths above d = side^2, where the rank of its Jacobian is known.
     """
@@ -222,7 +222,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What the data really is; loading it here fails before any cell is computed."""
+    """The source of the data, which are loaded here: missing data end the run at once."""
     return [images(config.data, config.samples, config.data_seed, config.side).source]
 
 

@@ -58,7 +58,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Config:
-    """What figures 5, 20, 21 and 22 are made of."""
+    """The settings of figures 5, 20, 21 and 22."""
 
     paper_ratios: regimes.Rows
     data_seed: int
@@ -180,7 +180,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     panels = (config.grey, config.colour)
     return [describe(p.data, p.samples, config.data_seed, p.side) for p in panels]
 

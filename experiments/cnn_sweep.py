@@ -61,7 +61,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Config:
-    """What figure 8 is made of; a panel's name, after "8-", is its figure in the table."""
+    """The settings of figure 8; a panel's name, after "8-", is its figure in the table."""
 
     paper_ratios: regimes.Rows
     data: str
@@ -233,7 +233,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     kinds = dict.fromkeys((panel.side, panel.frame) for panel in config.panels().values())
     drawn = config.data, config.samples, config.data_seed
     return [linear_cnn.images(*drawn, *kind).source for kind in kinds]

@@ -39,7 +39,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Config:
-    """What figures 2a, 2b and 3 are made of; a panel's name is its figure in the table."""
+    """The settings of figures 2a, 2b and 3; a panel's name is its figure in the table."""
 
     paper_ratios: regimes.Rows
     data: str
@@ -158,7 +158,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     sides = dict.fromkeys(panel.side for panel in config.panels().values())
     return [describe(config.data, config.samples, config.data_seed, side) for side in sides]
 

@@ -29,7 +29,7 @@ PRINTED, SMALLER = "printed", "smaller"  # whose step sizes
 
 @dataclass(frozen=True)
 class Network:
-    """How one network is trained and looked at.
+    """How one network is trained and measured.
 
     ``depth`` counts layers, of the transformer its blocks; ``width`` is that of its layers, of
     convolutional networks the filters of the first. ``side`` is the side of the downsampled images,
@@ -75,7 +75,7 @@ class Smaller:
 
 @dataclass(frozen=True)
 class Config:
-    """What figures 1 and 13 to 17 are made of.
+    """The settings of figures 1 and 13 to 17.
 
     ``networks``, separated by blanks, are those that run. ``tolerance`` is relative to the largest
     eigenvalue: what is smaller counts as zero in the numerical rank; 0 stands for k n times the
@@ -285,7 +285,7 @@ def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     sizes = {
         (network.samples, network.side)
         for network in (getattr(config, name) for name in config.networks.split())

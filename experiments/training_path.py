@@ -39,7 +39,7 @@ STARTS: Mapping[str, tuple[str, dict[str, float]]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """What figure 10 is made of; kappa is measured at ``stops`` epochs, closer at the start."""
+    """The settings of figure 10; kappa is measured at ``stops`` epochs, closer at the start."""
 
     paper_ratios: regimes.Rows
     data: str
@@ -229,7 +229,7 @@ def _rows_of_cell(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def sources(config: Config) -> list[str]:
-    """What the data set really is; loading it here fails before any cell is computed."""
+    """The source of the data, which are loaded here: missing data end the run at once."""
     return [_whitened(config.data, config.samples, config.data_seed, config.side)[2]]
 
 

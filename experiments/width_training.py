@@ -27,7 +27,7 @@ from sweeps.storage.checkpoint import Checkpoint, resumed
 
 @dataclass(frozen=True)
 class Config:
-    """What figures 9 and 18 are made of; the paper is silent about the loss.
+    """The settings of figures 9 and 18; the paper is silent about the loss.
 
     ``narrow_rate`` is the learning rate of ``narrow_widths``, ``recipe.rate`` that of the others;
     kappa is measured ``every`` so many epochs, the whole spectrum of ``spectrum_width`` and of the
@@ -216,7 +216,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def _row(cell: Cell, measurement: Measurement, figure: int, seed: int) -> Row:
-    """What all rows of a network share."""
+    """A row with the columns that all rows of a network share."""
     return copy_fields(
         Row,
         cell,
@@ -272,7 +272,7 @@ def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def sources(config: Config) -> list[str]:
-    """What the data set really is; loading it here fails before any cell is computed."""
+    """The source of the data, which are loaded here: missing data end the run at once."""
     found = _data(config.data, config.samples, config.data_seed)
     return [f"{found.source}, not whitened: n={config.samples}, d={found.inputs.shape[1]}"]
 

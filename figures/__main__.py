@@ -57,7 +57,7 @@ def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
 
 
 def drawn(name: str, profile: str, results: Path, out: Path) -> list[Path]:
-    """What :func:`render` writes, written anew only where what it is made of changed."""
+    """The files of :func:`render`, written again only where the table or the code changed."""
     paths = [out / f"{name}{suffix}" for suffix in (*FORMATS, ".txt")]
     stamp, current = out / f"{name}.stamp", _stamp(name, profile, results)
     if stamp.is_file() and stamp.read_text() == current and all(p.is_file() for p in paths):

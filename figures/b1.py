@@ -38,7 +38,7 @@ LEGEND: dict[str, Any] = {"fontsize": 6.5, "borderaxespad": 0, "labelspacing": 0
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and residuals of the table behind it."""
+    """The caption, with the sizes, seeds and residuals of the table behind the figure."""
     random = select(table, figure="1a", seed=0)
     inputs, depth = int(random["inputs"][0]), int(random["depth"][0])
     trained = select(table, figure="1c")

@@ -46,7 +46,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes and seeds of the table behind it."""
+    """The caption, with the sizes and seeds of the table behind the figure."""
     depth, probes = (captions.listed(distinct(table, name)) for name in ("depth", "probes"))
     widths = captions.listed(distinct(table, "width"))
     known = np.isfinite(table["exact"])

@@ -33,7 +33,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and residuals of the table behind it."""
+    """The caption, with the sizes, seeds and residuals of the table behind the figure."""
     count = int(table["index"].max())
     proved = captions.rounded_up(float((table["error"] / table["measured"]).max()))
     return captions.paragraph(

@@ -41,7 +41,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     depth, width = (captions.listed(distinct(table, name)) for name in ("depth", "width"))
     activation = ", ".join(distinct(table, "activation"))
     return captions.paragraph(

@@ -63,7 +63,7 @@ def over_epochs(rows: Columns) -> Columns:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     measured = pruning.numerical(select(table, measured=True, steps="printed"))
     rates = ", ".join(f"{rate:.0%}" for rate in distinct(measured, "pruned"))
     return captions.paragraph(
@@ -80,7 +80,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
 
 
 def _seeds(measured: Columns) -> str:
-    """How many initialisations the means of both panels are made of: networks differ in it."""
+    """The numbers of initialisations behind the means of both panels: they differ by network."""
     start = measured["epoch"] == 0
     ends = []
     for part in (start, ~start):

@@ -65,7 +65,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = _shown(table)
     return captions.paragraph(
         "Figure 2. Condition number of the Gauss-Newton matrix of deep linear networks at"

@@ -74,7 +74,7 @@ def draw(depth: int = 3) -> Figure:
 
 
 def caption(depth: int = 3) -> str:
-    """What the schematic shows."""
+    """The caption of the schematic."""
     return captions.paragraph(
         f"Figure 4. A linear network with skip connections, drawn for L = {depth}: every weight"
         " matrix W^l is bypassed by beta times the identity, which is rectangular where W^l is."

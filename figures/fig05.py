@@ -28,7 +28,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = _shown(table)
     left, right = (depths.setting(select(table, figure=name)) for name in PANELS)
     return captions.paragraph(

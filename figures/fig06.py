@@ -34,7 +34,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = _shown(table)
     slopes = ", ".join(f"{slope:g}" for slope in distinct(shown, "slope"))
     return captions.paragraph(

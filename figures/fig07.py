@@ -39,7 +39,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     ranks = {norm: captions.listed(distinct(_of(table, norm), "rank")) for norm in _present(table)}
     layer = (
         f"; of LayerNorm, {ranks['layer']}: its curve beside the {ranks['batch']} leading"

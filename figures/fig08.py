@@ -152,7 +152,7 @@ def _draw_threshold(axes: Axes, table: Columns) -> None:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = _shown(table)
     return captions.paragraph(
         "Figure 8. Condition number of the Gauss-Newton matrix of linear two-layer CNNs at"

@@ -46,7 +46,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes of the table behind it."""
+    """The caption, with the sizes of the table behind the figure."""
     shown = select(table, figure=9)
     ranks = [
         f"{int(distinct(select(shown, epoch=epoch), 'rank')[0]):,} at epoch {epoch}"

@@ -79,7 +79,7 @@ def _epochs(axes: Axes, last: int) -> None:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     measured = select(table, measured=True)
     depth, width = (captions.listed(distinct(table, name)) for name in ("depth", "width"))
     rate, batch = distinct(table, "rate")[0], distinct(table, "batch")[0]

@@ -42,7 +42,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes and seeds of the table behind it."""
+    """The caption, with the sizes and seeds of the table behind the figure."""
     return captions.paragraph(
         "Figure 11. Squared condition number (top) and squared smallest singular value (below) of"
         " the product of the layers before layer l (left column, W^{1:l-1}) and of those after it"

@@ -32,7 +32,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes and seeds of the table behind it."""
+    """The caption, with the sizes and seeds of the table behind the figure."""
     return captions.paragraph(
         "Figure 12. The terms of the convex combination in Lemma 2 over the layers, without (left)"
         " and with (right) their weights gamma_l, for networks of depth"

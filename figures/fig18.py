@@ -22,7 +22,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = select(table, figure=18)
     return captions.paragraph(
         "Figure 18. Training loss (left) and condition number of the Gauss-Newton matrix J J^T"

@@ -30,7 +30,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     raw = select(table, whitening="raw")
     return captions.paragraph(
         "Figure 19. Condition number of the Gauss-Newton matrix of linear networks at"

@@ -25,7 +25,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = depths.of_figure(table, "21")
     return captions.paragraph(
         "Figure 21. Condition number of the Gauss-Newton matrix at initialisation"

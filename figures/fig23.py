@@ -46,7 +46,7 @@ def draw(table: Columns) -> Figure:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = select(table, figure="23")
     return captions.paragraph(
         "Figure 23. Condition number of the Gauss-Newton matrix of one-hidden-layer Leaky-ReLU"

@@ -74,7 +74,7 @@ def page(sections: Sequence[Section], title: str, summary: str) -> str:
 
 
 def _matters(sections: Sequence[Section]) -> str:
-    """What holds, what fails and why, and what was corrected, before the figures."""
+    """The summary before the figures: what holds, what fails and why, and what was corrected."""
     judged = [pair for section in sections for pair in section.verdicts]
     rows = "\n".join(_claim(claim, found) for claim, found in judged if found.status == FAILS)
     failures = (

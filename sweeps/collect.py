@@ -33,7 +33,7 @@ def _cell(value: Any) -> str:
 def write_provenance(
     path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished]
 ) -> None:
-    """How a table came about, as its cells say: each was marked when it was computed.
+    """Write the provenance of a table from that of its cells, kept when they were computed.
 
     Device, precision and versions decide which cells a table may hold, so all of them agree.
     """

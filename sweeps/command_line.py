@@ -64,7 +64,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What a job came to; ``collected`` says whether its table was written."""
+    """The result of a job; ``collected`` says whether its table was written."""
 
     failures: Sequence[Failure]
     collected: bool
@@ -112,7 +112,7 @@ def run(job: Job, console: Console) -> Done:
 
 
 def plan(job: Job) -> tuple[Store, launch.Plan]:
-    """What is stored of the cells that this job would compute, and what is left."""
+    """The store, and which cells of this job are stored and which are left."""
     experiment = job.program.experiment
     wanted = environment(experiment.measure, job.launcher.device())
     store = open_store(job.results / "cells" / experiment.name, wanted)
@@ -122,7 +122,7 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
 def _with_other_shards(
     job: Job, store: Store, outcome: launch.Outcome, console: Console
 ) -> launch.Outcome:
-    """All cells if this shard was the last to end; none, for no table, while others are out."""
+    """All cells if this shard was the last to end; none while other shards are at work."""
     whole = launch.plan(job.program.experiment, job.config, store)
     stored, total = len(whole.stored), len(whole.stored) + len(whole.left)
     if not whole.left:

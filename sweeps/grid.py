@@ -12,7 +12,7 @@ Cell = Any
 """A frozen dataclass of plain values that identifies one computation completely."""
 
 Measurement = Mapping[str, Any]
-"""What measuring a cell gives: names to numbers, texts, booleans, None, or lists of them."""
+"""The measurement of a cell: names to numbers, texts, booleans, None, or lists of them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal, plain lines anywhere else."""
+"""The progress of a sweep: a bar on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 

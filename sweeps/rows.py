@@ -66,5 +66,5 @@ def growth_exponent(x: NDArray, y: NDArray) -> float:
 
 
 def points(symbol: str, x: Iterable[float], y: Iterable[float]) -> str:
-    """What a curve is at each of its places, in words."""
+    """The values of a curve at all of its places, in words."""
     return ", ".join(f"{value:.3g} at {symbol}={place}" for place, value in zip(x, y, strict=True))

@@ -35,7 +35,7 @@ def read(path: Path, needed: Iterable[str] = ()) -> Columns:
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """How a table came about; captions need at least its `precision`."""
+    """The provenance of a table; captions need at least its `precision`."""
     provenance = json.loads(path.read_text(encoding="utf-8"))
     if "precision" not in provenance:
         msg = f"{path} does not say in which precision the table was computed; run it again"

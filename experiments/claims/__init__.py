@@ -1,1 +1,1 @@
-"""What the papers say of the figures of each experiment, as functions of its saved table."""
+"""The claims of the papers about the figures of each experiment, as functions of its table."""

@@ -1,4 +1,4 @@
-"""What paper A says of figure 7, as functions of the saved table."""
+"""The claims of paper A about figure 7, as functions of the saved table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What paper A says of figure 8, judged for every reading of it, and the regimes of its trends."""
+"""The claims of paper A about figure 8, judged for every reading of it, and where its trends hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What paper A says of figures 2 and 3, as functions of the saved table."""
+"""The claims of paper A about figures 2 and 3, as functions of the saved table."""
 
 from __future__ import annotations
 

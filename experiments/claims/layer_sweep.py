@@ -1,4 +1,4 @@
-"""What paper A says of figures 11 and 12, layer by layer."""
+"""The claims of paper A about figures 11 and 12, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What paper A says of networks pruned at initialisation: figures 1 and 13 to 17.
+"""The claims of paper A about networks pruned at initialisation: figures 1 and 13 to 17.
 
 kappa is the pseudo-condition number at the numerical rank, as in Appendix C of the paper. A trend
 over the pruning rate is an exponent e in (1 - rate)^e, fitted for every seed on its own.
@@ -91,7 +91,7 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
 
 
 def _lost(rows: Columns) -> str:
-    """Where the numerical rank is below the number of rows of J."""
+    """The pruning rates at which the numerical rank is below the number of rows of J."""
     short = rows["rank_numerical"] < rows["samples"] * rows["outputs"]
     rates = np.unique(rows["pruned"][short])
     listed = ", ".join(

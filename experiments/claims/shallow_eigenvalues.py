@@ -1,4 +1,4 @@
-"""What paper B says of figure 4, as functions of the saved table."""
+"""The claims of paper B about figure 4, as functions of the saved table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _final(table: Columns) -> Verdict:
 
 
 def _proved(table: Columns) -> Verdict:
-    """Where the deviation from Eq 15 itself is smaller than the error, it would be unknown."""
+    """Errors are far below the deviation from Eq 15, which would be unknown otherwise."""
     error = float((table["error"] / table["measured"]).max())
     share = float((table["error"] / np.abs(table["measured"] - table["predicted"])).max())
     text = f"an eigenvalue lies within {error:.1e} (relative) of each value"

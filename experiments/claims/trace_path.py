@@ -1,4 +1,4 @@
-"""What paper B says of figure 3, as functions of the saved table."""
+"""The claims of paper B about figure 3, as functions of the saved table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What paper A says of figure 10, judged for every way to draw the weights."""
+"""The claims of paper A about figure 10, judged for every way to draw the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What paper A says of figures 9 and 18, as functions of the saved table."""
+"""The claims of paper A about figures 9 and 18, as functions of the saved table."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ ACTIVATIONS = ("linear", "tanh")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained, and how.
+    """The network and the data, and how it is trained.
 
     Attributes:
       inputs: "orthogonalised", x^T x / n = sigma_x^2 I, or "raw" pixels.
@@ -125,7 +125,7 @@ def _reduced(
 
 
 def train(problems: Sequence[Problem], recipe: Recipe) -> list[Path]:
-    """All of them at once, by the halving rule, to the last epoch."""
+    """Train all problems at once, by the halving rule, to the last epoch."""
     run = partial(_descend, recipe=recipe, keep=(recipe.epochs,), halving=PAPER)
     return batched(run, problems)
 

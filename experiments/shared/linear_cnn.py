@@ -114,7 +114,7 @@ def _rounded(gram: Array, terms: int, trace: float) -> gnjax.Dense:
 
 
 def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the taps of a kernel are from its corner, and where its corner can be, row by row."""
+    """The offsets of the taps of a kernel from its corner, and the places of its corner, by row."""
     across, down = np.arange(size), np.arange(output_length(side, size))
     return (across[:, None] * side + across).ravel(), (down[:, None] * side + down).ravel()
 

@@ -21,7 +21,7 @@ from gnjax.training.linear_descent import Moments, Weights
 
 @dataclass(frozen=True)
 class Data:
-    """Which samples: class 0 has ``share`` of them, and every other class as many as the next.
+    """The samples: class 0 has ``share`` of them, and the other classes have equal numbers.
 
     ``side`` is the side of the grey, downsampled image, 0 for the image as it is.
     """
@@ -61,7 +61,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Orthogonal:
-    """All that a linear network sees of orthogonalised data, and where it came from."""
+    """The moments of orthogonalised data, on which a linear network depends, and their source."""
 
     moments: Moments
     inputs: int  # the rank of the data

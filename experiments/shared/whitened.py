@@ -1,4 +1,4 @@
-"""The whitened data set of a cell, loaded once a process."""
+"""The whitened data set of a cell, which each process loads once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnjax import data as datasets
 
 @dataclass(frozen=True)
 class Whitened:
-    """What a linear network's kappa sees of whitened data, the rank, and where it came from."""
+    """The rank of whitened data, on which kappa of a linear network depends, and their source."""
 
     rank: int
     samples: int

@@ -1,1 +1,1 @@
-"""What figures share: series from tables, phrases of captions, panels and style."""
+"""Shared by all figures: series from tables, phrases of captions, panels and style."""

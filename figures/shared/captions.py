@@ -40,7 +40,7 @@ def short_title(name: str) -> str:
 
 
 def data_line(table: Columns) -> str:
-    """Which data the rows used and its sizes, one clause a data set."""
+    """The data that the rows used and their sizes, with a clause for each data set."""
     clauses = []
     for name in distinct(table, "data"):
         used = select(table, data=name)

@@ -1,4 +1,4 @@
-"""What Figures 5, 19, 20, 21 and 22 share: kappa over the depth, with the bound on each curve."""
+"""Shared by Figures 5, 19, 20, 21 and 22: kappa over the depth, with the bound on each curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

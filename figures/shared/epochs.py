@@ -1,4 +1,4 @@
-"""What Figures B3 and B4 share: one panel for each data set, and an axis of epochs."""
+"""Shared by Figures B3 and B4: one panel for each data set, and an axis of epochs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

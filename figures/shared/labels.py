@@ -1,4 +1,4 @@
-"""What Figures B1 and B2 share: the sharpness of trained networks over the largest proportion."""
+"""Shared by Figures B1 and B2: the sharpness of trained networks over the largest proportion."""
 
 from collections.abc import Mapping
 from dataclasses import replace

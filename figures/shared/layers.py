@@ -1,4 +1,4 @@
-"""What Figures 11 and 12 share: quantities over the layers, one curve for each depth."""
+"""Shared by Figures 11 and 12: quantities over the layers, one curve for each depth."""
 
 from matplotlib.axes import Axes
 

@@ -1,4 +1,4 @@
-"""What figures of training share: the loss and kappa of several networks over the epochs."""
+"""Shared by the figures of training: the loss and kappa of several networks over the epochs."""
 
 from collections.abc import Callable
 from typing import Any

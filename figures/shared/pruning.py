@@ -76,7 +76,7 @@ def deficient(table: Columns) -> np.ndarray:
 
 
 def caption(table: Columns, provenance: Mapping[str, Any], number: int, network: str) -> str:
-    """What the figure shows, with the sizes, seeds and certificates of the table behind it."""
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
     shown = of_network(table, network)
     rates = distinct(shown, "pruned")
     left = [distinct(select(shown, pruned=rate), "parameters")[0] for rate in rates]

@@ -173,7 +173,7 @@ def fit_curve(axes: Axes, x: ArrayLike, y: ArrayLike) -> Line2D:
 def key(
     axes: Axes, entries: Sequence[tuple[str, dict[str, Any]]], loc: KeyPlace = "upper left"
 ) -> None:
-    """What line styles mean, whatever their colour; by default in the corner over rising curves."""
+    """A legend of the line styles; by default in the corner over rising curves."""
     handles = [
         Line2D([], [], **{"color": GREY, "label": label} | drawn) for label, drawn in entries
     ]

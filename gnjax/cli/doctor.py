@@ -27,9 +27,7 @@ from gnjax.numerics.limits import LIMITS
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 PAPER_DATA = ("mnist", "cifar10")
-_COPIES = (
-    3  # of a dense matrix while its eigenvalues are computed: as formed, for LAPACK, workspace
-)
+_COPIES = 3  # of a dense matrix for its eigenvalues: as it is formed, for LAPACK, and workspace
 _LEAST_MEMORY = 2e9  # bytes; two workers of the laptop profile
 _PAPER_MEMORY = 24e9  # the widest cells of the paper profile need 20 GB
 _PAPER_CORES = 8  # from which on hours on 2 cores are less than one
@@ -198,7 +196,7 @@ def _available() -> float | None:
 
 
 def _left_in_container() -> float | None:
-    """What the limit of this control group (version 2) leaves; None without a limit."""
+    """The bytes that the limit of this control group (version 2) leaves; None without a limit."""
     limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
     if not (limit.is_file() and used.is_file()):
         return None

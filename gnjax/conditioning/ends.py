@@ -57,7 +57,7 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class Ends:
-    """What every method returns: both ends of the non-zero spectrum and how they are known."""
+    """The result of every method: both ends of the non-zero spectrum and how they are known."""
 
     largest: Enclosure
     smallest: Enclosure

@@ -92,7 +92,7 @@ def names() -> tuple[str, ...]:
 
 
 def unknown_name(name: str) -> str:
-    """What to say about a name that is not a data set, with the nearest one that is."""
+    """The message about a name that is not a data set, with the nearest name that is."""
     near = difflib.get_close_matches(name, names(), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"no data set is named {name!r}; {hint}The names are {', '.join(names())}"

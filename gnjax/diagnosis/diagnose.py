@@ -225,7 +225,7 @@ def _end_eigenvectors(jacobian: np.ndarray, rank: int) -> tuple[np.ndarray, np.n
 
 
 def _cluster(values: np.ndarray, index: int) -> np.ndarray:
-    """Where a value is that of the index: a multiple eigenvalue has many eigenvectors."""
+    """Which values equal that of the index: a multiple eigenvalue has many eigenvectors."""
     return np.abs(values - values[index]) <= _CLUSTER * values[index]
 
 

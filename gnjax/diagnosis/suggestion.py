@@ -73,7 +73,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Found:
-    """What is computed once, before any remedy is tried.
+    """Results that are computed once, before any remedy is tried.
 
     Attributes:
       condition: kappa of G.

@@ -68,7 +68,7 @@ def diagonal_blocks(
 
 
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
-    """Where the entries of some leaves are in the vector of parameters."""
+    """The positions of the entries of some leaves in the vector of parameters."""
     ends = np.cumsum(counts)
     return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])
 

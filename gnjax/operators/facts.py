@@ -68,7 +68,7 @@ def unshifted_of(op: Operator) -> tuple[Operator, float]:
 
 
 def rank_bound_of(op: Operator) -> int:
-    """What the rank cannot exceed: the size where nothing better is stated."""
+    """A bound on the rank: the size where nothing better is stated."""
     return min(int(getattr(op, "rank_bound", op.shape[0])), op.shape[0])
 
 

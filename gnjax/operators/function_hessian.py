@@ -79,7 +79,7 @@ class FunctionHessian(Algebra, ParameterTrees):
         return symmetric_columns(self)
 
     def error(self, norm: float) -> Error:
-        """What the rounding of the function makes of the products, measured."""
+        """The error of the products from the rounding of the function, measured."""
         del norm
         return product_error(
             Partial(_product, self), self.shape[0], self.dtype, work=HESSIAN * self.written

@@ -153,7 +153,7 @@ class SumOfKroneckers(Algebra):
 
     @property
     def rank_bound(self) -> int:
-        """What the rank is proved not to exceed; for almost all weights it is the rank.
+        """A proved bound on the rank; for almost all weights it is the rank.
 
         Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
         """

@@ -150,7 +150,7 @@ class NetworkGram(Algebra, ParameterTrees):
         return jacobian_error(net).scaled(self.scale**0.5)
 
     def error(self, norm: float) -> Error:
-        """What the rounding of the Jacobian makes of the matrix, measured.
+        """The error of the matrix from the rounding of the Jacobian, measured.
 
         Of a loss of the caller's the products are measured, with B as a derivative and, where it is
         formed, as R R^T: where B is singular, R has errors of the root of an eps that leave R R^T.
@@ -223,7 +223,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         return sum_of(parts) / self.net.total
 
     def error(self, norm: float) -> Error:
-        """What the rounding of the network makes of the products, measured."""
+        """The error of the products from the rounding of the network, measured."""
         del norm
         return self._rounding
 

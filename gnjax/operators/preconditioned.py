@@ -178,7 +178,7 @@ class Preconditioned(Algebra, ParameterTrees):
         return known.error()
 
     def error(self, norm: float) -> Error:
-        """What the error of A makes of S A S, the error of S, and the rounding of its products."""
+        """The error of S A S from those of A and of S, and from the rounding of products with S."""
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
             return gram_error(norm, self._factor_error)
         size, eta = abs(float(norm)), self.scaling.eta

@@ -1,4 +1,4 @@
-"""What every operator has: shape, dtype, mv and as_matrix."""
+"""The attributes of every operator: shape, dtype, mv and as_matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 @runtime_checkable
 class Operator(Protocol):
-    """What the spectrum engine needs of a symmetric matrix.
+    """The attributes of a symmetric matrix that the spectrum engine needs.
 
     >>> isinstance(gnjax.dense(np.eye(2)), gnjax.Operator)
     True

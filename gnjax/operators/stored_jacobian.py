@@ -109,7 +109,7 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
 
 
 def products_before(op: NetworkGram) -> float:
-    """How many products of a network that convolves cost what making J does.
+    """The number of products of a convolutional network that cost as much as making J.
 
     That is r backward passes and the compilation. Infinite where products with J are not much
     quicker, where it does not fit, and on several devices.
@@ -138,7 +138,7 @@ def _bytes(net: Network, items: Items) -> float:
 
 
 def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
-    """What to keep of every parameter: what makes products quick, and less where that is too much.
+    """How every parameter is kept: for the quickest products, or in less memory where it must be.
 
     ``width`` is how many numbers are kept for each sample.
     """

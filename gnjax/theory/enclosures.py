@@ -43,7 +43,7 @@ class ExtremeSingularValues:
 
     @property
     def part(self) -> Error:
-        """What they rest on in a certificate."""
+        """The part of a certificate on which they rest."""
         return Error(self.error, MEASURED, reason="rounding of LAPACK's singular values")
 
 

@@ -206,7 +206,7 @@ class Aligned(NamedTuple):
 
 
 def aligned(data: Moments) -> Aligned:
-    """What is left of the data for weights W_l = U_l diag(s) U_{l-1}^T, U_0 and U_L from B's SVD.
+    """The data that weights W_l = U_l diag(s) U_{l-1}^T depend on, U_0 and U_L from the SVD of B.
 
     Descending ``aligned_loss`` from s, (L, k), is the recursion
     s_i <- s_i - rate s_i^{L-1} (c s_i^L - m_i).

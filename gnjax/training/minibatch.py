@@ -72,7 +72,7 @@ class Recipe:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
-    """What is trained on what: x (n, ...), targets y (n, k), and how."""
+    """The network to train, the inputs x (n, ...), the targets y (n, k), and the recipe."""
 
     forward: Forward
     x: jax.Array

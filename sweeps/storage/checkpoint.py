@@ -21,7 +21,7 @@ Stop = TypeVar("Stop")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state is kept until its measurement is finished."""
+    """The file in which a state is kept until its measurement is finished."""
 
     path: Path
 
@@ -32,7 +32,7 @@ def resumed(
     stops: Sequence[Stop],
     step: Callable[[State, Stop], tuple[State, Measurement]],
 ) -> list[Measurement]:
-    """What ``step`` records at every stop; the state and the records are saved after each.
+    """The records of ``step`` at every stop; the state and the records are saved after each.
 
     ``step`` takes a state (a pytree of arrays) on to a stop. A run that was killed goes on from the
     last stop that it saved, and ends with the same records. None saves nothing.

@@ -63,7 +63,7 @@ def differences(wanted: Environment, found: Environment) -> str:
 
 
 def provenance(found: Environment) -> dict[str, Any]:
-    """How a number that this process computes now comes about, kept with it in its cell."""
+    """The provenance of a number that this process computes now; it is kept in its cell."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": found.device,

@@ -121,7 +121,7 @@ def save(store: Store, cell: Cell, finished: Finished) -> Finished:
 
 
 def checkpoint_path(store: Store, cell: Cell) -> Path:
-    """Where an unfinished cell may keep its state."""
+    """The file in which an unfinished cell may keep its state."""
     return _path(store, cell).with_suffix(".checkpoint")
 
 
@@ -189,7 +189,7 @@ def set_aside(path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """All of the text or none of it, even when the machine stops in between."""
+    """Write all of the text or none of it, even when the machine stops in between."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")

@@ -1,4 +1,4 @@
-"""What a method of computing kappa says about itself."""
+"""The description of a method of computing kappa."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a linear network is given by: its weights and Sigma^{1/2}, and how far both are stored from
-what was given."""
+"""The weights of a linear network and Sigma^{1/2}, with the errors of storing what was given."""
 
 from __future__ import annotations
 

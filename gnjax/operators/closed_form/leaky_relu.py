@@ -33,7 +33,7 @@ from gnjax.operators.factorisation import compact, compaction_error
 
 @dataclass(frozen=True)
 class LeakyLayer:
-    """What Eqs 10 and 11 are made of, for checked V (m, d), W (k, m), X (d, n).
+    """The quantities in Eqs 10 and 11, for checked V (m, d), W (k, m), X (d, n).
 
     Attributes:
       before: V X, (m, n).

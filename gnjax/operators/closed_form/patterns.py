@@ -33,7 +33,7 @@ _LARGEST_FLOW = 2_000_000  # edges: about a second
 
 
 def pattern(matrix: np.ndarray, skip: float = 0.0) -> Pattern:
-    """Where W + beta I, with a rectangular identity, is not zero."""
+    """The entries of W + beta I, with a rectangular identity, that are not zero."""
     edges = matrix != 0
     if skip:
         diagonal = np.arange(min(matrix.shape))
@@ -76,7 +76,7 @@ def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where the paths that end in ``ends`` can go, as many of them as possible."""
+    """The units to which as many as possible of the paths that end in ``ends`` go on."""
     if isinstance(edges, tuple):
         return np.arange(edges[0]) < ends.sum()
     if not ends.any():
