@@ -1,4 +1,4 @@
-"""The claims of paper A about figure 8, judged for every reading of it, and where its trends hold."""
+"""The claims of paper A about figure 8, judged for each reading of it, and where trends hold."""
 
 from __future__ import annotations
 
