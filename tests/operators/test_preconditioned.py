@@ -227,3 +227,11 @@ def test_what_has_no_parameters_is_refused():
     op = gnjax.gauss_newton(_model(), X[:2])
     with pytest.raises(ValueError, match="not positive definite; pass damping"):
         gnjax.preconditioned(op, "layers")
+
+
+def test_the_factor_is_formed_once_for_its_values_and_their_error(monkeypatch):
+    op = gnjax.preconditioned(gnjax.gauss_newton(_model(), X), np.full(43, 2.0))
+    formed, form = [], gnjax.NetworkGram.factor
+    monkeypatch.setattr(gnjax.NetworkGram, "factor", lambda self: formed.append(1) or form(self))
+    gnjax.condition_number(op, method="factored")
+    assert len(formed) == 1
