@@ -250,11 +250,15 @@ def test_the_measured_error_of_j_sees_a_wrong_column():
     apply, params = gnjax.functional(net)
     whole = np.array(pruned_kernel._jacobian(apply, params, jnp.asarray(x)))
     whole = whole.reshape(-1, whole.shape[-1])
-    exact = pruned_kernel._gap(apply, params, jnp.asarray(x), whole)
+    exact = pruned_kernel._measured_error(apply, params, jnp.asarray(x), whole)
     whole[:, 3] += 1e-6
     moved = 1e-6 * np.sqrt(len(whole))  # the Frobenius norm of what was added
     assert exact < 1e-10
-    assert 0.1 * moved < pruned_kernel._gap(apply, params, jnp.asarray(x), whole) < 40 * moved
+    assert (
+        0.1 * moved
+        < pruned_kernel._measured_error(apply, params, jnp.asarray(x), whole)
+        < 40 * moved
+    )
 
 
 def test_what_does_not_fit_in_memory_is_the_librarys_operator(monkeypatch):
