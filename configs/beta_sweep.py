@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
+from sweeps.config import at_hand, unknown_profile
 
 # MNIST of 784 pixels, 717 of which vary, and CIFAR-10 of 3072; k = 10. The width that the paper
 # prints
@@ -83,6 +83,6 @@ def _laptop() -> dict[str, object]:
 
 def _paper() -> dict[str, object]:
     return {
-        "grey": _panel("fashion_mnist_5000", 1000, range(1, 11), 20),
-        "colour": _panel("photo_patches", 3100, range(1, 7), 3),
+        "grey": _panel(at_hand("mnist", "fashion_mnist_5000"), 1000, range(1, 11), 20),
+        "colour": _panel(at_hand("cifar10", "photo_patches"), 3100, range(1, 7), 3),
     }

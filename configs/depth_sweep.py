@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
+from sweeps.config import at_hand, unknown_profile
 
 # MNIST has d = 784 pixels, of which 717 vary, and k = 10; the paper does not say which widths it
 # took but those of figures 19 and 21, which are about d; it does not say which factors c it took.
@@ -25,6 +25,7 @@ PAPER_RATIOS = (
     ("3", "d/k", 71.7, 78.4),
     ("3", "m/d", 1.0, 4.0),
 )
+BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -33,7 +34,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
-        "data": "fashion_mnist_5000",
+        "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
         "samples": 0,
         "data_seed": 0,
         "outputs": 10,

@@ -9,8 +9,9 @@ are the same, seconds; smoke is smaller.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
+from sweeps.config import at_hand, unknown_profile
 
+BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 PAPER_RATIOS = tuple(
@@ -27,7 +28,7 @@ def get_config(profile: str) -> ConfigDict:
     return ConfigDict(
         {
             "paper_ratios": PAPER_RATIOS,
-            "data": "fashion_mnist_5000",
+            "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
             "samples": 500 if smoke else 0,
             "data_seed": 0,
             "side": 8 if smoke else 14,

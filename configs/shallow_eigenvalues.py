@@ -8,7 +8,7 @@ MNIST, Fashion-MNIST and CIFAR-10 at n = 5,000 and full size; hours on 2 cores.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
+from sweeps.config import at_hand, unknown_profile
 
 # n = 5000 of MNIST (rank 717), Fashion-MNIST (784) and CIFAR-10 (3072)
 PAPER_RATIOS = (("B4", "n/d", 1.63, 6.97),)
@@ -65,9 +65,9 @@ def _laptop() -> dict[str, object]:
 def _paper() -> dict[str, object]:
     epochs = (0, 100, 300, 1000, 2000, 3000, 5000, 7000, 10_000)
     return {
-        "a": _data("mnist", 5000, 0),
-        "b": _data("fashion_mnist", 5000, 0),
-        "c": _data("cifar10", 5000, 0),
+        "a": _data(at_hand("mnist", "fashion_mnist_5000"), 5000, 0),
+        "b": _data(at_hand("fashion_mnist", "fashion_mnist_5000"), 5000, 0),
+        "c": _data(at_hand("cifar10", "photo_patches"), 5000, 0),
         "training": _training(256, epochs),
         "seeds": 3,
     }

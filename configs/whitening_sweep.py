@@ -10,7 +10,7 @@ hand.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import unknown_profile
+from sweeps.config import at_hand, unknown_profile
 
 PAPER_RATIOS = (
     ("19", "d/k", 307.2, 307.2),
@@ -24,7 +24,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
-        "data": "photo_patches" if profile == "paper" else "fashion_mnist_5000",
+        "data": at_hand("cifar10", "photo_patches") if profile == "paper" else "fashion_mnist_5000",
         "samples": 0,
         "data_seed": 0,
         "gain": 2.0,

@@ -58,7 +58,10 @@ class Contour:
 
 @dataclass(frozen=True)
 class Panel:
-    """Proportions of class 0 and seeds; ``together`` proportions make one cell."""
+    """Proportions of class 0 and seeds; ``together`` proportions make one cell.
+
+    A panel with no seeds is left out.
+    """
 
     shares: tuple[float, ...]
     seeds: int
@@ -66,8 +69,11 @@ class Panel:
     together: int
 
     def __post_init__(self) -> None:
-        if not self.shares or min(self.seeds, self.epochs, self.together) < 1:
-            msg = f"a panel needs shares, and seeds, epochs and together from 1 on, got {self}"
+        if not self.shares or self.seeds < 0 or min(self.epochs, self.together) < 1:
+            msg = (
+                "a panel needs shares, epochs and together from 1 on, and seeds from 0 on, "
+                f"got {self}"
+            )
             raise ValueError(msg)
 
 
@@ -113,7 +119,8 @@ class Config:
         return tuple(range(self.first_seed, self.first_seed + panel.seeds))
 
     def panels(self) -> dict[str, Panel]:
-        return {"1c": self.trained, "2a": self.raw, "2b": self.unbalanced, "2c": self.tanh}
+        every = {"1c": self.trained, "2a": self.raw, "2b": self.unbalanced, "2c": self.tanh}
+        return {name: panel for name, panel in every.items() if panel.seeds}
 
     def recipe(self, figure: str, epochs: int) -> Recipe:
         return Recipe(

@@ -26,9 +26,13 @@ def draw(table: Columns) -> Figure:
         *panels, edge = figure.subplots(2, 2).flat
         for axes, (name, title) in zip(panels, PANELS.items(), strict=True):
             axes.set_title(title)
+            shown = select(table, figure=name)
+            if rows(shown) == 0:
+                style.blank(axes, "not part of this profile")
+                continue
             if name == "2a":
                 style.logarithmic(axes)
-            labels.draw_shares(axes, select(table, figure=name))
+            labels.draw_shares(axes, shown)
         figure.legend(handles=labels.handles(panels[0]), loc="outside upper center", ncols=5)
         _draw_edge(edge, select(table, figure="2d"))
         style.footer(figure, labels.data_line(select(table, figure=list(PANELS))))
@@ -51,7 +55,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f" {edge['share'][0]:.2g}; dashed in the colour of a curve, its edge of stability 2/eta"
         " (where it is near); black, lambda_*.",
         f"Panels (a) and (b): {labels.training(linear)}",
-        f"Panel (c): {labels.training(tanh)}",
+        f"Panel (c): {labels.training(tanh)}" if rows(tanh) else "Panel (c) was not computed.",
         labels.closing(select(table, figure=list(PANELS)), provenance),
     )
 

@@ -34,6 +34,7 @@ from sweeps.storage.store import write_atomically
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
 EXPECTED = FIGURES / "expected.json"
+LEFT_OUT = {"paper": ("pruning_sweep",)}  # where figures are not named: they take a GPU
 
 
 @dataclass
@@ -207,7 +208,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--profile", choices=PROFILES, default="laptop", help="(%(default)s)")
     parser.add_argument(
-        "--figures", type=_figures, default="all", help="as in 2,3,b1; all of them without this"
+        "--figures",
+        type=_figures,
+        help="as in 2,3,b1; all of them without this, but those of pruning in the paper's profile",
     )
     parser.add_argument(
         "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"
@@ -223,6 +226,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     launching.add_options(parser)
     options = parser.parse_args(arguments)
+    options.figures = options.figures or _all_figures(options.profile)
     options.overrides = [f"first_seed={options.first_seed}"] if options.first_seed else []
     options.run = (
         f"{options.profile}-from-{options.first_seed}" if options.overrides else options.profile
@@ -230,6 +234,15 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.publish and options.overrides:
         parser.error("--publish records the verdicts of the first seeds, without --first_seed")
     return options
+
+
+def _all_figures(profile: str) -> list[str]:
+    """Every figure but those whose experiment a profile leaves out."""
+    left_out = LEFT_OUT.get(profile, ())
+    experiment = {
+        name: getattr(catalogue.load(name), "EXPERIMENT", "") for name in catalogue.names()
+    }
+    return [name for name, its in experiment.items() if its not in left_out]
 
 
 def _figures(text: str) -> list[str]:

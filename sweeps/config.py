@@ -13,6 +13,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from ml_collections import ConfigDict
 
+from gnjax import data
+
 Config = TypeVar("Config")
 
 
@@ -54,6 +56,14 @@ def unknown_profile(profile: str, known: Sequence[str]) -> ConfigError:
     near = difflib.get_close_matches(profile, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"there is no profile {profile!r}: choose {', '.join(known)}{hint}")
+
+
+def at_hand(name: str, otherwise: str) -> str:
+    """A data set that can be had without a download, or else the one to take in its place.
+
+    Which one was taken stands in the table, in the caption and in the provenance.
+    """
+    return otherwise if data.state(name) == "not here" else name
 
 
 def override(config: ConfigDict, overrides: Sequence[str]) -> ConfigDict:
