@@ -16,7 +16,7 @@ For a vector v of random direction and squared length p, the mean of |E v|^2 is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
+_PART = 2**22  # numbers that are converted to float64 at once
 _SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
@@ -76,10 +77,9 @@ def _errors(
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    total, squares = 0.0, np.zeros(net.parameters)
+    total, squares = 0.0, np.zeros(net.parameters if parts else 0)
     for piece in pieces(net, net.target):
-        size, lengths = _batch_size(net, piece, rng, count, scaling)
-        total, squares = math.hypot(total, size), squares + lengths
+        total = math.hypot(total, _batch_size(net, piece, rng, count, scaling, squares))
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -120,14 +120,25 @@ def product_error(
     vectors, images, moves = [], [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
-        found = [_product_gap(function, _seed(rng), v, *batch) for batch in pieces_of]
-        vectors.append(_host(v))
-        images.append(sum(_host(image) for image, _ in found))
-        moves.append(sum(_host(moved) for _, moved in found))
-    products = np.stack(vectors) @ np.stack(images).T
-    gaps = (products - products.T)[~np.eye(count, dtype=bool)][:, None]
-    largest = max(_root_mean_square(np.stack(moves)), _root_mean_square(gaps))
+        image, moved = _summed(function, rng, v, pieces_of)
+        vectors.append(_here(v))
+        images.append(image)
+        moves.append(_length(moved))
+    products = np.array([[_dot(v, image) for image in images] for v in vectors])
+    gaps = (products - products.T)[~np.eye(count, dtype=bool)]
+    largest = max(_root_mean_square(moves), _root_mean_square(gaps))
     return _measured(largest, size**2, narrowest(function, v, *pieces_of[0]), reason)
+
+
+def _summed(
+    function: Partial, rng: np.random.Generator, v: jax.Array, batches: Sequence[Sequence[Any]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sums over the batches of A_b v, and of how far it moves."""
+    image, moved = map(_here, _product_gap(function, _seed(rng), v, *batches[0]))
+    for batch in batches[1:]:
+        more, further = _product_gap(function, _seed(rng), v, *batch)
+        image, moved = image + _here(more), moved + _here(further)
+    return image, moved
 
 
 def draws(work: float, rows: int) -> int:
@@ -157,24 +168,34 @@ def _batch_size(
     rng: np.random.Generator,
     count: int,
     scaling: Scaling | None,
-) -> tuple[float, np.ndarray]:
-    """The estimate of ||E_b||_F for the rows of J of one batch, and of the squared length of every
-    column of E_b, by backward products alone."""
+    squares: np.ndarray,
+) -> float:
+    """The estimate of ||E_b||_F for the rows of J of one batch.
+
+    To ``squares``, if it is not empty, the squared length of every column of E_b is added, as
+    backward products alone see it. Of all draws together no more is held than the vectors v and the
+    images J v: a vector of parameters may be large.
+    """
     x, target = piece
     shape = (sample_count(x), net.rows)
-    found: list[list[np.ndarray]] = []
+    vectors, images, pushed, pulled, gaps = [], [], [], [], []
     for _ in range(count):
-        right = _direction(rng, (net.parameters,), net.dtype)
-        left = _direction(rng, shape, net.dtype)
-        moved_images = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, right))
-        moved_pulls = _backward_gap(net, x, target, _seed(rng), left)
-        pulls = (_scaled(scaling, pull) for pull in moved_pulls)
-        found.append([_host(a).ravel() for a in (right, left, *moved_images, *pulls)])
-    v, u, image, moved, pulled, shifted = (np.stack(a) for a in zip(*found, strict=True))
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is reported as unknown
-        gaps = (u @ image.T - pulled @ v.T).reshape(-1, 1)
-        lengths = np.square(shifted).mean(axis=0)
-    return max(_root_mean_square(a) for a in (moved, shifted, gaps)), lengths
+        v = _direction(rng, (net.parameters,), net.dtype)
+        image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
+        vectors.append(_here(v))
+        images.append(_here(image))
+        pushed.append(_length(_here(moved)))
+    for _ in range(count):
+        u = _direction(rng, shape, net.dtype)
+        both = _backward_gap(net, x, target, _seed(rng), u)
+        pull, moved = (_here(_scaled(scaling, one)) for one in both)
+        pulled.append(_length(moved))
+        pairs = zip(vectors, images, strict=True)
+        gaps += [_dot(_here(u), image) - _dot(pull, v) for v, image in pairs]
+        if squares.size:
+            with np.errstate(over="ignore"):  # what is not finite is reported as unknown
+                squares += np.square(moved.astype(np.float64)) / count
+    return max(map(_root_mean_square, (pushed, pulled, gaps)))
 
 
 def _scaled(scaling: Scaling | None, v: jax.Array) -> jax.Array:
@@ -186,24 +207,45 @@ def _rows_size(
 ) -> float:
     """The estimate of ||rows of J - J in forward mode||_F."""
     drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([_host(_scaled(scaling, w)) for w in drawn])
-    rows = np.concatenate([_host(block) @ v.T for block in row_blocks(net)])
-    images = []
-    for w in v:
+    v = np.stack([_here(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
+    rows = np.concatenate([_here(block).astype(np.float64) @ v.T for block in row_blocks(net)])
+    lengths = []
+    for w, column in zip(v, rows.T, strict=True):
         parts = [
-            _host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
+            _here(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
             for x, target in pieces(net, net.target)
         ]
-        images.append(np.concatenate(parts).ravel())
-    return _root_mean_square(rows.T - np.stack(images))
+        lengths.append(_length(column - np.concatenate(parts).ravel()))
+    return _root_mean_square(lengths)
 
 
-def _root_mean_square(images: np.ndarray) -> float:
-    """The root of the mean of |E v|^2 over the rows E v, without underflow; nan where one is."""
-    largest = float(np.abs(images).max(initial=0.0))
+def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
+    """The root of the mean of the squares, without underflow; nan where one is."""
+    if not np.isfinite(values).all():
+        return math.nan
+    return math.hypot(*values) / math.sqrt(max(len(values), 1))
+
+
+def _length(array: np.ndarray) -> float:
+    """The Euclidean length in float64, in which squares of small errors do not vanish."""
+    largest = float(np.abs(array).max(initial=0.0))
     if not 0 < largest < math.inf:
         return largest
-    return largest * math.sqrt(float(np.square(images / largest).sum(axis=1).mean()))
+    parts = (part.astype(np.float64) / largest for part in _in_parts(array))
+    return largest * math.sqrt(sum(float(part @ part) for part in parts))
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """The inner product in float64."""
+    pairs = zip(_in_parts(a), _in_parts(b), strict=True)
+    with np.errstate(invalid="ignore", over="ignore"):  # reported as unknown
+        return float(sum(p.astype(np.float64) @ q.astype(np.float64) for p, q in pairs))
+
+
+def _in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The entries of an array, some at a time, so that their float64 copies take no memory."""
+    flat = array.reshape(-1)
+    yield from (flat[start : start + _PART] for start in range(0, flat.size, _PART))
 
 
 def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
@@ -216,12 +258,12 @@ def _seed(rng: np.random.Generator) -> np.uint32:
     return np.uint32(rng.integers(2**32))
 
 
-def _host(array: jax.Array) -> np.ndarray:
-    """In float64, in which squares of small errors do not vanish; gathered from all processes."""
+def _here(array: jax.Array) -> np.ndarray:
+    """In host memory, gathered from all processes."""
     here = not isinstance(array, jax.Array) or array.is_fully_addressable
     if not here and not array.is_fully_replicated:
         array = multihost_utils.process_allgather(array, tiled=True)
-    return np.asarray(array, np.float64)
+    return np.asarray(array)
 
 
 @jax.jit

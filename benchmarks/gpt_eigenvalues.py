@@ -1,0 +1,103 @@
+"""The 10 largest eigenvalues of the Gauss-Newton matrix of a GPT with 124 million parameters.
+
+    python -m benchmarks.gpt_eigenvalues [--tokens=64] [--steps=24]
+
+hessian-eigenthings takes so many Lanczos steps, of which each holds a vector of parameters; gnjax
+then works until its residuals are as small. Each runs in a process of its own. Seconds include
+compilation, and for gnjax the certificate; peak memory is that of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gnjax
+from benchmarks import gpt
+from benchmarks.rivals import harness, install
+
+SHAPE = gpt.Shape()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--rtol", type=float, help="run gnjax alone, to this residual")
+    options = parser.parse_args()
+    if options.rtol:
+        print(json.dumps(ours(options.tokens, options.rtol)))
+        return
+    given = [f"--tokens={options.tokens}", f"--steps={options.steps}"]
+    rival = _run(str(install.interpreter("hessian-eigenthings")), "rivals.torch_gpt", given)
+    print("hessian-eigenthings:", json.dumps(rival), flush=True)
+    given = [f"--tokens={options.tokens}", f"--rtol={rival['residual']}"]
+    print("gnjax:", json.dumps(_run(sys.executable, "gpt_eigenvalues", given)))
+
+
+def _run(python: str, module: str, given: list[str]) -> dict[str, Any]:
+    command = [python, "-m", f"benchmarks.{module}", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
+
+
+def ours(tokens: int, rtol: float) -> dict[str, Any]:
+    params = jax.tree.map(jnp.asarray, gpt.weights(SHAPE))
+    x, y = gpt.text(SHAPE, tokens)
+    began = time.perf_counter()
+    op = gnjax.gauss_newton((partial(logits, SHAPE), params), x, y=y, loss="cross_entropy")
+    found = gnjax.eigenvalues(op, k=harness.EIGENVALUES, rtol=rtol)
+    return {
+        "seconds": round(time.perf_counter() - began, 1),
+        "peak_GiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+        "parameters": op.shape[0],
+        "largest": found.values.round(4).tolist(),
+        "error": float(found.errors.max()),
+        "converged": bool(found.converged),
+        "certificate": str(found.certificate),
+    }
+
+
+def logits(shape: gpt.Shape, params: dict[str, Any], tokens: jax.Array) -> jax.Array:
+    """(n, t, v) of token numbers (n, t)."""
+    x = params["tokens"][tokens] + params["positions"][: tokens.shape[1]]
+    for block in params["blocks"]:
+        x = x + _attention(shape, block, _norm(block["norm1"], x))
+        up = jax.nn.gelu(_dense(block["up"], _norm(block["norm2"], x)), approximate=True)
+        x = x + _dense(block["down"], up)
+    return _norm(params["norm"], x) @ params["tokens"].T
+
+
+def _dense(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def _norm(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    spread = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + gpt.EPSILON)
+    return centred * spread * layer["scale"] + layer["bias"]
+
+
+def _attention(shape: gpt.Shape, block: dict[str, Any], x: jax.Array) -> jax.Array:
+    n, t, d = x.shape
+    parts = _dense(block["qkv"], x).reshape(n, t, 3, shape.heads, d // shape.heads)
+    q, k, v = (parts[:, :, part].swapaxes(1, 2) for part in range(3))
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(d // shape.heads).astype(np.float32)
+    scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
+    mixed = (jax.nn.softmax(scores, axis=-1) @ v).swapaxes(1, 2).reshape(n, t, d)
+    return _dense(block["out"], mixed)
+
+
+if __name__ == "__main__":
+    main()
