@@ -6,7 +6,7 @@ python -m experiments.label_sharpness --config=configs/label_sharpness.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -25,7 +25,7 @@ from gnjax import data as datasets
 from gnjax.training import linear_descent
 from sweeps import command_line as cli
 from sweeps import regimes
-from sweeps.grid import Experiment, Measurement
+from sweeps.grid import Experiment, Measurement, copy_fields
 
 RECIPES = {  # of each trained panel: inputs, initialiser, activation
     "1c": ("orthogonalised", "balanced", "linear"),
@@ -217,10 +217,7 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
     """Every (figure, cell), in the order of the table."""
     random, contour, edge = config.random, config.contour, config.edge
     for seed in config.seeds(random):
-        yield (
-            "1a",
-            RandomCell(random.samples, random.inputs, random.depth, random.sigma_x, seed),
-        )
+        yield "1a", copy_fields(RandomCell, random, seed=seed)
     for depth in contour.depths:
         yield "1b", ContourCell(depth, contour.norms)
     for figure, panel in config.panels().items():
@@ -228,18 +225,15 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
         for name in config.data:
             for first in range(0, len(panel.shares), panel.together):
                 shares = panel.shares[first : first + panel.together]
-                yield (
-                    figure,
-                    TrainedCell(
-                        name,
-                        config.samples,
-                        config.side,
-                        shares,
-                        config.seeds(panel),
-                        recipe,
-                        config.rtol,
-                    ),
+                cell = copy_fields(
+                    TrainedCell,
+                    config,
+                    data=name,
+                    shares=shares,
+                    seeds=config.seeds(panel),
+                    recipe=recipe,
                 )
+                yield figure, cell
     yield (
         "2d",
         EdgeCell(
@@ -427,14 +421,13 @@ def _common(data: Data, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement] | None = None) -> tuple[Row, ...]:
-    """The table; cells are measured here unless their measurements are given."""
-    known = {cell: measure(cell) for cell in cells(config)} if measured is None else measured
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """The table, of the cells that have a measurement."""
     return tuple(
-        Row(figure=figure, **at_index(known[cell], line))
+        Row(figure=figure, **at_index(measured[cell], line))
         for figure, cell in _uses(config)
-        if cell in known
-        for line in range(len(known[cell]["measured"]))
+        if cell in measured
+        for line in range(len(measured[cell]["measured"]))
     )
 
 
@@ -463,9 +456,5 @@ EXPERIMENT = Experiment(
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return cli.main(PROGRAM, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(PROGRAM))
