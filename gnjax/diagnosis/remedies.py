@@ -23,6 +23,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.data.transforms import standardise, whiten
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.layer_types import Use
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params, functional
 from gnjax.networks.network import parameter_names
@@ -237,19 +238,19 @@ def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float
 def _square_kernels(op: NetworkGram) -> list[int]:
     """The leaves that are square matrices and multiply one vector a sample."""
     return sorted(
-        layer.leaf
-        for layer in _dense_layers(op)
-        if layer.positions == 1
-        and op.net.leaves[layer.leaf].ndim == 2
-        and layer.inputs == layer.outputs
+        use.leaf
+        for use in _dense_layers(op)
+        if use.positions == use.groups == 1
+        and op.net.leaves[use.leaf].ndim == 2
+        and use.sizes.inputs == use.sizes.outputs
     )
 
 
-def _dense_layers(op: NetworkGram) -> list[layers.Layer]:
-    """In the order in which a sample passes them."""
+def _dense_layers(op: NetworkGram) -> list[Use]:
+    """Of parameters with a single use, in the order in which a sample passes them."""
     traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
-    found = [layer for layer in traced.layers if layer.kind == "dot_general"]
-    return sorted(found, key=lambda layer: layer.equation)
+    uses = [layer.only_use for layer in traced.layers]
+    return [use for use in uses if use is not None and use.kind == "dot_general"]
 
 
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
@@ -361,7 +362,7 @@ class _Normalised(nnx.Module):
 def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
     """A copy in training mode, and how many layers it gained."""
     names = parameter_names(op.net)
-    used = [layer_name(names[layer.leaf]) for layer in _dense_layers(op)]
+    used = [layer_name(names[use.leaf]) for use in _dense_layers(op)]
     hidden = set(used[:-1])
     copy = nnx.clone(model)
     found = [
