@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ from gnjax.diagnosis.remedies import (
 )
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
-from gnjax.networks.network import backward_products, parameter_names
+from gnjax.networks.network import backward_products, differentiated, parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
@@ -90,6 +91,8 @@ class Diagnosis(Result):
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
       layers: in the order of their names.
       suggestions, left_out: remedies measured on the model, and those that could not be.
+      differentiated: the paths of the parameters that are in no layer of a known type, so that
+        their part of the Jacobian is computed by automatic differentiation.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -109,6 +112,7 @@ class Diagnosis(Result):
     layers: tuple[LayerShare, ...]
     suggestions: tuple[Suggestion, ...]
     left_out: tuple[LeftOut, ...]
+    differentiated: tuple[str, ...] = ()
 
     @property
     def learning_rate(self) -> float:
@@ -192,6 +196,7 @@ def diagnose(
         layers=parts.layers,
         suggestions=parts.suggestions,
         left_out=parts.left_out,
+        differentiated=tuple(differentiated(op.net)),
     )
 
 
@@ -388,7 +393,23 @@ def _layers(found: Diagnosis) -> str:
         lines.append(
             f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
         )
+    if found.differentiated:
+        lines += _filled(_by_differentiation(found))
     return "\n".join([*lines, *_filled(_verdict(found))])
+
+
+def _by_differentiation(found: Diagnosis) -> str:
+    """The parameters in no known layer; of several with one name, the name and their number."""
+    named = Counter(name.rpartition("/")[2] for name in found.differentiated)
+    shown = dict.fromkeys(
+        name if named[last] == 1 else f"{named[last]} called {last}"
+        for name in found.differentiated
+        for last in [name.rpartition("/")[2]]
+    )
+    return (
+        "computed by automatic differentiation rather than by the structure of their layers: "
+        + ", ".join(shown)
+    )
 
 
 def _short(condition: ConditionNumber) -> str:
