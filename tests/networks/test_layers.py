@@ -75,16 +75,17 @@ def _stacked(p, x):
 
 
 def _nested(p, x):
-    """Steps of time inside stacked layers, with one matrix that they all share."""
+    """Steps of time inside stacked layers, a matrix that all share and others that nobody does."""
 
-    def layer(h, kernel):
+    def layer(h, kernels):
         def step(c, row):
-            c = jnp.tanh(c @ kernel + row @ p["shared"])
+            c = jnp.tanh(c @ kernels[0] + row[0] @ p["shared"] + c @ row[1])
             return c, c
 
-        return jnp.swapaxes(jax.lax.scan(step, h[:, 0], jnp.swapaxes(h, 0, 1))[1], 0, 1), None
+        rows = jnp.swapaxes(h, 0, 1), kernels[1]
+        return jnp.swapaxes(jax.lax.scan(step, h[:, 0], rows)[1], 0, 1), None
 
-    return jax.lax.scan(layer, x, p["kernels"])[0]
+    return jax.lax.scan(layer, x, (p["kernels"], p["own"]))[0]
 
 
 def _looked_up_in_a_loop(p, x):
@@ -138,8 +139,8 @@ KNOWN = {
     "stacked layers": (_stacked, {"kernel": _drawn(3, 4, 4)}, _drawn(_N, 2, 4)),
     "nested loops": (
         _nested,
-        {"kernels": _drawn(2, 3, 3), "shared": _drawn(3, 3)},
-        _drawn(_N, 4, 3),
+        {"kernels": _drawn(2, 2, 2), "own": _drawn(2, 3, 2, 2), "shared": _drawn(2, 2)},
+        _drawn(_N, 3, 2),
     ),
     "table in a loop": (
         _looked_up_in_a_loop,
@@ -306,8 +307,24 @@ def _rotated(p, x):
 
 def _returned(p, x):
     """The loop returns its layers, and they are read."""
-    h, again = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), w), x, jnp.stack([p, p]))
+    h, again = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), w), x, p[None])
     return h * again.sum()
+
+
+def _into_the_carry(p, x):
+    """The matrix acts from the second step on, as what the step before has carried there."""
+
+    def step(state, _):
+        w, h = state
+        return (p, jnp.tanh(h @ w) + h @ p), None
+
+    return jax.lax.scan(step, (jnp.eye(3), x), None, 3)[0][1]
+
+
+def _as_output(p, x):
+    """The matrix is the output, and a product with it is used for nothing."""
+    _ = x @ p
+    return jnp.broadcast_to(p.reshape(1, -1), (len(x), p.size))
 
 
 LOST = {
@@ -318,6 +335,8 @@ LOST = {
     "repeated entries": lambda p, x: x @ jnp.broadcast_to(p[:1], p.shape),
     "changed in a loop": _changing,
     "change places": _rotated,
+    "into the carry": _into_the_carry,
+    "as it is": _as_output,
     "read behind the loop": _returned,
     "a branch": lambda p, x: jax.lax.cond(x[0, 0] < 9, lambda: jnp.tanh(x @ p), lambda: x @ p),
 }
