@@ -240,17 +240,21 @@ def _square_kernels(op: NetworkGram) -> list[int]:
     return sorted(
         use.leaf
         for use in _dense_layers(op)
-        if use.positions == use.groups == 1
-        and op.net.leaves[use.leaf].ndim == 2
+        if use.positions == 1
         and use.sizes.inputs == use.sizes.outputs
+        and op.net.leaves[use.leaf].shape == use.sizes[1:]
     )
 
 
 def _dense_layers(op: NetworkGram) -> list[Use]:
-    """Of parameters with a single use, in the order in which a sample passes them."""
+    """Of parameters with a single use outside loops, in the order in which a sample passes them."""
     traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
     uses = [layer.only_use for layer in traced.layers]
-    return [use for use in uses if use is not None and use.kind == "dot_general"]
+    return [
+        use
+        for use in uses
+        if use is not None and use.kind == "dot_general" and not use.loops and use.groups == 1
+    ]
 
 
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
