@@ -306,8 +306,8 @@ def _rotated(p, x):
 
 
 def _returned(p, x):
-    """The loop returns its layers, and they are read."""
-    h, again = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), w), x, p[None])
+    """The loop returns its layers transposed, and they are read."""
+    h, again = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), w.T), x, p[None])
     return h * again.sum()
 
 
