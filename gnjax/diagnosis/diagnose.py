@@ -26,7 +26,7 @@ from gnjax.diagnosis.report import report
 from gnjax.diagnosis.suggestion import Found, LeftOut, Problem, Suggestion, block_condition
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
-from gnjax.networks.network import backward_products, parameter_names
+from gnjax.networks.network import backward_products, differentiated, parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
@@ -80,6 +80,8 @@ class Diagnosis(Result):
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
       layers: in the order of their names.
       suggestions, left_out: remedies measured on the model, and those that could not be.
+      differentiated: the paths of the parameters that are in no layer of a known type, so that
+        their part of the Jacobian is computed by automatic differentiation.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -99,6 +101,7 @@ class Diagnosis(Result):
     layers: tuple[LayerShare, ...]
     suggestions: tuple[Suggestion, ...]
     left_out: tuple[LeftOut, ...]
+    differentiated: tuple[str, ...] = ()
 
     @property
     def learning_rate(self) -> float:
@@ -178,6 +181,7 @@ def diagnose(
         parameters=op.net.parameters,
         sharpness=None if y is None else _sharpness(problem, y),
         **parts,
+        differentiated=tuple(differentiated(op.net)),
     )
 
 

@@ -33,6 +33,7 @@ from gnjax.diagnosis.suggestion import (
 )
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.layer_types import Use
 from gnjax.networks.model import functional
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
@@ -144,19 +145,23 @@ def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float
 def _square_kernels(op: NetworkGram) -> list[int]:
     """The leaves that are square matrices and multiply one vector for each sample."""
     return sorted(
-        layer.leaf
-        for layer in _dense_layers(op)
-        if layer.positions == 1
-        and op.net.leaves[layer.leaf].ndim == 2
-        and layer.inputs == layer.outputs
+        use.leaf
+        for use in _dense_layers(op)
+        if use.positions == 1
+        and use.sizes.inputs == use.sizes.outputs
+        and op.net.leaves[use.leaf].shape == use.sizes[1:]
     )
 
 
-def _dense_layers(op: NetworkGram) -> list[layers.Layer]:
-    """The dense layers, in the order in which a sample passes through them."""
+def _dense_layers(op: NetworkGram) -> list[Use]:
+    """The dense layers outside loops whose parameter has a single use, in a sample's order."""
     traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
-    found = [layer for layer in traced.layers if layer.kind == "dot_general"]
-    return sorted(found, key=lambda layer: layer.equation)
+    uses = [layer.only_use for layer in traced.layers]
+    return [
+        use
+        for use in uses
+        if use is not None and use.kind == "dot_general" and not use.loops and use.groups == 1
+    ]
 
 
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
@@ -268,7 +273,7 @@ class _Normalised(nnx.Module):
 def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
     """A copy in training mode, and how many layers it gained."""
     names = parameter_names(op.net)
-    used = [layer_name(names[layer.leaf]) for layer in _dense_layers(op)]
+    used = [layer_name(names[use.leaf]) for use in _dense_layers(op)]
     hidden = set(used[:-1])
     copy = nnx.clone(model)
     found = [

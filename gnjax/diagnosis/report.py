@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from gnjax.conditioning.condition_number import ConditionNumber
@@ -104,7 +105,23 @@ def _layers(found: Diagnosis) -> str:
         lines.append(
             f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
         )
+    if found.differentiated:
+        lines += _filled(_by_differentiation(found))
     return "\n".join([*lines, *_filled(_verdict(found))])
+
+
+def _by_differentiation(found: Diagnosis) -> str:
+    """The parameters in no known layer; of several with one name, the name and their number."""
+    named = Counter(name.rpartition("/")[2] for name in found.differentiated)
+    shown = dict.fromkeys(
+        name if named[last] == 1 else f"{named[last]} called {last}"
+        for name in found.differentiated
+        for last in [name.rpartition("/")[2]]
+    )
+    return (
+        "computed by automatic differentiation rather than by the structure of their layers: "
+        + ", ".join(shown)
+    )
 
 
 def _short(condition: ConditionNumber) -> str:

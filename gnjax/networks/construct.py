@@ -74,13 +74,16 @@ def network(
         forward=True,
         written=1.0,
         batch=size,
+        layered=(),
     )
     one = _takes_one(apply, params, inputs, shapes)
     made, coarsest = _traced(made, 1 if one else size)
     made = replace(made, batch=_batch(made, batch_size))
     found = _evaluated(made, size, coarsest, coupled, one, convex)
     _check_coupled(found, coupled, batch_size)
-    return replace(made, coupled=True, batch=made.samples) if found.coupled else made
+    if not found.coupled:
+        return made
+    return replace(made, coupled=True, batch=made.samples, layered=())  # one function of all
 
 
 def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
@@ -107,7 +110,8 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
 
 def _traced(net: Network, samples: int) -> tuple[Network, float]:
     """What the equations of the model say, and the eps of the coarsest format that they use."""
-    jaxpr = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples))).jaxpr
+    found = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
+    jaxpr = found.jaxpr
     written = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in jaxpr.eqns}
     traced = replace(
@@ -115,6 +119,7 @@ def _traced(net: Network, samples: int) -> tuple[Network, float]:
         written=max(written / samples, 1.0),
         convolves="conv_general_dilated" in names,
         forward=not jaxprs.has_custom_vjp(jaxpr),
+        layered=tuple(layer.leaf for layer in found.layers),
     )
     return traced, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,10 +11,9 @@ import jax.numpy as jnp
 from jax.extend import core
 
 _CALLS = ("pjit", "jit", "closed_call", "core_call")
+_CHECKPOINTS = ("checkpoint", "remat", "remat2")
 _WRAPPERS = {
-    "checkpoint": "jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
+    **dict.fromkeys(_CHECKPOINTS, "jaxpr"),
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
@@ -25,9 +25,28 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 
 
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
-    """The closed jaxpr of a function of arrays or pytrees, without calls."""
+    """The closed jaxpr of a function of arrays or pytrees, without calls, also inside its scans.
+
+    A checkpoint counts as a call: it says when values are computed, and changes none.
+    """
     closed, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
-    return jax.make_jaxpr(lambda *args: evaluate(closed.jaxpr, closed.consts, args, bind))(*leaves)
+
+    def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
+        inner = wrapped(eqn) if eqn.primitive.name in _CHECKPOINTS else None
+        if inner is not None:
+            return evaluate(*inner, operands, bind_inlined)
+        if eqn.primitive.name == "scan":
+            return scanned(eqn, operands, partial(_inside, bind_inlined))[0]
+        return bind(eqn, operands)
+
+    def flat(*args: Any) -> list[Any]:
+        return evaluate(closed.jaxpr, closed.consts, args, bind_inlined)
+
+    return jax.make_jaxpr(flat)(*leaves)
+
+
+def _inside(bind: Bind, closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
+    return evaluate(closed.jaxpr, closed.consts, args, bind), None
 
 
 def widened(function: Callable[..., Any], *args: Any) -> Any:
@@ -37,33 +56,46 @@ def widened(function: Callable[..., Any], *args: Any) -> Any:
     return evaluate(closed.jaxpr, closed.consts, flat, bind_widened)[0]
 
 
-def evaluate(
-    jaxpr: Any,
-    consts: Sequence[Any],
-    args: Sequence[Any],
-    bind: Bind,
-    taps: dict[int, jax.Array] | None = None,
-    seen: dict[int, list[Any]] | None = None,
-) -> list[Any]:
-    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes.
-
-    ``taps`` are added to results, ``seen`` keeps operands.
-    """
+def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind) -> list[Any]:
+    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes."""
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
 
     def read(v: Any) -> Any:
         return v.val if isinstance(v, core.Literal) else values[v]
 
-    for index, eqn in enumerate(jaxpr.eqns):
-        operands = [read(v) for v in eqn.invars]
-        results = _results(eqn, operands, bind)
-        if taps is not None and index in taps:
-            results = [results[0] + taps[index].reshape(results[0].shape)]
-        if seen is not None and taps is not None and index in taps:
-            seen[index] = operands
+    for eqn in jaxpr.eqns:
+        results = _results(eqn, [read(v) for v in eqn.invars], bind)
         values.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+Step = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
+"""(body, its arguments, a row of what else the scan runs over) to the results and what to stack."""
+
+
+def scanned(
+    eqn: Any, operands: Sequence[Any], step: Step, beside: Any = None
+) -> tuple[list[Any], Any]:
+    """The results of a scan whose body is run by ``step``, and what that stacks beside them.
+
+    ``beside`` is a pytree of arrays with a row for each step of the scan.
+    """
+    params, first = eqn.params, eqn.params["num_consts"]
+    second = first + params["num_carry"]
+    used, rows = operands[:first], operands[second:]
+    carry = [
+        o if isinstance(o, jax.Array) else jnp.asarray(o, v.aval.dtype)
+        for o, v in zip(operands[first:second], eqn.invars[first:second], strict=True)
+    ]
+
+    def body(state: list[Any], row: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
+        results, more = step(params["jaxpr"], [*used, *state, *row[0]], row[1])
+        return results[: len(carry)], (results[len(carry) :], more)
+
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    last, (stacked, more) = jax.lax.scan(body, carry, (list(rows), beside), **options)
+    return [*last, *stacked], more
 
 
 def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:

@@ -3,9 +3,9 @@
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
 Jacobian is formed. For a table in which both samples look rows up, the block is the sum of
 delta_t delta_s^T over the positions t and s that take the same row. A convolution, a dense layer on
-several positions, and a layer with masked entries have their Jacobian sum_t delta_t a_t^T formed
-for some samples at a time; any other parameter has it from automatic differentiation. Blocks above
-the diagonal are computed, the others mirrored.
+several positions, a parameter with several uses, and a layer with masked entries have their
+Jacobian sum_t delta_t a_t^T formed for some samples at a time; any other parameter has it from
+automatic differentiation. Blocks above the diagonal are computed, the others mirrored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample, take
+from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_places
 from gnjax.networks.network import Network, backward_products, pieces
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
@@ -36,7 +37,7 @@ Tree = TypeVar("Tree")
 class Item:
     """One chosen parameter: its layer (None: by differentiation), and what is made of it.
 
-    Its "rows" of J; the pair of a and delta as the layer's equation has them ("pair"); where a
+    Its "rows" of J; the pair of a and delta of each use as its equation has them ("pair"); where a
     layer acts on a single position, as vectors ("vectors"); where every a_t is a unit vector, the
     places of the ones in place of a ("places").
     """
@@ -47,8 +48,8 @@ class Item:
     width: int  # numbers for each row of J that a sample has
 
 
-Pieces = tuple[list[layers.Pair], jax.Array]
-"""The pairs of some samples, one for each item that is not "rows", and rows (n, r, p)."""
+Pieces = tuple[list[Pair], jax.Array]
+"""The pairs of some samples, of items that are not "rows", and rows (n, r, p)."""
 
 
 def row_blocks(net: Network) -> Iterator[jax.Array]:
@@ -167,7 +168,7 @@ def _mirror(matrix: np.ndarray, size: int) -> None:
 
 
 @jax.jit
-def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
+def _structured(left: list[Pair], right: list[Pair]) -> jax.Array:
     """sum_layers (a_i . a_j) (delta_i delta_j^T), a block (i, r, j, r) of two sets of samples."""
     total: jax.Array | float = 0.0
     for (a, delta), (b, epsilon) in zip(left, right, strict=True):
@@ -180,12 +181,12 @@ def _structured(left: list[layers.Pair], right: list[layers.Pair]) -> jax.Array:
     return jnp.asarray(total)
 
 
-def _over_positions(left: layers.Pair, right: layers.Pair) -> jax.Array:
+def _over_positions(left: Pair, right: Pair) -> jax.Array:
     """sum_ts (a_t . b_s) (delta_t epsilon_s^T) for unit vectors a_t and b_s, given by the places
     (i, t) and (j, s) of their ones; delta is (i, r, t, q). A block (i, r, j, r)."""
 
-    def add(total: jax.Array, one: layers.Pair) -> tuple[jax.Array, None]:
-        def add_one(total: jax.Array, other: layers.Pair) -> tuple[jax.Array, None]:
+    def add(total: jax.Array, one: Pair) -> tuple[jax.Array, None]:
+        def add_one(total: jax.Array, other: Pair) -> tuple[jax.Array, None]:
             same = one[0][:, None] == other[0][None]
             outputs = jnp.tensordot(one[1], other[1], axes=(2, 2), precision="highest")
             return total + jnp.where(same[:, None, :, None], outputs, 0), None
@@ -197,7 +198,7 @@ def _over_positions(left: layers.Pair, right: layers.Pair) -> jax.Array:
     return jax.lax.scan(add, zeros, _positions_first(left))[0]
 
 
-def _positions_first(pair: layers.Pair) -> layers.Pair:
+def _positions_first(pair: Pair) -> Pair:
     return pair[0].T, jnp.moveaxis(pair[1], 2, 0)
 
 
@@ -239,12 +240,14 @@ def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
         if index is None:
             items.append(Item(place, None, "rows", net.counts[place]))
             continue
-        layer = traced.layers[index]
-        if kept is None and layers.has_places(layer) and layer.positions**2 < layer.inputs:
-            width = layer.positions * (layer.outputs + 1)
-            items.append(Item(place, index, "places", width))
-        elif kept is None and layer.positions == 1:
-            width = layer.outputs + layer.inputs // net.rows + 1
+        use = traced.layers[index].only_use
+        positions = 0 if use is None else use.positions
+        if use is None or kept is not None:
+            items.append(Item(place, index, "rows", net.counts[place]))
+        elif has_places(use) and positions**2 < use.sizes.inputs:
+            items.append(Item(place, index, "places", positions * (use.sizes.outputs + 1)))
+        elif positions == use.groups == 1:
+            width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
             items.append(Item(place, index, "vectors", width))
         else:
             items.append(Item(place, index, "rows", net.counts[place]))
@@ -284,55 +287,43 @@ def joined(parts: Sequence[Tree]) -> Tree:
 def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
     """The pieces of some samples, weighted by R^T."""
     traced = traced_sample(net)
-    found = [traced.layers[item.layer] for item in group if item.layer is not None]
+    known = [traced.layers[item.layer] for item in group if item.layer is not None]
+    uses = [use for layer in known for use in layer.uses]
     others = [net.chosen[item.place] for item in group if item.layer is None]
 
     def sample(xi: Any, part: Target | None) -> Pieces:
         def weights(outputs: jax.Array) -> jax.Array:
             return jnp.eye(net.k, dtype=net.dtype) if part is None else root_rows(part, outputs)
 
-        pairs, gradients = layers.sensitivities(traced, found, others, net.leaves, xi, weights)
+        pairs, gradients = layers.sensitivities(traced, uses, others, net.leaves, xi, weights)
         near, far = iter(pairs), iter(gradients)
-        held, rows = [], [jnp.zeros((net.rows, 0), net.dtype)]
+        held: list[Pair] = []
+        rows = [jnp.zeros((net.rows, 0), net.dtype)]
         for item in group:
-            kept = net.kept[item.place]
             if item.layer is None:
-                gradient = next(far)
-                rows.append(gradient if kept is None else gradient[:, kept])
+                rows.append(_kept(net, item, next(far)))
                 continue
-            pair = next(near)
+            layer = traced.layers[item.layer]
+            own = [next(near) for _ in layer.uses]
             if item.form == "pair":
-                held.append(pair)
-                continue
-            if item.form == "places":
-                held.append(layers.by_places(traced, traced.layers[item.layer], pair))
-                continue
-            a, delta = layers.by_positions(traced, traced.layers[item.layer], pair)
-            if item.form == "vectors":
-                held.append((a[0], delta[:, 0]))
+                held += own
+            elif item.form == "places":
+                held.append(by_places(layer.uses[0], own[0]))
+            elif item.form == "vectors":
+                a, delta = by_positions(layer.uses[0], own[0])
+                held.append((a[0, 0], delta[:, 0, 0]))
             else:
-                rows.append(_explicit(net, traced, item, a, delta))
+                found = layers.jacobian_rows(layer, net.leaves[layer.leaf].shape, own)
+                rows.append(_kept(net, item, found))
         return held, jnp.concatenate(rows, axis=1)
 
     return jax.vmap(sample)(x, target)
 
 
-def _explicit(
-    net: Network, traced: layers.Traced, item: Item, a: jax.Array, delta: jax.Array
-) -> jax.Array:
-    """sum_t delta_t a_t^T (r, p) of one layer, entries in the order of the parameter vector."""
-    assert item.layer is not None
-    layer = traced.layers[item.layer]
-    product = jnp.einsum("ti,kto->kio", a, delta, precision="highest").reshape(net.rows, -1)
-    shape = net.leaves[layer.leaf].shape
-    with jax.ensure_compile_time_eval():  # XLA would take seconds to fold the sort
-        positions = jnp.arange(int(np.prod(shape))).reshape(shape)
-        order = np.argsort(layers.ordered(layer, traced, positions), axis=None)
+def _kept(net: Network, item: Item, rows: jax.Array) -> jax.Array:
+    """The columns of the chosen entries of a parameter."""
     kept = net.kept[item.place]
-    if kept is not None:
-        return product[:, jnp.asarray(order)[kept]]
-    in_place = bool((order == np.arange(len(order))).all())
-    return product if in_place else product[:, jnp.asarray(order)]
+    return rows if kept is None else rows[:, kept]
 
 
 def _coupled_blocks(net: Network) -> Iterator[jax.Array]:

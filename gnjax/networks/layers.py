@@ -1,105 +1,178 @@
 """Layers, found in the jaxpr of a network rather than in its class.
 
-A parameter that enters a network once, in one of the ways that :mod:`gnjax.networks.layer_types`
-lists, acts on every position t of a sample as z_t = W a_t (for a convolution a_t is a patch).
-With delta_t = d f / d z_t the Jacobian with respect to W is sum_t delta_t a_t^T, so that the inputs
-a and the sensitivities delta say everything about it, and no Jacobian is needed. Whatever else a
-network does with a parameter is left to automatic differentiation.
+A parameter enters a network in one or several equations, its uses. Where
+:mod:`gnjax.networks.layer_types` knows each of them, it acts on every position t of a sample as
+z_t = W a_t (for a convolution a_t is a patch). With delta_t = d f / d z_t the Jacobian with respect
+to W is the sum of delta_t a_t^T over the positions of all uses, so that the inputs a and the
+sensitivities delta say everything about it, and no Jacobian is needed. Whatever else a network does
+with a parameter is left to automatic differentiation.
+
+The body of a scan is searched as well. A parameter that is the same in every step (the cell of a
+recurrent network) has more positions; one that is sliced (stacked layers) has a matrix W_g for
+each step g.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core
 
-from gnjax.networks.jaxprs import bind, bind_widened, evaluate, inlined
-from gnjax.networks.layer_types import LAYER_TYPES, Layer
+from gnjax.networks.equations.taps import evaluate_tapped
+from gnjax.networks.jaxprs import inlined
+from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
+from gnjax.networks.layer_types.uses import Pair, by_positions, matrices
 
-_RELABELS = ("transpose", "reshape", "squeeze", "expand_dims", "copy", "convert_element_type")
-
+_RELABELS = frozenset(
+    str.split("""
+    broadcast_in_dim convert_element_type copy copy_p expand_dims reshape slice split squeeze
+    transpose
+    """)
+)
 
 Function = Callable[[Sequence[jax.Array], Any], jax.Array]
 """(parameters, one sample, which may be a pytree) to outputs."""
 
-Pair = tuple[jax.Array, jax.Array]
-"""The input of a layer and the sensitivities of outputs to its result."""
+
+@dataclass(frozen=True)
+class Layer:
+    """A parameter, and all of its uses."""
+
+    leaf: int
+    uses: tuple[Use, ...]
+
+    @property
+    def only_use(self) -> Use | None:
+        return self.uses[0] if len(self.uses) == 1 else None
 
 
 @dataclass(frozen=True)
 class Traced:
-    """The function of one sample as a flat list of equations, and its layers."""
+    """The function of one sample as a flat list of equations, and its layers by their first use."""
 
     jaxpr: Any
     consts: tuple[jax.Array, ...]
-    leaves: int
     layers: tuple[Layer, ...]
 
 
 def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Traced:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
-    uses: Counter[Any] = Counter(
-        v for eqn in flat.jaxpr.eqns for v in eqn.invars if not isinstance(v, core.Literal)
+    found = _Found([], set())
+    places = {var: _Place(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
+    _search(flat.jaxpr, places, found)
+    found.lost.update(places[v].leaf for v in _variables(flat.jaxpr.outvars) if v in places)
+    known = dict.fromkeys(use.leaf for use in found.uses if use.leaf not in found.lost)
+    layers = (Layer(leaf, tuple(u for u in found.uses if u.leaf == leaf)) for leaf in known)
+    return Traced(flat.jaxpr, tuple(flat.consts), tuple(layers))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A variable that holds entries of a parameter, and how they came there."""
+
+    leaf: int
+    steps: tuple[Relabel | Loop, ...] = ()
+
+    def after(self, step: Relabel | Loop) -> _Place:
+        return replace(self, steps=(*self.steps, step))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The uses of parameters, and the parameters with uses of another structure."""
+
+    uses: list[Use]
+    lost: set[int]
+
+
+def _variables(atoms: Sequence[Any]) -> list[Any]:
+    return [v for v in atoms if not isinstance(v, core.Literal)]
+
+
+def _search(jaxpr: Any, places: dict[Any, _Place], found: _Found) -> None:
+    """Follow the parameters at some places through a jaxpr."""
+    read = {v for eqn in jaxpr.eqns for v in _variables(eqn.invars)} | set(
+        _variables(jaxpr.outvars)
     )
-    uses.update(v for v in flat.jaxpr.outvars if not isinstance(v, core.Literal))
-    chains: dict[Any, tuple[int, tuple[Any, ...]]] = {
-        var: (leaf, ()) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])
-    }
-    layers = []
-    for index, eqn in enumerate(flat.jaxpr.eqns):
-        sides = [
-            side
+    for eqn in jaxpr.eqns:
+        held = {
+            side: places[v]
             for side, v in enumerate(eqn.invars)
-            if not isinstance(v, core.Literal) and v in chains and uses[v] == 1
-        ]
-        if len(sides) != 1:
-            continue
-        side = sides[0]
-        leaf, relabels = chains[eqn.invars[side]]
-        if eqn.primitive.name in _RELABELS and len(eqn.invars) == 1:
-            chains[eqn.outvars[0]] = (leaf, (*relabels, eqn))
-        else:
-            layer = _layer(eqn, index, leaf, relabels, side)
-            layers += [] if layer is None else [layer]
-    return Traced(flat.jaxpr, tuple(flat.consts), len(leaves), tuple(layers))
+            if not isinstance(v, core.Literal) and v in places
+        }
+        if held and eqn.primitive.name == "scan":
+            _search_scan(eqn, held, places, read, found)
+        elif len(held) == len(eqn.invars) == 1 and _relabels(eqn):
+            for index, result in enumerate(eqn.outvars):
+                places[result] = held[0].after(Relabel(eqn, index))
+        elif held:
+            uses = [_use(eqn, side, place) for side, place in held.items()]
+            if len(uses) == 1 and uses[0] is not None:
+                found.uses.append(uses[0])
+            else:
+                found.lost.update(place.leaf for place in held.values())
 
 
-def _layer(eqn: Any, index: int, leaf: int, relabels: tuple[Any, ...], side: int) -> Layer | None:
-    """The layer of an equation that a parameter enters, None where its structure is another."""
+def _relabels(eqn: Any) -> bool:
+    """Whether every result has entries of the operand, none of them twice."""
+    size = eqn.invars[0].aval.size
+    return eqn.primitive.name in _RELABELS and all(v.aval.size <= size for v in eqn.outvars)
+
+
+def _use(eqn: Any, side: int, place: _Place) -> Use | None:
+    """The use of a parameter in an equation, None where its structure is another."""
     name = eqn.primitive.name
     kind = LAYER_TYPES.get(name)
     sizes = None if kind is None else kind.sizes(eqn, side)
     if kind is None or sizes is None:
         return None
-    inputs, outputs = sizes
-    positions = eqn.outvars[0].aval.size // outputs
-    terms = inputs if kind.places is None else 1
-    return Layer(leaf, index, relabels, name, side, inputs, outputs, positions, terms)
+    terms = sizes.inputs if kind.places is None else 1
+    return Use(place.leaf, eqn, place.steps, name, side, sizes, terms)
+
+
+def _search_scan(
+    eqn: Any, held: dict[int, _Place], places: dict[Any, _Place], read: set[Any], found: _Found
+) -> None:
+    """Follow parameters into the body of a scan; one that is carried through unchanged is known."""
+    body, first = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
+    second, length = first + eqn.params["num_carry"], eqn.params["length"]
+    inner: dict[Any, _Place] = {}
+    for side, place in held.items():
+        entry = body.invars[side]
+        if first <= side < second:
+            if body.outvars[side - first] is not entry:
+                found.lost.add(place.leaf)
+                continue
+            places[eqn.outvars[side - first]] = place
+        inner[entry] = place.after(Loop(length, sliced=side >= second))
+    _search(body, inner, found)
+    for index, (inside, outside) in enumerate(zip(body.outvars, eqn.outvars, strict=True)):
+        if isinstance(inside, core.Literal) or inside not in inner or outside in places:
+            continue
+        if index < second - first or outside in read:
+            found.lost.add(inner[inside].leaf)
 
 
 def sensitivities(
     traced: Traced,
-    layers: Sequence[Layer],
+    uses: Sequence[Use],
     others: Sequence[int],
     leaves: Sequence[jax.Array],
     sample: Any,
     weights: Callable[[jax.Array], jax.Array],
 ) -> tuple[list[Pair], list[jax.Array]]:
-    """(a, delta (j, ..)) of each layer in its equation's shapes, d f / d leaf (j, p) of the others.
+    """(a, delta (j, ..)) of each use in its equation's shapes, d f / d leaf (j, p) of the others.
 
     f = M F(x) where ``weights`` makes M (j, k) from the outputs F(x) (k,).
     """
-    equations = {layer.equation: traced.jaxpr.eqns[layer.equation] for layer in layers}
-    zeros = {
-        index: jnp.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype)
-        for index, eqn in equations.items()
-    }
+    points = {use.equation.outvars[0]: (i, 1 - use.side) for i, use in enumerate(uses)}
+    zeros = {i: jnp.zeros(use.tapped.shape, use.tapped.dtype) for i, use in enumerate(uses)}
 
     def outputs(
         taps: dict[int, jax.Array], chosen: list[jax.Array]
@@ -107,54 +180,68 @@ def sensitivities(
         every = list(leaves)
         for leaf, value in zip(others, chosen, strict=True):
             every[leaf] = value
-        seen: dict[int, Any] = {}
         given = [*every, *jax.tree.leaves(sample)]
-        result = evaluate(traced.jaxpr, traced.consts, given, bind_widened, taps, seen)
-        return result[0], seen
+        results, kept = evaluate_tapped(traced.jaxpr, traced.consts, given, points, taps)
+        return results[0], kept
 
     chosen = [leaves[leaf] for leaf in others]
-    result, pullback, seen = jax.vjp(outputs, zeros, chosen, has_aux=True)
+    result, pullback, kept = jax.vjp(outputs, zeros, chosen, has_aux=True)
     rows = weights(result)
     deltas, gradients = jax.vmap(pullback)(rows)
-    pairs = [(seen[layer.equation][1 - layer.side], deltas[layer.equation]) for layer in layers]
+    pairs = [(kept[i], deltas[i]) for i in range(len(uses))]
     return pairs, [g.reshape(len(rows), -1) for g in gradients]
 
 
-def by_positions(traced: Traced, layer: Layer, pair: Pair) -> Pair:
-    """(a (t, q_in), delta (j, t, q_out)) from a pair in the shapes of the layer's equation."""
-    kind, eqn = LAYER_TYPES[layer.kind], traced.jaxpr.eqns[layer.equation]
-    return kind.inputs(layer, eqn, pair[0]), kind.sensitivities(layer, eqn, pair[1])
+def jacobian_rows(layer: Layer, shape: tuple[int, ...], pairs: Sequence[Pair]) -> jax.Array:
+    """The sum of delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries.
+
+    Uses of the same matrices are one sum over all of their positions.
+    """
+    together: dict[bytes, tuple[np.ndarray, list[Pair]]] = {}
+    with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
+        entries = jnp.arange(int(np.prod(shape))).reshape(shape)
+        held = [np.asarray(matrices(use, entries)) for use in layer.uses]
+    for use, places, pair in zip(layer.uses, held, pairs, strict=True):
+        key = repr(places.shape).encode() + places.tobytes()
+        together.setdefault(key, (places, []))[1].append(by_positions(use, pair))
+    rest = []
+    for places, found in together.values():
+        a = jnp.concatenate([pair[0] for pair in found])
+        delta = jnp.concatenate([pair[1] for pair in found], axis=1)
+        product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
+        rest.append((places.ravel(), product.reshape(len(delta), -1)))
+    total: jax.Array | None = None
+    while rest:
+        chosen, rest = _disjoint(rest, entries.size)
+        rows = _spread(chosen, entries.size)
+        total = rows if total is None else total + rows
+    assert total is not None
+    return total
 
 
-def has_places(layer: Layer) -> bool:
-    """Whether every a_t is a unit vector."""
-    return LAYER_TYPES[layer.kind].places is not None
+Part = tuple[np.ndarray, jax.Array]
+"""Different entries (m,) of a leaf, and columns (j, m) for them."""
 
 
-def by_places(traced: Traced, layer: Layer, pair: Pair) -> Pair:
-    """The same with the place (t,) of the one in each a_t, where they are unit vectors."""
-    kind, eqn = LAYER_TYPES[layer.kind], traced.jaxpr.eqns[layer.equation]
-    assert kind.places is not None
-    return kind.places(layer, eqn, pair[0]), kind.sensitivities(layer, eqn, pair[1])
+def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
+    """Parts that have no entry in common, and the other parts."""
+    free = np.ones(size, bool)
+    chosen: list[Part] = []
+    others: list[Part] = []
+    for part in parts:
+        fits = bool(free[part[0]].all())
+        (chosen if fits else others).append(part)
+        if fits:
+            free[part[0]] = False
+    return chosen, others
 
 
-def acting(traced: Traced, layer: Layer, entries: jax.Array, operands: jax.Array) -> jax.Array:
-    """W a for a parameter of the given entries and the inputs (n, ..) of n samples."""
-    for relabel in layer.relabels:
-        entries = bind(relabel, [entries])
-    eqn = traced.jaxpr.eqns[layer.equation]
-
-    def one(a: jax.Array) -> jax.Array:
-        image: jax.Array = bind_widened(eqn, [entries, a] if layer.side == 0 else [a, entries])
-        return image
-
-    return jax.vmap(one)(operands)
-
-
-def ordered(layer: Layer, traced: Traced, entries: jax.Array) -> jax.Array:
-    """An array of the parameter's shape (a mask, say) in the order (q_in, q_out)."""
-    for relabel in layer.relabels:
-        if relabel.primitive.name != "convert_element_type":
-            entries = bind(relabel, [entries])
-    eqn = traced.jaxpr.eqns[layer.equation]
-    return LAYER_TYPES[layer.kind].entries(layer, eqn, entries)
+def _spread(parts: Sequence[Part], size: int) -> jax.Array:
+    """Columns for all entries of the leaf, zero where no part has one; by one gather at most."""
+    places = np.concatenate([part[0] for part in parts])
+    columns = jnp.concatenate([part[1] for part in parts], axis=1)
+    if len(places) < size:
+        columns = jnp.pad(columns, ((0, 0), (0, 1)))
+    source = np.full(size, len(places))
+    source[places] = np.arange(len(places))
+    return columns if (source == np.arange(size)).all() else columns[:, source]

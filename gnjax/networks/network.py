@@ -49,6 +49,7 @@ class Network:
     forward: bool = field(metadata={"static": True})  # the model has a forward mode
     written: float = field(metadata={"static": True})  # numbers that an evaluation writes a sample
     batch: int = field(metadata={"static": True})
+    layered: tuple[int, ...] = field(metadata={"static": True})  # leaves in layers of known types
 
     @property
     def samples(self) -> int:
@@ -91,6 +92,16 @@ def parameter_names(net: Network) -> list[str]:
     params = jax.tree.unflatten(net.structure, list(net.leaves))
     names = paths(params)
     return [names[leaf] for leaf in net.chosen]
+
+
+def differentiated(net: Network) -> dict[str, int]:
+    """The chosen leaves whose layers are not known, by their paths, and their chosen entries.
+
+    Kernels and Jacobians take the structure of layers for the other leaves, and automatic
+    differentiation for these.
+    """
+    found = zip(parameter_names(net), net.chosen, net.counts, strict=True)
+    return {name: count for name, leaf, count in found if leaf not in net.layered}
 
 
 class HasParameters(Protocol):

@@ -27,6 +27,7 @@ from gnjax.networks.network import (
     backward_products,
     batched,
     columns,
+    differentiated,
     forward_products,
     gather,
     gauss_newton_product,
@@ -73,7 +74,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def __repr__(self) -> str:
         form = "J^T J" if self.side == "parameters" else "J J^T"
-        return _described(self, form, self.net)
+        return _described(self, form, self.net, layers=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -203,7 +204,7 @@ class NetworkHessian(Algebra, ParameterTrees):
     forms_cheaply = True
 
     def __repr__(self) -> str:
-        return _described(self, "H_F" if self.functional else "H", self.net)
+        return _described(self, "H_F" if self.functional else "H", self.net, layers=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -263,11 +264,15 @@ def _weighted_rows(net: Network) -> int:
     return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])
 
 
-def _described(op: Operator, form: str, net: Network) -> str:
-    """One line: which matrix, how large, and of what."""
+def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
+    """One line: which matrix, how large, and of what; with ``layers``, how many it makes use of."""
+    known = net.parameters - sum(differentiated(net).values())
+    parameters = f"{net.parameters} parameters"
+    if layers and known < net.parameters:
+        parameters = f"{known:,} of {net.parameters:,} parameters in known layers"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {net.parameters} parameters, {net.samples} samples of {net.rows} outputs>"
+        f" {parameters}, {net.samples} samples of {net.rows} outputs>"
     )
 
 

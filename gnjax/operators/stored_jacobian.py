@@ -13,7 +13,7 @@ where t is small, as in dense layers, and often less to keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,6 +23,8 @@ import numpy as np
 
 from gnjax.networks import kernels as gram
 from gnjax.networks import layers
+from gnjax.networks.layer_types import Use
+from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, entered, sum_of
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Prepared
@@ -43,10 +45,10 @@ Map = Callable[[jax.Array], jax.Array]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Block:
-    """R^T J of some samples: the columns of some parameters, and the pairs of other layers."""
+    """R^T J of some samples: columns of some parameters, and a pair for each use of the others."""
 
     rows: jax.Array  # (n_b r, p')
-    pairs: tuple[layers.Pair, ...]  # (n_b, ..) and (n_b, r, ..)
+    pairs: tuple[Pair, ...]  # (n_b, ..) and (n_b, r, ..)
 
 
 @jax.tree_util.register_dataclass
@@ -119,18 +121,14 @@ def products_before(op: NetworkGram) -> float:
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)
-    work = {index: layer.terms * _results(layer) for index, layer in enumerate(traced.layers)}
+    work = [sum(use.terms * use.results for use in layer.uses) for layer in traced.layers]
     pairs = [item for item in items if item.form == "pair"]
     read = sum(item.width for item in items)
     with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
-    without = 2 * sum(work.values())
+    without = 2 * sum(work)
     if _bytes(net, items) > _MEMORY or _GAIN * with_j > without:
         return np.inf
     return net.rows + _COMPILED / (2 * net.samples * without)
-
-
-def _results(layer: layers.Layer) -> int:
-    return layer.positions * layer.outputs
 
 
 def _bytes(net: Network, items: Items) -> float:
@@ -152,10 +150,11 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
     for index, item in enumerate(items):
         if item.layer is None:
             continue
-        layer = traced.layers[item.layer]
-        inputs = traced.jaxpr.eqns[layer.equation].invars[1 - layer.side].aval.size
-        pair = replace(item, form="pair", width=inputs + net.rows * _results(layer))
-        if _results(layer) * (layer.terms + net.rows) < item.width:  # multiplications
+        uses = traced.layers[item.layer].uses
+        width = sum(use.operands + net.rows * use.results for use in uses)
+        pair = replace(item, form="pair", width=width)
+        work = sum(use.results * (use.terms + net.rows) for use in uses)  # multiplications
+        if work < item.width:
             items[index] = pair
         elif pair.width < item.width:
             smaller[index] = pair
@@ -236,20 +235,20 @@ def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     for item in items:
         if item.form == "pair":
             assert item.layer is not None
-            yield partial(_through, net, traced, item.place, traced.layers[item.layer], next(pairs))
+            uses = traced.layers[item.layer].uses
+            yield partial(_through, net, item.place, [(use, next(pairs)) for use in uses])
 
 
 def _through(
-    net: Network,
-    traced: layers.Traced,
-    place: int,
-    layer: layers.Layer,
-    pair: layers.Pair,
-    part: jax.Array,
+    net: Network, place: int, uses: Sequence[tuple[Use, Pair]], part: jax.Array
 ) -> jax.Array:
-    """sum_t delta_t . V a_t, (n_b r,), for the chosen entries of V."""
-    inputs, deltas = pair
-    image = layers.acting(traced, layer, entered(net, place, part), inputs)
-    image = image.reshape(len(inputs), -1)
-    deltas = deltas.reshape(*deltas.shape[:2], -1)
-    return jnp.einsum("ncz,nz->nc", deltas, image, precision="highest").reshape(-1)
+    """sum_t delta_t . V a_t over all uses, (n_b r,), for the chosen entries of V."""
+    entries = entered(net, place, part)
+
+    def image(use: Use, pair: Pair) -> jax.Array:
+        inputs, deltas = pair
+        images = jax.vmap(partial(acting, use, entries))(inputs).reshape(len(inputs), -1)
+        deltas = deltas.reshape(*deltas.shape[:2], -1)
+        return jnp.einsum("ncz,nz->nc", deltas, images, precision="highest").reshape(-1)
+
+    return sum_of(image(*use) for use in uses)

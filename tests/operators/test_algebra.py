@@ -247,7 +247,8 @@ def test_an_operator_prints_as_one_line():
     assert repr(2 * dense) == "<LinearCombination: 3 x 3, float64>"
     model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
     op = gnjax.gauss_newton(model, np.ones((5, 3)), side="outputs")
-    expected = "J J^T, 10 x 10, float64, 26 parameters, 5 samples of 2 outputs"
+    parameters = "20 of 26 parameters in known layers"  # the biases are in none
+    expected = f"J J^T, 10 x 10, float64, {parameters}, 5 samples of 2 outputs"
     assert repr(op) == f"<NetworkGram: {expected}>"
     assert repr(gnjax.hessian(model, np.ones((5, 3)), np.ones((5, 2)))).startswith(
         "<NetworkHessian: H, 26 x 26"

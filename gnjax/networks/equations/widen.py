@@ -27,7 +27,7 @@ from jax.extend import core
 
 from gnjax.networks.equations.constants import unrounded
 from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp, opened
-from gnjax.networks.jaxprs import bind, equations, evaluate
+from gnjax.networks.jaxprs import bind, equations, evaluate, scanned
 
 _WIDER = {
     jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
@@ -202,18 +202,10 @@ def _checkpoint(eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    params, first = eqn.params, eqn.params["num_consts"]
-    second = first + params["num_carry"]
-    used, carry, rows = operands[:first], operands[first:second], operands[second:]
-    closed = params["jaxpr"]
+    def step(closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
+        return _inside(closed.jaxpr, closed.consts, args), None
 
-    def step(state: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
-        results = _inside(closed.jaxpr, closed.consts, [*used, *state, *row])
-        return results[: len(carry)], results[len(carry) :]
-
-    options = {name: params[name] for name in ("length", "reverse", "unroll")}
-    last, stacked = jax.lax.scan(step, list(carry), list(rows), **options)
-    return [*last, *stacked]
+    return scanned(eqn, operands, step)[0]
 
 
 def _while(eqn: Any, operands: Sequence[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """The types of layers whose structure is used, one file each, by the name of their primitive."""
 
 from gnjax.networks.layer_types import convolution, dense, lookup
-from gnjax.networks.layer_types.base import Layer, LayerType
+from gnjax.networks.layer_types.base import LayerType, Loop, Relabel, Use
 
 LAYER_TYPES = {
     "dot_general": dense.TYPE,
@@ -9,4 +9,4 @@ LAYER_TYPES = {
     "gather": lookup.TYPE,
 }
 
-__all__ = ["LAYER_TYPES", "Layer", "LayerType"]
+__all__ = ["LAYER_TYPES", "LayerType", "Loop", "Relabel", "Use"]

@@ -1,45 +1,127 @@
-"""What a type of layer says about itself."""
+"""What a type of layer says about itself, and one use of a parameter."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
+from gnjax.networks.jaxprs import bind
+
 
 @dataclass(frozen=True)
-class Layer:
-    """Where one parameter enters, and how to bring its entries to the order (q_in, q_out)."""
+class Relabel:
+    """An equation that only moves or selects the entries of an array, and one of its results."""
+
+    equation: Any
+    result: int = 0
+
+    def __call__(self, entries: jax.Array) -> jax.Array:
+        bound = bind(self.equation, [entries])
+        return bound[self.result] if self.equation.primitive.multiple_results else bound
+
+    @property
+    def converts(self) -> bool:
+        """Whether it changes the dtype and nothing else."""
+        return bool(self.equation.primitive.name == "convert_element_type")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A scan of ``length`` steps that a parameter enters.
+
+    The same array is used in every step, or it is sliced along its first axis, one slice a step.
+    """
+
+    length: int
+    sliced: bool
+
+
+class Sizes(NamedTuple):
+    """The sizes of z_tg = W_g a_tg, where the groups g have a matrix W_g (q_out, q_in) each."""
+
+    groups: int
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """An equation that a parameter W enters: z_tg = W_g a_tg at its positions t.
+
+    ``steps`` lead from the parameter to the equation: relabels of its entries, and loops around
+    the equation. A loop that uses the same array in every step adds positions, and one that slices
+    it adds groups.
+    """
 
     leaf: int
-    equation: int
-    relabels: tuple[Any, ...]
+    equation: Any
+    steps: tuple[Relabel | Loop, ...]
     kind: str  # the primitive of the equation, a name in LAYER_TYPES
     side: int  # of the parameter among the operands
-    inputs: int  # q_in
-    outputs: int  # q_out
-    positions: int  # t
-    terms: int  # the entries of a_t that are not zero by structure
+    sizes: Sizes  # of one run of the equation
+    terms: int  # the entries of a_tg that are not zero by structure
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The axes that the loops put before those of the equation."""
+        return tuple(loop.length for loop in self.loops)
+
+    @property
+    def groups(self) -> int:
+        return self.sizes.groups * math.prod(loop.length for loop in self.loops if loop.sliced)
+
+    @property
+    def positions(self) -> int:
+        again = math.prod(loop.length for loop in self.loops if not loop.sliced)
+        return again * (self._shape.size // (self.sizes.groups * self.sizes.outputs))
+
+    @property
+    def results(self) -> int:
+        """How many numbers z has, in all runs."""
+        return self.positions * self.groups * self.sizes.outputs
+
+    @property
+    def operands(self) -> int:
+        """How many numbers the other operand has, in all runs."""
+        size: int = self.equation.invars[1 - self.side].aval.size
+        return math.prod(self.lengths) * size
+
+    @property
+    def tapped(self) -> jax.ShapeDtypeStruct:
+        """The results of all runs."""
+        return jax.ShapeDtypeStruct((*self.lengths, *self._shape.shape), self._shape.dtype)
+
+    @property
+    def _shape(self) -> Any:
+        return self.equation.outvars[0].aval
 
 
 @dataclass(frozen=True)
 class LayerType:
-    """One primitive that a parameter W can enter, brought to the form z_t = W a_t.
+    """One primitive that a parameter W can enter, brought to the form z_tg = W_g a_tg.
+
+    The functions below see one run of the equation of a use, without the loops around it.
 
     Attributes:
-      sizes: of an equation and the side of W among its operands, (q_in, q_out); None where the
-        equation is not of this form.
-      inputs: the a_t as (t, q_in), from the other operand.
-      sensitivities: the delta_t as (j, t, q_out), from those to the equation's result, (j, ..).
-      entries: an array of the shape of W as (q_in, q_out).
+      sizes: of an equation and the side of W among its operands; None where the equation is not of
+        this form.
+      inputs: the a_tg as (t, g, q_in), from the other operand.
+      sensitivities: the delta_tg as (j, t, g, q_out), from those to the equation's result, (j, ..).
+      entries: an array of the shape of W as (g, q_in, q_out).
       places: where each a_t is a unit vector, the place (t,) of its one, from the other operand;
         None for layers whose a_t are any vectors.
     """
 
-    sizes: Callable[[Any, int], tuple[int, int] | None]
-    inputs: Callable[[Layer, Any, jax.Array], jax.Array]
-    sensitivities: Callable[[Layer, Any, jax.Array], jax.Array]
-    entries: Callable[[Layer, Any, jax.Array], jax.Array]
-    places: Callable[[Layer, Any, jax.Array], jax.Array] | None = None
+    sizes: Callable[[Any, int], Sizes | None]
+    inputs: Callable[[Use, jax.Array], jax.Array]
+    sensitivities: Callable[[Use, jax.Array], jax.Array]
+    entries: Callable[[Use, jax.Array], jax.Array]
+    places: Callable[[Use, jax.Array], jax.Array] | None = None

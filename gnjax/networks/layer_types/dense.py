@@ -1,41 +1,50 @@
-"""Dense layers: a parameter as one side of a matrix product."""
+"""Dense layers: a parameter as one side of a matrix product, or of a batch of them."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from gnjax.networks.layer_types.base import Layer, LayerType
+from gnjax.networks.layer_types.base import LayerType, Sizes, Use
 
 
-def _sizes(eqn: Any, side: int) -> tuple[int, int] | None:
+def _sizes(eqn: Any, side: int) -> Sizes:
+    """The axes that both sides have in common number the groups, as in a mixture of experts."""
     shape = eqn.invars[side].aval.shape
-    contracted, batched = eqn.params["dimension_numbers"]
-    if batched[side]:
-        return None
-    inputs = int(np.prod([shape[axis] for axis in contracted[side]], initial=1))
-    return inputs, int(np.prod(shape)) // inputs
+    contracted, shared = eqn.params["dimension_numbers"]
+    groups, inputs = (
+        math.prod(shape[axis] for axis in axes[side]) for axes in (shared, contracted)
+    )
+    return Sizes(groups, inputs, math.prod(shape) // (groups * inputs))
 
 
-def _inputs(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
-    contracted = eqn.params["dimension_numbers"][0][1 - layer.side]
-    free = [axis for axis in range(operand.ndim) if axis not in contracted]
-    return operand.transpose(*free, *contracted).reshape(-1, layer.inputs)
+def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
+    """The shared, the contracted and the remaining axes of one side."""
+    contracted, shared = (axes[side] for axes in use.equation.params["dimension_numbers"])
+    ndim = use.equation.invars[side].aval.ndim
+    free = [axis for axis in range(ndim) if axis not in (*contracted, *shared)]
+    return list(shared), list(contracted), free
 
 
-def _sensitivities(layer: Layer, eqn: Any, delta: jax.Array) -> jax.Array:
-    if layer.side == 1:
-        return delta.reshape(len(delta), layer.positions, layer.outputs)
-    return jnp.swapaxes(delta.reshape(len(delta), layer.outputs, layer.positions), 1, 2)
+def _inputs(use: Use, operand: jax.Array) -> jax.Array:
+    shared, contracted, free = _axes(use, 1 - use.side)
+    ordered = operand.transpose(*free, *shared, *contracted)
+    return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)
 
 
-def _entries(layer: Layer, eqn: Any, entries: jax.Array) -> jax.Array:
-    contracted = eqn.params["dimension_numbers"][0][layer.side]
-    free = [axis for axis in range(entries.ndim) if axis not in contracted]
-    return entries.transpose(*contracted, *free).reshape(layer.inputs, layer.outputs)
+def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
+    """The result has the shared axes first, and then the remaining ones of either side."""
+    sides = [-1, -1]
+    sides[use.side] = use.sizes.outputs
+    parts = delta.reshape(len(delta), use.sizes.groups, *sides)
+    return parts.transpose((0, 2, 1, 3) if use.side == 1 else (0, 3, 1, 2))
+
+
+def _entries(use: Use, entries: jax.Array) -> jax.Array:
+    shared, contracted, free = _axes(use, use.side)
+    return entries.transpose(*shared, *contracted, *free).reshape(use.sizes)
 
 
 TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries)

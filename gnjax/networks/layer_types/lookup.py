@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from gnjax.networks.layer_types.base import Layer, LayerType
+from gnjax.networks.layer_types.base import LayerType, Sizes, Use
 
 
-def _sizes(eqn: Any, side: int) -> tuple[int, int] | None:
+def _sizes(eqn: Any, side: int) -> Sizes | None:
     """Whole rows of a table (V, ..) by one index each; anything else is another structure."""
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
     numbers, width = eqn.params["dimension_numbers"], len(shape) - 1
@@ -22,27 +22,27 @@ def _sizes(eqn: Any, side: int) -> tuple[int, int] | None:
         and numbers.offset_dims == tuple(range(len(result) - width, len(result)))
         and tuple(eqn.params["slice_sizes"]) == (1, *shape[1:])
     )
-    return (shape[0], int(np.prod(shape[1:]))) if whole_rows else None
+    return Sizes(1, shape[0], math.prod(shape[1:])) if whole_rows else None
 
 
-def _places(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
+def _places(use: Use, operand: jax.Array) -> jax.Array:
     """The row that each position takes; indices beyond the table are clipped where JAX does it."""
     places = operand.reshape(-1)
-    clips = eqn.params["mode"] == jax.lax.GatherScatterMode.CLIP
-    return jnp.clip(places, 0, layer.inputs - 1) if clips else places
+    clips = use.equation.params["mode"] == jax.lax.GatherScatterMode.CLIP
+    return jnp.clip(places, 0, use.sizes.inputs - 1) if clips else places
 
 
-def _inputs(layer: Layer, eqn: Any, operand: jax.Array) -> jax.Array:
-    dtype = eqn.outvars[0].aval.dtype
-    return jax.nn.one_hot(_places(layer, eqn, operand), layer.inputs, dtype=dtype)
+def _inputs(use: Use, operand: jax.Array) -> jax.Array:
+    dtype = use.equation.outvars[0].aval.dtype
+    return jax.nn.one_hot(_places(use, operand), use.sizes.inputs, dtype=dtype)[:, None]
 
 
-def _sensitivities(layer: Layer, eqn: Any, delta: jax.Array) -> jax.Array:
-    return delta.reshape(len(delta), layer.positions, layer.outputs)
+def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
+    return delta.reshape(len(delta), -1, 1, use.sizes.outputs)
 
 
-def _entries(layer: Layer, eqn: Any, entries: jax.Array) -> jax.Array:
-    return entries.reshape(layer.inputs, layer.outputs)
+def _entries(use: Use, entries: jax.Array) -> jax.Array:
+    return entries.reshape(use.sizes)
 
 
 TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries, _places)

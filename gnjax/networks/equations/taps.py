@@ -1,0 +1,58 @@
+"""A jaxpr evaluated with arrays added to the results of some equations, whose inputs are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from gnjax.networks.jaxprs import bind_widened, equations, evaluate, scanned
+
+Points = Mapping[Any, tuple[int, int]]
+"""The variable of an equation's result to the index of its tap, and the operand that is kept."""
+
+
+def evaluate_tapped(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    points: Points,
+    taps: Mapping[int, jax.Array],
+) -> tuple[list[Any], dict[int, Any]]:
+    """The results with the taps added, and the operands that were kept.
+
+    The tap and the operand of an equation in the body of a scan have a row for each step. A
+    parameter that only such equations use is then a constant of the scan, and its derivative is
+    not summed up step by step.
+    """
+    kept: dict[int, Any] = {}
+
+    def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
+        inside = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
+        if inside:
+            rows = {index: taps[index] for index, _ in inside.values()}
+            results, seen = scanned(eqn, operands, _stepping(inside), rows)
+            kept.update(seen)
+            return results
+        results = bind_widened(eqn, operands)
+        if eqn.primitive.multiple_results or eqn.outvars[0] not in points:
+            return results
+        index, operand = points[eqn.outvars[0]]
+        kept[index] = operands[operand]
+        return results + taps[index]
+
+    return evaluate(jaxpr, consts, args, bind_tapped), kept
+
+
+def _inside(eqn: Any, points: Points) -> Points:
+    """The points in the body of a scan."""
+    results = (v for inner in equations(eqn.params["jaxpr"].jaxpr) for v in inner.outvars)
+    return {v: points[v] for v in results if v in points}
+
+
+def _stepping(points: Points) -> Any:
+    def step(body: Any, args: Sequence[Any], taps: Mapping[int, jax.Array]) -> Any:
+        return evaluate_tapped(body.jaxpr, body.consts, args, points, taps)
+
+    return step

@@ -1,0 +1,82 @@
+"""A use of a parameter, from the shapes of its equation to z_tg = W_g a_tg.
+
+An array from inside loops has one axis for each loop before the axes of its equation. Loops that
+use the same parameter in every step are positions, and loops over its slices are groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from gnjax.networks.jaxprs import bind_widened
+from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
+
+Pair = tuple[jax.Array, jax.Array]
+"""The input of a layer and the sensitivities of outputs to its result."""
+
+Steps = Sequence[Relabel | Loop]
+
+
+def by_positions(use: Use, pair: Pair) -> Pair:
+    """a (t, g, q_in) and delta (j, t, g, q_out), from a pair in the shapes of the equation."""
+    kind, loops = LAYER_TYPES[use.kind], use.loops
+    inputs, outputs = partial(kind.inputs, use), partial(kind.sensitivities, use)
+    for _ in loops:
+        inputs, outputs = jax.vmap(inputs), jax.vmap(outputs, 1, 1)
+    a, delta = inputs(pair[0]), outputs(pair[1])  # (.., t, g, q_in) and (j, .., t, g, q_out)
+    count = len(loops)
+    repeated = [axis for axis, loop in enumerate(loops) if not loop.sliced]
+    sliced = [axis for axis, loop in enumerate(loops) if loop.sliced]
+    order = [*repeated, count, *sliced, count + 1, count + 2]
+    a, delta = a.transpose(order), delta.transpose(0, *(axis + 1 for axis in order))
+    shape = (use.positions, use.groups)
+    return a.reshape(*shape, -1), delta.reshape(len(delta), *shape, -1)
+
+
+def has_places(use: Use) -> bool:
+    """Whether there is one group, and every a_t is a unit vector."""
+    return LAYER_TYPES[use.kind].places is not None and use.groups == 1
+
+
+def by_places(use: Use, pair: Pair) -> Pair:
+    """The places (t,) of the ones in unit vectors a_t, and delta (j, t, q_out)."""
+    kind = LAYER_TYPES[use.kind]
+    assert kind.places is not None
+    places, outputs = partial(kind.places, use), partial(kind.sensitivities, use)
+    for _ in use.loops:
+        places, outputs = jax.vmap(places), jax.vmap(outputs, 1, 1)
+    deltas = outputs(pair[1])
+    return places(pair[0]).reshape(-1), deltas.reshape(len(deltas), use.positions, -1)
+
+
+def matrices(use: Use, entries: jax.Array) -> jax.Array:
+    """The (g, q_in, q_out) of an array of the parameter's shape, such as a mask."""
+    return _matrices(use, use.steps, entries).reshape(use.groups, *use.sizes[1:])
+
+
+def _matrices(use: Use, steps: Steps, entries: jax.Array) -> jax.Array:
+    for index, step in enumerate(steps):
+        if isinstance(step, Loop):
+            inner = partial(_matrices, use, steps[index + 1 :])
+            return jax.vmap(inner)(entries) if step.sliced else inner(entries)
+        entries = entries if step.converts else step(entries)
+    return LAYER_TYPES[use.kind].entries(use, entries)
+
+
+def acting(use: Use, entries: jax.Array, operand: jax.Array) -> jax.Array:
+    """W a in the shape of the equation's result, for a parameter of the given entries."""
+    return _acting(use, use.steps, entries, operand)
+
+
+def _acting(use: Use, steps: Steps, entries: jax.Array, operand: jax.Array) -> Any:
+    for index, step in enumerate(steps):
+        if isinstance(step, Loop):
+            inner = partial(_acting, use, steps[index + 1 :])
+            return jax.vmap(inner, (0 if step.sliced else None, 0))(entries, operand)
+        entries = step(entries)
+    operands = [entries, operand] if use.side == 0 else [operand, entries]
+    return bind_widened(use.equation, operands)
