@@ -178,8 +178,12 @@ def _claim(claim: Claim, found: Verdict) -> str:
     return (
         f"<tr><td>{html.escape(claim.figure)}</td><td>{html.escape(claim.statement)}{_source(claim)}"
         f'</td><td class="{_CLASSES.get(found.status, "")}">{html.escape(found.status)}</td>'
-        f"<td>{html.escape(found.text + _why(claim, found))}</td></tr>"
+        f"<td>{html.escape(found.text)}{_paragraph(_why(claim, found))}</td></tr>"
     )
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{html.escape(text.strip())}</p>" if text else ""
 
 
 def _source(claim: Claim) -> str:
