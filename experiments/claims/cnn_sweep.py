@@ -85,16 +85,21 @@ def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = ""
     return found
 
 
+def _shared_seeds(curves: Sequence[Curve]) -> list[int]:
+    """The seeds that count on every curve."""
+    return sorted(set.intersection(*(set(curve.slopes) for curve in curves))) if curves else []
+
+
 def _average(curves: Sequence[Curve], together: int = 1) -> Effect:
     """The mean over the seeds of the mean slope of the curves."""
-    seeds = set.intersection(*(set(curve.slopes) for curve in curves))
-    slopes = [[curve.slopes[seed] for curve in curves] for seed in sorted(seeds)]
+    slopes = [[curve.slopes[seed] for curve in curves] for seed in _shared_seeds(curves)]
     return mean(np.mean(slopes, axis=1), together=together)
 
 
 def _listed(curves: Sequence[Curve]) -> str:
     """The curves on which kappa rises and falls: those whose intervals exclude "no effect"."""
-    effects = {curve.label: _average([curve], len(curves)) for curve in curves}
+    resolved = [curve for curve in curves if curve.slopes]
+    effects = {curve.label: _average([curve], len(resolved)) for curve in resolved}
     rises = ", ".join(label for label, effect in effects.items() if effect.low > 0)
     falls = ", ".join(label for label, effect in effects.items() if effect.high < 0)
     return f"rises at {rises or 'none'}, falls at {falls or 'none'}, for sure"
@@ -102,7 +107,7 @@ def _listed(curves: Sequence[Curve]) -> str:
 
 def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
     """The trend on average over the curves, and beside it the curves on which it is certain."""
-    if not curves or not set.intersection(*(set(curve.slopes) for curve in curves)):
+    if not _shared_seeds(curves):
         return not_testable(f"fewer than {LEAST} resolved points on a curve")
     side = {"above": 0.0} if rises else {"below": 0.0}
     symbol = SYMBOLS[curves[0].over]
@@ -187,7 +192,7 @@ def _by_rank(figure: str, *, full: bool) -> Check:
         rows = where(table, figure=figure)
         part = kept(rows, (rows["rank"] == rows["size"]) == full)
         curves = {over: _curves(part, over) for over in SYMBOLS}
-        if not all(curves.values()):
+        if not all(map(_shared_seeds, curves.values())):
             return not_testable(f"fewer than {LEAST} resolved points on every curve")
         over_filters, over_kernel = (_average(found, 2) for found in curves.values())
         effects = {"for F^e": over_filters, "for K^-e": _negative(over_kernel)}
