@@ -156,6 +156,8 @@ def test_regimes_can_hold_and_fail(sign, status):
     ):
         assert _verdict(statement, table).status == status, statement
     assert _verdict("shared weights: both trends reverse", dense).status == NOT_TESTABLE
+    nothing = {**shared, "resolved": np.zeros(len(shared["seed"]), bool)}
+    assert _verdict("shared weights: both trends hold", nothing).status == NOT_TESTABLE
 
 
 def test_every_printed_claim_has_a_mechanism_for_where_it_fails():
