@@ -79,7 +79,6 @@ for name in ("fig02", "fig05"):
 from flax import nnx
 
 import gnjax
-from gnjax.diagnosis.picture import draw
 
 gnjax.enable_x64()
 
@@ -102,5 +101,5 @@ print(found)
 
 # %%
 picture = ROOT / "results" / "diagnosis.png"
-draw(found, picture)
+gnjax.plot(found).savefig(picture)
 display(Image(str(picture), width=900))
