@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
 
 import gnjax
+from benchmarks.rivals import harness
 from gnjax.models.mlp import freeze_statistics
 from gnjax.models.resnet import ResNet
 
@@ -37,9 +36,8 @@ def main() -> None:
     kappa = gnjax.condition_number(kernel, method="inverse")
     seconds = time.perf_counter() - began
     print(kappa)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak_bytes = peak if sys.platform == "darwin" else 1024 * peak
-    record = {"samples": samples, "seconds": round(seconds, 1), "peak_GB": peak_bytes / 1e9}
+    peak = harness.peak_bytes() / 1e9
+    record = {"samples": samples, "seconds": round(seconds, 1), "peak_GB": peak}
     print(json.dumps(record))
 
 

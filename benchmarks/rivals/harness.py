@@ -107,13 +107,13 @@ def answer(distribution: str, tasks: dict[str, Measure], companions: Sequence[st
         "runs": list(found.seconds),
         "products": found.products,
         "note": found.note,
-        "peak_gb": _peak_bytes() / 1e9,
+        "peak_gb": peak_bytes() / 1e9,
         "versions": {name: version(name) for name in (distribution, *companions)},
     }
     arguments.out.write_text(json.dumps(report, indent=1))
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """The most memory this process held; not what its parent held, which getrusage includes."""
     status = Path("/proc/self/status")
     if not status.exists():

@@ -1,13 +1,12 @@
 """hessian-eigenthings on the GPT of :mod:`benchmarks.gpt`.
 
-python -m benchmarks.rivals.torch_gpt [--tokens=64] [--steps=24]
+python -m benchmarks.rivals.torch_gpt [--tokens=64] [--steps=20]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from typing import Any
 
@@ -70,7 +69,7 @@ def _norm(layer: Any, x: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -92,7 +91,7 @@ def main() -> None:
     values = found.eigenvalues
     record = {
         "seconds": round(seconds, 1),
-        "peak_GiB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+        "peak_GiB": round(harness.peak_bytes() / 2**30, 2),
         "parameters": operator.size,
         "largest": values.tolist(),
         "residual": float(found.residuals.max() / values.max()),
