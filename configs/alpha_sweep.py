@@ -10,7 +10,7 @@ widths and five seeds, MNIST where it is at hand.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import data_of, unknown_profile
 
 # 500 of MNIST's 784 pixels, 717 of which vary, and k = 10; the paper does not print its widths.
 PAPER_RATIOS = tuple(
@@ -18,7 +18,6 @@ PAPER_RATIOS = tuple(
     for figure in ("6", "23")
     for row in ((figure, "d", 717, 784), (figure, "k", 10, 10), (figure, "n/d", 0.64, 0.70))
 )
-BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -27,7 +26,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
-        "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
+        "data": data_of(profile, "mnist"),
         "samples": 0,
         "data_seed": 0,
         "side": 0,

@@ -13,9 +13,8 @@ weights at 28 x 28 too, half an hour on one core; MNIST where it is at hand.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import data_of, unknown_profile
 
-BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 # The sizes that decide, kernel over side and filters, are not stated. n does not count once n >= d:
@@ -34,7 +33,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
-        "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
+        "data": data_of(profile, "mnist"),
         "samples": 1000,
         "data_seed": 0,
         "first_seed": 0,

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import data_of, unknown_profile
 
 # MNIST has d = 784 pixels, of which 717 vary, and k = 10; the paper does not say which widths it
 # took but those of figures 19 and 21, which are about d; it does not say which factors c it took.
@@ -25,7 +25,6 @@ PAPER_RATIOS = (
     ("3", "d/k", 71.7, 78.4),
     ("3", "m/d", 1.0, 4.0),
 )
-BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -34,7 +33,7 @@ def get_config(profile: str) -> ConfigDict:
         raise unknown_profile(profile, PROFILES)
     common = {
         "paper_ratios": PAPER_RATIOS,
-        "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
+        "data": data_of(profile, "mnist"),
         "samples": 0,
         "data_seed": 0,
         "outputs": 10,

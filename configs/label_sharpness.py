@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import is_at_hand, unknown_profile
 
 # n = 5000 of MNIST (rank 717), Fashion-MNIST (784) and CIFAR-10 (3072)
 PAPER_RATIOS = tuple((figure, "n/d", 1.63, 6.97) for figure in ("B1c", "B2a", "B2b", "B2c"))
@@ -100,7 +100,7 @@ def _laptop() -> dict[str, object]:
 def _paper() -> dict[str, object]:
     epochs = (0, 2, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000)
     return {
-        "data": tuple(name for name in DATA if at_hand(name, "")) or DATA,
+        "data": tuple(name for name in DATA if is_at_hand(name)) or DATA,
         "samples": 5000,
         "side": 0,
         "random": _random(100, 20, 5, 3),

@@ -9,9 +9,8 @@ are the same, seconds; smoke is smaller.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import data_of, unknown_profile
 
-BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 PAPER_RATIOS = tuple(
@@ -28,7 +27,7 @@ def get_config(profile: str) -> ConfigDict:
     return ConfigDict(
         {
             "paper_ratios": PAPER_RATIOS,
-            "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
+            "data": data_of(profile, "mnist"),
             "samples": 500 if smoke else 0,
             "data_seed": 0,
             "side": 8 if smoke else 14,

@@ -8,10 +8,9 @@ size and up to 2560 samples, not timed.
 
 from ml_collections import ConfigDict
 
-from sweeps.config import at_hand, unknown_profile
+from sweeps.config import data_of, unknown_profile
 
 PAPER_RATIOS = ()
-BUNDLED = "fashion_mnist_5000"
 PROFILES = ("smoke", "laptop", "paper")
 
 
@@ -21,7 +20,7 @@ def get_config(profile: str) -> ConfigDict:
     common = {
         "paper_ratios": PAPER_RATIOS,
         "first_seed": 0,
-        "data": at_hand("mnist", BUNDLED) if profile == "paper" else BUNDLED,
+        "data": data_of(profile, "mnist"),
         "data_seed": 0,
         "activation": "tanh",
     }

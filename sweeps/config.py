@@ -58,12 +58,22 @@ def unknown_profile(profile: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(f"there is no profile {profile!r}: choose {', '.join(known)}{hint}")
 
 
+def is_at_hand(name: str) -> bool:
+    """Whether a data set can be had without a download."""
+    return data.state(name) != "not here"
+
+
 def at_hand(name: str, otherwise: str) -> str:
-    """A data set that can be had without a download, or else the one to take in its place.
+    """A data set if it can be had without a download, or else the one to take in its place.
 
     Which one was taken stands in the table, in the caption and in the provenance.
     """
-    return otherwise if data.state(name) == "not here" else name
+    return name if is_at_hand(name) else otherwise
+
+
+def data_of(profile: str, published: str, bundled: str = "fashion_mnist_5000") -> str:
+    """The published data set in the paper profile if it is at hand, else the bundled one."""
+    return at_hand(published, bundled) if profile == "paper" else bundled
 
 
 def override(config: ConfigDict, overrides: Sequence[str]) -> ConfigDict:
