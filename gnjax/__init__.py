@@ -7,6 +7,8 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
+from gnjax.diagnosis.monitor import Monitor
+from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.numerics.certificate import Certificate, Error
@@ -59,6 +61,8 @@ __all__ = [
     "FunctionHessian",
     "KroneckerFactors",
     "Limits",
+    "Monitor",
+    "MonitorRow",
     "NetworkGram",
     "NetworkHessian",
     "Operator",

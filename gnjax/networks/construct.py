@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
+from gnjax.networks.equations.widen import Widened
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, prepared
@@ -84,6 +87,25 @@ def network(
     if not found.coupled:
         return made
     return replace(made, coupled=True, batch=made.samples, layered=())  # one function of all
+
+
+def moved(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
+    """The network at the parameters of another model; None where its structure is another one.
+
+    What was found out about the structure is kept: samples that couple, layers, sizes of batches.
+    """
+    apply, params, _ = prepared(model, net.x, has_aux=has_aux)
+    if isinstance(net.apply, Partial) and isinstance(net.apply.func, Widened):
+        apply = Partial(net.apply.func, apply)
+    leaves, structure = jax.tree.flatten(params)
+    known = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
+    if (structure, jax.tree.structure(apply), _shapes(leaves)) != known:
+        return None
+    return replace(net, leaves=tuple(leaves), apply=apply)
+
+
+def _shapes(leaves: Sequence[jax.Array]) -> list[tuple[int, ...]]:
+    return [leaf.shape for leaf in leaves]
 
 
 def _check_declared(coupled: bool | None, batch_size: int | None) -> None:

@@ -11,6 +11,7 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.conditioning.rank_sensitivity import RankSensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
+from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.picture import figure_of
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
@@ -29,7 +30,7 @@ _DEEPEST = 1e-30  # of the largest eigenvalue, for what is drawn on a logarithmi
 
 
 def plot(result: Any) -> Figure:
-    """A matplotlib figure of a spectrum, a density, a condition number, ranks or a diagnosis.
+    """A matplotlib figure of a spectrum, a density, a condition number, a monitor or a diagnosis.
 
     ``plot(result).savefig("name.png")`` writes it to a file.
 
@@ -186,12 +187,37 @@ def _blocks(axes: Axes, found: BlockSpectra) -> None:
     axes.set_title(text + f"{found.mean_distance:.3g}", loc="left", fontsize="medium")
 
 
+def _monitor(axes: Axes, found: Monitor) -> None:
+    """Sharpness over steps in the band of its error, its relatives, and 2 / rate."""
+    rows = found.history
+    steps = [row.step for row in rows]
+    axes.set_yscale("log")
+    for name, color, text in (
+        ("sharpness", _BLUE, "largest of H"),
+        ("gauss_newton", _GREY, "largest of G"),
+        ("preconditioned", _ORANGE, "largest of $P^{-1/2} H P^{-1/2}$"),
+    ):
+        values = np.array([row[name] for row in rows], float)  # None becomes nan
+        errors = np.array([row[f"{name}_error"] for row in rows], float)
+        if np.isfinite(values).any():
+            axes.plot(steps, values, "o-", ms=3, lw=1.2, color=color, label=text)
+            axes.fill_between(steps, values - errors, values + errors, color=color, alpha=0.2, lw=0)
+    thresholds = np.array([row.threshold for row in rows], float)
+    if np.isfinite(thresholds).any():
+        axes.plot(steps, thresholds, color="black", ls="--", lw=0.9, label="2 / rate")
+    axes.legend(frameon=False)
+    axes.set_xlabel("step")
+    axes.set_ylabel("eigenvalue")
+    axes.set_title(f"curvature at {len(rows)} steps", loc="left")
+
+
 _DRAWN: dict[type, Callable[[Axes, Any], None]] = {
     Spectrum: _spectrum,
     SpectralDensity: _density,
     ConditionNumber: _condition,
     RankSensitivity: _ranks,
     BlockSpectra: _blocks,
+    Monitor: _monitor,
 }
 
 

@@ -1,0 +1,326 @@
+"""The sharpness along a training loop, each row from the vectors of the row before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from gnjax.conditioning.condition_number import condition_number
+from gnjax.diagnosis.monitor_row import MonitorRow
+from gnjax.networks.construct import moved
+from gnjax.networks.forms.batches import is_batches
+from gnjax.networks.losses import Loss
+from gnjax.networks.parameters import Only
+from gnjax.networks.rounding import product_error
+from gnjax.numerics.certificate import MEASURED, Error, certificate
+from gnjax.operators.curvature import gauss_newton, hessian
+from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.optimisers import has_optimizer_state, optimizer_metric
+from gnjax.operators.protocol import Operator
+from gnjax.spectra.krylov.tracked import Tracked, tracked
+
+_SMALL = 500  # rows of the smaller side of G, up to which kappa is computed without being asked for
+_FRESH = 10  # rows from one start with a random half, and one measurement of rounding, to the next
+_ROUNDING = 8.0  # times eps sqrt(p) of the scale: the rounding of a run's own sums
+_RECURRENCE = "the residual, with the rounding of the run"
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Wanted:
+    """What a row computes beside the sharpness; None where it is not wanted."""
+
+    gram: NetworkGram | None
+    scale: jax.Array | None  # P^{-1/2}
+    update: jax.Array | None
+    rtol: float = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    probes: int = field(metadata={"static": True})
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """The error of a matrix from rounding, at the row and the scale at which it was measured."""
+
+    error: Error
+    scale: float
+    row: int
+
+
+class Monitor:
+    """The sharpness and its relatives at every ``every``-th step of a training loop.
+
+    ``monitor(step, model)`` measures the model as it is and appends a row to ``monitor.history``;
+    at other steps it returns None at once. A row starts from the eigenvectors of the row before,
+    and everything is compiled once as long as the structure of the model stays the same.
+
+    The samples are fixed: some hundreds are usually enough, and the costs of a row grow with them.
+    The rounding of the network is measured, and a run is started half from a random vector, at the
+    first row and at every tenth one after it.
+
+    Args:
+      x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
+      loss: see there, as are ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
+        ``batch_size``.
+      every: the steps from row to row; steps that it does not divide are passed over.
+      rtol: of the residuals: each value has an eigenvalue within about rtol times the norm.
+      gauss_newton: whether the largest eigenvalue of the Gauss-Newton matrix is wanted.
+      kappa: whether its condition number is wanted. It is certified as by
+        :func:`gnjax.condition_number`, and much dearer than the rest. None: where G or its twin has
+        at most 500 rows.
+      probes: of the trace of the Hessian; 0 leaves it out.
+      steps: the most products of a run, of which each holds a vector of parameters.
+
+    >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (20, 4))
+    >>> y = jax.random.normal(jax.random.key(2), (20, 2))
+    >>> monitor = gnjax.Monitor(x, y, every=2)
+    >>> for step in range(4):
+    ...     row = monitor(step, model, rate=0.1)
+    >>> [row.step for row in monitor.history], monitor.history[-1].threshold
+    ([0, 2], 20.0)
+    >>> true = float(gnjax.eigenvalues(gnjax.hessian(model, x, y), k=1).values[0])
+    >>> abs(monitor.history[-1].sharpness - true) < monitor.history[-1].sharpness_error
+    True
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        loss: Loss = "squared_error",
+        every: int = 1,
+        rtol: float = 2e-2,
+        gauss_newton: bool = True,
+        kappa: bool | None = None,
+        probes: int = 0,
+        steps: int = 30,
+        weights: Any = None,
+        has_aux: bool = False,
+        coupled: bool | None = None,
+        only: Only | None = None,
+        mask: Any = None,
+        batch_size: int | None = None,
+    ) -> None:
+        _check(x, every=every, rtol=rtol, probes=probes, steps=steps)
+        self.history: list[MonitorRow] = []
+        self._x, self._every, self._has_aux = x, every, has_aux
+        self._wants_gram, self._wants_kappa = gauss_newton, kappa
+        self._rtol, self._steps, self._probes = float(rtol), steps, probes
+        self._options = {
+            "y": y,
+            "loss": loss,
+            "weights": weights,
+            "has_aux": has_aux,
+            "coupled": coupled,
+            "only": only,
+            "mask": mask,
+            "batch_size": batch_size,
+        }
+        self._hessian: NetworkHessian | None = None
+        self._gram: NetworkGram | None = None
+        self._vectors: dict[str, jax.Array] = {}
+        self._roundings: dict[str, _Rounding] = {}
+
+    def __repr__(self) -> str:
+        last = f", the last: {self.history[-1]}" if self.history else ""
+        return f"<Monitor: {len(self.history)} rows{last}>"
+
+    def __call__(
+        self,
+        step: int,
+        model: Any,
+        *,
+        metric: Any = None,
+        update: Any = None,
+        rate: float | None = None,
+    ) -> MonitorRow | None:
+        """The row of this step, which is also appended to ``history``; None between rows.
+
+        Args:
+          step: the number of the step.
+          model: in evaluation mode, see :func:`gnjax.functional`.
+          metric: a tree of positive entries P like the parameters, or the state of an optimiser, of
+            which :func:`gnjax.optimizer_metric` makes one.
+          update: the step of the optimiser, a tree like the parameters.
+          rate: the learning rate.
+        """
+        if int(step) % self._every:
+            return None
+        self._take(model)
+        op = self._hessian
+        assert op is not None
+        scale = None if metric is None else _inverse_root(op, metric)
+        direction = None if update is None else op.ravel(update)
+        wanted = _Wanted(self._gram, scale, direction, self._rtol, self._steps, self._probes)
+        number = len(self.history)
+        share = 1.0 if number % _FRESH == 0 else wanted.rtol
+        found, along, samples = _measured(op, wanted, self._vectors, np.uint32(number), share)
+        self._vectors = {name: one.vector for name, one in found.items()}
+        errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
+        row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
+        threshold = None if rate is None else 2 / float(rate)
+        row = replace(row, threshold=threshold, **self._condition())
+        self.history.append(row)
+        return row
+
+    def _take(self, model: Any) -> None:
+        """The operators at the model; what is known of its structure is kept while that stays."""
+        net = None
+        if self._hessian is not None:
+            net = moved(self._hessian.net, model, has_aux=self._has_aux)
+        if net is None:
+            self._hessian = hessian(model, self._x, **self._options)
+            self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
+            self._vectors, self._roundings = _random(self._hessian), {}
+            return
+        assert self._hessian is not None
+        self._hessian = NetworkHessian(net, functional=False)
+        if self._gram is not None:
+            leaves, apply = net.leaves, net.apply
+            self._gram = NetworkGram(
+                replace(self._gram.net, leaves=leaves, apply=apply),
+                self._gram.side,
+                self._gram.scale,
+            )
+
+    def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
+        """How far an eigenvalue is from the value: the residual, and what rounding adds."""
+        eps = float(jnp.finfo(found.vector.dtype).eps)
+        size = float(found.scale)
+        own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
+        residual = Error(float(found.residual) + own, MEASURED, reason=_RECURRENCE)
+        known = self._roundings.get(name)
+        if known is None or row - known.row >= _FRESH or not size <= 2 * known.scale:
+            known = _Rounding(self._rounding(name, scale), size, row)
+            self._roundings[name] = known
+        return residual + known.error
+
+    def _rounding(self, name: str, scale: jax.Array | None) -> Error:
+        op = self._gram if name == "gauss_newton" else self._hessian
+        assert op is not None
+        product = Partial(_product, op, scale if name == "preconditioned" else None)
+        work = HESSIAN * op.net.written * op.net.batch
+        return product_error(product, op.shape[0], op.dtype, work=work)
+
+    def _condition(self) -> dict[str, Any]:
+        op = self._gram
+        if self._wants_kappa is None and (op is None or min(op.factor_shape) > _SMALL):
+            return {}
+        if self._wants_kappa is False or op is None:
+            return {}
+        found = condition_number(op)
+        low, high = found.interval
+        return {"kappa": found.value, "kappa_low": low, "kappa_high": high}
+
+
+def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
+    if is_batches(x):
+        msg = "a monitor measures on one batch, and x is a sequence of them; pass one (x, y) of it"
+        raise ValueError(msg)
+    for name, value, least in (("every", every, 1), ("probes", probes, 0), ("steps", steps, 2)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            msg = f"{name}={value!r} is not an integer of at least {least}"
+            raise ValueError(msg)
+    if not 0 < rtol < 1:
+        msg = f"rtol={rtol!r} is not between 0 and 1"
+        raise ValueError(msg)
+
+
+def _random(op: NetworkHessian) -> dict[str, jax.Array]:
+    start = jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
+    return {"hessian": start}
+
+
+def _inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
+    tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
+    entries = op.ravel(tree)
+    if not bool((entries > 0).all()):
+        msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"
+        raise ValueError(msg)
+    return 1 / jnp.sqrt(entries)
+
+
+def _product(op: Operator, scale: jax.Array | None, v: jax.Array) -> jax.Array:
+    """A v, or S A S v with the diagonal S."""
+    return op.mv(v) if scale is None else scale * op.mv(scale * v)
+
+
+@jax.jit
+def _measured(
+    op: NetworkHessian,
+    wanted: _Wanted,
+    vectors: dict[str, jax.Array],
+    number: jax.Array,
+    share: float,
+) -> tuple[dict[str, Tracked], jax.Array | None, jax.Array | None]:
+    """The largest eigenvalues, u^T H u / u^T u, and z^T H z for random signs z.
+
+    ``share`` is how long the random part of a start is, beside one of length 1 that is known.
+    """
+    key = jax.random.fold_in(jax.random.key(1), number)
+    run = partial(tracked, rtol=wanted.rtol, steps=wanted.steps)
+    start = partial(_mixed, jax.random.normal(key, (op.shape[0],), op.dtype), share)
+    found = {"hessian": run(partial(_product, op, None), start(vectors["hessian"]))}
+    top = found["hessian"].vector
+    if wanted.gram is not None:
+        found["gauss_newton"] = run(partial(_product, wanted.gram, None), start(top))
+    if wanted.scale is not None:
+        known = vectors.get("preconditioned", top)
+        found["preconditioned"] = run(partial(_product, op, wanted.scale), start(known))
+    along = samples = None
+    if wanted.update is not None:
+        u = wanted.update / jnp.linalg.norm(wanted.update)
+        along = u @ op.mv(u)
+    if wanted.probes:
+        shape = (op.shape[0], wanted.probes)
+        signs = jax.random.rademacher(jax.random.fold_in(key, 1), shape, op.dtype)
+        samples = (signs * op.mv(signs)).sum(0)
+    return found, along, samples
+
+
+def _mixed(random: jax.Array, share: float, known: jax.Array) -> jax.Array:
+    """A known direction and a random one, in which an eigenvalue may have grown."""
+    return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)
+
+
+def _row(
+    step: int,
+    found: dict[str, Tracked],
+    errors: dict[str, Error],
+    rounding: Error,
+    along: jax.Array | None,
+    samples: jax.Array | None,
+) -> MonitorRow:
+    hessian_top = found["hessian"]
+    own = errors["hessian"].value - float(hessian_top.residual)  # of any x^T H x / x^T x
+    products = sum(int(one.products) for one in found.values())
+    values: dict[str, Any] = {}
+    for name in ("gauss_newton", "preconditioned"):
+        if name in found:
+            values |= {name: float(found[name].value), f"{name}_error": errors[name].value}
+    if along is not None:
+        products += 1
+        values |= {"directional": float(along), "directional_error": own}
+    if samples is not None:
+        drawn = np.asarray(samples, float)
+        products += len(drawn)
+        spread = drawn.std(ddof=1) / math.sqrt(len(drawn)) if len(drawn) > 1 else math.inf
+        values |= {"trace": float(drawn.mean()), "trace_standard_error": float(spread)}
+    return MonitorRow(
+        step=step,
+        sharpness=float(hessian_top.value),
+        sharpness_error=errors["hessian"].value,
+        at_least=float(hessian_top.value) - own,
+        products=products,
+        certificate=certificate(*errors.values(), rounding),
+        **values,
+    )

@@ -1,0 +1,74 @@
+"""One row of a monitor: the curvature at one step of training."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from gnjax.numerics.certificate import Certificate
+from gnjax.numerics.result import Result
+
+
+@dataclass(frozen=True, repr=False)
+class MonitorRow(Result):
+    """The curvature at one step; what was not asked for is None. ``row["name"]`` reads a field too.
+
+    Attributes:
+      step: of the training.
+      sharpness: the largest eigenvalue of the Hessian that was found. The true one is at least
+        ``at_least``, and an eigenvalue lies within ``sharpness_error``. That no other eigenvalue is
+        larger is not certified here; ``gnjax.eigenvalues(hessian, k=1)`` certifies it.
+      gauss_newton: the same for the Gauss-Newton matrix, with ``gauss_newton_error``.
+      preconditioned: the same for P^{-1/2} H P^{-1/2} with the metric P, and its error.
+      directional: u^T H u / u^T u along the update u, with its error.
+      trace: of the Hessian, by random probes, with its standard error.
+      kappa: the condition number of the Gauss-Newton matrix, between ``kappa_low`` and
+        ``kappa_high``; where that is infinite, kappa is a lower bound.
+      threshold: 2 / rate, beyond which gradient descent is unstable.
+      at_least: a lower bound on the largest eigenvalue of the Hessian.
+      products: how many products with the Hessian and with the Gauss-Newton matrix were made.
+      certificate: what the errors rest on.
+
+    >>> model = lambda w, x: x * w, np.array([[1.0, 1.0]])
+    >>> row = gnjax.Monitor(np.array([[1.0, 2.0]]), np.zeros((1, 2)))(0, model, rate=0.1)
+    >>> round(row.sharpness, 9), row["threshold"], row.kappa  # H = diag(1, 4)
+    (4.0, 20.0, 4.0)
+    """
+
+    step: int
+    sharpness: float
+    sharpness_error: float
+    at_least: float
+    products: int
+    certificate: Certificate
+    gauss_newton: float | None = None
+    gauss_newton_error: float | None = None
+    preconditioned: float | None = None
+    preconditioned_error: float | None = None
+    directional: float | None = None
+    directional_error: float | None = None
+    trace: float | None = None
+    trace_standard_error: float | None = None
+    kappa: float | None = None
+    kappa_low: float | None = None
+    kappa_high: float | None = None
+    threshold: float | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the fields, so that ``dict(row)`` is a row of a table."""
+        return tuple(field.name for field in dataclasses.fields(self))
+
+    def __str__(self) -> str:
+        parts = [f"step {self.step}: sharpness {self.sharpness:.6g} +- {self.sharpness_error:.2g}"]
+        if self.threshold is not None:
+            parts.append(f"2 / rate {self.threshold:.6g}")
+        names = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
+        known = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
+        parts += [f"{name} {value:.6g}" for name, value in known]
+        return f"{', '.join(parts)} ({self.products} products, {self.certificate.brief})"

@@ -1,0 +1,184 @@
+"""The monitor's rows against dense matrices, its products, and what it compiles."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import gnjax
+from tests.operators.test_formation import single_precision
+
+WIDTHS = (4, 8, 3)
+X = np.random.default_rng(0).standard_normal((20, 4))
+Y = np.random.default_rng(1).integers(0, 3, 20)
+OPTIONS = {"loss": "cross_entropy"}
+
+
+def mlp(seed: int = 0, widths: tuple[int, ...] = WIDTHS) -> nnx.Module:
+    return gnjax.models.MLP(widths, activation="tanh", key=jax.random.key(seed))
+
+
+def tree_like(model: nnx.Module, seed: int) -> nnx.State:
+    keys = iter(jax.random.split(jax.random.key(seed), 99))
+    return jax.tree.map(
+        lambda leaf: jax.random.uniform(next(keys), leaf.shape, minval=0.2, maxval=2.0),
+        nnx.state(model, nnx.Param),
+    )
+
+
+def test_a_row_agrees_with_the_dense_matrices():
+    model = mlp()
+    metric, update = tree_like(model, 1), tree_like(model, 2)
+    monitor = gnjax.Monitor(X, Y, rtol=1e-6, probes=400, **OPTIONS)
+    row = monitor(0, model, metric=metric, update=update, rate=0.5)
+    op = gnjax.hessian(model, X, Y, **OPTIONS)
+    matrix = np.asarray(op.as_matrix())
+    gram = np.asarray(gnjax.gauss_newton(model, X, y=Y, **OPTIONS).as_matrix())
+    root = np.asarray(op.ravel(metric)) ** -0.5
+    u = np.asarray(op.ravel(update))
+    scaled = root[:, None] * matrix * root
+    for name, dense in (("sharpness", matrix), ("gauss_newton", gram), ("preconditioned", scaled)):
+        largest = np.linalg.eigvalsh(dense)[-1]
+        assert abs(row[name] - largest) <= row[f"{name}_error"] <= 2e-6 * np.linalg.norm(dense, 2)
+    assert row.at_least <= np.linalg.eigvalsh(matrix)[-1]
+    assert row.at_least == pytest.approx(row.sharpness, rel=1e-9)
+    assert abs(row.directional - u @ matrix @ u / (u @ u)) <= row.directional_error
+    assert row.directional_error < 1e-9 * row.sharpness
+    assert abs(row.trace - np.trace(matrix)) < 5 * row.trace_standard_error
+    assert row.threshold == 4.0
+    assert row.kappa_low <= gnjax.condition_number(gram).value <= row.kappa_high
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+def test_single_precision_states_its_rounding():
+    x = X.astype(np.float32)
+    with single_precision():
+        apply, params = gnjax.functional(mlp())
+        row = gnjax.Monitor(x, Y, rtol=1e-6, kappa=False, **OPTIONS)(0, (apply, params))
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, float), params)
+    true = gnjax.eigenvalues(gnjax.hessian((apply, wide), x, Y, **OPTIONS), k=1).values[0]
+    assert row.at_least <= true
+    assert abs(row.sharpness - true) <= row.sharpness_error <= 1e-3 * true
+    assert row.certificate.kind == "measured"
+
+
+def test_a_warm_start_takes_a_third_of_the_products():
+    monitor = gnjax.Monitor(X, Y, rtol=1e-2, kappa=False, gauss_newton=False, **OPTIONS)
+    rng, model = np.random.default_rng(0), mlp()
+    products = []
+    for step in range(5):
+        products.append(monitor(step, model).products)
+        state = nnx.state(model, nnx.Param)
+        moved = jax.tree.map(lambda w: w + 1e-3 * rng.standard_normal(w.shape), state)
+        nnx.update(model, moved)
+    assert max(products[1:]) <= products[0] / 3, products
+
+
+def test_only_every_second_step_has_a_row():
+    monitor = gnjax.Monitor(X, Y, every=2, **OPTIONS)
+    assert [monitor(step, mlp()) is None for step in range(4)] == [False, True, False, True]
+    assert [row.step for row in monitor.history] == [0, 2]
+    assert "2 rows" in repr(monitor)
+
+
+def test_new_weights_compile_nothing(caplog):
+    monitor = gnjax.Monitor(X, Y, kappa=False, **OPTIONS)
+    for step in range(2):
+        monitor(step, mlp(step))
+    with jax.log_compiles(), caplog.at_level("DEBUG", logger="jax"):
+        for step in range(2, 5):
+            monitor(step, mlp(0))
+    compiled = [r.getMessage() for r in caplog.records if "XLA compilation of" in r.getMessage()]
+    assert not [message for message in compiled if "_measured" in message], compiled
+
+
+def test_another_structure_starts_anew():
+    monitor = gnjax.Monitor(X, Y, rtol=1e-6, kappa=False, **OPTIONS)
+    monitor(0, mlp())
+    other = mlp(0, (4, 5, 3))
+    row = monitor(1, other)
+    true = gnjax.eigenvalues(gnjax.hessian(other, X, Y, **OPTIONS), k=1).values[0]
+    assert abs(row.sharpness - true) <= row.sharpness_error
+
+
+def test_an_eigenvalue_that_overtakes_is_found_at_the_next_fresh_start():
+    """A diagonal Hessian, of which one eigenvector never leads to another."""
+    size = 2000
+    x, y = np.ones((1, size)), np.zeros((1, size))
+
+    def model(second: float):
+        scales = jnp.ones((1, size)).at[0, :2].set(jnp.array([3.0, second]))
+        return (lambda params, x: x * params * scales), jnp.ones((1, size))
+
+    monitor = gnjax.Monitor(x, y, kappa=False, gauss_newton=False)
+    rows = [monitor(step, model(1.0 if step < 8 else 3.2)) for step in range(11)]
+    assert rows[0].sharpness == pytest.approx(9, rel=1e-3)
+    assert rows[-1].sharpness == pytest.approx(3.2**2, rel=1e-3)
+    assert all(row.at_least <= 3.2**2 for row in rows)
+
+
+def test_the_metric_of_an_optimiser_in_its_loop():
+    model = mlp()
+    optimizer = optax.adam(1e-2)
+    apply, params = gnjax.functional(model)
+    state = optimizer.init(params)
+
+    def loss(params):
+        return optax.softmax_cross_entropy_with_integer_labels(apply(params, X), Y).mean()
+
+    monitor = gnjax.Monitor(X, Y, **OPTIONS)
+    for step in range(3):
+        update, state = optimizer.update(jax.grad(loss)(params), state)
+        params = optax.apply_updates(params, update)
+        monitor(step, (apply, params), metric=state, update=update)
+    metric = gnjax.optimizer_metric(state)
+    op = gnjax.preconditioned(gnjax.hessian((apply, params), X, Y, **OPTIONS), metric)
+    true = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-1]
+    assert (
+        abs(monitor.history[-1].preconditioned - true) <= monitor.history[-1].preconditioned_error
+    )
+
+
+def test_rows_are_saved_and_read_as_tables():
+    row = gnjax.Monitor(X, Y, **OPTIONS)(0, mlp())
+    assert gnjax.MonitorRow.from_json(row.to_json()) == row
+    assert dict(row)["sharpness"] == row["sharpness"] == row.sharpness
+    with pytest.raises(KeyError, match="no_such"):
+        row["no_such"]
+    assert "step 0: sharpness" in str(row)
+
+
+def test_a_monitor_draws_itself():
+    monitor = gnjax.Monitor(X, Y, **OPTIONS)
+    for step in range(2):
+        monitor(step, mlp(step), rate=0.1)
+    axes = gnjax.plot(monitor).axes[0]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["largest of H", "largest of G", "2 / rate"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every=0 is not an integer of at least 1"),
+        ({"rtol": 2.0}, "rtol=2.0 is not between 0 and 1"),
+        ({"probes": -1}, "probes=-1"),
+        ({"steps": 1}, "steps=1"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        gnjax.Monitor(X, Y, **options)
+
+
+def test_batches_and_negative_metrics_are_refused():
+    with pytest.raises(ValueError, match="measures on one batch"):
+        gnjax.Monitor([(X, Y)])
+    model = mlp()
+    negative = jax.tree.map(lambda leaf: -leaf, tree_like(model, 0))
+    with pytest.raises(ValueError, match="not positive"):
+        gnjax.Monitor(X, Y, **OPTIONS)(0, model, metric=negative)
