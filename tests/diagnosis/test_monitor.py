@@ -107,18 +107,16 @@ def test_another_structure_starts_anew():
 
 def test_an_eigenvalue_that_overtakes_is_found():
     """A diagonal Hessian, of which one eigenvector never leads to another."""
-    size = 2000
-    x, y = np.ones((1, size)), np.zeros((1, size))
+    x, y = np.ones((1, 3)), np.zeros((1, 3))
 
     def model(second: float):
-        scales = jnp.linspace(0.0, 2.0, size)[None].at[0, :2].set(jnp.array([3.0, second]))
-        return (lambda params, x: x * params * scales), jnp.ones((1, size))
+        scales = jnp.array([[3.0, second, 1.0]])
+        return (lambda params, x: x * params * scales), jnp.ones((1, 3))
 
-    monitor = gnjax.Monitor(x, y, kappa=False, gauss_newton=False)
-    rows = [monitor(step, model(1.0 if step < 2 else 3.2)) for step in range(4)]
-    assert rows[1].sharpness == pytest.approx(9, rel=1e-2)
-    assert rows[-1].sharpness == pytest.approx(3.2**2, rel=1e-2)
-    assert all(row.at_least <= 3.2**2 for row in rows)
+    monitor = gnjax.Monitor(x, y, kappa=False)
+    rows = [monitor(step, model(1.0 if step < 3 else 3.2)) for step in range(5)]
+    assert rows[2].sharpness == pytest.approx(9, rel=1e-3)
+    assert rows[-1].sharpness == pytest.approx(3.2**2, rel=1e-3)
 
 
 def test_the_metric_of_an_optimiser_in_its_loop():
