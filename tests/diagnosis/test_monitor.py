@@ -107,13 +107,14 @@ def test_another_structure_starts_anew():
 
 def test_an_eigenvalue_that_overtakes_is_found():
     """A diagonal Hessian, of which one eigenvector never leads to another."""
-    x, y = np.ones((1, 3)), np.zeros((1, 3))
+
+    def apply(params, x):
+        return x * params["scales"] * params["weights"]
 
     def model(second: float):
-        scales = jnp.array([[3.0, second, 1.0]])
-        return (lambda params, x: x * params * scales), jnp.ones((1, 3))
+        return apply, {"scales": jnp.array([[3.0, second, 1.0]]), "weights": jnp.ones((1, 3))}
 
-    monitor = gnjax.Monitor(x, y, kappa=False)
+    monitor = gnjax.Monitor(np.ones((1, 3)), np.zeros((1, 3)), kappa=False, only="weights")
     assert monitor(0, model(1.0)).sharpness == pytest.approx(9, rel=1e-3)
     monitor._vectors = {"hessian": jnp.array([1.0, 0.0, 0.0])}  # what many more rows lead to
     rows = [monitor(step, model(3.2)) for step in (1, 2)]
