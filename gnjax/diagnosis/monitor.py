@@ -27,7 +27,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
 _SMALL = 500  # rows of the smaller side of G, up to which kappa is computed without being asked for
-_REMEASURED = 10  # rows from one measurement of the rounding to the next
+_RENEWED = 10  # rows from one start with a random half, and measurement of rounding, to the next
 _ROUNDING = 8.0  # times eps sqrt(p) of the scale: the rounding of a run's own sums
 _RECURRENCE = "the residual, with the rounding of the run"
 
@@ -62,7 +62,8 @@ class Monitor:
     and everything is compiled once as long as the structure of the model stays the same.
 
     The samples are fixed: some hundreds are usually enough, and the costs of a row grow with them.
-    The rounding of the network is measured at the first row and at every tenth one after it.
+    At the first row and at every tenth one after it a run starts half from a random vector, to see an
+    eigenvalue that has overtaken, and the rounding of the network is measured.
 
     Args:
       x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
@@ -161,7 +162,8 @@ class Monitor:
         direction = None if update is None else op.ravel(update)
         wanted = _Wanted(self._gram, scale, direction, self._rtol, self._steps, self._probes)
         number = len(self.history)
-        found, along, samples = _measured(op, wanted, self._vectors, np.uint32(number))
+        share = 1.0 if number % _RENEWED == 0 else 0.0
+        found, along, samples = _measured(op, wanted, self._vectors, np.uint32(number), share)
         self._vectors = {name: one.vector for name, one in found.items()}
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
         row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
@@ -197,7 +199,7 @@ class Monitor:
         own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
         residual = Error(float(found.residual) + own, MEASURED, reason=_RECURRENCE)
         known = self._roundings.get(name)
-        if known is None or row - known.row >= _REMEASURED or not size <= 2 * known.scale:
+        if known is None or row - known.row >= _RENEWED or not size <= 2 * known.scale:
             known = _Rounding(self._rounding(name, scale), size, row)
             self._roundings[name] = known
         return residual + known.error
@@ -254,12 +256,19 @@ def _product(op: Operator, scale: jax.Array | None, v: jax.Array) -> jax.Array:
 
 @jax.jit
 def _measured(
-    op: NetworkHessian, wanted: _Wanted, vectors: dict[str, jax.Array], number: jax.Array
+    op: NetworkHessian,
+    wanted: _Wanted,
+    vectors: dict[str, jax.Array],
+    number: jax.Array,
+    share: float,
 ) -> tuple[dict[str, Tracked], jax.Array | None, jax.Array | None]:
-    """The largest eigenvalues, u^T H u / u^T u, and z^T H z for random signs z."""
+    """The largest eigenvalues, u^T H u / u^T u, and z^T H z for random signs z.
+
+    ``share`` is the length of a random part of every start, beside one of length 1 that is known.
+    """
     key = jax.random.fold_in(jax.random.key(1), number)
     run = partial(tracked, rtol=wanted.rtol, steps=wanted.steps)
-    start = partial(_mixed, jax.random.normal(key, (op.shape[0],), op.dtype), wanted.rtol)
+    start = partial(_mixed, jax.random.normal(key, (op.shape[0],), op.dtype), share)
     found = {"hessian": run(partial(_product, op, None), start(vectors["hessian"]))}
     top = found["hessian"].vector
     if wanted.gram is not None:
