@@ -62,8 +62,8 @@ class Monitor:
     and everything is compiled once as long as the structure of the model stays the same.
 
     The samples are fixed: some hundreds are usually enough, and the costs of a row grow with them.
-    At the first row and at every tenth one after it a run starts half from a random vector, to see an
-    eigenvalue that has overtaken, and the rounding of the network is measured.
+    At the first row and at every tenth one after it a run starts half from a random vector, so that
+    an eigenvalue that has overtaken is seen, and the rounding of the network is measured.
 
     Args:
       x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
