@@ -12,7 +12,7 @@ import numpy as np
 
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
-from gnjax.networks.forms.samples import sample_count, take
+from gnjax.networks.forms.samples import even_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, prepared
 from gnjax.networks.network import Network
@@ -129,7 +129,7 @@ def _batch(net: Network, batch_size: int | None) -> int:
     if batch_size is not None:
         return min(batch_size, net.samples)
     largest = int(np.clip(_WORKING / net.written, 1, net.samples))
-    return -(-net.samples // -(-net.samples // largest))
+    return even_size(net.samples, largest)
 
 
 def _evaluated(

@@ -23,7 +23,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -32,6 +31,7 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.host import on_host
 
 SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
@@ -121,7 +121,7 @@ def product_error(
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
         image, moved = _summed(function, rng, v, pieces_of)
-        vectors.append(_here(v))
+        vectors.append(on_host(v))
         images.append(image)
         moves.append(_length(moved))
     products = np.array([[_dot(v, image) for image in images] for v in vectors])
@@ -134,10 +134,10 @@ def _summed(
     function: Partial, rng: np.random.Generator, v: jax.Array, batches: Sequence[Sequence[Any]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sums over the batches of A_b v, and of how far it moves."""
-    image, moved = map(_here, _product_gap(function, _seed(rng), v, *batches[0]))
+    image, moved = map(on_host, _product_gap(function, _seed(rng), v, *batches[0]))
     for batch in batches[1:]:
         more, further = _product_gap(function, _seed(rng), v, *batch)
-        image, moved = image + _here(more), moved + _here(further)
+        image, moved = image + on_host(more), moved + on_host(further)
     return image, moved
 
 
@@ -182,16 +182,16 @@ def _batch_size(
     for _ in range(count):
         v = _direction(rng, (net.parameters,), net.dtype)
         image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
-        vectors.append(_here(v))
-        images.append(_here(image))
-        pushed.append(_length(_here(moved)))
+        vectors.append(on_host(v))
+        images.append(on_host(image))
+        pushed.append(_length(on_host(moved)))
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
         both = _backward_gap(net, x, target, _seed(rng), u)
-        pull, moved = (_here(_scaled(scaling, one)) for one in both)
+        pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(_length(moved))
         pairs = zip(vectors, images, strict=True)
-        gaps += [_dot(_here(u), image) - _dot(pull, v) for v, image in pairs]
+        gaps += [_dot(on_host(u), image) - _dot(pull, v) for v, image in pairs]
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
@@ -207,12 +207,12 @@ def _rows_size(
 ) -> float:
     """The estimate of ||rows of J - J in forward mode||_F."""
     drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([_here(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
-    rows = np.concatenate([_here(block).astype(np.float64) @ v.T for block in row_blocks(net)])
+    v = np.stack([on_host(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
+    rows = np.concatenate([on_host(block).astype(np.float64) @ v.T for block in row_blocks(net)])
     lengths = []
     for w, column in zip(v, rows.T, strict=True):
         parts = [
-            _here(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
+            on_host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
             for x, target in pieces(net, net.target)
         ]
         lengths.append(_length(column - np.concatenate(parts).ravel()))
@@ -256,14 +256,6 @@ def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtyp
 
 def _seed(rng: np.random.Generator) -> np.uint32:
     return np.uint32(rng.integers(2**32))
-
-
-def _here(array: jax.Array) -> np.ndarray:
-    """In host memory, gathered from all processes."""
-    here = not isinstance(array, jax.Array) or array.is_fully_addressable
-    if not here and not array.is_fully_replicated:
-        array = multihost_utils.process_allgather(array, tiled=True)
-    return np.asarray(array)
 
 
 @jax.jit
