@@ -37,6 +37,10 @@ gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expe
 	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.
+# What was compiled is kept in build/, for both processes and for the next run.
+test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/compiled
+test: export JAX_COMPILATION_CACHE_MAX_SIZE ?= 4000000000
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.1
 test: $(READY)  ## the tests, in a few minutes
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 

@@ -22,8 +22,9 @@ def on_cpu(array: Any) -> bool:
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:
     """The array in host memory, gathered from all processes."""
-    here = not isinstance(array, jax.Array) or array.is_fully_addressable
-    if not here and not array.is_fully_replicated:
+    if not isinstance(array, np.ndarray) and not (
+        array.is_fully_addressable or array.is_fully_replicated
+    ):
         array = multihost_utils.process_allgather(array, tiled=True)
     return np.asarray(array)
 
