@@ -9,6 +9,10 @@ from dataclasses import dataclass
 class Limits:
     """What a computation may take.
 
+    Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
+    makes the products: these are limits of the host's memory and time. How much goes through the
+    device at once is decided by that device (:class:`gnjax.numerics.device.Device`).
+
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
       factor_bytes: the most memory that a factor J with J J^T = A may take.
