@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench bench-gpu clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,10 @@ gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expe
 	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.
+# What was compiled is kept in build/, for both processes and for the next run.
+test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/compiled
+test: export JAX_COMPILATION_CACHE_MAX_SIZE ?= 4000000000
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.1
 test: $(READY)  ## the tests, in a few minutes
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
@@ -75,10 +79,15 @@ $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-bench: $(READY)  ## the speed tables, as ratios from one run (sets the rivals up: 4 GB)
-	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa
+bench: $(READY)  ## measure the speed tables and renew the README's (sets the rivals up: 4 GB)
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.linear_kappa --save
 	$(BIN)/python -m benchmarks.rivals.install
-	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra
+	env -u OPENBLAS_NUM_THREADS -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.network_spectra --save
+	$(BIN)/python -m benchmarks.tables
+
+bench-gpu: $(READY)  ## the rows of an accelerator, in float64 and in verified float32, beside its peak
+	$(BIN)/python -m benchmarks.devices --save
+	$(BIN)/python -m benchmarks.tables
 
 clean:  ## remove environments and results
 	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/reference/figures docs/gallery .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
-from benchmarks import gpt
+from benchmarks import gpt, record
 from benchmarks.rivals import harness, install
 
 SHAPE = gpt.Shape()
@@ -32,16 +32,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
     parser.add_argument("--rtol", type=float, help="run gnjax alone, to this residual")
     options = parser.parse_args()
     if options.rtol:
         print(json.dumps(ours(options.tokens, options.rtol)))
         return
+    began = record.environment()
     given = [f"--tokens={options.tokens}", f"--steps={options.steps}"]
     rival = _run(str(install.interpreter("hessian-eigenthings")), "rivals.torch_gpt", given)
-    print("hessian-eigenthings:", json.dumps(rival), flush=True)
     given = [f"--tokens={options.tokens}", f"--rtol={rival['residual']}"]
-    print("gnjax:", json.dumps(_run(sys.executable, "gpt_eigenvalues", given)))
+    own = _run(sys.executable, "gpt_eigenvalues", given)
+    name = (
+        f"10 largest Gauss-Newton eigenvalues of a GPT with {own['parameters']:,} parameters, "
+        f"{options.tokens} tokens, float32, residuals below {rival['residual']:.0%} of the largest"
+    )
+    rows = [
+        record.Row(name, tool, [found["seconds"]], note=f"one cold run, {found['peak_GiB']} GiB")
+        for tool, found in (("gnjax", own), ("hessian-eigenthings", rival))
+    ]
+    record.show(rows)
+    if options.save:
+        record.save("gpt_eigenvalues", rows, began)
 
 
 def _run(python: str, module: str, given: list[str]) -> dict[str, Any]:

@@ -11,14 +11,11 @@ every method gets all cores; forming the operator is timed apart, as all methods
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from statistics import median
-from typing import Any
 
 import jax
 import numpy as np
@@ -26,6 +23,8 @@ import scipy.linalg
 import scipy.sparse.linalg
 
 import gnjax
+from benchmarks import record
+from benchmarks.rivals.harness import once, peak_bytes
 
 _SMALL = (784, 10, 1000, 5)
 _LARGE = (3072, 10, 3100, 5)
@@ -37,18 +36,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--skip_large", action="store_true", help="only the 7840 x 7840 row")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
     parser.add_argument("--large_only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     gnjax.enable_x64()
     if options.large_only:
-        print(json.dumps(_large()))
+        print(json.dumps([dataclasses.asdict(row) for row in _large()]))
         return
-    small = _small(options.repeats)
-    _report(small)
+    began = record.environment()
+    rows = _small(options.repeats)
     if not options.skip_large:
         command = [sys.executable, "-m", "benchmarks.linear_kappa", "--large_only"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        _report_large(json.loads(done.stdout), small)
+        rows += [record.Row(**row) for row in json.loads(done.stdout)]
+    record.show(rows)
+    if options.save:
+        record.save("linear_kappa", rows, began)
 
 
 def _operator(d: int, k: int, m: int, depth: int) -> gnjax.SumOfKroneckers:
@@ -57,56 +60,64 @@ def _operator(d: int, k: int, m: int, depth: int) -> gnjax.SumOfKroneckers:
     return jax.block_until_ready(gnjax.linear_gauss_newton(weights))
 
 
-def _small(repeats: int) -> dict[str, Any]:
-    op = _operator(*_SMALL)
-    gnjax.condition_number(op, rtol=_RTOL)  # compile
-    _eigsh(op)
-    form, ours, sparse = [], [], []
-    for _ in range(repeats):  # in turn, so that a slow spell of the machine hits all of them
-        form.append(_timed(lambda: _operator(*_SMALL))[0])
-        seconds, kappa = _timed(lambda: gnjax.condition_number(op, rtol=_RTOL))
-        ours.append(seconds)
-        seconds, (sparse_kappa, products) = _timed(lambda: _eigsh(op))
-        sparse.append(seconds)
+def _small(repeats: int, sizes: tuple[int, ...] = _SMALL) -> list[record.Row]:
+    op = _operator(*sizes)
+    calls = (
+        lambda: _operator(*sizes),
+        lambda: gnjax.condition_number(op, rtol=_RTOL),
+        lambda: _eigsh(op),
+    )
+    record.in_turn(calls[1:], 1)  # compile
+    (form, ours, sparse), (_, kappa, (value, products)) = record.in_turn(calls, repeats)
     matrix = np.asarray(op.as_matrix())
-    dense, values = _timed(lambda: scipy.linalg.eigvalsh(matrix, check_finite=False))
+    dense, values = once(lambda: scipy.linalg.eigvalsh(matrix, check_finite=False))
     truth = values[-1] / values[0]
-    return {
-        "form": median(form),
-        "ours": median(ours),
-        "eigsh": median(sparse),
-        "eigsh_ratio": median(b / a for a, b in zip(ours, sparse, strict=True)),
-        "eigsh_products": products,
-        "dense": dense,
-        "ours_error": abs(kappa.value / truth - 1),
-        "eigsh_error": abs((sparse_kappa or np.nan) / truth - 1),
-        "kappa": str(kappa),
-        "contained": bool(kappa.interval[0] <= truth <= kappa.interval[1]),
-    }
+    name = _name(sizes)
+    inside = "contains" if kappa.interval[0] <= truth <= kappa.interval[1] else "DOES NOT CONTAIN"
+    return [
+        record.Row(
+            name,
+            "gnjax",
+            ours,
+            error=abs(kappa.value / truth - 1),
+            note=f"its interval {inside} the dense value; {np.median(form):.2g} s to form it",
+        ),
+        record.Row(
+            name,
+            "scipy `eigvalsh` of the formed matrix",
+            [dense],
+            [dense / own for own in ours],
+            note="one run for all pairs",
+        ),
+        record.Row(
+            name,
+            "scipy `eigsh` on the structure",
+            sparse,
+            record.ratios(sparse, ours),
+            error=None if value is None else abs(value / truth - 1),
+            note=f"{products} products",
+        ),
+    ]
 
 
-def _large() -> dict[str, Any]:
-    began = time.perf_counter()
-    op = _operator(*_LARGE)
-    form = time.perf_counter() - began
-    ours, kappa = _timed(lambda: gnjax.condition_number(op, rtol=_RTOL))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    sparse, (sparse_kappa, products) = _timed(lambda: _eigsh(op, _PATIENCE))
-    return {
-        "form": form,
-        "ours": ours,
-        "peak": peak,
-        "eigsh": sparse,
-        "eigsh_products": products,
-        "difference": sparse_kappa and abs(kappa.value / sparse_kappa - 1),
-        "kappa": str(kappa),
-    }
+def _large() -> list[record.Row]:
+    """Cold; the matrix is not formed."""
+    form, op = once(lambda: _operator(*_LARGE))
+    ours, _ = once(lambda: gnjax.condition_number(op, rtol=_RTOL))
+    peak = peak_bytes() / 1e9
+    seconds, (value, products) = once(lambda: _eigsh(op, _PATIENCE))
+    name = f"{_name(_LARGE)}, cold"
+    found = [] if value is None else [seconds]
+    said = f"no answer in {seconds:.0f} s" if value is None else f"{products} products"
+    return [
+        record.Row(name, "gnjax", [ours], gigabytes=peak, note=f"and {form:.2g} s to form it"),
+        record.Row(name, "scipy `eigsh` on the structure", found, note=said),
+    ]
 
 
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
-    result = call()
-    return time.perf_counter() - began, result
+def _name(sizes: tuple[int, ...]) -> str:
+    d, k, m, depth = sizes
+    return f"d={d} k={k} m={m} L={depth} ({d * k} x {d * k})"
 
 
 _product = jax.jit(lambda op, v: op.mv(v))
@@ -139,39 +150,6 @@ def _eigsh(op: gnjax.SumOfKroneckers, patience: float = float("inf")) -> tuple[f
     except _OutOfPatience:
         return None, count
     return float(ends[0] / ends[1]), count
-
-
-def _report(row: dict[str, Any]) -> None:
-    ours = row["ours"]
-    print("d=784 k=10 m=1000 L=5 (7840 x 7840), kappa to 1e-3; forming the operator apart")
-    print(f"  form operator            {row['form']:8.3f} s")
-    print(f"  gnjax                    {ours:8.3f} s   error {row['ours_error']:.1e}")
-    print(f"  scipy eigvalsh (dense)   {row['dense']:8.3f} s   {row['dense'] / ours:.1f} x gnjax")
-    print(
-        f"  scipy eigsh              {row['eigsh']:8.3f} s   {row['eigsh_ratio']:.1f} x gnjax, "
-        f"error {row['eigsh_error']:.1e}, {row['eigsh_products']} products"
-    )
-    whole = (row["form"] + row["dense"]) / (row["form"] + ours)
-    print(f"  with forming: dense / gnjax {whole:.1f} x")
-    print(f"  {row['kappa']}; contains the dense value: {row['contained']}")
-
-
-def _report_large(row: dict[str, Any], small: dict[str, Any]) -> None:
-    scale = (_LARGE[0] / _SMALL[0]) ** 3
-    dense = small["dense"] * scale
-    total = row["form"] + row["ours"]
-    print("\nd=3072 k=10 m=3100 L=5 (30720 x 30720), cold, in a process of its own")
-    print(f"  form operator            {row['form']:8.1f} s")
-    print(f"  gnjax                    {row['ours']:8.1f} s   peak memory {row['peak']:.2f} GB")
-    print(f"  forming and kappa        {total:8.1f} s")
-    print(f"  dense, extrapolated n^3  {dense:8.0f} s   {dense / row['ours']:.0f} x gnjax")
-    stopped = row["difference"] is None
-    print(
-        f"  scipy eigsh            {'> ' if stopped else '  '}{row['eigsh']:8.1f} s   "
-        f"{row['eigsh'] / row['ours']:.1f} x gnjax, {row['eigsh_products']} products, "
-        + ("stopped" if stopped else f"values differ by {row['difference']:.1e}")
-    )
-    print(f"  {row['kappa']}")
 
 
 if __name__ == "__main__":

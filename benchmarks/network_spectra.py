@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import warnings
@@ -27,7 +26,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import jax
@@ -38,13 +36,17 @@ import threadpoolctl
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from benchmarks import cases
+from benchmarks import cases, record
 from benchmarks.rivals import harness, install, jax_models
 from benchmarks.rivals.harness import Arrays, Case
 
 _RTOL = 1e-3  # of the condition number
 _CONTRACTED = 100  # samples whose whole Jacobian is formed: 3 GB
 _CHUNK = 50  # samples at a time in the float64 Gauss-Newton product
+_NTK = "NTK of 784-500-10, ReLU, float64, formed (k n x k n)"
+_KAPPA = "kappa to 1e-3 of that matrix"
+_GGN = "Gauss-Newton product, ResNet20, cross-entropy, float32"
+_HESSIAN = "10 largest Hessian eigenvalues to 1e-6, 64-100-10, tanh, float64"
 _PATIENCE = 1800.0  # seconds for one rival
 
 
@@ -55,23 +57,13 @@ class Setting:
     repeats: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One tool on one case; without seconds it did not run, and the note says why."""
-
-    tool: str
-    seconds: float | None
-    error: float | None
-    note: str = ""
-    ratio: float | None = None  # to gnjax's, where they took turns
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", default=",".join(_CASES), help="cases, separated by commas")
     parser.add_argument("--small", action="store_true", help="50 samples, to see that it works")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
     options = parser.parse_args()
     chosen = options.only.split(",")
     unknown = [name for name in chosen if name not in _CASES]
@@ -82,13 +74,18 @@ def main() -> None:
     setting = Setting(50 if options.small else 1000, options.threads, options.repeats)
     load = os.getloadavg()[0]
     print(f"{setting.samples} samples, {setting.threads} threads, load {load:.1f} at the start")
+    began = record.environment()
+    rows: list[record.Row] = []
     with threadpoolctl.threadpool_limits(options.threads):
         for name in chosen:
-            title, rows = _CASES[name]
-            _report(title, rows(setting))
+            found = _CASES[name](setting)
+            record.show(found)
+            rows += found
+    if options.save:
+        record.save("network_spectra", rows, began)
 
 
-def _ntk(setting: Setting) -> list[Row]:
+def _ntk(setting: Setting) -> list[record.Row]:
     case = cases.ntk(setting.samples)
     truth = relu_ntk(case)
 
@@ -104,8 +101,8 @@ def _ntk(setting: Setting) -> list[Row]:
             return gnjax.ntk(model, x).as_matrix().block_until_ready()
 
     seconds, matrix = harness.timed(ours, setting.repeats)
-    row = Row("gnjax", median(seconds), error({"matrix": np.asarray(matrix)}))
-    return [row, whole, _rival("neural-tangents", case, setting, ours, error)]
+    row = record.Row(_NTK, "gnjax", seconds, error=error({"matrix": np.asarray(matrix)}))
+    return [row, whole, _rival(_NTK, "neural-tangents", case, setting, ours, error)]
 
 
 def relu_ntk(case: Case) -> np.ndarray:
@@ -127,7 +124,7 @@ def relu_ntk(case: Case) -> np.ndarray:
     return inner
 
 
-def _contraction(case: Case, setting: Setting) -> Row:
+def _contraction(case: Case, setting: Setting) -> record.Row:
     """J J^T from the whole Jacobian, as far as it fits; beyond that its cost grows as n^2."""
     contracted = min(_CONTRACTED, setting.samples)
     weights, x = jax_models.to_jax(case.weights), jnp.asarray(case.x[:contracted])
@@ -148,11 +145,13 @@ def _contraction(case: Case, setting: Setting) -> Row:
     truth = relu_ntk(cases.first(case, contracted))
     error = float(np.abs(matrix - truth).max() / np.abs(truth).max())
     scale = (setting.samples / contracted) ** 2
-    note = f"n^2 times {contracted} samples" if scale > 1 else ""
-    return Row("full Jacobian, contracted", median(seconds) * scale, error, note)
+    note = f"extrapolated by n^2 from {contracted} samples" if scale > 1 else ""
+    scaled = [scale * one for one in seconds]
+    return record.Row(_NTK, "full Jacobian, contracted", scaled, error=error, note=note)
 
 
-def _ggn(setting: Setting, columns: int) -> list[Row]:
+def _ggn(setting: Setting, columns: int) -> list[record.Row]:
+    name = _GGN if columns == 1 else f"{_GGN}, {columns} vectors at once"
     case = cases.ggn(setting.samples, columns)
     truth = _exact_ggn_product(case)
 
@@ -168,13 +167,16 @@ def _ggn(setting: Setting, columns: int) -> list[Row]:
     model, x = (apply, jax_models.to_jax(case.weights)), jnp.asarray(case.x)
     op = gnjax.gauss_newton(model, x, loss="cross_entropy", side="parameters")
 
-    def measured(tool: str, multiply: Callable[[jax.Array], jax.Array], note: str = "") -> Row:
+    def measured(
+        tool: str, multiply: Callable[[jax.Array], jax.Array], note: str = ""
+    ) -> record.Row:
         seconds, image = harness.timed(lambda: multiply(v).block_until_ready(), setting.repeats)
         in_case = np.empty_like(case.vectors)
         in_case[order] = np.asarray(image).reshape(-1, columns)
-        return Row(tool, median(seconds), error({"product": in_case}), note)
+        found = error({"product": in_case})
+        return record.Row(name, tool, seconds, error=found, note=note)
 
-    def stored() -> Row:
+    def stored() -> record.Row:
         making, kept = harness.once(lambda: jax.block_until_ready(gnjax.with_jacobian(op)))
         size = sum(array.nbytes for array in jax.tree.leaves(kept.blocks)) / 1e9
         note = f"made once in {making:.0f} s, {size:.1f} GB"
@@ -191,7 +193,7 @@ def _ggn(setting: Setting, columns: int) -> list[Row]:
     def ours() -> jax.Array:
         return product(op, v).block_until_ready()
 
-    return [*rows, *(_rival(name, case, setting, ours, error) for name in rivals)]
+    return [*rows, *(_rival(name, rival, case, setting, ours, error) for rival in rivals)]
 
 
 def _exact_ggn_product(case: Case) -> np.ndarray:
@@ -220,7 +222,7 @@ def _exact_ggn_product(case: Case) -> np.ndarray:
     return in_case
 
 
-def _hessian(setting: Setting) -> list[Row]:
+def _hessian(setting: Setting) -> list[record.Row]:
     case = cases.hessian(setting.samples)
     with gnjax.x64():
         matrix = _dense_hessian(case)
@@ -243,11 +245,22 @@ def _hessian(setting: Setting) -> list[Row]:
     seconds, found = harness.timed(ours, setting.repeats)
     bound = max(found.errors) / truth[0]
     note = f"error bound {bound:.0e}, {found.certificate.brief}, {found.method}"
-    rows = [Row("gnjax", median(seconds), error(np.asarray(found.values)), note)]
+    rows = [
+        record.Row(_HESSIAN, "gnjax", seconds, error=error(np.asarray(found.values)), note=note)
+    ]
     for name in ("curvlinops", "matfree", "hessian-eigenthings"):
         residual = _Residual(matrix, truth[0])
-        row = _rival(name, case, setting, ours, lambda arrays: error(arrays["values"]), residual)
-        rows.append(row)
+        rows.append(
+            _rival(
+                _HESSIAN,
+                name,
+                case,
+                setting,
+                ours,
+                lambda arrays: error(arrays["values"]),
+                residual,
+            )
+        )
     return rows
 
 
@@ -282,7 +295,7 @@ def _dense_hessian(case: Case) -> np.ndarray:
     return (matrix + matrix.T) / 2
 
 
-def _dense(setting: Setting) -> list[Row]:
+def _dense(setting: Setting) -> list[record.Row]:
     matrix = relu_ntk(cases.ntk(setting.samples))
     with gnjax.x64():
         op = gnjax.dense(matrix)
@@ -292,23 +305,30 @@ def _dense(setting: Setting) -> list[Row]:
     rival, values = harness.once(lambda: scipy.linalg.eigvalsh(matrix, check_finite=False))
     truth = values[-1] / values[0]
     return [
-        Row("gnjax", median(seconds), abs(kappa.value / truth - 1), str(kappa)),
-        Row("scipy eigvalsh", rival, 0.0, "taken as exact"),
+        record.Row(_KAPPA, "gnjax", seconds, error=abs(kappa.value / truth - 1)),
+        record.Row(
+            _KAPPA,
+            "scipy `eigvalsh`",
+            [rival],
+            [rival / own for own in seconds],
+            note="taken as exact, one run for all pairs",
+        ),
     ]
 
 
 def _rival(
+    title: str,
     name: str,
     case: Case,
     setting: Setting,
     ours: Callable[[], Any],
     error: Callable[[Arrays], float],
     describe: Callable[[Arrays], str] = lambda arrays: "",
-) -> Row:
+) -> record.Row:
     """Run a rival in its environment, on gnjax's case and cores, and in turn with ``ours``."""
     reason = install.missing(name)
     if reason is not None:
-        return Row(name, None, None, reason)
+        return record.Row(title, name, None, note=reason)
     with tempfile.TemporaryDirectory() as folder:
         stored, out = Path(folder, "case.npz"), Path(folder, "out.json")
         case.save(stored)
@@ -317,13 +337,19 @@ def _rival(
         command += [f"--threads={setting.threads}", f"--repeats={setting.repeats}", "--in-turn"]
         seconds, failure = _in_turn(command, setting.threads, ours)
         if failure is not None:
-            return Row(name, None, None, failure)
+            return record.Row(title, name, None, note=failure)
         report = json.loads(out.read_text())
         with np.load(out.with_suffix(".npz")) as arrays:
             held = dict(arrays)
-    ratios = [theirs / own for theirs, own in zip(report["runs"], seconds, strict=True)]
-    notes = _notes(report, describe(held), ratios)
-    return Row(_signed(report), report["seconds"], error(held), notes, median(ratios))
+    return record.Row(
+        title,
+        _signed(report),
+        report["runs"],
+        record.ratios(report["runs"], seconds),
+        error(held),
+        report["peak_gb"],
+        _notes(report, describe(held)),
+    )
 
 
 def _in_turn(
@@ -369,38 +395,18 @@ def _signed(report: dict[str, Any]) -> str:
     return f"{distribution} {version}"
 
 
-def _notes(report: dict[str, Any], description: str, ratios: list[float]) -> str:
+def _notes(report: dict[str, Any], description: str) -> str:
     products = report["products"]
-    low, high = np.quantile(ratios, (0.25, 0.75))
-    parts = [
-        f"half of the ratios from {low:.2f} to {high:.2f}" if len(ratios) > 3 else "",
-        description,
-        f"{products} products" if products is not None else "",
-        report["note"],
-        f"peak {report['peak_gb']:.1f} GB",
-    ]
-    return ", ".join(part for part in parts if part)
+    counted = f"{products} products" if products is not None else ""
+    return ", ".join(part for part in (description, counted, report["note"]) if part)
 
 
-def _report(title: str, rows: list[Row]) -> None:
-    """A block of the table; the first row is gnjax's."""
-    print(f"\n{title}\n  {'tool':32}{'seconds':>10}{'ratio':>8}{'error':>10}  note")
-    ours = rows[0].seconds
-    for row in rows:
-        if row.seconds is None or ours is None:
-            print(f"  {row.tool:32}{'-':>10}{'-':>8}{'-':>10}  {row.note}")
-        else:
-            ratio = row.seconds / ours if row.ratio is None else row.ratio
-            print(f"  {row.tool:32}{row.seconds:10.4f}{ratio:8.2f}{row.error:10.1e}  {row.note}")
-    sys.stdout.flush()
-
-
-_CASES: dict[str, tuple[str, Callable[[Setting], list[Row]]]] = {
-    "ntk": ("NTK of 784-500-10, ReLU, float64, formed (k n x k n)", _ntk),
-    "ggn": ("Gauss-Newton times a vector, ResNet20, cross-entropy, float32", lambda s: _ggn(s, 1)),
-    "ggn_block": ("Gauss-Newton times 10 vectors, same network", lambda s: _ggn(s, 10)),
-    "hessian": ("10 largest Hessian eigenvalues, 64-100-10, tanh, float64", _hessian),
-    "dense": ("kappa to 1e-3 of the NTK above, given as a matrix", _dense),
+_CASES: dict[str, Callable[[Setting], list[record.Row]]] = {
+    "ntk": _ntk,
+    "dense": _dense,
+    "ggn": lambda s: _ggn(s, 1),
+    "ggn_block": lambda s: _ggn(s, 10),
+    "hessian": _hessian,
 }
 
 if __name__ == "__main__":

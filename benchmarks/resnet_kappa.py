@@ -10,13 +10,13 @@ CIFAR-10. Times are of one cold run, compilation included.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
 import jax
 import jax.numpy as jnp
 
 import gnjax
+from benchmarks import record
 from benchmarks.rivals import harness
 from gnjax.models.mlp import freeze_statistics
 from gnjax.models.resnet import ResNet
@@ -25,7 +25,9 @@ from gnjax.models.resnet import ResNet
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--samples", type=int, default=1000)
-    samples = parser.parse_args().samples
+    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
+    options = parser.parse_args()
+    samples, started = options.samples, record.environment()
     gnjax.enable_x64()
     data = gnjax.data.load("photo_patches", samples=samples, seed=0)
     x = jnp.asarray(data.inputs.reshape(samples, *data.shape))
@@ -36,9 +38,12 @@ def main() -> None:
     kappa = gnjax.condition_number(kernel, method="inverse")
     seconds = time.perf_counter() - began
     print(kappa)
+    name = f"kappa of the NTK of ResNet20 ({kernel.shape[0]} x {kernel.shape[0]}, float64)"
     peak = harness.peak_bytes() / 1e9
-    record = {"samples": samples, "seconds": round(seconds, 1), "peak_GB": peak}
-    print(json.dumps(record))
+    rows = [record.Row(name, "gnjax", [seconds], gigabytes=peak, note="one cold run")]
+    record.show(rows)
+    if options.save:
+        record.save("resnet_kappa", rows, started)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     began = time.perf_counter()
     try:
+        if arguments is None:
+            cli.keep_compiled_programs()
         ran = _run_all(options, console)
         if options.dry_run:
             return 1 if any(found.problem for found in ran.values()) else 0

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from gnjax.cli.compilation import keep_compiled
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
 from sweeps import collect, progress
@@ -75,6 +76,8 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     """0 when every cell finished, 1 when one failed, 2 for a mistake of the user's."""
     console = Console()
     try:
+        if arguments is None:
+            keep_compiled_programs()
         job = _job(program, sys.argv[1:] if arguments is None else arguments)
         done = run(job, console)
         if done.collected:
@@ -86,6 +89,14 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; finished cells are kept, the same command goes on", file=sys.stderr)
         return 130
+
+
+def keep_compiled_programs() -> None:
+    """In the user's cache, for this process and its workers; see :mod:`gnjax.cli.compilation`."""
+    try:
+        keep_compiled()
+    except ValueError as error:
+        raise configs.ConfigError(str(error)) from error
 
 
 def run(job: Job, console: Console) -> Done:

@@ -19,6 +19,7 @@ from pathlib import Path
 import jax
 
 from gnjax import data
+from gnjax.cli.compilation import SWITCH, compiled_folder
 from gnjax.cli.machine import git_state, usable_cores
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
@@ -55,6 +56,7 @@ def examine(results: Path = Path()) -> tuple[Finding, ...]:
         *devices,
         *_arithmetic(platforms),
         *_threads(os.environ),
+        _programs(os.environ),
         *_data(os.environ),
         *_room(results),
         *_what_runs_where(platforms),
@@ -130,6 +132,17 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(section, name, text, remedy)
         else:
             yield Finding(section, name, text)
+
+
+def _programs(environment: Mapping[str, str]) -> Finding:
+    """Where commands keep what they compile."""
+    section, name = "compiled programs", "cache"
+    try:
+        folder = compiled_folder(environment)
+    except ValueError as error:
+        return Finding(section, name, str(error), f"set {SWITCH} to on or off, or unset it")
+    own = environment.get("JAX_COMPILATION_CACHE_DIR")
+    return Finding(section, name, str(folder or own or f"not kept ({SWITCH}=off)"))
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from rich.table import Table
 import gnjax
 from gnjax import data
 from gnjax.cli import doctor, spectrum
+from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.factories import (
     MistakeError,
     add_arguments,
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
+        if arguments is None and parsed.run in (_diagnose, spectrum.run):  # this is a command
+            keep_compiled()
         return parsed.run(parsed) or 0
     except MistakeError as error:
         print(error, file=sys.stderr)

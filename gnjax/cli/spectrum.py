@@ -36,7 +36,7 @@ _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The subcommand with its arguments."""
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
-    parser.set_defaults(run=_spectrum)
+    parser.set_defaults(run=run)
     add_arguments(parser, _RETURNS)
     parser.add_argument("--matrix", choices=_MATRICES, help="of a model (gauss_newton)")
     parser.add_argument("--loss", choices=LOSSES, help="of a model (squared_error)")
@@ -51,7 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
 
 
-def _spectrum(parsed: argparse.Namespace) -> int:
+def run(parsed: argparse.Namespace) -> int:
     precision.enable_x64()
     try:
         if parsed.out is not None:

@@ -171,7 +171,7 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     ends = chosen.ends(problem)
     if ends is not None and not ends.finished:
         return _assembled(ends, size)
-    if method == "auto" and ends is not None and not ends.resolved and not chosen.sharp:
+    if method == "auto" and ends is not None and not chosen.sharp and _open(ends, problem.rtol):
         ends = _sharper(problem, ends)
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
@@ -209,8 +209,10 @@ def _cheapest(problem: Problem) -> Method:
     """The cheapest method that applies.
 
     Methods that use structure come first: closed forms, Lanczos on sums of Kronecker products, and
-    the singular values of a factor of up to ``limits.factor_rows`` rows or columns, which give all
-    digits. The others work on the matrix.
+    the singular values of a factor, which give all digits, where they take no more than
+    ``limits.factor_work``. Of a larger factor of up to ``limits.factor_rows`` rows or columns, the
+    matrix comes first, ten times sooner, and the factor where that leaves kappa open. The others
+    work on the matrix.
     """
     applying = [method for method in METHODS.values() if not method.refuses(problem)]
     if not applying:
@@ -223,14 +225,28 @@ def _cheapest(problem: Problem) -> Method:
         for method in applying
         if method.name == "closed_form"
         or (method.name == "krylov" and structured)
-        or (method.name == "factored" and _small_factor(problem))
+        or (method.name == _by_factor(problem))
     ]
     return min(preferred or applying, key=lambda method: method.cost(problem))
+
+
+def _by_factor(problem: Problem) -> str:
+    """The method for an operator with a small factor, by the work of its singular values."""
+    if not _small_factor(problem):
+        return ""
+    work = METHODS["factored"].cost(problem)
+    return "factored" if work <= problem.limits.factor_work else "dense"
 
 
 def _small_factor(problem: Problem) -> bool:
     factor = factorisation_of(problem.op)
     return factor is not None and min(factor.shape) <= problem.limits.factor_rows
+
+
+def _open(ends: Ends, rtol: float) -> bool:
+    """Whether kappa is not resolved, or not as narrowly as asked for."""
+    spread = sum((end.high - end.low) / end.value for end in (ends.largest, ends.smallest))
+    return not ends.resolved or not spread <= rtol
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:

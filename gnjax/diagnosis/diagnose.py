@@ -18,6 +18,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
@@ -42,6 +43,7 @@ _DENSE_UP_TO = 3000
 _BLOCKS = 1000  # the largest block of a layer that is decomposed
 _BLOCK = 4
 _RESIDUAL = 1e-6
+_SMALL_KAPPA = 1e8  # eps times it, relative to the smallest eigenvalue, is far below a share
 _CLUSTER = 1e-6  # singular values this close count as one, with all their vectors
 _STANDS_OUT = 0.1
 
@@ -195,7 +197,7 @@ def _from_factor(problem: Problem, op: NetworkGram, condition: ConditionNumber) 
     """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
-    values, top, bottom = _end_eigenvectors(jacobian, condition.rank)
+    values, top, bottom = _end_eigenvectors(jacobian, condition)
     layers = _shares(op, top, bottom, jacobian)
     culprit = _most_sensitive(layers)
     names = parameter_names(op.net) if culprit is not None else []
@@ -217,14 +219,24 @@ def _sharpness(problem: Problem, y: ArrayLike) -> float:
     return float(spectrum.eigenvalues(op, k=1, which="largest", rtol=_RESIDUAL).values[0])
 
 
-def _end_eigenvectors(jacobian: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _end_eigenvectors(
+    jacobian: np.ndarray, condition: ConditionNumber
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues of G, and the eigenvectors (p, .) of the largest and of the rank-th.
 
     They are right singular vectors v = J^T u / sigma; of a wide J the left ones u come from its
-    small triangular factor. The matrix G itself would lose the bottom at eps lambda_max.
+    small triangular factor. The matrix J J^T, which is decomposed several times sooner, loses the
+    bottom at eps lambda_max: it is taken where kappa is small enough for that.
     """
-    lefts, sigma, _ = np.linalg.svd(compact(jacobian), full_matrices=False)
-    top, bottom = (jacobian.T @ lefts[:, _cluster(sigma, end)] for end in (0, rank - 1))
+    few, many = jacobian.shape
+    if few < many and condition.resolved and condition.value < _SMALL_KAPPA:
+        squares, columns = scipy.linalg.eigh(
+            jacobian @ jacobian.T, driver="evd", overwrite_a=True, check_finite=False
+        )
+        lefts, sigma = columns[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
+    else:
+        lefts, sigma, _ = np.linalg.svd(compact(jacobian), full_matrices=False)
+    top, bottom = (jacobian.T @ lefts[:, _cluster(sigma, end)] for end in (0, condition.rank - 1))
     return sigma**2, top, bottom
 
 

@@ -15,7 +15,7 @@ from jax.tree_util import Partial
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
 from gnjax.networks.equations.widen import Widened
-from gnjax.networks.forms.samples import sample_count, take
+from gnjax.networks.forms.samples import even_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, prepared
 from gnjax.networks.network import Network
@@ -23,9 +23,8 @@ from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.parameters import Only, choose
+from gnjax.numerics.device import device
 from gnjax.numerics.precision import real_dtype
-
-_WORKING = 2.5e7  # numbers that one evaluation of a batch writes: more would leave the caches
 
 
 def network(
@@ -150,8 +149,8 @@ def _batch(net: Network, batch_size: int | None) -> int:
     """How many samples go at once, where they are not coupled."""
     if batch_size is not None:
         return min(batch_size, net.samples)
-    largest = int(np.clip(_WORKING / net.written, 1, net.samples))
-    return -(-net.samples // -(-net.samples // largest))
+    largest = int(np.clip(device().batch / net.written, 1, net.samples))
+    return even_size(net.samples, largest)
 
 
 def _evaluated(

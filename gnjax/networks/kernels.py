@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import one_sample, take
+from gnjax.networks.forms.samples import even_size, one_sample, sample_count, take, windows
 from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_places
-from gnjax.networks.network import Network, backward_products, pieces
+from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
+from gnjax.numerics.host import on_cpu
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
@@ -64,8 +65,15 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 
 def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
     """What is made of the items, for as many samples at a time as r backward passes allow."""
-    for x, target in pieces(replace(net, batch=_fewer(net)), net.target):
-        yield _pieces(net, items, x, target)
+    yield from _in_windows(net, items, (net.x, net.target))
+
+
+def _in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
+    """The same of some samples, by a single program: the last run overlaps the one before."""
+    fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
+    for (x, target), skip in windows(samples, fewer):
+        found = _pieces(net, items, x, target)
+        yield take(found, slice(skip, None)) if skip else found
 
 
 def jacobian(net: Network) -> np.ndarray:
@@ -104,7 +112,7 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
         _add_group(net, group, owners)
     flat = [gram.reshape(n * r, n * r) for gram in grams]
     for gram in flat:
-        _mirror(gram, r * min(_BLOCK, n))
+        _mirror(gram, r * _block_size(net))
     return flat
 
 
@@ -113,33 +121,37 @@ def _add_group(net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarr
 
     What fits in memory is computed once.
     """
-    n = net.samples
-    edges = [(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+    n, size = net.samples, _block_size(net)
+    starts = range(0, n, size)
     held: dict[int, Pieces] = {}
     fits = n * net.rows * sum(item.width for item in group) * net.dtype.itemsize <= _CACHE_BYTES
 
     def piece(index: int) -> Pieces:
         if index in held:
             return held[index]
-        found = _pieces_of(net, group, *edges[index])
+        first = min(starts[index], n - size)
+        some = take((net.x, net.target), slice(first, first + size))
+        found = joined(list(_in_windows(net, group, some)))
         if fits:
             held[index] = found
         return found
 
-    for i, (top, bottom) in enumerate(edges):
+    for i, top in enumerate(starts):
         left = piece(i)
-        for j, (start, stop) in enumerate(edges[i:], start=i):
+        for j, start in enumerate(starts[i:], start=i):
             right = left if i == j else piece(j)
+            rows, columns_of = slice(top, top + size), slice(start, start + size)
+            # The last block reaches back, so that one program serves all: what was there is left.
+            new = np.s_[max(top + size - n, 0) :, :, max(start + size - n, 0) :]
             for gram, pairs, columns in _shares(net, group, owners):
                 if pairs:
                     near, far = ([side[0][index] for index in pairs] for side in (left, right))
-                    gram[top:bottom, :, start:stop] += np.asarray(_structured(near, far))
+                    gram[rows, :, columns_of] += np.asarray(_structured(near, far))[new]
                 if len(columns):
                     ours = _columns(_flat(left[1]), columns)
                     product = _outer(ours, ours if i == j else _columns(_flat(right[1]), columns))
-                    gram[top:bottom, :, start:stop] += product.reshape(
-                        bottom - top, net.rows, -1, net.rows
-                    )
+                    shape = (size, net.rows, size, net.rows)
+                    gram[rows, :, columns_of] += product.reshape(shape)[new]
 
 
 def _shares(
@@ -204,9 +216,7 @@ def _positions_first(pair: Pair) -> Pair:
 
 def _flat(rows: jax.Array) -> np.ndarray | jax.Array:
     """(n, r, p) as (n r, p); for a CPU on the host, where arrays are shared, not copied."""
-    on_cpu = all(device.platform == "cpu" for device in rows.devices())
-    here = rows.is_fully_addressable or rows.is_fully_replicated
-    host = np.asarray(rows) if on_cpu and here else rows
+    host = np.asarray(rows) if on_cpu(rows) else rows
     return host.reshape(-1, rows.shape[-1])
 
 
@@ -266,21 +276,20 @@ def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     yield tuple(group)
 
 
-def _fewer(net: Network) -> int:
-    return max(1, net.batch // net.rows)
-
-
-def _pieces_of(net: Network, group: tuple[Item, ...], start: int, stop: int) -> Pieces:
-    parts = []
-    for first in range(start, stop, _fewer(net)):
-        part = slice(first, min(first + _fewer(net), stop))
-        parts.append(_pieces(net, group, *take((net.x, net.target), part)))
-    return joined(parts)
+def _block_size(net: Network) -> int:
+    return even_size(net.samples, _BLOCK)
 
 
 def joined(parts: Sequence[Tree]) -> Tree:
     """Arrays of some samples each as one, for any tree of them."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
+    return parts[0] if len(parts) == 1 else jax.tree.map(_concatenated, *parts)
+
+
+def _concatenated(*parts: jax.Array) -> jax.Array:
+    """Along the first axis; by NumPy in host memory, as JAX would compile it for every shape."""
+    if all(on_cpu(part) and len(part.devices()) == 1 for part in parts):
+        return jnp.asarray(np.concatenate([np.asarray(part) for part in parts]))
+    return jnp.concatenate(parts)
 
 
 @partial(jax.jit, static_argnames=("group",))

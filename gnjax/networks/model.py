@@ -18,6 +18,7 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
+from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 
 __all__ = ["REFUSALS", "Apply", "Params", "checked", "described", "functional", "prepared"]
@@ -130,7 +131,7 @@ def checked_parameters(params: Params) -> Params:
     if not leaves:
         msg = "the model has no parameters, so there is nothing to differentiate by"
         raise ValueError(msg)
-    if not all(bool(jnp.isfinite(leaf).all()) for leaf in leaves):
+    if not all(map(all_finite, leaves)):
         msg = "a parameter of the model is NaN or Inf; a spectrum needs finite parameters"
         raise ValueError(msg)
     return params
@@ -211,6 +212,6 @@ def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
 
 
 def check_outputs(outputs: jax.Array) -> None:
-    if not bool(jnp.isfinite(outputs).all()):
+    if not all_finite(outputs):
         msg = "the model's outputs contain NaN or Inf at these parameters and inputs"
         raise ValueError(msg)

@@ -133,10 +133,10 @@ def _signs(seed: jax.Array) -> Signs:
 def _drawn(seed: jax.Array, size: int) -> jax.Array:
     """The first bits of hashes of (seed, 0), (seed, 1), .."""
     count = jax.lax.iota(jnp.uint32, size) * jnp.uint32(_GOLDEN)
-    return jax.lax.optimization_barrier(_mixed(count + _mixed(seed)) >> 31 == 1)
+    return jax.lax.optimization_barrier(mixed(count + mixed(seed)) >> 31 == 1)
 
 
-def _mixed(word: jax.Array) -> jax.Array:
+def mixed(word: jax.Array) -> jax.Array:
     """A hash of 32-bit words in which every bit depends on every bit (shifts and products)."""
     word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
     word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
@@ -257,7 +257,7 @@ def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
     def step(state: list[Any]) -> list[Any]:
         now, *values = state
-        return [_mixed(now + jnp.uint32(1)), *_inside(now, body, [*used, *values])]
+        return [mixed(now + jnp.uint32(1)), *_inside(now, body, [*used, *values])]
 
     return list(jax.lax.while_loop(goes_on, step, [seed, *carry])[1:])
 
@@ -271,7 +271,7 @@ def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
         now, *values = state
         results = _inside(now, params["jaxpr"], [*used, *values, *row])
         count = params["num_carry"]
-        return [_mixed(now + jnp.uint32(1)), *results[:count]], results[count:]
+        return [mixed(now + jnp.uint32(1)), *results[:count]], results[count:]
 
     last, stacked = jax.lax.scan(
         step, [seed, *carry], list(rows), params["length"], params["reverse"]

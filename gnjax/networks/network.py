@@ -23,8 +23,8 @@ from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.parameters import paths
+from gnjax.numerics.device import device
 
-_TOGETHER = 3.5e6  # numbers that one evaluation writes for columns that go together
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -223,14 +223,14 @@ def columns(
     """A compiled product on v with ``dims`` axes, or on each column along one axis more.
 
     ``net`` is a network or what else says whether it convolves and how much it writes. Columns go
-    together where that turns matrix-vector into matrix products, as many as the caches
-    hold where a product writes as much as so many ``evaluations``; but one by one through
+    together where that turns matrix-vector into matrix products, as many as the device
+    takes where a product writes as much as so many ``evaluations``; but one by one through
     convolutions, which XLA would make slow grouped ones of.
     """
     if v.ndim == dims:
         return product(v)
     count = v.shape[-1]
-    most = 1 if net.convolves else _TOGETHER / (evaluations * net.batch * net.written)
+    most = 1 if net.convolves else device().columns / (evaluations * net.batch * net.written)
     groups = max(1, -(-count // max(int(most), 1)))
     if groups == count:
         return jnp.stack([product(v[..., i]) for i in range(count)], axis=-1)

@@ -23,7 +23,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -32,11 +31,13 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.host import on_host
 
 SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
+_QUICK = 1e6  # numbers that an evaluation writes which is compiled without optimisation
 _SMALL_JACOBIAN = 1e6  # entries
 _PART = 2**22  # numbers that are converted to float64 at once
 _SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
@@ -79,7 +80,7 @@ def _errors(
     rng = np.random.default_rng(seed)
     total, squares = 0.0, np.zeros(net.parameters if parts else 0)
     for piece in pieces(net, net.target):
-        total = math.hypot(total, _batch_size(net, piece, rng, count, scaling, squares))
+        total = math.hypot(total, _batch_size(net, piece, rng, count, work, scaling, squares))
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -120,8 +121,8 @@ def product_error(
     vectors, images, moves = [], [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
-        image, moved = _summed(function, rng, v, pieces_of)
-        vectors.append(_here(v))
+        image, moved = _summed(function, rng, v, pieces_of, work)
+        vectors.append(on_host(v))
         images.append(image)
         moves.append(_length(moved))
     products = np.array([[_dot(v, image) for image in images] for v in vectors])
@@ -131,13 +132,17 @@ def product_error(
 
 
 def _summed(
-    function: Partial, rng: np.random.Generator, v: jax.Array, batches: Sequence[Sequence[Any]]
+    function: Partial,
+    rng: np.random.Generator,
+    v: jax.Array,
+    batches: Sequence[Sequence[Any]],
+    work: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sums over the batches of A_b v, and of how far it moves."""
-    image, moved = map(_here, _product_gap(function, _seed(rng), v, *batches[0]))
+    image, moved = map(on_host, _product_gap(work, function, _seed(rng), v, *batches[0]))
     for batch in batches[1:]:
-        more, further = _product_gap(function, _seed(rng), v, *batch)
-        image, moved = image + _here(more), moved + _here(further)
+        more, further = _product_gap(work, function, _seed(rng), v, *batch)
+        image, moved = image + on_host(more), moved + on_host(further)
     return image, moved
 
 
@@ -167,6 +172,7 @@ def _batch_size(
     piece: Sequence[Any],
     rng: np.random.Generator,
     count: int,
+    work: float,
     scaling: Scaling | None,
     squares: np.ndarray,
 ) -> float:
@@ -181,17 +187,17 @@ def _batch_size(
     vectors, images, pushed, pulled, gaps = [], [], [], [], []
     for _ in range(count):
         v = _direction(rng, (net.parameters,), net.dtype)
-        image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
-        vectors.append(_here(v))
-        images.append(_here(image))
-        pushed.append(_length(_here(moved)))
+        image, moved = _forward_gap(work, net, x, target, _seed(rng), _scaled(scaling, v))
+        vectors.append(on_host(v))
+        images.append(on_host(image))
+        pushed.append(_length(on_host(moved)))
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
-        both = _backward_gap(net, x, target, _seed(rng), u)
-        pull, moved = (_here(_scaled(scaling, one)) for one in both)
+        both = _backward_gap(work, net, x, target, _seed(rng), u)
+        pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(_length(moved))
         pairs = zip(vectors, images, strict=True)
-        gaps += [_dot(_here(u), image) - _dot(pull, v) for v, image in pairs]
+        gaps += [_dot(on_host(u), image) - _dot(pull, v) for v, image in pairs]
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
@@ -207,12 +213,12 @@ def _rows_size(
 ) -> float:
     """The estimate of ||rows of J - J in forward mode||_F."""
     drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([_here(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
-    rows = np.concatenate([_here(block).astype(np.float64) @ v.T for block in row_blocks(net)])
+    v = np.stack([on_host(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
+    rows = np.concatenate([on_host(block).astype(np.float64) @ v.T for block in row_blocks(net)])
     lengths = []
     for w, column in zip(v, rows.T, strict=True):
         parts = [
-            _here(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
+            on_host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
             for x, target in pieces(net, net.target)
         ]
         lengths.append(_length(column - np.concatenate(parts).ravel()))
@@ -258,20 +264,28 @@ def _seed(rng: np.random.Generator) -> np.uint32:
     return np.uint32(rng.integers(2**32))
 
 
-def _here(array: jax.Array) -> np.ndarray:
-    """In host memory, gathered from all processes."""
-    here = not isinstance(array, jax.Array) or array.is_fully_addressable
-    if not here and not array.is_fully_replicated:
-        array = multihost_utils.process_allgather(array, tiled=True)
-    return np.asarray(array)
-
-
 @jax.jit
 def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     return forward(net, x, target, v)
 
 
-@jax.jit
+def _measuring(gap: Callable[..., Any]) -> Callable[..., Any]:
+    """A program (work, *args) that is compiled quickly on a CPU, where it has little to compute.
+
+    Without optimisation LLVM takes a second less to compile it, and the program takes twice as
+    long for a few milliseconds. Roundings are perturbed in either.
+    """
+    usual = jax.jit(gap)
+    quick = jax.jit(gap, compiler_options={"xla_backend_optimization_level": 0})
+
+    def run(work: float, *args: Any) -> Any:
+        small = 0 < work <= _QUICK and jax.default_backend() == "cpu"
+        return (quick if small else usual)(*args)
+
+    return run
+
+
+@_measuring
 def _forward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, v: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -280,7 +294,7 @@ def _forward_gap(
     return plain, perturbed(partial(forward, net, x, target), seed, v) - plain
 
 
-@jax.jit
+@_measuring
 def _backward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, u: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -289,7 +303,7 @@ def _backward_gap(
     return plain, perturbed(partial(backward, net, x, target), seed, u) - plain
 
 
-@jax.jit
+@_measuring
 def _product_gap(
     product: Any, seed: ArrayLike, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:

@@ -9,17 +9,22 @@ from dataclasses import dataclass
 class Limits:
     """What a computation may take.
 
+    Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
+    makes the products: these are limits of the host's memory and time. How much goes through the
+    device at once is decided by that device (:class:`gnjax.numerics.device.Device`).
+
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
       factor_bytes: the most memory that a factor J with J J^T = A may take.
       factor_work: the most multiplications that the singular values of such a factor may take where
-        an operator is made by it or by its matrix.
+        an operator is made by it or by its matrix, and where "auto" takes them before the matrix.
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
       basis_bytes: the most memory that a Krylov basis may take; what counts eigenvalues that a run
         may have missed holds a second one.
       vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
         ``basis_bytes`` has room for.
-      factor_rows: up to so many rows or columns "auto" takes the singular values of a factor.
+      factor_rows: up to so many rows or columns "auto" takes the singular values of a factor where
+        the matrix leaves kappa open.
       whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
 
     >>> small = gnjax.Limits(matrix_rows=2)

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
+from gnjax.numerics.host import all_finite
 from gnjax.numerics.outward import (
     frobenius_norm,
     raised,
@@ -254,6 +255,6 @@ def sum_error(
 
 
 def _check_finite(name: str, matrix: jax.Array) -> None:
-    if not bool(jnp.isfinite(matrix).all()):
+    if not all_finite(matrix):
         msg = f"{name} contains NaN or Inf; remove them before asking for a spectrum"
         raise ValueError(msg)

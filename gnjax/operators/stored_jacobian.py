@@ -26,13 +26,14 @@ from gnjax.networks import layers
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, entered, sum_of
+from gnjax.numerics.device import device
 from gnjax.operators.base import Operator
 from gnjax.operators.linearised import Prepared
 from gnjax.operators.network import NetworkGram
 from gnjax.operators.trees import takes_trees
 
 _MEMORY = 4e9
-_READ = 4  # multiplications of a convolution in the time that it takes to read a number
+_READ = 4  # multiplications of a convolution in the time that a CPU takes to read a number
 _GAIN = 2  # at least, for J to be made unasked
 _COMPILED = 2e10  # multiplications in the time that it takes to compile what makes and uses J
 _BLOCK_BYTES = 2e8  # of what one product reads: less is mostly overhead
@@ -114,10 +115,12 @@ def products_before(op: NetworkGram) -> float:
     """The number of products of a convolutional network that cost as much as making J.
 
     That is r backward passes and the compilation. Infinite where products with J are not much
-    quicker, where it does not fit, and on several devices.
+    quicker, where it does not fit, on several devices, and on an accelerator, for which nothing
+    of this was measured.
     """
     net = op.net
-    if net.coupled or not net.convolves or len(jax.tree.leaves(net.x)[0].devices()) > 1:
+    alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
+    if net.coupled or not (net.convolves and alone and device().stores):
         return np.inf
     traced = gram.traced_sample(net)
     items = _items(net, traced, _MEMORY)

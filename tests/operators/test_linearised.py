@@ -8,6 +8,7 @@ import pytest
 import gnjax
 import gnjax.operators.linearised as module
 from gnjax.networks import network
+from gnjax.numerics.device import Device
 from gnjax.operators.linearised import Linearised, linearised
 from tests.networks import CASES
 
@@ -72,7 +73,8 @@ def _tanh_network(samples=40):
 def test_columns_go_together_as_far_as_the_caches_reach(monkeypatch, fit, evaluations, widths):
     model, x, _ = _tanh_network()
     net = gnjax.ntk(model, x).net
-    monkeypatch.setattr(network, "_TOGETHER", fit * net.batch * net.written)
+    room = Device(batch=1.0, columns=fit * net.batch * net.written, stores=True)
+    monkeypatch.setattr(network, "device", lambda: room)
     seen = set()
 
     def product(v):
@@ -93,7 +95,8 @@ def test_columns_apart_are_those_together(monkeypatch, kind):
     else:
         op = gnjax.gauss_newton(model, x, loss="cross_entropy", side=kind, batch_size=15)
     together = np.asarray(op.mv(jnp.eye(op.shape[0])))
-    monkeypatch.setattr(network, "_TOGETHER", 7 * op.net.batch * op.net.written)
+    room = Device(batch=1.0, columns=7 * op.net.batch * op.net.written, stores=True)
+    monkeypatch.setattr(network, "device", lambda: room)
     np.testing.assert_allclose(op.mv(jnp.eye(op.shape[0])), together, rtol=0, atol=1e-12)
     _agree(op, columns=5)
     assert op.mv(jnp.ones((op.shape[0], 0))).shape == (op.shape[0], 0)

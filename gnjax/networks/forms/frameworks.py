@@ -20,6 +20,8 @@ import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 
+from gnjax.networks.forms.same_function import compared
+
 Params = Any
 Apply = Callable[[Params, Any], Any]
 
@@ -174,7 +176,7 @@ def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply, Params]:
     """(apply, params) of a caller's; a dict or a tuple as x reaches ``apply`` as one argument."""
-    function = apply if isinstance(apply, Partial) else Partial(apply)
+    function = apply if isinstance(apply, Partial) else Partial(compared(apply))
     if not call:
         return function, params
     names, arrays = keywords(call)

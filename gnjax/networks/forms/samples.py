@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.host import all_finite, on_cpu
 from gnjax.numerics.precision import real_dtype
 
 
@@ -17,8 +19,37 @@ def sample_count(x: Any) -> int:
 
 
 def take(x: Any, part: Any) -> Any:
-    """Some samples, chosen by a slice or by indices."""
-    return jax.tree.map(lambda leaf: leaf[part], x)
+    """Some samples, chosen by a slice or by indices.
+
+    What is in host memory is cut by NumPy, as JAX would compile a program for every shape.
+    """
+    return jax.tree.map(lambda leaf: _taken(leaf, part), x)
+
+
+def _taken(leaf: Any, part: Any) -> Any:
+    if isinstance(leaf, jax.Array) and on_cpu(leaf) and len(leaf.devices()) == 1:
+        cut = np.asarray(leaf)[part]
+        return jax.device_put(cut, leaf.sharding) if leaf.committed else jnp.asarray(cut)
+    return leaf[part]
+
+
+def even_size(n: int, most: int) -> int:
+    """The size of as few runs of at most ``most`` samples as n samples make, as even as can be."""
+    return -(-n // -(-n // most))
+
+
+def windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
+    """Runs of ``size`` samples, all of one length, and how many of each have come before.
+
+    The last run reaches back, so that one compiled program serves all and nobody is left alone.
+    """
+    n = sample_count(x)
+    if size >= n:
+        yield x, 0
+        return
+    for start in range(0, n, size):
+        first = min(start, n - size)
+        yield take(x, slice(first, first + size)), start - first
 
 
 def one_sample(x: Any) -> Any:
@@ -61,7 +92,7 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     if array.ndim == 0 or 0 in array.shape:
         msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
         raise ValueError(msg)
-    if not bool(jnp.isfinite(array).all()):
+    if not all_finite(array):
         msg = f"{name} contains NaN or Inf; remove or impute those samples"
         raise ValueError(msg)
     return array

@@ -29,7 +29,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.special
 
 if TYPE_CHECKING:
     from gnjax.spectra.krylov.lanczos import Run
@@ -51,7 +50,9 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
         apart = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(axis=1)
         seen = np.divide(run.dropped, apart, out=np.ones(len(points)), where=apart > run.dropped)
         weight = np.minimum(weight, seen**2)
-    return scipy.special.betainc(block / 2, (run.size - block) / 2, weight)
+    from scipy.special import betainc  # 0.1 s of import, which not every user needs
+
+    return betainc(block / 2, (run.size - block) / 2, weight)
 
 
 def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
@@ -101,5 +102,7 @@ def null_bound(run: Run, chance: float) -> float:
         return np.inf
     if run.null_rows == run.null_room:  # Z spans the complement, or there is none
         return run.null_image
+    from scipy.special import betaincinv
+
     half, rest = run.null_rows / 2, (run.null_room - run.null_rows) / 2
-    return run.null_image / float(scipy.special.betaincinv(half, rest, chance)) ** 0.5
+    return run.null_image / float(betaincinv(half, rest, chance)) ** 0.5

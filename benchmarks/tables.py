@@ -1,0 +1,118 @@
+"""The README's speed tables, made from the committed measurements.
+
+    python -m benchmarks.tables [--check]
+
+Seconds and ratios are medians with quartiles. What was measured before quartiles were kept says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import FOLDER
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- benchmarks.tables begins -->", "<!-- benchmarks.tables ends -->"
+TITLES = {
+    "linear_kappa": "kappa of a linear network to 1e-3, on the same operator",
+    "network_spectra": "any network, n=1000, k=10",
+    "gpt_eigenvalues": "a language model",
+    "resnet_kappa": "a convolutional network at the papers' size",
+    "devices": "rows on an accelerator",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 where they differ")
+    check = parser.parse_args().check
+    text = README.read_text(encoding="utf-8")
+    wanted = renewed(text)
+    if check:
+        return int(wanted != text)
+    README.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+def renewed(text: str, folder: Path = FOLDER) -> str:
+    """The page with the tables of the measurements in a folder."""
+    before, _, rest = text.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        msg = f"the page has no lines {BEGIN} and {END}, between which the tables go"
+        raise ValueError(msg)
+    return f"{before}{BEGIN}\n\n{tables(folder)}\n{END}{after}"
+
+
+def tables(folder: Path = FOLDER) -> str:
+    paths = {name: folder / f"{name}.json" for name in TITLES}
+    known = [(name, path) for name, path in paths.items() if path.is_file()]
+    return "\n".join(_table(name, json.loads(path.read_text("utf-8"))) for name, path in known)
+
+
+def _table(name: str, record: dict[str, Any]) -> str:
+    lines = [
+        f"| {TITLES[name]} | tool | seconds | times as long | |",
+        "|---|---|---|---|---|",
+    ]
+    last = None
+    for row in record["rows"]:
+        case = "" if row["case"] == last else row["case"]
+        last = row["case"]
+        shown = (_shown(row.get(field)) for field in ("seconds", "ratio"))
+        lines.append(f"| {case} | {row['tool']} | {' | '.join(shown)} | {_remarks(row)} |")
+    return "\n".join([*lines, "", _measured(name, record), ""])
+
+
+def _shown(found: dict[str, Any] | None) -> str:
+    """A median with its quartiles, or as much as is known."""
+    if found is None:
+        return ""
+    numbers = {part: _number(found[part]) for part in ("low", "high", "median") if part in found}
+    if "median" not in numbers:
+        return "{low} to {high}".format(**numbers)
+    alone = "low" not in numbers or len(found["runs"]) == 1
+    return numbers["median"] if alone else "{median} ({low}, {high})".format(**numbers)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _remarks(row: dict[str, Any]) -> str:
+    rate = row.get("rate", {})
+    parts = [
+        row.get("note", ""),
+        f"{row['gigabytes']:.2g} GB" if "gigabytes" in row else "",
+        "{gflops:.0f} of {peak:.0f} GFLOP/s".format(**rate) if rate else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _measured(name: str, record: dict[str, Any]) -> str:
+    """When, where and with what, in a sentence."""
+    found = record["environment"]
+    versions = ", ".join(f"{package} {number}" for package, number in found["versions"].items())
+    where = f"{found['cores']} cores ({found['cpu']})" if "cpu" in found else ""
+    where = where or f"{found['cores']} cores"
+    command = f"`python -m benchmarks.{name}`"
+    if "stated" in found:
+        return f"{command} on {where}, {versions}. {found['stated']}"
+    changed = "" if found.get("clean") else ", with changes that were not committed"
+    return f"{command} on {where}, {versions}, {found['date']} at {found['commit']}{changed}."
+
+
+def cases(folder: Path = FOLDER) -> Iterator[str]:
+    """The names of all rows, for tests."""
+    for path in sorted(folder.glob("*.json")):
+        for row in json.loads(path.read_text("utf-8"))["rows"]:
+            yield f"{path.stem}: {row['case']}, {row['tool']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

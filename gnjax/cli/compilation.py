@@ -1,0 +1,65 @@
+"""Compiled programs on disk, so that the second run of a command does not compile them again.
+
+Commands keep them in the user's cache; importing the library does not. ``GNJAX_CACHE=off`` keeps
+none. Where the user has told JAX about a cache (``JAX_COMPILATION_CACHE_DIR`` and what belongs to
+it), that stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+
+from gnjax.data.places import cache_folder
+
+SWITCH = "GNJAX_CACHE"
+_OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
+_MOST = 1_000_000_000  # bytes; with a limit JAX takes a lock, so that processes can share a folder
+_WORTH = 0.1  # seconds of compilation; a program of less is compiled as soon as it is read
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
+    """Keep what this process and those that it starts compile, unless the user says otherwise."""
+    folder = compiled_folder(environment)
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written to: everything works, and takes longer
+        return
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_compilation_cache_max_size": _MOST,
+        "jax_persistent_cache_min_compile_time_secs": _WORTH,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)  # for processes that are started from here
+
+
+def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder for this kind of machine; None where programs are not kept, or not by us."""
+    switch = environment.get(SWITCH, "on")
+    if switch not in ("on", "off"):
+        msg = f"{SWITCH}={switch!r} is neither on nor off; unset it, or say {SWITCH}=off"
+        raise ValueError(msg)
+    if switch == "off" or any(environment.get(name) for name in _OWN):
+        return None
+    return cache_folder("compiled") / _machine()
+
+
+def _machine() -> str:
+    """What compiled programs depend on that JAX may not look at: the instructions of the CPU.
+
+    A home on a network drive belongs to several machines.
+    """
+    lines = _CPUINFO.read_text().splitlines() if _CPUINFO.is_file() else []
+    flags = [line for line in lines if line.startswith(("flags", "Features"))][:1]
+    text = "\n".join([platform.machine(), platform.processor(), *flags])
+    return f"{platform.machine()}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

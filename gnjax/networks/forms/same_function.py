@@ -1,0 +1,158 @@
+"""Functions that compare by what they do: a new lambda around an old function is no new one.
+
+JAX knows a function by its identity, and compiles everything again for one that was written down
+again. Here two functions are the same where their code is the same and everything that it reads is:
+defaults, enclosed variables, globals, and in turn what the functions among these read. Lists,
+dictionaries and small NumPy arrays count with their entries at the time of asking, JAX arrays by
+identity. Where a function reads anything else, such as an object of a class of the caller's, which
+may have changed unseen, it is compared by identity as ever.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen
+import jax
+import numpy as np
+from flax import nnx
+
+_LIBRARIES = frozenset(["builtins", "flax", "functools", "jax", "jaxlib", "math", "numpy", "optax"])
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_JITTED = type(jax.jit(abs))
+_LARGEST = 10_000_000  # bytes of a NumPy array whose entries are compared
+
+
+class _UnknownError(Exception):
+    """The function reads something that may change unseen."""
+
+
+@dataclass(frozen=True)
+class _Itself:
+    """An object that compares by identity, held so that nothing else takes its place."""
+
+    held: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A function that compares by a key."""
+
+    key: Any
+    function: Callable[..., Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compared) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
+
+
+def compared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, comparing by what it does where that can be said; else as it is."""
+    try:
+        return _Compared(_key(function, {}), function)
+    except _UnknownError:
+        return function
+
+
+def _key(value: Any, seen: dict[int, int]) -> Any:
+    """Something hashable that equals that of another value only where both act alike."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0
+    if kind in (tuple, list):
+        return kind, tuple(_key(entry, seen) for entry in value)
+    if kind is dict:
+        return kind, tuple((_key(name, seen), _key(held, seen)) for name, held in value.items())
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+        if value.nbytes > _LARGEST:
+            raise _UnknownError
+        return kind, value.dtype.str, value.shape, value.tobytes()
+    if kind is functools.partial:
+        return kind, *(_key(part, seen) for part in (value.func, value.args, value.keywords))
+    if isinstance(value, jax.core.Tracer):
+        raise _UnknownError
+    if isinstance(value, jax.Array | _JITTED) or _of_a_library(value):
+        return _Itself(value)
+    if isinstance(value, types.FunctionType):
+        return _function_key(value, seen)
+    if isinstance(value, types.MethodType):
+        return kind, _key(value.__func__, seen), _key(value.__self__, seen)
+    if isinstance(value, flax.linen.Module | nnx.GraphDef):
+        return _hashable(value)
+    raise _UnknownError
+
+
+def _of_a_library(value: Any) -> bool:
+    """A module, a function or a class of a library that nobody edits while it is loaded."""
+    if isinstance(value, types.ModuleType):
+        return _top(value.__name__) in _LIBRARIES
+    if isinstance(value, types.BuiltinFunctionType) and not isinstance(
+        value.__self__, types.ModuleType
+    ):
+        return False  # a method of an object
+    plain = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc)
+    # jax.nn.relu and jnp.add are objects of classes of JAX
+    wrapped = callable(value) and _top(type(value).__module__) in ("jax", "jaxlib")
+    return (plain or wrapped) and _top(getattr(value, "__module__", "numpy")) in _LIBRARIES
+
+
+def _top(name: str | None) -> str:
+    return (name or "").split(".")[0]
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError as error:  # a module with an array or a list among its fields
+        raise _UnknownError from error
+    return value
+
+
+def _function_key(function: types.FunctionType, seen: dict[int, int]) -> Any:
+    if id(function) in seen:  # it calls itself
+        return "seen", seen[id(function)]
+    seen[id(function)] = len(seen)
+    cells = function.__closure__ or ()
+    try:
+        enclosed = tuple(_key(cell.cell_contents, seen) for cell in cells)
+    except ValueError as error:  # a cell that is still empty
+        raise _UnknownError from error
+    codes = tuple(_codes(function.__code__))
+    if any(step.opname == "IMPORT_NAME" for code in codes for step in dis.get_instructions(code)):
+        raise _UnknownError
+    names = dict.fromkeys(name for code in codes for name in code.co_names)
+    read = tuple(
+        (name, _key(function.__globals__[name], seen))
+        for name in names
+        if name in function.__globals__
+    )
+    own = function.__globals__.get("__builtins__", builtins)
+    if own is not builtins and own is not vars(builtins):
+        raise _UnknownError
+    defaults = _key([function.__defaults__, function.__kwdefaults__], seen)
+    return function.__code__, defaults, enclosed, read
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function and of those that it makes."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)

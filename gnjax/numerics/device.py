@@ -1,0 +1,47 @@
+"""How much goes through the device at once, decided for the device that computes.
+
+On a CPU the caches decide, and what storing a Jacobian pays was measured there. None of these
+numbers says anything about an accelerator: there its memory decides, and a Jacobian is stored only
+where the caller asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import jax
+
+_PARTS = 16  # of an accelerator's memory, of which what one evaluation writes takes one
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one evaluation of a network may be given.
+
+    Attributes:
+      batch: the numbers that the evaluation of a batch of samples may write.
+      columns: the numbers that a product with several columns at once may write.
+      stores: whether a Jacobian is stored unasked, where that pays by rates measured on a CPU.
+    """
+
+    batch: float
+    columns: float
+    stores: bool
+
+
+CPU = Device(batch=2.5e7, columns=3.5e6, stores=True)  # more would leave the caches
+
+
+def device() -> Device:
+    """What holds for JAX's default backend."""
+    backend = jax.default_backend()
+    return CPU if backend == "cpu" else _accelerator(backend)
+
+
+@cache
+def _accelerator(backend: str) -> Device:
+    """By the memory of one device; as little as on a CPU where it does not say."""
+    room = (jax.local_devices(backend=backend)[0].memory_stats() or {}).get("bytes_limit", 0)
+    numbers = room / (8 * _PARTS)
+    return Device(max(numbers, CPU.batch), max(numbers, CPU.columns), stores=False)

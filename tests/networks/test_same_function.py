@@ -1,0 +1,137 @@
+"""A function that was written down again is the same function, unless what it reads has changed."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import flax.linen
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import gnjax
+from gnjax.networks.forms.same_function import compared
+
+SCALE = 2.0
+SIZES = {"width": [3, 4]}
+
+
+def network(p, x):
+    return jnp.tanh(x @ p["w"]) * SCALE
+
+
+def around(function, *read):
+    return lambda p, x: (function(p, x), read)[0]
+
+
+def reads_sizes(p, x):
+    return x * SIZES["width"][0] + p
+
+
+class Linear:
+    def __call__(self, p, x):
+        return x @ p
+
+
+ARRAY = jnp.ones(3)
+LINEN = flax.linen.Dense(3)
+JITTED = jax.jit(network)
+PAIRS = {
+    "a lambda around a function": (lambda: around(network), True),
+    "numbers": (lambda: around(network, 1, 2.0, "three"), True),
+    "a NumPy array": (lambda: around(network, np.arange(3.0)), True),
+    "the same JAX array": (lambda: around(network, ARRAY), True),
+    "another JAX array": (lambda: around(network, jnp.ones(3)), False),
+    "a Linen module": (lambda: around(LINEN.apply), True),
+    "functions of JAX": (lambda: around(lambda p, x: jax.nn.relu(x @ p)), True),
+    "a jitted function": (lambda: around(JITTED), True),
+    "a function jitted again": (lambda: around(jax.jit(network)), False),
+    "partial": (lambda: functools.partial(around(network), 1.0), True),
+    "an object of a class of Flax": (lambda: around(nnx.Linear(2, 2, rngs=nnx.Rngs(0))), False),
+    "a method of an object": (lambda: around([].append), False),
+    "an object of a class": (lambda: around(Linear()), False),
+    "a module of the caller's": (lambda: around(network, types.ModuleType("mine")), False),
+    "a large NumPy array": (lambda: around(network, np.zeros(2_000_000)), False),
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_functions_are_the_same_where_all_they_read_is(case):
+    make, alike = PAIRS[case]
+    first, second = compared(make()), compared(make())
+    assert (first == second) == alike
+    assert not alike or hash(first) == hash(second)
+
+
+DIFFERENT = {
+    "numbers of another type": (1, 1.0),
+    "signed zeros": (0.0, -0.0),
+    "numbers": (1, 2),
+    "entries of a list": ([1, 2], [1, 3]),
+    "a tuple and a list": ((1,), [1]),
+    "entries of a NumPy array": (np.zeros(2), np.ones(2)),
+    "another function": (jnp.tanh, jnp.sin),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_what_is_enclosed_counts(case):
+    first, second = (compared(around(network, value)) for value in DIFFERENT[case])
+    assert first != second
+
+
+def test_a_default_counts():
+    first, second = (compared(lambda p, x, scale=scale: p * x * scale) for scale in (1.0, 2.0))
+    assert first != second
+
+
+def test_a_global_that_changed_counts_also_behind_another_function(monkeypatch):
+    before = compared(around(network))
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert compared(around(network)) != before
+
+
+def test_an_entry_of_a_global_that_changed_counts(monkeypatch):
+    before = compared(reads_sizes)
+    assert compared(reads_sizes) == before
+    monkeypatch.setitem(SIZES, "width", [5, 4])
+    assert compared(reads_sizes) != before
+
+
+def test_a_function_that_imports_is_known_by_identity():
+    def make():
+        def function(p, x):
+            import math
+
+            return p * x * math.pi
+
+        return function
+
+    assert compared(make()) != compared(make())
+
+
+def test_a_function_that_calls_itself():
+    def make():
+        def power(p, x, n=3):
+            return x if n == 0 else p * power(p, x, n - 1)
+
+        return power
+
+    assert compared(make()) == compared(make())
+
+
+def test_kappa_follows_a_global_that_changed(monkeypatch):
+    """The answer with the new global is that of a process that never saw the old one."""
+    params = {"w": np.random.default_rng(0).standard_normal((3, 2))}
+    x = np.random.default_rng(1).standard_normal((4, 3))
+
+    def trace():
+        op = gnjax.ntk((around(network), params), x)
+        return float(np.trace(np.asarray(op.as_matrix())))
+
+    before = trace()
+    monkeypatch.setitem(globals(), "SCALE", 4.0)
+    assert trace() == pytest.approx(4 * before, rel=1e-12)
