@@ -28,9 +28,10 @@ from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
 from gnjax.operators.linearised import linearised
+from gnjax.operators.metrics.exact import diagonal_of
+from gnjax.operators.metrics.optimisers import optimizer_metric
+from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
 from gnjax.operators.network import NetworkGram, NetworkHessian
-from gnjax.operators.optimisers import optimizer_metric
-from gnjax.operators.preconditioned import Preconditioned, diagonal_of, preconditioned
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.operators.streamed import Streamed
 from gnjax.pictures.plot import plot
