@@ -29,6 +29,8 @@ from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
 from gnjax.operators.linearised import linearised
 from gnjax.operators.metrics.exact import diagonal_of
+from gnjax.operators.metrics.kronecker import ekfac, kfac
+from gnjax.operators.metrics.metric import Metric
 from gnjax.operators.metrics.optimisers import optimizer_metric
 from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
 from gnjax.operators.network import NetworkGram, NetworkHessian
@@ -60,6 +62,7 @@ __all__ = [
     "FunctionHessian",
     "KroneckerFactors",
     "Limits",
+    "Metric",
     "NetworkGram",
     "NetworkHessian",
     "Operator",
@@ -80,6 +83,7 @@ __all__ = [
     "diagonal",
     "diagonal_of",
     "eigenvalues",
+    "ekfac",
     "empirical_fisher",
     "enable_x64",
     "factored",
@@ -89,6 +93,7 @@ __all__ = [
     "hessian",
     "hessian_of",
     "initializers",
+    "kfac",
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",

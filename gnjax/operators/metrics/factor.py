@@ -16,6 +16,17 @@ from gnjax.numerics.rounding import gamma
 _DOUBLE = np.dtype(np.float64)
 
 
+class Power(NamedTuple):
+    """The eigenvalues (g, m) of a power of a factor, and a bound on how far they make it miss."""
+
+    values: np.ndarray
+    distance: float
+
+    @property
+    def norm(self) -> float:
+        return float(self.values.max())
+
+
 class Stored(NamedTuple):
     """Eigenvectors as they are stored: U (g, m, m), or None for the identity."""
 
@@ -46,10 +57,6 @@ class Factor:
         unit = np.broadcast_to(np.eye(size), (groups, size, size))
         return unit if self.basis is None else self.basis
 
-    @property
-    def norm(self) -> float:
-        return float(np.abs(self.eigenvalues).max())
-
     @cached_property
     def off(self) -> float:
         """A bound on ||U^T U - I||, which is also ||U U^T - I||."""
@@ -62,8 +69,23 @@ class Factor:
             return float(np.abs(self.matrix - self.eigenvalues).max())
         again = (self.basis * self.eigenvalues[:, None]) @ self.basis.swapaxes(1, 2)
         found = float(np.linalg.norm(self.matrix - again, axis=(1, 2)).max())
-        rounding = gamma(self.size + 4, _DOUBLE) * self.size * self.norm
+        rounding = gamma(self.size + 4, _DOUBLE) * self.size * float(self.eigenvalues.max())
         return raised(found + rounding)
+
+    def powered(self, power: float) -> Power:
+        """A^power for 0 < power <= 1 and A >= 0, from the eigenvalues.
+
+        t^power is operator monotone, so that ||A^power - C^power|| <= ||A - C||^power for C >= 0,
+        and <= power m^(power - 1) ||A - C|| where both have no eigenvalue below m.
+        """
+        moved = self.residual
+        if power == 1:
+            return Power(self.eigenvalues, moved)
+        least = float(self.eigenvalues.min()) - moved
+        bounds = [moved**power]
+        if least > 0:
+            bounds.append(power * least ** (power - 1) * moved)
+        return Power(self.eigenvalues**power, raised(min(bounds)))
 
     def stored(self, dtype: jnp.dtype) -> Stored:
         """The eigenvectors in a precision."""

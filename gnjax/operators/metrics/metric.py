@@ -153,6 +153,17 @@ class KroneckerBlock:
         return matrix.reshape(self.own.size, self.own.size)
 
 
+def product_block(
+    name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
+) -> KroneckerBlock:
+    """The block A^power (x) B^power, and how far its computed eigenvalues and eigenvectors are."""
+    a, b = left.powered(power), right.powered(power)
+    values = a.values[:, :, None] * b.values[:, None, :]
+    rounding = _ROUNDINGS * unit_roundoff(values.dtype) * a.norm * b.norm
+    distance = a.distance * (b.norm + b.distance) + a.norm * b.distance + rounding
+    return KroneckerBlock(name, own, left, right, values, raised(distance))
+
+
 Block = DiagonalBlock | MatrixBlock | KroneckerBlock
 
 
