@@ -5,6 +5,9 @@ return the inputs of the layers. The derivative of the outputs with respect to e
 and the output Hessian is jax.hessian of the loss of one sample: no code of the library is used.
 """
 
+import json
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 import gnjax
 from tests.operators.test_formation import single_precision
 
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "kfac_jax.json"
 RNG = np.random.default_rng(0)
 
 
@@ -282,6 +286,51 @@ def test_batches_have_the_metric_of_all_samples():
     op = gnjax.gauss_newton((_plain("mlp"), one.params), batches, loss="cross_entropy")
     for make in (gnjax.kfac, gnjax.ekfac):
         _close(make(op, damping=0.1).as_matrix(), make(one.op, damping=0.1).as_matrix())
+
+
+def _dense(p, h):
+    return h @ p["kernel"] + p["bias"].reshape(*[1] * (h.ndim - 1), -1)
+
+
+def _convolved(p, x):
+    dims = ("NHWC", "HWIO", "NHWC")
+    z = jax.lax.conv_general_dilated(x, p["kernel"], (1, 1), "VALID", dimension_numbers=dims)
+    return z + p["bias"][None, None, None]
+
+
+PEERS = {
+    "mlp": (lambda p, x: _dense(p["two"], jnp.tanh(_dense(p["one"], x))), 1),
+    "cnn": (
+        lambda p, x: _dense(p["head"], jnp.tanh(_convolved(p["conv"], x)).reshape(len(x), -1)),
+        1,
+    ),
+    "seq": (lambda p, x: _dense(p["head"], jnp.tanh(_dense(p["mix"], x))), 3),
+}
+
+
+@pytest.mark.parametrize("kind", PEERS)
+def test_the_numbers_of_kfac_jax(kind):
+    """Its blocks, for a loss that is summed over tokens; they are stored with their provenance.
+
+    Its factors of shared layers are sums over positions, and ours have the mean in A.
+    """
+    stored = json.loads(FIXTURE.read_text())[kind]
+    apply, tokens = PEERS[kind]
+    params = {
+        name: {leaf: jnp.asarray(value) for leaf, value in layer.items()}
+        for name, layer in stored["params"].items()
+    }
+    loss = "squared_error" if kind == "cnn" else "cross_entropy"
+    y = np.asarray(stored["y"])
+    op = gnjax.gauss_newton((apply, params), np.asarray(stored["x"]), y=y, loss=loss)
+    metric = gnjax.kfac(op, damping=0.0)
+    assert len(metric.blocks) == len(stored["layers"])
+    for block in metric.blocks:
+        peer = stored["layers"][block.name.split("/")[0]]
+        left, right = np.asarray(peer["left"]), np.asarray(peer["right"])
+        ours = tokens * np.kron(block.left.matrix[0], block.right.matrix[0])
+        _close(ours, peer["scale"] * np.kron(left, right))
+        _close(block.left.matrix[0] / block.left.matrix[0][-1, -1], left / left[-1, -1])
 
 
 def test_damping_adds_up_and_is_asked_for():
