@@ -33,6 +33,7 @@ from gnjax.operators.metrics.kronecker import ekfac, kfac
 from gnjax.operators.metrics.metric import Metric
 from gnjax.operators.metrics.optimisers import optimizer_metric
 from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
+from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
 from gnjax.operators.network import NetworkGram, NetworkHessian
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.operators.streamed import Streamed
@@ -105,6 +106,9 @@ __all__ = [
     "plot",
     "preconditioned",
     "rank_sensitivity",
+    "shampoo",
+    "shampoo_factors",
+    "soap",
     "spectral_density",
     "sum_of_kroneckers",
     "toeplitz",

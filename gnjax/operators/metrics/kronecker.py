@@ -14,7 +14,7 @@ import numpy as np
 from gnjax.networks.kernels import traced_sample
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
-from gnjax.numerics.validation import check_finite_number
+from gnjax.numerics.validation import check_damping
 from gnjax.operators.blocks import indices_of
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import (
@@ -68,7 +68,7 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     >>> after.value < gnjax.condition_number(op).value, after.certificate.kind
     (True, 'measured')
     """
-    added = _checked(damping)
+    added = check_damping(damping)
     found = _layers(op, others)
     return Metric("K-FAC", (*_kronecker_blocks(found), *_other_blocks(found)), added)
 
@@ -89,18 +89,10 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     >>> np.allclose(np.trace(metric.as_matrix()), np.trace(op.as_matrix()))
     True
     """
-    added = _checked(damping)
+    added = check_damping(damping)
     found = _layers(op, others)
     blocks = _corrected(op, found, _kronecker_blocks(found))
     return Metric("EK-FAC", (*blocks, *_other_blocks(found)), added)
-
-
-def _checked(damping: float) -> float:
-    number = check_finite_number("damping", damping)
-    if number < 0:
-        msg = f"damping={damping} is negative; a metric is positive definite"
-        raise ValueError(msg)
-    return number
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from gnjax.networks.parameters import grouped
 from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.outward import raised
-from gnjax.numerics.validation import check_finite_number
+from gnjax.numerics.validation import check_damping
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.blocks import indices_of
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -147,10 +147,7 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
     if getattr(op, "side", "parameters") != "parameters" and not isinstance(op, NetworkGram):
         msg = "this operator acts on the outputs of the model; make it with side='parameters'"
         raise ValueError(msg)
-    added = check_finite_number("damping", damping)
-    if added < 0:
-        msg = f"damping={damping} is negative; a metric is positive definite"
-        raise ValueError(msg)
+    added = check_damping(damping)
     known = metric if isinstance(metric, Metric) else _metric(op, metric)
     if known.parameters != op.net.parameters:
         msg = (
