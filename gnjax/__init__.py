@@ -7,6 +7,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
+from gnjax.diagnosis.frequency import frequency_bands
 from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.numerics.certificate import Certificate, Error
@@ -88,6 +89,7 @@ __all__ = [
     "empirical_fisher",
     "enable_x64",
     "factored",
+    "frequency_bands",
     "functional",
     "functional_hessian",
     "gauss_newton",

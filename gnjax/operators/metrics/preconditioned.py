@@ -22,7 +22,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.outward import raised
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.blocks import indices_of
+from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Around, error_of, factorisation_of
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters

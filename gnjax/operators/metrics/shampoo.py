@@ -13,7 +13,7 @@ import numpy as np
 
 from gnjax.networks.network import Network, parameter_names
 from gnjax.numerics.validation import check_damping
-from gnjax.operators.blocks import indices_of
+from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import Block, KroneckerBlock, Metric, product_block
 from gnjax.operators.metrics.optimisers import soap_state
