@@ -41,7 +41,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "operators.closed_form.layers.Layers",
         "operators.closed_form.layers.Root",
         "operators.closed_form.formation.Formed",
-        "operators.preconditioned.Scaling",
+        "operators.metrics.scaling.Scaling",
     )
 ]
 

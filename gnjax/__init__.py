@@ -7,6 +7,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
+from gnjax.diagnosis.frequency import frequency_bands
 from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.models import initializers
@@ -30,9 +31,13 @@ from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
 from gnjax.operators.linearised import linearised
+from gnjax.operators.metrics.exact import diagonal_of
+from gnjax.operators.metrics.kronecker import ekfac, kfac
+from gnjax.operators.metrics.metric import Metric
+from gnjax.operators.metrics.optimisers import optimizer_metric
+from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
+from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
 from gnjax.operators.network import NetworkGram, NetworkHessian
-from gnjax.operators.optimisers import optimizer_metric
-from gnjax.operators.preconditioned import Preconditioned, diagonal_of, preconditioned
 from gnjax.operators.stored_jacobian import with_jacobian
 from gnjax.operators.streamed import Streamed
 from gnjax.pictures.plot import plot
@@ -61,6 +66,7 @@ __all__ = [
     "FunctionHessian",
     "KroneckerFactors",
     "Limits",
+    "Metric",
     "Monitor",
     "MonitorRow",
     "NetworkGram",
@@ -83,15 +89,18 @@ __all__ = [
     "diagonal",
     "diagonal_of",
     "eigenvalues",
+    "ekfac",
     "empirical_fisher",
     "enable_x64",
     "factored",
+    "frequency_bands",
     "functional",
     "functional_hessian",
     "gauss_newton",
     "hessian",
     "hessian_of",
     "initializers",
+    "kfac",
     "leaky_relu_gauss_newton",
     "linear_cnn_gauss_newton",
     "linear_gauss_newton",
@@ -103,6 +112,9 @@ __all__ = [
     "plot",
     "preconditioned",
     "rank_sensitivity",
+    "shampoo",
+    "shampoo_factors",
+    "soap",
     "spectral_density",
     "sum_of_kroneckers",
     "toeplitz",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
 from gnjax.networks.network import parameter_names
-from gnjax.networks.parameters import Groups, grouped
+from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.result import Result
-from gnjax.operators.blocks import diagonal_blocks
+from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
+from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.network import NetworkGram
 from gnjax.operators.protocol import Operator
@@ -33,6 +35,7 @@ class BlockSpectrum(Result):
       name: of the block; ``parameters`` is how many it has.
       spectrum: all of its eigenvalues, with their errors.
       condition: its kappa; None where it has a negative eigenvalue.
+      terms: how many samples or tokens it comes from, of a part by ``labels``; else None.
 
     >>> model = lambda w, x: x @ w["a"] + w["b"], {"a": np.ones((1, 1)), "b": np.ones((1, 1))}
     >>> x = np.array([[1.0], [2.0]])
@@ -45,6 +48,7 @@ class BlockSpectrum(Result):
     parameters: int
     spectrum: Spectrum
     condition: ConditionNumber | None
+    terms: int | None = None
 
     @property
     def trace(self) -> float:
@@ -136,7 +140,9 @@ def block_spectra(
     op: Any,
     x: Any = None,
     *,
-    by: Groups = "layer",
+    by: Groups | Mapping[str, Any] = "layer",
+    labels: Any = None,
+    centred: bool = False,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> BlockSpectra:
@@ -147,12 +153,22 @@ def block_spectra(
     kernels of the layers, so that no block costs a pass of its own. Of any other operator on the
     parameters of a network, such as a Hessian, they come from the columns of its matrix.
 
+    With ``labels`` the blocks are the parts G_c of G = sum_c G_c that come from the samples or
+    tokens of each label, scale J_c^T J_c with the rows J_c of J; the share that lies off them is
+    1 - sum_c |G_c|_F^2 / |G|_F^2.
+
     Args:
       op: an operator of a network, or a model with its inputs ``x``.
       x: inputs, where ``op`` is a model; it is then ``gauss_newton(op, x, **options)``.
       by: "layer" (a kernel and its bias), "parameter" (every leaf), a list of patterns of paths
         (each parameter goes to the first that it matches), or a function from a path to the name
-        of its block.
+        of its block. Or a dict from paths to labels of the entries of these parameters, in an array
+        that broadcasts to theirs: ``{"head/kernel": np.arange(classes)}`` makes a block of the
+        weights of every class, and one named "others" of all other parameters.
+      labels: integers or strings, (n,) or one for each token: the class of each sample, or its
+        band by :func:`frequency_bands`. A label below zero is in no part.
+      centred: with ``labels``, whether the mean of the rows of J is subtracted first. The parts of
+        :func:`empirical_fisher` are then those of the covariance of the gradients, its noise.
       limits: of memory and work.
       options: those of :func:`gauss_newton`.
 
@@ -166,14 +182,16 @@ def block_spectra(
     >>> op = gnjax.hessian(model, x, np.ones((5, 2)))
     >>> [block.name for block in gnjax.block_spectra(op, by=["*/kernel", "*/bias"]).blocks]
     ['*/bias', '*/kernel']
+    >>> y = np.array([0, 0, 0, 1, 1])
+    >>> parts = gnjax.block_spectra(model, x, y=y, loss="cross_entropy", labels=y)
+    >>> [(part.name, part.terms, part.condition.rank) for part in parts.blocks]
+    [('0', 3, 3), ('1', 2, 2)]
     """
     operator = _operator(op, x, options)
-    groups = grouped(parameter_names(operator.net), by)
-    found = diagonal_blocks(operator, list(groups.values()), limits)
-    counts = operator.net.counts
+    names, terms, sizes, found = _blocks(operator, by, labels, centred, limits)
     blocks = tuple(
-        _block(name, sum(counts[place] for place in group), block, limits)
-        for (name, group), block in zip(groups.items(), found.operators, strict=True)
+        replace(_block(name, size, block, limits), terms=count)
+        for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True)
     )
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
     distances, errors = np.zeros((2, len(blocks), len(blocks)))
@@ -183,6 +201,52 @@ def block_spectra(
         errors[i, j] = errors[j, i] = error.value
     share = found.off_share, found.off_error
     return BlockSpectra(blocks, distances, errors, floor, *share, found.method)
+
+
+def _blocks(
+    op: Any, by: Any, labels: Any, centred: bool, limits: Limits
+) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
+    """The names of the blocks, their terms, their parameters, and the blocks."""
+    if labels is not None:
+        if by != "layer":
+            msg = "labels= makes parts of the samples and by= blocks of the parameters; give one"
+            raise ValueError(msg)
+        names, terms, found = row_parts(op, np.asarray(labels), centred=centred, limits=limits)
+        return names, terms, [op.net.parameters] * len(names), found
+    if centred:
+        msg = "centred=True is of the rows of J, and so of parts by labels=; give labels"
+        raise ValueError(msg)
+    paths, counts = parameter_names(op.net), op.net.counts
+    if isinstance(by, Mapping):
+        parts = _labelled(op, paths, by)
+        found = entry_blocks(op, list(parts.values()), limits)
+        sizes = [len(own) for own in parts.values()]
+        return list(parts), [None] * len(parts), sizes, found
+    groups = grouped(paths, by)
+    found = diagonal_blocks(op, list(groups.values()), limits)
+    sizes = [sum(counts[place] for place in group) for group in groups.values()]
+    return list(groups), [None] * len(groups), sizes, found
+
+
+def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The places of the entries of every label in the vector of parameters."""
+    net, held = op.net, []
+    unknown = [path for path in by if path not in paths]
+    if unknown:
+        msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
+        raise ValueError(msg)
+    for path, leaf, kept in zip(paths, net.chosen, net.kept, strict=True):
+        shape = net.leaves[leaf].shape
+        given = np.asarray(by.get(path, "others"))
+        try:
+            flat = np.broadcast_to(given, shape).ravel().astype(str)
+        except ValueError as error:
+            msg = f"the labels of {path} have shape {given.shape}, which is not that of {shape}"
+            raise ValueError(msg) from error
+        held.append(flat if kept is None else flat[np.asarray(kept)])
+    every = np.concatenate(held)
+    names = sorted(set(every.tolist()), key=natural_order)
+    return {name: np.flatnonzero(every == name) for name in names}
 
 
 def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:

@@ -21,8 +21,8 @@ from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
+from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
-from gnjax.operators.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 

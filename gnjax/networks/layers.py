@@ -192,28 +192,35 @@ def sensitivities(
     return pairs, [g.reshape(len(rows), -1) for g in gradients]
 
 
-def jacobian_rows(layer: Layer, shape: tuple[int, ...], pairs: Sequence[Pair]) -> jax.Array:
-    """The sum of delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries.
+def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.ndarray, list[int]]]:
+    """The entries (g, q_in, q_out) of a leaf of this shape that act together, and in which uses.
 
     Uses of the same matrices are one sum over all of their positions.
     """
-    together: dict[bytes, tuple[np.ndarray, list[Pair]]] = {}
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
         entries = jnp.arange(int(np.prod(shape))).reshape(shape)
         held = [np.asarray(matrices(use, entries)) for use in layer.uses]
-    for use, places, pair in zip(layer.uses, held, pairs, strict=True):
+    together: dict[bytes, tuple[np.ndarray, list[int]]] = {}
+    for index, places in enumerate(held):
         key = repr(places.shape).encode() + places.tobytes()
-        together.setdefault(key, (places, []))[1].append(by_positions(use, pair))
+        together.setdefault(key, (places, []))[1].append(index)
+    return list(together.values())
+
+
+def jacobian_rows(layer: Layer, shape: tuple[int, ...], pairs: Sequence[Pair]) -> jax.Array:
+    """sum_t delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries."""
     rest = []
-    for places, found in together.values():
+    for places, uses in with_same_matrices(layer, shape):
+        found = [by_positions(layer.uses[index], pairs[index]) for index in uses]
         a = jnp.concatenate([pair[0] for pair in found])
         delta = jnp.concatenate([pair[1] for pair in found], axis=1)
         product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
         rest.append((places.ravel(), product.reshape(len(delta), -1)))
+    size = int(np.prod(shape))
     total: jax.Array | None = None
     while rest:
-        chosen, rest = _disjoint(rest, entries.size)
-        rows = _spread(chosen, entries.size)
+        chosen, rest = _disjoint(rest, size)
+        rows = _spread(chosen, size)
         total = rows if total is None else total + rows
     assert total is not None
     return total

@@ -78,6 +78,15 @@ def check_finite_number(name: str, value: float) -> float:
     return float(value)
 
 
+def check_damping(value: float) -> float:
+    """What is added to the diagonal of a metric: a finite number that is not negative."""
+    number = check_finite_number("damping", value)
+    if number < 0:
+        msg = f"damping={value} is negative; a metric is positive definite"
+        raise ValueError(msg)
+    return number
+
+
 def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     """A non-empty matrix of finite real numbers, in the working precision."""
     try:

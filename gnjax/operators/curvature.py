@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.construct import network
@@ -13,7 +14,7 @@ from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
-from gnjax.networks.outputs.targets import Target, sample_losses
+from gnjax.networks.outputs.targets import Target, term_losses
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.network import (
@@ -120,6 +121,7 @@ def empirical_fisher(
     y: Any,
     loss: Loss = "squared_error",
     *,
+    terms: bool = False,
     side: str = "parameters",
     has_aux: bool = False,
     coupled: bool | None = None,
@@ -130,7 +132,8 @@ def empirical_fisher(
     """The second moment 1/n sum_i g_i g_i^T of the gradients of the samples' losses.
 
     The mean of the g_i is the gradient of the mean loss. Where a sample has several tokens, g_i is
-    the gradient of their sum, times the number of samples over that of the tokens that count. The
+    the gradient of their sum, times the number of samples over that of the tokens that count. With
+    ``terms`` there is a g_i for every term of the loss, such as each token that counts. The other
     arguments are those of :func:`gauss_newton`; side="outputs" is the Gram matrix (n, n) of the g_i
     over n. It is not the Fisher matrix, which for a cross-entropy is the Gauss-Newton matrix.
 
@@ -140,24 +143,39 @@ def empirical_fisher(
     Array([[34.]], dtype=float64)
     """
     arguments = locals()
-    del arguments["side"]
+    del arguments["side"], arguments["terms"]
     _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
     net = network(**arguments, convex=False)
-    losses = Partial(_SampleLosses(net.shapes), net.apply)
-    ones = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=flat_outputs(1))
-    return NetworkGram(ones, chosen_side(ones, side), net.samples / float(net.total) ** 2)
+    losses = Partial(_Losses(net.shapes, terms), net.apply)
+    params = jax.tree.unflatten(net.structure, net.leaves)
+    rows = jax.eval_shape(losses, params, (net.x, net.target)).shape[1]
+    shapes = flat_outputs(rows)
+    ones = replace(net, x=(net.x, net.target), target=None, apply=losses, shapes=shapes)
+    count = _counted_terms(net, rows) if terms else net.samples
+    return NetworkGram(ones, chosen_side(ones, side), count / float(net.total) ** 2)
+
+
+def _counted_terms(net: Network, terms: int) -> int:
+    """How many terms of the loss have a weight that is not zero."""
+    weights = None if net.target is None else net.target.weights
+    if weights is None:
+        return net.samples * terms
+    each = np.asarray(weights).reshape(net.samples, -1)
+    return int(np.count_nonzero(each)) * (terms // each.shape[1])
 
 
 @dataclass(frozen=True)
-class _SampleLosses:
-    """The loss of every sample (n, 1), as a network with one output."""
+class _Losses:
+    """The loss of every sample (n, 1), or of every term (n, t), as the outputs of a network."""
 
     shapes: Outputs
+    terms: bool
 
     def __call__(self, apply: Any, params: Any, samples: tuple[Any, Target]) -> jax.Array:
         x, target = samples
         outputs = self.shapes.ravel(apply(params, x), real_dtype())
-        return sample_losses(target, outputs)[:, None]
+        found = term_losses(target, outputs)
+        return found if self.terms else found.sum(axis=1, keepdims=True)
 
 
 def hessian(

@@ -31,6 +31,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.certificate import Error, unknown
@@ -129,3 +130,49 @@ def check_shape(op: Any) -> None:
     if np.dtype(op.dtype).kind != "f" and op.dtype != "bfloat16":
         msg = f"an operator has a real floating dtype, got {op.dtype}"
         raise ValueError(msg)
+
+
+class Around:
+    """The facts of the operator ``op`` inside of another of the same shape: only inherited.
+
+    They hold for op itself with faster products, and for S op S with a regular symmetric S.
+    """
+
+    op: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.op.shape
+        return shape
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.op.dtype
+
+    @property
+    def symmetric(self) -> bool:
+        return bool(getattr(self.op, "symmetric", False))
+
+    @property
+    def forms_cheaply(self) -> bool:
+        return forms_cheaply(self.op)
+
+    @property
+    def positive(self) -> bool:
+        return is_positive(self.op)
+
+    @property
+    def rank_bound(self) -> int:
+        return rank_bound_of(self.op)
+
+    @property
+    def assumed(self) -> bool:
+        return rank_is_assumed(self.op)
+
+    @property
+    def net(self) -> Any:
+        return getattr(self.op, "net", None)
+
+    @property
+    def side(self) -> str:
+        return getattr(self.op, "side", "parameters")

@@ -23,7 +23,7 @@ from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.certificate import Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
-from gnjax.operators.facts import error_of, is_positive, rank_bound_of
+from gnjax.operators.facts import Around, error_of
 from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -31,37 +31,10 @@ _KEPT_BYTES = 3e9
 
 
 @dataclass(frozen=True, repr=False)
-class Prepared(Algebra, ParameterTrees):
+class Prepared(Around, Algebra, ParameterTrees):
     """The operator ``op`` together with what its products are computed from."""
 
     op: NetworkGram | NetworkHessian
-
-    symmetric = True
-    forms_cheaply = True
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.op.shape
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.op.dtype
-
-    @property
-    def rank_bound(self) -> int:
-        return rank_bound_of(self.op)
-
-    @property
-    def positive(self) -> bool:
-        return is_positive(self.op)
-
-    @property
-    def net(self) -> Network:
-        return self.op.net
-
-    @property
-    def side(self) -> str:
-        return getattr(self.op, "side", "parameters")
 
     def as_matrix(self) -> jax.Array:
         return self.op.as_matrix()

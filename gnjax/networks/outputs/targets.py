@@ -70,6 +70,11 @@ def loss_sum(target: Target, outputs: jax.Array) -> jax.Array:
 
 def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
     """w_i loss(F(x_i), y_i) of every sample (n,)."""
+    return term_losses(target, outputs).sum(axis=1)
+
+
+def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
+    """The weighted terms (n, t) of every sample's loss, such as those of its tokens."""
     terms = loss_terms(target.loss)
 
     def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
@@ -77,7 +82,7 @@ def sample_losses(target: Target, outputs: jax.Array) -> jax.Array:
         if is_squared(target.loss) and not target.outputs.is_array:
             f = row
         found = terms(f) if y is None else terms(f, y)
-        return (found if weights is None else weights * found).sum()
+        return (found if weights is None else weights * found).reshape(-1)
 
     return jax.vmap(sample)(outputs, target.y, target.weights)
 

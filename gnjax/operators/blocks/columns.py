@@ -62,9 +62,27 @@ def diagonal_blocks(
         narrow = [_is_narrow(net, size, limits) for size in sizes]
         if _fits(net, sizes, narrow, limits):
             return _of_gram(op, net, groups, narrow)
-    if isinstance(op, NetworkGram):
-        op = replace(op, side="parameters")
-    return _of_columns(op, groups, limits)
+    return _of_columns(op, [indices_of(op.net.counts, group) for group in groups], limits)
+
+
+def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
+    """The blocks for the parameters at some places of their vector, which are all of them."""
+    if isinstance(op, NetworkGram) and op.factorisation() is not None:
+        net = op.twin.net
+        rows = net.samples * net.rows
+        if 8.0 * rows * net.parameters <= limits.factor_bytes:
+            whole_net = op.net if op.unmerged is None else op.unmerged
+            root = op.scale**0.5
+            whole, errors = jacobian_errors(whole_net, parts)
+            jacobian = root * kernels.jacobian(net)
+            matrices = [jacobian[:, own] for own in parts]
+            operators = [
+                formed_operator(matrix, True, error.scaled(root), min(rows, matrix.shape[1]), op)
+                for matrix, error in zip(matrices, errors, strict=True)
+            ]
+            off = off_share(matrices, [True] * len(parts), whole.scaled(root))
+            return DiagonalBlocks(tuple(operators), *off, "jacobian")
+    return _of_columns(op, parts, limits)
 
 
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
@@ -105,14 +123,14 @@ def _of_gram(
         root * next(jacobians) if is_formed else op.scale * next(grams) for is_formed in narrow
     ]
     operators = [
-        _operator(matrix, is_formed, error.scaled(root), limit, op)
+        formed_operator(matrix, is_formed, error.scaled(root), limit, op)
         for matrix, is_formed, error, limit in zip(matrices, narrow, errors, limits, strict=True)
     ]
-    share, off_error = _off_gram(matrices, narrow, whole.scaled(root))
+    share, off_error = off_share(matrices, narrow, whole.scaled(root))
     return DiagonalBlocks(tuple(operators), share, off_error, "kernels" if wide else "jacobian")
 
 
-def _operator(
+def formed_operator(
     matrix: np.ndarray, is_formed: bool, error: Error, limit: int, op: NetworkGram
 ) -> Operator:
     """The twin of a block from scale^{1/2} J_b or from scale J_b J_b^T, with the error of it."""
@@ -162,7 +180,7 @@ def _rank_limit(net: Network, group: Sequence[int]) -> int:
     return NetworkGram(_restricted(net, group), "parameters", 1.0).rank_bound
 
 
-def _off_gram(
+def off_share(
     matrices: Sequence[np.ndarray], narrow: Sequence[bool], error: Error
 ) -> tuple[float, Error]:
     """The share that lies off the blocks, from J_b or K_b: of the smaller of G and its twin."""
@@ -183,16 +201,17 @@ def _off_gram(
             total += square
     moved = gram_error(lengths, error)  # of the Frobenius norm, as the error of J is
     rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
-    return _share(inside, float(np.linalg.norm(total)) ** 2, moved + rounding)
+    return shared(inside, float(np.linalg.norm(total)) ** 2, moved + rounding)
 
 
-def _of_columns(op: Any, groups: Sequence[Sequence[int]], limits: Limits) -> DiagonalBlocks:
+def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
     """The blocks from all columns of the matrix, which is formed or multiplied by unit vectors."""
+    if isinstance(op, NetworkGram):
+        op = replace(op, side="parameters")
     is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
     columns = _formed(op) if is_formed else _multiplied(op)
     inside, total, blocks = 0.0, 0.0, []
-    for group in groups:
-        own = indices_of(op.net.counts, group)
+    for own in parts:
         _check_rows(len(own), limits)
         matrix = np.empty((len(own), len(own)))
         for first in range(0, len(own), _COLUMNS):
@@ -207,7 +226,7 @@ def _of_columns(op: Any, groups: Sequence[Sequence[int]], limits: Limits) -> Dia
         Dense(jnp.asarray(block, op.dtype), bound, error.kind, error.failure) for block in blocks
     ]
     moved = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
-    share, off_error = _share(inside, total, moved)
+    share, off_error = shared(inside, total, moved)
     return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
 
 
@@ -241,7 +260,7 @@ def _check_rows(size: int, limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def _share(inside: float, total: float, moved: Error) -> tuple[float, Error]:
+def shared(inside: float, total: float, moved: Error) -> tuple[float, Error]:
     """1 - D / T from the squared Frobenius norms D and T of matrices that are off by ``moved``."""
     if total == 0:
         return float("nan"), unknown("every eigenvalue is zero")

@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+_SOAP = "SOAP's P is diagonal in the basis of its factors alone, see gnjax.soap(op, state)"
 _NO_METRIC = {
+    "SoapState": _SOAP,
+    "SOAPState": _SOAP,
     "MuonState": "Muon's update is an orthogonal factor, which no fixed metric P gives",
     "FactoredState": "Adafactor keeps sums over rows and columns in place of second moments",
 }
@@ -66,6 +69,17 @@ def optimizer_metric(
     given = {"b2": b2, "eps": eps, "eps_root": eps_root}
     known = {**held, **{name: value for name, value in given.items() if value is not None}}
     return _metric(one, known, eps_in_sqrt)
+
+
+def soap_state(state: Any) -> Any:
+    """The state of SOAP inside of an optimiser's state."""
+    found = [
+        node for node, _ in _nodes(state, {}) if type(node).__name__ in ("SoapState", "SOAPState")
+    ]
+    if len(found) != 1:
+        msg = f"a state of SOAP is needed, in one place, got {len(found)} of them in this state"
+        raise ValueError(msg)
+    return found[0]
 
 
 def has_optimizer_state(tree: Any) -> bool:

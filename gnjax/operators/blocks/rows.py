@@ -1,0 +1,124 @@
+"""The parts of a Gauss-Newton matrix that come from some of its samples, or of their labels.
+
+With J_c the rows of R^T J that belong to the samples or tokens c,
+
+    G = scale J^T J = sum_c G_c,   G_c = scale J_c^T J_c,   twin K_cc = scale J_c J_c^T,
+
+so that every part comes from one Jacobian, or is a diagonal block of one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gnjax.networks import kernels
+from gnjax.networks.network import Network
+from gnjax.networks.rounding import jacobian_error
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import gamma
+from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, shared
+from gnjax.operators.factorisation import gram_error
+from gnjax.operators.network import NetworkGram
+
+
+def row_parts(
+    op: Any, labels: np.ndarray, *, centred: bool = False, limits: Limits = LIMITS
+) -> tuple[list[str], list[int], DiagonalBlocks]:
+    """The labels, how many samples or tokens have each, and the parts G_c as operators.
+
+    Args:
+      op: a Gauss-Newton matrix, an NTK or an empirical Fisher matrix.
+      labels: integers or strings (n,), or one for each of the equal runs of rows that a sample has,
+        such as its tokens. Rows of a label below zero are in no part, nor in their sum.
+      centred: whether the mean of the rows is subtracted from each of them first.
+      limits: of memory.
+    """
+    if not isinstance(op, NetworkGram) or op.factorisation() is None:
+        msg = (
+            f"parts by labels are of a sum over samples with a factor, got a {type(op).__name__}; "
+            "pass gnjax.gauss_newton(model, x) or gnjax.empirical_fisher(model, x, y)"
+        )
+        raise ValueError(msg)
+    net = op.net if op.unmerged is None else op.unmerged
+    names, counts, parts = _rows_of(net, np.asarray(labels))
+    kept = np.concatenate(parts)
+    places = np.split(np.arange(len(kept)), np.cumsum([len(part) for part in parts])[:-1])
+    error = jacobian_error(net).scaled(op.scale**0.5)
+    rows = net.samples * net.rows
+    ranks = [min(len(part), op.rank_bound) for part in parts]
+    if 8.0 * rows * net.parameters <= limits.factor_bytes:
+        jacobian = op.scale**0.5 * kernels.jacobian(net)[kept]
+        if centred:
+            jacobian -= jacobian.mean(axis=0)
+            error += _rounding(len(kept), float(np.linalg.norm(jacobian)))
+        matrices = [jacobian[own] for own in places]
+        operators = [
+            formed_operator(matrix, True, error, rank, op)
+            for matrix, rank in zip(matrices, ranks, strict=True)
+        ]
+        off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
+        return names, counts, DiagonalBlocks(tuple(operators), *off, "jacobian")
+    if 16.0 * rows**2 > limits.factor_bytes:
+        msg = (
+            f"neither a Jacobian of {rows:,} x {net.parameters:,} nor a kernel of {rows:,} rows is "
+            "within limits.factor_bytes; give fewer samples, or one label at a time with "
+            "weights=(labels == label)"
+        )
+        raise ValueError(msg)
+    return names, counts, _of_kernel(op, net, kept, places, ranks, error, centred)
+
+
+def _of_kernel(
+    op: NetworkGram,
+    net: Network,
+    kept: np.ndarray,
+    places: Sequence[np.ndarray],
+    ranks: Sequence[int],
+    error: Error,
+    centred: bool,
+) -> DiagonalBlocks:
+    """The parts as diagonal blocks of K."""
+    kernel = op.scale * kernels.output_gram(net)[np.ix_(kept, kept)]
+    trace = float(np.trace(kernel))
+    if centred:
+        mean = kernel.mean(axis=0)
+        kernel = kernel - mean - mean[:, None] + mean.mean()
+        error += _rounding(len(kept), trace**0.5)
+    matrices = [kernel[np.ix_(own, own)] for own in places]
+    operators = [
+        formed_operator(matrix, False, error, rank, op)
+        for matrix, rank in zip(matrices, ranks, strict=True)
+    ]
+    inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)
+    off = shared(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
+    return DiagonalBlocks(tuple(operators), *off, "kernels")
+
+
+def _rounding(rows: int, length: float) -> Error:
+    size = raised(gamma(2 * rows + 8, np.dtype(np.float64)) * length)
+    return Error(size, reason="rounding of the mean of the rows")
+
+
+def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], list[np.ndarray]]:
+    """The labels in order, how often each is there, and the rows of J that it has."""
+    n, r = net.samples, net.rows
+    if labels.shape[:1] != (n,) or r % (labels.size // n) or labels.dtype.kind not in "iuUS":
+        msg = (
+            f"labels are integers or strings, one for each of the {n} samples or for each of their "
+            f"tokens; got shape {labels.shape}, dtype {labels.dtype}, where a sample has {r} rows"
+        )
+        raise ValueError(msg)
+    each = labels.size // n
+    flat = np.repeat(labels.ravel(), r // each)
+    found = np.unique(labels)
+    found = found[found >= 0] if labels.dtype.kind == "i" else found
+    if not len(found):
+        msg = "every label is below zero, so that no sample is in any part"
+        raise ValueError(msg)
+    counts = [int((labels == label).sum()) for label in found]
+    return [str(label) for label in found], counts, [np.flatnonzero(flat == c) for c in found]

@@ -1,0 +1,56 @@
+"""The exact diagonal of an operator on the parameters of a network, and its diagonal blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.kernels import row_blocks
+from gnjax.operators.network import NetworkGram
+
+
+def diagonal_of(op: Any) -> Any:
+    """The diagonal of an operator on the parameters of a network, as a tree like them.
+
+    Of a Gauss-Newton matrix these are the squared lengths of the columns of J, some samples at a
+    time; of another operator it comes from the matrix.
+
+    >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
+    >>> gnjax.diagonal_of(op).ravel().tolist()
+    [0.5, 2.0]
+    """
+    inner = on_parameters(op)
+    return inner.unravel(jnp.asarray(exact_diagonal(inner), inner.dtype))
+
+
+def on_parameters(op: Any) -> Any:
+    """The operator on the side of the parameters."""
+    return replace(op, side="parameters") if isinstance(op, NetworkGram) else op
+
+
+def exact_diagonal(op: Any) -> np.ndarray:
+    """diag(A) (p,)."""
+    if isinstance(op, NetworkGram) and op.factorisation() is not None:
+        blocks = (
+            np.square(np.asarray(rows, np.float64)).sum(axis=0) for rows in row_blocks(op.net)
+        )
+        total: np.ndarray = op.scale * sum(blocks)
+        return total
+    return np.diagonal(np.asarray(op.as_matrix(), np.float64)).copy()
+
+
+def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The diagonal blocks of A for the parameters at some places."""
+    if isinstance(op, NetworkGram) and op.factorisation() is not None:
+        totals = [np.zeros((len(own), len(own))) for own in parts]
+        for rows in row_blocks(op.net):
+            host = np.asarray(rows, np.float64)
+            for own, total in zip(parts, totals, strict=True):
+                total += host[:, own].T @ host[:, own]
+        return [op.scale * total for total in totals]
+    matrix = np.asarray(op.as_matrix(), np.float64)
+    return [matrix[np.ix_(own, own)] for own in parts]

@@ -1,0 +1,251 @@
+"""The second moments of inputs and of sensitivities, layer by layer, over all samples.
+
+A matrix W acts at the positions t as z_t = W a_t. With delta_ct the sensitivity of row c of R^T F
+to z_t, the rows of J have the parts sum_t delta_ct a_t^T, and
+
+    A = sum_i w_i sum_t a_t a_t^T,   B = sum_i sum_c sum_t delta_ct delta_ct^T,
+    s_xy = sum_i sum_c (u_x^T (sum_t a_t delta_ct^T) v_y)^2
+
+for eigenvectors u_x of A and v_y of B. The columns of R are all there, some at a time; nothing is
+drawn. Memory is that of ``_NUMBERS`` numbers for what comes of a batch, or of a row of a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks import layers
+from gnjax.networks.kernels import traced_sample
+from gnjax.networks.layer_types.uses import by_positions, has_places
+from gnjax.networks.network import Network, parameter_names, pieces
+from gnjax.networks.outputs.hessians import root_rows
+from gnjax.networks.outputs.targets import Target
+
+_NUMBERS = 2.5e7
+
+
+@dataclass(frozen=True)
+class Part:
+    """Matrices W_g of one parameter, and what may be their bias.
+
+    Attributes:
+      place: of the parameter among the chosen leaves.
+      layer: among the traced layers, and ``uses`` among the uses of the layer.
+      is_lookup: whether every a_t is a unit vector, so that A is diagonal.
+      biases: the places of parameters beside it with one number for each row of W.
+    """
+
+    place: int
+    layer: int
+    uses: tuple[int, ...]
+    is_lookup: bool
+    biases: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of known structure, and the places of all other parameters.
+
+    Of those the squares of their columns of J are summed, or with ``blocks`` the products.
+    """
+
+    parts: tuple[Part, ...]
+    others: tuple[int, ...]
+    blocks: bool
+
+
+class PartMoments(NamedTuple):
+    """Of one part: A (g, i, i), or (g, i) of a lookup; sum a (g, i); B (g, o, o); and for every
+    possible bias |J_b - sum_t delta_t|^2 and |J_b|^2."""
+
+    left: Any
+    mean: Any
+    right: Any
+    gaps: list[tuple[Any, Any]]
+
+
+class Moments(NamedTuple):
+    """The sums of all parts and of all other parameters, of some samples."""
+
+    parts: list[PartMoments]
+    others: list[Any]  # (m,) or (m, m)
+    weight: Any  # of all samples
+
+
+Bases = list[tuple[jax.Array | None, jax.Array | None]]
+"""U (g, i, i) and V (g, o, o) of every part; None for the identity."""
+
+
+def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
+    """What is done with every parameter, and the entries (g, i, o) of its leaf that a part has."""
+    traced = traced_sample(net)
+    of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
+    parts: list[Part] = []
+    entries: list[np.ndarray] = []
+    for place, leaf in enumerate(net.chosen):
+        index = of_leaf.get(leaf)
+        if index is None or net.kept[place] is not None:
+            continue
+        layer = traced.layers[index]
+        found = layers.with_same_matrices(layer, net.leaves[leaf].shape)
+        covered = np.sort(np.concatenate([places.ravel() for places, _ in found]))
+        if not np.array_equal(covered, np.arange(net.counts[place])):
+            continue  # an entry in two matrices, or in none
+        for places, uses in found:
+            is_lookup = all(has_places(layer.uses[use]) for use in uses)
+            parts.append(Part(place, index, tuple(uses), is_lookup, ()))
+            entries.append(places)
+    held = {part.place for part in parts}
+    others = tuple(place for place in range(len(net.chosen)) if place not in held)
+    pairs = zip(parts, entries, strict=True)
+    whole = tuple(replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs)
+    return Plan(whole, others, blocks), entries
+
+
+def _biases(
+    net: Network, part: Part, entries: np.ndarray, others: Sequence[int]
+) -> tuple[int, ...]:
+    names, rows = parameter_names(net), len(entries) * entries.shape[2]
+    beside = names[part.place].rpartition("/")[0]
+    return tuple(
+        place
+        for place in others
+        if names[place].rpartition("/")[0] == beside
+        and net.counts[place] == rows
+        and net.kept[place] is None
+        and not part.is_lookup
+    )
+
+
+def moments(net: Network, chosen: Plan) -> Moments:
+    """The sums over all samples of a network."""
+    found = None
+    for x, target, start, rows in _portions(net, chosen, squares=False):
+        more = _moments(net, chosen, x, target, start, rows)
+        found = more if found is None else jax.tree.map(jnp.add, found, more)
+    assert found is not None
+    return found
+
+
+def squares(net: Network, chosen: Plan, biased: tuple[bool, ...], bases: Bases) -> list[jax.Array]:
+    """s (g, i, o) of every part in its bases; ``biased`` says which parts have a bias."""
+    found = None
+    for x, target, start, rows in _portions(net, chosen, squares=True):
+        more = _squares(net, chosen, biased, bases, x, target, start, rows)
+        found = more if found is None else jax.tree.map(jnp.add, found, more)
+    assert found is not None
+    return found
+
+
+def _portions(
+    net: Network, chosen: Plan, *, squares: bool
+) -> Iterator[tuple[Any, Target | None, int, int]]:
+    """Some samples, and for them some rows of R^T: where these start, and their number."""
+    traced = traced_sample(net)
+    width = net.k + sum(net.counts[place] for place in chosen.others)
+    for part in chosen.parts:
+        uses = [traced.layers[part.layer].uses[use] for use in part.uses]
+        width += sum(use.results for use in uses) + squares * net.counts[part.place]
+    rows = int(min(net.rows, max(1, _NUMBERS // width)))
+    samples = int(min(net.batch, max(1, _NUMBERS // (rows * width))))
+    for x, target in pieces(replace(net, batch=samples), net.target):
+        for start in range(0, net.rows, rows):
+            yield x, target, start, rows
+
+
+@partial(jax.jit, static_argnames=("chosen", "rows"))
+def _moments(
+    net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
+) -> Moments:
+    pairs, gradients = _sensitivities(net, chosen, x, target, start, rows)
+    weights = _sample_weights(target, len(jax.tree.leaves(x)[0])) * (start == 0)  # inputs once
+    rest = dict(zip(chosen.others, gradients, strict=True))
+    found = []
+    for part, (a, delta) in zip(chosen.parts, pairs, strict=True):
+        weighted = weights[:, None, None, None] * a
+        rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
+        summed = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions, (n, j, g o)
+        gaps = [
+            (jnp.square(rest[bias] - summed).sum(), jnp.square(rest[bias]).sum())
+            for bias in part.biases
+        ]
+        left = _einsum(rule, weighted, a)
+        right = _einsum("njtgo,njtgp->gop", delta, delta)
+        found.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
+    rule = "njp,njq->pq" if chosen.blocks else "njp,njp->p"
+    return Moments(found, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
+
+
+@partial(jax.jit, static_argnames=("chosen", "biased", "rows"))
+def _squares(
+    net: Network,
+    chosen: Plan,
+    biased: tuple[bool, ...],
+    bases: Bases,
+    x: Any,
+    target: Target | None,
+    start: int,
+    rows: int,
+) -> list[jax.Array]:
+    pairs, _ = _sensitivities(net, replace(chosen, others=()), x, target, start, rows)
+    found = []
+    for (a, delta), (u, v), has_bias in zip(pairs, bases, biased, strict=True):
+        if has_bias:
+            a = jnp.concatenate([a, jnp.ones_like(a[..., :1])], axis=-1)
+        a = a if u is None else _einsum("ntgi,gix->ntgx", a, u)
+        delta = delta if v is None else _einsum("njtgo,goy->njtgy", delta, v)
+        if a.shape[1] == 1:
+            found.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
+        else:
+            whole = _einsum("ntgx,njtgy->njgxy", a, delta)
+            found.append(jnp.square(whole).sum(axis=(0, 1)))
+    return found
+
+
+def _sensitivities(
+    net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
+) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
+    """a (n, t, g, i) and delta (n, j, t, g, o) of every part, and rows (n, j, m) of the others."""
+    traced = traced_sample(net)
+    uses = [traced.layers[part.layer].uses[use] for part in chosen.parts for use in part.uses]
+    others = [net.chosen[place] for place in chosen.others]
+
+    def weights(target: Target | None, outputs: jax.Array) -> jax.Array:
+        every = jnp.eye(net.k, dtype=net.dtype) if target is None else root_rows(target, outputs)
+        padded = jnp.pad(every, ((0, -len(every) % rows), (0, 0)))
+        return jax.lax.dynamic_slice_in_dim(padded, start, rows)
+
+    def sample(xi: Any, one: Target | None) -> Any:
+        pairs, gradients = layers.sensitivities(
+            traced, uses, others, net.leaves, xi, partial(weights, one)
+        )
+        placed = zip(uses, pairs, strict=True)
+        found = iter([by_positions(use, pair) for use, pair in placed])
+        joined = []
+        for part in chosen.parts:
+            own = [next(found) for _ in part.uses]
+            a = jnp.concatenate([pair[0] for pair in own]).astype(net.dtype)
+            joined.append((a, jnp.concatenate([pair[1] for pair in own], axis=1).astype(net.dtype)))
+        kept = [net.kept[place] for place in chosen.others]
+        picked = zip(gradients, kept, strict=True)
+        return joined, [g if some is None else g[:, some] for g, some in picked]
+
+    return jax.vmap(sample)(x, target)
+
+
+def _sample_weights(target: Target | None, samples: int) -> jax.Array:
+    """The weight (n,) of every sample: the mean of those of its terms."""
+    if target is None or target.weights is None:
+        return jnp.ones(samples)
+    return target.weights.reshape(samples, -1).mean(axis=1)
+
+
+def _einsum(rule: str, one: jax.Array, other: jax.Array) -> jax.Array:
+    return jnp.einsum(rule, one, other, precision="highest")

@@ -1,0 +1,184 @@
+"""P^{-1/2} A P^{-1/2}, whose eigenvalues are those of P^{-1} A: what an optimiser's metric does.
+
+A step along P^{-1} g is a step of gradient descent for the parameters P^{1/2} theta, whose
+curvature is P^{-1/2} A P^{-1/2}. What the computed root of P^{-1} is off by enters the error as
+:mod:`gnjax.operators.metrics.scaling` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.network import backward_products, forward_products, parameter_names
+from gnjax.networks.parameters import grouped
+from gnjax.networks.rounding import jacobian_error
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.outward import raised
+from gnjax.numerics.validation import check_damping
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.blocks.columns import indices_of
+from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.facts import Around, error_of, factorisation_of
+from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
+from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
+from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
+from gnjax.operators.metrics.scaling import Scaling
+from gnjax.operators.network import NetworkGram, symmetric_columns
+from gnjax.operators.trees import ParameterTrees, takes_trees
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Preconditioned(Around, Algebra, ParameterTrees):
+    """S A S for A = ``op`` and S = P^{-1/2}; J S^2 J^T where ``op`` is on the side of outputs.
+
+    >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
+    >>> scaled = gnjax.preconditioned(op, np.array([0.5, 2.0]))  # P = G
+    >>> isinstance(scaled, gnjax.Preconditioned), scaled.as_matrix().round(12).tolist()
+    (True, [[1.0, 0.0], [0.0, 1.0]])
+    """
+
+    op: Any
+    scaling: Scaling
+
+    @cached_property
+    def twin(self) -> Preconditioned:
+        """The smaller one of scale S J^T J S and scale J S^2 J^T."""
+        small = self.op.twin if isinstance(self.op, NetworkGram) else self.op
+        return self if small is self.op else replace(self, op=small)
+
+    @takes_trees
+    def mv(self, v: jax.Array) -> jax.Array:
+        if self.side == "parameters":
+            return self.scaling(self.op.mv(self.scaling(jnp.asarray(v, self.dtype))))
+        pulled = self.scaling(self.scaling(backward_products(self.op.net, jnp.asarray(v))))
+        return jnp.asarray(self.op.scale * forward_products(self.op.net, pulled))
+
+    def as_matrix(self) -> jax.Array:
+        if self.side == "outputs":
+            return symmetric_columns(self)
+        once = self.scaling(jnp.asarray(self.op.as_matrix()))
+        matrix = self.scaling(once.T)
+        return (matrix + matrix.T) / 2
+
+    def factorisation(self) -> Factorisation | None:
+        """S J, or its transpose J S on the side of outputs."""
+        known = factorisation_of(self.op)
+        if known is None:
+            return None
+
+        @cache
+        def form() -> np.ndarray:
+            factor = jnp.asarray(known.form(), self.dtype)
+            if self.side == "outputs":
+                return np.asarray(self.scaling(factor.T).T, np.float64)
+            return np.asarray(self.scaling(factor), np.float64)
+
+        def error() -> Error:
+            """For a network the measured error of J S, else ||S|| times the error of the factor."""
+            if isinstance(self.op, NetworkGram):
+                own = self._measured_rounding
+            else:
+                own = known.error().scaled(raised(self.scaling.norm))
+            length = float(np.linalg.norm(form()))
+            return own + self._scaling_error(self.scaling.eta * length, length)
+
+        return Factorisation(known.shape, form, error)
+
+    @cached_property
+    def _measured_rounding(self) -> Error:
+        net = self.op.net if self.op.unmerged is None else self.op.unmerged
+        return jacobian_error(net, scaling=self.scaling).scaled(self.op.scale**0.5)
+
+    @cached_property
+    def _factor_error(self) -> Error:
+        known = self.factorisation()
+        assert known is not None
+        return known.error()
+
+    def error(self, norm: float) -> Error:
+        """The error of S A S from those of A and of S, and from the rounding of products with S."""
+        if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
+            return gram_error(norm, self._factor_error)
+        size, eta = abs(float(norm)), self.scaling.eta
+        own = error_of(self.op, raised(size * self.scaling.inverse**2))
+        moved = self._scaling_error((2 + eta) * eta * size, size * (self.shape[0] ** 0.5))
+        return own.scaled(raised(self.scaling.norm**2)) + moved
+
+    def _scaling_error(self, moved: float, length: float) -> Error:
+        """The error of S, and the rounding of its products with numbers of the given norm."""
+        rounding = self.scaling.rounding(length, self.dtype)
+        return Error(raised(moved + rounding), reason="the error of the scaling P^{-1/2}")
+
+
+def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditioned:
+    """P^{-1/2} A P^{-1/2} for a metric P on the parameters; its kappa is certified as that of A.
+
+    Args:
+      op: an operator A on the parameters of a network; or a Gauss-Newton matrix or NTK on the side
+        of the outputs, J J^T, which becomes J P^{-1} J^T.
+      metric: P, as positive diagonal entries (a tree like the parameters, or a vector (p,)); a
+        state of optax's Adam, RMSprop or Adagrad (see :func:`optimizer_metric` for constants other
+        than optax's defaults); "diagonal" for diag(A); "layers" for the diagonal blocks of the
+        layers; or a :class:`gnjax.Metric`, such as :func:`gnjax.kfac` makes. P is the matrix of
+        these numbers as they are computed; the error of its inverse root is part of the answer.
+      damping: a number that is added to the diagonal of P.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (30, 3))
+    >>> op = gnjax.gauss_newton(model, x)
+    >>> whole = gnjax.condition_number(op).value
+    >>> layers = gnjax.condition_number(gnjax.preconditioned(op, "layers", damping=1e-6))
+    >>> layers.value < whole, layers.certificate.kind
+    (True, 'measured')
+    """
+    if getattr(op, "net", None) is None:
+        msg = (
+            f"a metric is on the parameters of a network, got a {type(op).__name__}; pass an "
+            "operator such as gnjax.gauss_newton(model, x)"
+        )
+        raise ValueError(msg)
+    if getattr(op, "side", "parameters") != "parameters" and not isinstance(op, NetworkGram):
+        msg = "this operator acts on the outputs of the model; make it with side='parameters'"
+        raise ValueError(msg)
+    added = check_damping(damping)
+    known = metric if isinstance(metric, Metric) else _metric(op, metric)
+    if known.parameters != op.net.parameters:
+        msg = (
+            f"the metric is on {known.parameters} parameters, and the operator on "
+            f"{op.net.parameters}; make both with the same only= and mask="
+        )
+        raise ValueError(msg)
+    return Preconditioned(op, known.scaling(op.dtype, added))
+
+
+def _metric(op: Any, metric: Any) -> Metric:
+    """The blocks or the diagonal entries that the caller means."""
+    inner = on_parameters(op)
+    if isinstance(metric, str) and metric == "layers":
+        groups = grouped(parameter_names(op.net), "layer")
+        parts = [indices_of(op.net.counts, group) for group in groups.values()]
+        found = zip(groups, parts, exact_blocks(inner, parts), strict=True)
+        return Metric("exact layers", tuple(MatrixBlock(*block) for block in found))
+    entries = _entries(inner, metric)
+    return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
+
+
+def _entries(op: Any, metric: Any) -> np.ndarray:
+    """The diagonal (p,) of P."""
+    if isinstance(metric, str):
+        if metric != "diagonal":
+            msg = f"metric={metric!r} is neither 'diagonal' nor 'layers'"
+            raise ValueError(msg)
+        return exact_diagonal(op)
+    if has_optimizer_state(metric):
+        metric = optimizer_metric(metric)
+    if isinstance(metric, jax.Array | np.ndarray) and metric.shape == (op.net.parameters,):
+        return np.asarray(metric, np.float64)
+    return np.asarray(op.ravel(metric), np.float64)

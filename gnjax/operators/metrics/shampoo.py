@@ -1,0 +1,170 @@
+"""The metrics of Shampoo and SOAP, from the second moments of gradients that they keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.network import Network, parameter_names
+from gnjax.numerics.validation import check_damping
+from gnjax.operators.blocks.columns import indices_of
+from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
+from gnjax.operators.metrics.metric import Block, KroneckerBlock, Metric, product_block
+from gnjax.operators.metrics.optimisers import soap_state
+
+
+def shampoo(
+    op: Any, factors: Any, *, damping: float = 0.0, exponent: float | None = None
+) -> Metric:
+    """Shampoo's metric: P = L^{1/4} (x) R^{1/4} + damping I for every matrix of parameters.
+
+    Shampoo (Gupta, Koren and Singer 2018) steps along L^{-1/4} M R^{-1/4} for the gradient M (a, b)
+    of a parameter and the sums L = sum M M^T, R = sum M^T M over the gradients so far. An array of
+    more axes is the matrix of its last axis against the others, as :func:`shampoo_factors` has it.
+    A vector has the single factor L and P = L^{1/2}. The epsilon that the optimiser adds to its
+    factors belongs into them; ``damping`` is added to P. Without an epsilon the power of an
+    eigenvalue near zero is uncertain, and errors say so.
+
+    Args:
+      op: an operator on the parameters, which says where they are.
+      factors: a tree like the parameters with (L, R) in place of each array of two or more axes,
+        and (L,) in place of a vector or number.
+      damping: what is added to the diagonal of P.
+      exponent: e in P = L^e (x) R^e in place of 1/4, for a matrix, and in P = L^e in place of 1/2,
+        for a vector; some implementations take 1/2 for both.
+
+    >>> model = lambda w, x: x @ w, np.ones((2, 1))
+    >>> op = gnjax.gauss_newton(model, np.diag([1.0, 2.0]))
+    >>> gradients = np.array([[[2.0], [0.0]], [[0.0], [4.0]]])  # of two steps, (2, 2, 1)
+    >>> factors = gnjax.shampoo_factors(gradients)  # L = diag(4, 16), R = 20
+    >>> gnjax.shampoo(op, factors).as_matrix() / 20**0.25
+    array([[1.41421356, 0.        ],
+           [0.        , 2.        ]])
+    """
+    added = check_damping(damping)
+    if exponent is not None and not 0 < exponent <= 1:
+        msg = f"exponent={exponent} is not in (0, 1]; Shampoo's own is 1/4 for a matrix"
+        raise ValueError(msg)
+    blocks: list[Block] = []
+    for name, own, shape, leaf in _placed(op, factors):
+        a, b = _sides(shape)
+        found = [np.asarray(factor, np.float64) for factor in leaf]
+        wanted = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
+        if [factor.shape for factor in found] != wanted:
+            shapes = ", ".join(str(factor.shape) for factor in found) or "none"
+            msg = f"{name} {shape} needs factors of shapes {wanted}, got {shapes}"
+            raise ValueError(msg)
+        left = symmetric_factor(found[0][None])
+        right = (
+            diagonal_factor(np.ones((1, 1)))
+            if len(found) == 1
+            else symmetric_factor(found[1][None])
+        )
+        power = (0.5 if len(found) == 1 else 0.25) if exponent is None else exponent
+        blocks.append(product_block(name, own.reshape(1, a, b), left, right, power))
+    return Metric("Shampoo", tuple(blocks), added)
+
+
+def shampoo_factors(gradients: Any) -> Any:
+    """L = sum M M^T and R = sum M^T M of gradients M, as :func:`shampoo` takes them.
+
+    Args:
+      gradients: a tree like the parameters with one more axis in front, over steps or samples.
+
+    >>> left, right = gnjax.shampoo_factors(np.ones((3, 2, 4)))  # three gradients of ones (2, 4)
+    >>> left[0].tolist(), right.shape
+    ([12.0, 12.0], (4, 4))
+    """
+
+    def factors(leaf: Any) -> tuple[jax.Array, ...]:
+        array = jnp.asarray(leaf)
+        a, b = _sides(array.shape[1:])
+        m = array.reshape(-1, a, b)
+        left = jnp.einsum("nab,ncb->ac", m, m, precision="highest")
+        if array.ndim < 3:
+            return (left,)
+        return left, jnp.einsum("nab,nac->bc", m, m, precision="highest")
+
+    return jax.tree.map(factors, gradients)
+
+
+def soap(
+    op: Any, state: Any, *, b2: float = 0.95, eps: float = 1e-8, steps: int | None = None
+) -> Metric:
+    """SOAP's metric: P = Q diag((v^{1/2} + eps) / (1 - b2^t)^{1/2}) Q^T with Q = Q_1 (x) Q_2 ..
+
+    SOAP (Vyas et al. 2024) is Adam in the eigenvectors Q_i of Shampoo's factors; v is its second
+    moment there, after t updates. The next step has this basis, and a v with one gradient more.
+    Bases are made orthogonal in float64.
+
+    Args:
+      op: an operator on the parameters, which says where they are.
+      state: with the fields ``count``, ``exp_avg_sq`` and ``q`` or ``Q``, trees like the parameters
+        with the bases of each array in a tuple or list, None for the identity: the states of the
+        public implementations for optax, which has none itself up to 0.2.8.
+      b2: the decay of v.
+      eps: what is added to the root of v.
+      steps: t; one less than ``count`` where not given, as the first call makes the basis alone.
+
+    >>> from collections import namedtuple
+    >>> state = namedtuple("SoapState", "count exp_avg_sq q")
+    >>> held = state(3, np.array([[4.0], [9.0]]), (np.eye(2), None))
+    >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.eye(2))
+    >>> gnjax.soap(op, held, b2=0.0, eps=0.0).as_matrix().diagonal()
+    array([2., 3.])
+    """
+    found = soap_state(state)
+    t = int(np.asarray(found.count)) - 1 if steps is None else steps
+    if t < 1:
+        msg = "the optimiser has made no step yet, so that it has no second moments"
+        raise ValueError(msg)
+    bases = found.q if hasattr(found, "q") else found.Q
+    correction = (1 - b2**t) ** 0.5
+    blocks: list[Block] = []
+    moments = op.net.structure.flatten_up_to(found.exp_avg_sq)
+    moments = [moments[leaf] for leaf in op.net.chosen]
+    for (name, own, shape, leaf), v in zip(_placed(op, bases), moments, strict=True):
+        a, b = _sides(shape)
+        values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
+        given = zip(getattr(leaf, "matrices", leaf), shape or (1,), strict=True)
+        *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in given]
+        left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
+        sides = _with_basis(left), _with_basis(right)
+        blocks.append(KroneckerBlock(name, own.reshape(1, a, b), *sides, values.reshape(1, a, b)))
+    return Metric("SOAP", tuple(blocks))
+
+
+def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
+    """Name, places in the vector, shape, and what the tree has there, of every chosen leaf."""
+    net: Network = op.net
+    if any(kept is not None for kept in net.kept):
+        msg = "this metric is of whole arrays of parameters, and the operator has a mask"
+        raise ValueError(msg)
+    try:
+        held = net.structure.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        msg = f"the tree does not look like the parameters of the model: {error}"
+        raise ValueError(msg) from error
+    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.chosen, strict=True)):
+        yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, held[leaf]
+
+
+def _sides(shape: Sequence[int]) -> tuple[int, int]:
+    """An array as a matrix: its last axis against the others; a vector is a column."""
+    return (math.prod(shape), 1) if len(shape) < 2 else (math.prod(shape[:-1]), shape[-1])
+
+
+def _orthogonal(basis: Any) -> np.ndarray:
+    """The orthogonal matrix that is nearest."""
+    left, _, right = np.linalg.svd(np.asarray(basis, np.float64))
+    return np.asarray(left @ right)
+
+
+def _with_basis(basis: np.ndarray) -> Factor:
+    return Factor(basis[None], np.ones((1, len(basis))), basis[None])

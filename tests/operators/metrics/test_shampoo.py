@@ -1,0 +1,186 @@
+"""Shampoo's and SOAP's metrics against powers of matrices by scipy, and steps written out."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+
+RNG = np.random.default_rng(3)
+X, Y = RNG.standard_normal((12, 6)), RNG.standard_normal((12, 3))
+PARAMS = {
+    "bias": jnp.asarray(RNG.standard_normal(4)),
+    "one": jnp.asarray(RNG.standard_normal((2, 3, 4))),  # of three axes
+    "two": jnp.asarray(RNG.standard_normal((4, 3))),
+}
+POWERS = {2: 0.25, 1: 0.5}  # of a matrix, of a vector
+
+
+def apply(params, x):
+    one = jnp.tanh(x @ params["one"].reshape(6, 4) + params["bias"][None])
+    return one @ params["two"]
+
+
+def _loss(params, x, y):
+    return jnp.square(apply(params, x[None])[0] - y).sum() / 2
+
+
+OP = gnjax.gauss_newton((apply, PARAMS), X)
+GRADIENTS = jax.vmap(jax.grad(_loss), (None, 0, 0))(PARAMS, X, Y)  # of every sample
+
+
+def _dense():
+    flat, unravel = ravel_pytree(PARAMS)
+    jacobian = np.asarray(jax.jacrev(lambda v: apply(unravel(v), X).reshape(-1))(flat))
+    return jacobian.T @ jacobian / len(X)
+
+
+def _by_hand(power=None):
+    """L and R by loops, their powers by scipy, and P with the parameters in order."""
+    blocks = []
+    for name in ("bias", "one", "two"):
+        ms = [np.asarray(g).reshape(-1, g.shape[-1]) for g in GRADIENTS[name]]
+        if name == "bias":
+            left = sum(m.T @ m for m in ms)
+            blocks.append(scipy.linalg.fractional_matrix_power(left, power or 0.5))
+            continue
+        sides = [sum(m @ m.T for m in ms), sum(m.T @ m for m in ms)]
+        blocks.append(
+            np.kron(*[scipy.linalg.fractional_matrix_power(s, power or 0.25) for s in sides])
+        )
+    return scipy.linalg.block_diag(*blocks)
+
+
+def _close(found, exact, tolerance=1e-10):
+    assert np.shape(found) == exact.shape
+    assert np.abs(np.asarray(found) - exact).max() < tolerance * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("power", [None, 0.5])
+def test_powers_of_the_two_factors(power):
+    exact = _by_hand(power) + 0.01 * np.eye(40)
+    factors = gnjax.shampoo_factors(GRADIENTS)
+    metric = gnjax.shampoo(OP, factors, damping=0.01, exponent=power)
+    _close(metric.as_matrix(), exact)
+    found = gnjax.eigenvalues(gnjax.preconditioned(OP, metric))
+    wanted = scipy.linalg.eigvalsh(_dense(), exact)[::-1]
+    off = np.abs(found.values - wanted)
+    assert off.max() < 1e-10 * wanted[0]
+    assert (off <= found.errors + 1e-13 * wanted[0]).all()
+    assert found.errors.max() < 1e-8 * wanted[0]
+
+
+def test_the_step_of_the_optimiser():
+    """P^{-1} M is L^{-1/4} M R^{-1/4}, by the eigenvectors of L and R apart."""
+    factors = gnjax.shampoo_factors(GRADIENTS)
+    gradient = jax.tree.map(lambda g: g.mean(axis=0), GRADIENTS)
+    step = OP.unravel(gnjax.shampoo(OP, factors).solve(OP.ravel(gradient)))
+    for name in ("one", "two"):
+        powers = []
+        for factor in factors[name]:
+            values, vectors = np.linalg.eigh(np.asarray(factor))
+            powers.append(vectors @ np.diag(values**-0.25) @ vectors.T)
+        m = np.asarray(gradient[name]).reshape(-1, gradient[name].shape[-1])
+        _close(np.asarray(step[name]).reshape(m.shape), powers[0] @ m @ powers[1])
+
+
+def test_muon_is_shampoo_of_its_momentum_alone():
+    """With L = M M^T and R = M^T M of a regular M = U S V^T the step P^{-1} M is U V^T."""
+    m = RNG.standard_normal((4, 4))
+    model = lambda w, x: x @ w, np.ones((4, 4))
+    op = gnjax.gauss_newton(model, RNG.standard_normal((5, 4)))
+    metric = gnjax.shampoo(op, gnjax.shampoo_factors(m[None]))
+    u, _, v = np.linalg.svd(m)
+    _close(np.asarray(metric.solve(m.ravel())), (u @ v).ravel())
+
+
+def test_singular_factors_have_uncertain_powers():
+    """A fourth root of a zero that is known to 1e-16 is known to 1e-4; an epsilon mends it."""
+    some = gnjax.shampoo_factors(jax.tree.map(lambda g: g[:2], GRADIENTS))
+    more = jax.tree.map(lambda f: f + 1e-6 * jnp.eye(len(f)), some)
+    errors = [
+        gnjax.eigenvalues(gnjax.preconditioned(OP, gnjax.shampoo(OP, f, damping=0.5))).errors[0]
+        for f in (some, more)
+    ]
+    assert 1e-3 < errors[0] < 1
+    assert errors[1] < 1e-5
+    with pytest.raises(ValueError, match="pass damping"):
+        gnjax.preconditioned(OP, gnjax.shampoo(OP, some))
+
+
+class SoapState(NamedTuple):
+    count: Any
+    exp_avg_sq: Any
+    q: Any
+
+
+def _soap(b2=0.9, eps=1e-6, steps=3):
+    """SOAP without momentum, written out for every axis; the last step, and the state before it."""
+    names, size = ("bias", "one", "two"), len(X)
+    bases, moments, updates = {}, {}, {}
+    for name in names:
+        first = np.asarray(GRADIENTS[name][0])
+        axes = range(first.ndim)
+        rows = [np.moveaxis(first, axis, 0).reshape(first.shape[axis], -1) for axis in axes]
+        identity = [name == "bias" or (name, axis) == ("one", 1) for axis in axes]
+        bases[name] = tuple(
+            None if is_one else np.linalg.eigh(m @ m.T)[1]
+            for m, is_one in zip(rows, identity, strict=True)
+        )
+        moments[name] = np.zeros(first.shape)
+        for step in range(1, steps + 1):
+            g = np.asarray(GRADIENTS[name][step % size])
+            turned = g
+            for axis, q in enumerate(bases[name]):
+                if q is not None:
+                    turned = np.moveaxis(np.tensordot(q.T, turned, (1, axis)), 0, axis)
+            moments[name] = b2 * moments[name] + (1 - b2) * turned**2
+            scaled = turned * np.sqrt(1 - b2**step) / (np.sqrt(moments[name]) + eps)
+            for axis, q in enumerate(bases[name]):
+                if q is not None:
+                    scaled = np.moveaxis(np.tensordot(q, scaled, (1, axis)), 0, axis)
+            updates[name] = (g, scaled)
+    return SoapState(np.int32(steps + 1), moments, bases), updates
+
+
+def test_the_step_of_soap():
+    state, updates = _soap()
+    metric = gnjax.soap(OP, (state,), b2=0.9, eps=1e-6)
+    gradient = OP.ravel({name: jnp.asarray(pair[0]) for name, pair in updates.items()})
+    step = OP.unravel(metric.solve(gradient))
+    for name, (_, update) in updates.items():
+        _close(step[name], update)
+    exact = metric.as_matrix()
+    found = gnjax.eigenvalues(gnjax.preconditioned(OP, metric))
+    wanted = scipy.linalg.eigvalsh(_dense(), exact)[::-1]
+    assert (np.abs(found.values - wanted) <= found.errors + 1e-12 * wanted[0]).all()
+
+
+def _masked():
+    mask = jax.tree.map(lambda leaf: leaf > 0, PARAMS)
+    return gnjax.gauss_newton((apply, PARAMS), X, mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: gnjax.shampoo(OP, {"one": 1}), "does not look like"),
+        (
+            lambda: gnjax.shampoo(OP, jax.tree.map(lambda p: (np.eye(2),), PARAMS)),
+            "bias .4,. needs",
+        ),
+        (lambda: gnjax.shampoo(OP, PARAMS, exponent=2.0), "not in .0, 1."),
+        (lambda: gnjax.soap(OP, (1, 2)), "a state of SOAP is needed"),
+        (lambda: gnjax.soap(OP, SoapState(1, PARAMS, PARAMS)), "no step yet"),
+        (lambda: gnjax.preconditioned(OP, SoapState(3, PARAMS, PARAMS)), "gnjax.soap"),
+        (lambda: gnjax.shampoo(_masked(), gnjax.shampoo_factors(GRADIENTS)), "has a mask"),
+    ],
+)
+def test_what_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
