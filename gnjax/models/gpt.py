@@ -11,6 +11,7 @@ from flax import nnx
 from gnjax.models import initializers
 from gnjax.models.parts import layer_norm, linear
 from gnjax.models.vit import Attention
+from gnjax.numerics.precision import real_dtype
 
 NORMS = ("pre", "post", "none")
 STARTS = ("gpt2", "lecun")
@@ -21,13 +22,17 @@ class CausalBlock(nnx.Module):
     """Two branches, attention and a dense layer of four times the width, each with its skip.
 
     A branch A and the skip of strength s give s x + b A(N(x)) for norm="pre", N(s x + b A(x)) for
-    "post" and s x + b A(x) for "none", b being the strength of the branch.
+    "post" and s x + b A(x) for "none", b being the strength of the branch. Both strengths are
+    variables and no parameters, so that what is compiled for a model serves all of them.
     """
 
     def __init__(
         self, width: int, heads: int, norm: str, skip: float, branch: float, *, rngs: nnx.Rngs
     ) -> None:
-        self.norm, self.skip, self.branch = norm, skip, branch
+        self.norm = norm
+        self.skip, self.branch = (
+            nnx.Variable(jnp.asarray(strength, real_dtype())) for strength in (skip, branch)
+        )
         if norm != "none":
             self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))
         self.attention = Attention(width, heads, causal=True, rngs=rngs)
@@ -43,7 +48,7 @@ class CausalBlock(nnx.Module):
 
     def _added(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
         inside = getattr(self, norm)(x) if self.norm == "pre" else x
-        x = self.skip * x + self.branch * layers(inside)
+        x = self.skip[...] * x + self.branch[...] * layers(inside)
         return getattr(self, norm)(x) if self.norm == "post" else x
 
 
