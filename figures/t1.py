@@ -34,7 +34,9 @@ def draw(table: Columns) -> Figure:
         style.logarithmic(right)
         names = [name for name in NAMES if name in distinct(kappa, "network")]
         for name, look in zip(names, style.looks(len(names)), strict=True):
-            style.band(left, kappa_over_seeds(select(kappa, network=name), "depth"), look, NAMES[name])
+            style.band(
+                left, kappa_over_seeds(select(kappa, network=name), "depth"), look, NAMES[name]
+            )
             curve = over_seeds(select(spectra, network=name), "share", "eigenvalue")
             style.band(right, curve, look, NAMES[name])
         left.set_title("(a) at initialisation")

@@ -21,7 +21,8 @@ class NextCharacter(nnx.Module):
         self.model = model
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        return self.model(tokens)[:, -1]  # type: ignore[operator]
+        logits: jax.Array = self.model(tokens)
+        return logits[:, -1]
 
 
 def pieces(
