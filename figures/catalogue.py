@@ -1,4 +1,4 @@
-"""The figures there are: every module of this package named like one, fig02, b1 or c1."""
+"""The figures there are: every module of this package named like one, fig02, b1, c1 or t1."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from figures.shared.series import Columns
 
-_NAMED = re.compile(r"(?:fig|b|c)\d+")
+_NAMED = re.compile(r"(?:fig|b|c|t)\d+")
 
 
 @runtime_checkable
@@ -37,7 +37,7 @@ class Schematic(Protocol):
 
 
 def names() -> list[str]:
-    """Paper A's figures in order, then paper B's, then those beyond the papers."""
+    """Paper A's figures in order, then paper B's, then those beyond the papers (c and t)."""
     found = {path.stem for path in Path(__file__).parent.glob("*.py")}
     return sorted(
         filter(_NAMED.fullmatch, found), key=lambda name: (not name.startswith("fig"), name)

@@ -56,8 +56,8 @@ def order(figure: str) -> tuple[bool, str]:
 
 
 def figure_of(claim: Claim) -> str:
-    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "C1" of c1."""
-    found = re.match(r"([BbCc])?(\d+)", claim.figure)
+    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "T1" of t1."""
+    found = re.match(r"([BbCcTt])?(\d+)", claim.figure)
     if found is None:
         msg = f"claim {claim.statement!r} is about figure {claim.figure!r}; name one as 2b or B1"
         raise ValueError(msg)

@@ -11,6 +11,7 @@ TITLES = {  # longest first: a name is matched by its beginning
     "fashion_mnist_5000": "Fashion-MNIST (5,000-image subset)",
     "fashion_mnist": "Fashion-MNIST",
     "photo_patches": "photograph patches",
+    "python_topics": "text (Python's documentation)",
     "gaussian": "Gaussian data",
     "cifar10": "CIFAR-10",
     "digits": "handwritten digits",

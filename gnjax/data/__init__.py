@@ -2,6 +2,7 @@
 
 from gnjax.data.datasets import Dataset, fetch, load, names, one_hot, state
 from gnjax.data.places import DataUnavailableError
+from gnjax.data.text import Text, load_text, sequences
 from gnjax.data.transforms import (
     Imbalanced,
     Whitened,
@@ -19,6 +20,7 @@ __all__ = [
     "DataUnavailableError",
     "Dataset",
     "Imbalanced",
+    "Text",
     "Whitened",
     "class_imbalance",
     "covariance",
@@ -26,9 +28,11 @@ __all__ = [
     "fetch",
     "grayscale",
     "load",
+    "load_text",
     "names",
     "one_hot",
     "orthogonalise",
+    "sequences",
     "standardise",
     "state",
     "subsample",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gnjax.data import computed, places
 from gnjax.data.archives import holds, parse_idx_pair
 from gnjax.data.published import FOLDER_ARCHIVES, PUBLISHED
+from gnjax.data.text import TEXTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,8 @@ def names() -> tuple[str, ...]:
 
 def unknown_name(name: str) -> str:
     """The message about a name that is not a data set, with the nearest name that is."""
+    if name in TEXTS:
+        return f"{name} is a text; load it with gnjax.data.load_text({name!r})"
     near = difflib.get_close_matches(name, names(), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"no data set is named {name!r}; {hint}The names are {', '.join(names())}"

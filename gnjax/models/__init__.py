@@ -1,6 +1,7 @@
 """Flax NNX models."""
 
 from gnjax.models.cnn import CNN, LinearCNN
+from gnjax.models.gpt import GPT
 from gnjax.models.linear import LinearNet
 from gnjax.models.mlp import MLP, freeze_statistics
 from gnjax.models.resnet import ResNet
@@ -10,6 +11,7 @@ from gnjax.models.vit import ViT
 
 __all__ = [
     "CNN",
+    "GPT",
     "MLP",
     "VGG",
     "LinearCNN",

@@ -16,11 +16,12 @@ from gnjax.numerics.precision import real_dtype
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 
 
-def linear(inputs: int, outputs: int, *, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
     """The layer x -> W x + b."""
     return nnx.Linear(
         inputs,
         outputs,
+        use_bias=bias,
         param_dtype=real_dtype(),
         precision="highest",
         kernel_init=nnx.initializers.zeros_init(),

@@ -12,10 +12,13 @@ from gnjax.numerics.precision import real_dtype
 
 
 class Attention(nnx.Module):
-    """W_o [softmax(Q_h K_h^T / sqrt(w / heads)) V_h] over heads h of tokens (n, t, w)."""
+    """W_o [softmax(Q_h K_h^T / sqrt(w / heads)) V_h] over heads h of tokens (n, t, w).
 
-    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
-        self.heads = heads
+    Where it is ``causal``, a token sees itself and those before it.
+    """
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False, rngs: nnx.Rngs) -> None:
+        self.heads, self.causal = heads, causal
         self.query, self.key, self.value, self.out = (
             linear(width, width, rngs=rngs) for _ in range(4)
         )
@@ -23,7 +26,11 @@ class Attention(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
         scores = jnp.einsum("nthd,nshd->nhts", q, k, precision="highest")
-        shares = jax.nn.softmax(scores * q.shape[-1] ** -0.5)
+        scores = scores * q.shape[-1] ** -0.5
+        if self.causal:
+            seen = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+            scores = jnp.where(seen[None, None], scores, -jnp.inf)
+        shares = jax.nn.softmax(scores)
         mixed = jnp.einsum("nhts,nshd->nthd", shares, v, precision="highest")
         return self.out(mixed.reshape(x.shape))
 

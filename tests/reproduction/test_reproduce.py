@@ -120,7 +120,7 @@ def test_a_changed_verdict_is_noticed(sections, tmp_path):
 
 @pytest.mark.parametrize(
     ("figure", "module"),
-    [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1")],
+    [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1"), ("T2", "t2")],
 )
 def test_claims_find_their_figure(figure, module):
     assert findings.figure_of(Claim(figure, "", printed(""), HELD.check)) == module

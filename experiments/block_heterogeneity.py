@@ -1,0 +1,247 @@
+"""Spectra of the Hessian's diagonal blocks of transformers, a CNN and an MLP: figure T2.
+
+python -m experiments.block_heterogeneity --config=configs/block_heterogeneity.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+import gnjax
+from experiments.claims.block_heterogeneity import CLAIMS
+from gnjax.spectra.distance import jensen_shannon
+from sweeps import command_line as cli
+from sweeps import regimes
+from sweeps.grid import Experiment, Measurement, copy_fields
+
+TABLES = ("tokens", "positions")
+SHARES = tuple(np.linspace(0, 1, 11).round(1).tolist())
+FLOOR = 1e-12  # of the largest eigenvalue of a block, where blocks are compared by their shape
+DISTANCE, SPECTRUM = "distance", "spectrum"
+
+
+@dataclass(frozen=True)
+class Size:
+    """``depth`` counts blocks of transformers, else layers; ``width`` is also that of filters."""
+
+    width: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """Networks at initialisation: a GPT on pieces of the text, the others on images.
+
+    The text has ``outputs`` different characters and pieces of ``length`` of them.
+    """
+
+    paper_ratios: regimes.Rows
+    data: str
+    data_seed: int
+    side: int
+    outputs: int
+    length: int
+    samples: int
+    gpt: Size
+    vit: Size
+    cnn: Size
+    mlp: Size
+    first_seed: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if min(self.samples, self.seeds) < 1:
+            msg = f"samples={self.samples} and seeds={self.seeds} must be at least 1"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network."""
+
+    network: str
+    width: int
+    depth: int
+    data: str
+    data_seed: int
+    side: int
+    outputs: int
+    length: int
+    samples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The distances of one network (``panel`` distance), or a point of the spectrum of a block.
+
+    Attributes:
+      distance: the mean Jensen-Shannon distance between the spectra of two blocks of H;
+        ``distance_shape`` is that of spectra divided by their largest eigenvalue.
+      off_share: |H - blockdiag(H)|_F^2 / |H|_F^2.
+      size: that of an eigenvalue of a block; ``share`` of the block's eigenvalues are larger.
+    """
+
+    panel: str
+    network: str
+    data: str
+    samples: int
+    inputs: int
+    outputs: int
+    parameters: int
+    width: int
+    depth: int
+    seed: int
+    distance: float
+    distance_error: float
+    distance_shape: float
+    off_share: float
+    block: str = ""
+    share: float | None = None
+    size: float | None = None
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The largest first; all seeds of a network one after the other."""
+    found = [
+        copy_fields(
+            Cell,
+            config,
+            network=name,
+            width=getattr(config, name).width,
+            depth=getattr(config, name).depth,
+            data="python_topics" if name == "gpt" else config.data,
+            seed=seed,
+        )
+        for name in ("gpt", "vit", "cnn", "mlp")
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+    ]
+    return tuple(sorted(found, key=cost, reverse=True))
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications: the columns of H."""
+    transformer = cell.network in ("gpt", "vit")
+    weights = (12.0 if transformer else 2.0) * cell.width**2 * cell.depth
+    return weights**2 * cell.samples * (cell.length if transformer else 1)
+
+
+def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
+    """The network at initialisation, its inputs and its labels."""
+    key = jax.random.key(cell.seed)
+    if cell.network == "gpt":
+        text = gnjax.data.load_text(vocabulary=cell.outputs)
+        x, y = gnjax.data.sequences(text, cell.samples, cell.length, seed=cell.data_seed)
+        model = gnjax.models.GPT(
+            cell.outputs, length=cell.length, width=cell.width, depth=cell.depth, heads=2, key=key
+        )
+        return model, x, y
+    dataset = gnjax.data.load(cell.data, samples=cell.samples, seed=cell.data_seed)
+    rows = gnjax.data.downsample(dataset.inputs, dataset.shape, (cell.side, cell.side))
+    rows = (rows - rows.mean()) / rows.std()
+    images, shape = rows.reshape(-1, cell.side, cell.side, 1), (cell.side, cell.side, 1)
+    classes, width = dataset.classes, cell.width
+    if cell.network == "vit":
+        vit = gnjax.models.ViT(
+            cell.side,
+            classes,
+            patch=cell.side // 2,
+            width=width,
+            depth=cell.depth,
+            heads=2,
+            channels=1,
+            key=key,
+        )
+        return vit, images, dataset.labels
+    if cell.network == "cnn":
+        filters = [width] * cell.depth
+        cnn = gnjax.models.CNN(shape, classes, filters=filters, stride=2, padding=1, key=key)
+        return cnn, images, dataset.labels
+    widths = (rows.shape[1], *[width] * (cell.depth - 1), classes)
+    return gnjax.models.MLP(widths, key=key), rows, dataset.labels
+
+
+def matrices(path: str) -> bool:
+    """The weights of layers and the tables of embeddings; no biases, no scales of norms."""
+    return path.split("/")[-1] in ("kernel", *TABLES)
+
+
+def measure(cell: Cell) -> Measurement:
+    """The spectra of the blocks of H, and their distances."""
+    model, x, y = made(cell)
+    op = gnjax.hessian(model, x, y, loss="cross_entropy", only=matrices)
+    found = gnjax.block_spectra(op)
+    sizes = {}
+    for block in found.blocks:
+        values = np.sort(np.abs(block.spectrum.values))[::-1]
+        values = values[values > found.floor]
+        places = [round(share * (values.size - 1)) for share in SHARES]
+        sizes[block.name] = values[places].tolist() if values.size else []
+    return {
+        "inputs": int(np.prod(np.shape(x)[1:])),
+        "outputs": int(np.max(y)) + 1 if cell.network != "gpt" else cell.outputs,
+        "parameters": sum(block.parameters for block in found.blocks),
+        "distance": found.mean_distance,
+        "distance_error": found.mean_distance_error,
+        "distance_shape": shape_distance(found.blocks),
+        "off_share": found.off_block_share,
+        "sizes": sizes,
+    }
+
+
+def shape_distance(blocks: tuple[gnjax.BlockSpectrum, ...]) -> float:
+    """The mean distance of spectra that are each divided by their largest eigenvalue in size."""
+    scaled = []
+    for block in blocks:
+        values, errors = block.spectrum.values, block.spectrum.errors
+        largest = np.abs(values).max()
+        scaled.append(replace(block.spectrum, values=values / largest, errors=errors / largest))
+    return float(np.mean([jensen_shannon(a, b, FLOOR)[0] for a, b in combinations(scaled, 2)]))
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    """One row for each network, and rows for the spectra of its blocks."""
+    table = []
+    for cell in cells(config):
+        if cell not in measured:
+            continue
+        found = dict(measured[cell])
+        sizes = found.pop("sizes")
+        row = copy_fields(Row, cell, panel=DISTANCE, **found)
+        table.append(row)
+        for block, values in sizes.items():
+            for share, size in zip(SHARES, values, strict=False):
+                table.append(replace(row, panel=SPECTRUM, block=block, share=share, size=size))
+    return tuple(table)
+
+
+def sources(config: Config) -> list[str]:
+    text = gnjax.data.load_text(vocabulary=config.outputs).source
+    images = gnjax.data.load(config.data, samples=config.samples, seed=config.data_seed).source
+    return [
+        f"{text}: {config.samples} pieces of {config.length} characters",
+        f"{images}, {config.side} x {config.side}, standardised",
+    ]
+
+
+EXPERIMENT = Experiment(
+    "block_heterogeneity",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda found: f"distance {found['distance']:.3f}",
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(PROGRAM))

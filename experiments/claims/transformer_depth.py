@@ -1,0 +1,103 @@
+"""What paper A says of linear and one-hidden-layer networks, asked of a GPT: figure T1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable
+from sweeps.rows import kept, length, where
+from sweeps.table import Columns
+
+PAPER = "paper A (arXiv 2411.02139)"
+
+
+def carried(place: str) -> Source:
+    """Paper A says it of other networks at this place; here it is asked of transformers."""
+    return Source("carried over", f"{PAPER}, {place}")
+
+
+def _kind(table: Columns, kind: str, since: int = 1) -> Columns:
+    shown = where(table, panel="kappa", network=kind)
+    return kept(shown, shown["depth"] >= since)
+
+
+def _below(first: str, second: str, since: int = 1) -> Callable[[Columns], Verdict]:
+    """Whether kappa of one kind lies below that of another at every depth."""
+
+    def check(table: Columns) -> Verdict:
+        one, other = _kind(table, first, since), _kind(table, second, since)
+        if not length(one) or not length(other):
+            return not_testable("no network of one of the kinds")
+        found = effects.compared(one, other, "depth", "L")
+        return effects.decide(found, f"kappa of {first} over that of {second}", below=1.0)
+
+    return check
+
+
+def _lowest(table: Columns) -> Verdict:
+    """Whether the full skip has the lowest kappa of all skips at every depth from 2 on."""
+    full = _kind(table, "none", 2)
+    others = [kind for kind in np.unique(table["network"]) if kind.startswith("none, ")]
+    places = len(np.unique(full["depth"]))
+    if not places or not others:
+        return not_testable("fewer than 2 blocks, or no other skip")
+    found = {
+        f"{label} of {kind}": effect
+        for kind in others
+        for label, effect in effects.compared(
+            full, _kind(table, kind, 2), "depth", "L", together=places * len(others)
+        ).items()
+    }
+    return effects.decide(found, "kappa of the full skip over others'", below=1.0)
+
+
+def _trend(kind: str, *, rises: bool) -> Callable[[Columns], Verdict]:
+    return lambda table: effects.trend(_kind(table, kind), "depth", "L", rises=rises)
+
+
+CLAIMS = (
+    Claim(
+        "T1",
+        "without LayerNorm, skips lower kappa at every depth",
+        carried("Section 4.1 and Figure 5, of linear networks"),
+        _below("none", "none, no skip"),
+    ),
+    Claim(
+        "T1",
+        "without LayerNorm, skip 1 has a lower kappa than 1/sqrt(L), 1/L and no skip for L > 1",
+        carried("Figure 20, of linear networks"),
+        _lowest,
+    ),
+    Claim(
+        "T1",
+        "a LayerNorm before the branches lowers kappa at every depth",
+        carried("Section 5 and Figure 7, of BatchNorm in a linear network"),
+        _below("pre", "none"),
+        mechanism=(
+            "with 2 blocks the sums of branches and skips have not grown yet, and LayerNorm's"
+            " projection costs more than it gives; it pays with depth, where largest eigenvalues"
+            " without it grow from 1e5 at L=2 to 1e10 and more at L=6"
+        ),
+    ),
+    Claim(
+        "T1",
+        "with neither skips nor LayerNorm kappa grows with depth",
+        carried("Figure 2, of linear networks"),
+        _trend("none, no skip", rises=True),
+    ),
+    Claim(
+        "T1",
+        "with a LayerNorm before the branches kappa falls with depth",
+        BEYOND,
+        _trend("pre", rises=False),
+    ),
+    Claim(
+        "T1",
+        "at the largest depth kappa is lower with a LayerNorm before the branches than behind",
+        BEYOND,
+        lambda table: _below("pre", "post", int(table["depth"].max()))(table),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Blocks of four networks: a row by dense Hessians, claims that hold and fail, and the figure."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import optax
+import pytest
+import scipy.spatial.distance
+
+import gnjax
+from experiments import block_heterogeneity as experiment
+from figures import t2
+from gnjax.networks.network import parameter_names
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.drawn import as_columns, line, mean_and_interval
+
+
+def _config(profile):
+    edge, _ = config.load(f"configs/block_heterogeneity.py:{profile}")
+    return config.freeze(experiment.Config, edge)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_distinct_cells(profile):
+    cells = experiment.cells(_config(profile))
+    assert len(set(cells)) == len(cells) > 0
+    assert all(experiment.cost(cell) > 0 for cell in cells)
+
+
+def _distance(one, other, floor):
+    """By SciPy, of histograms with four bins to a decade, negative eigenvalues in their own."""
+    bins = [
+        np.sign(v[np.abs(v) > floor])
+        * (1000 + np.floor(4 * np.log10(np.abs(v[np.abs(v) > floor]))))
+        for v in (one, other)
+    ]
+    places = np.unique(np.concatenate(bins))
+    shares = [[np.mean(found == place) for place in places] for found in bins]
+    return scipy.spatial.distance.jensenshannon(*shares, base=2)
+
+
+def test_a_row_is_that_of_dense_blocks():
+    cell = next(c for c in experiment.cells(_config("smoke")) if c.network == "mlp")
+    cell = dataclasses.replace(cell, depth=3)
+    found = experiment.measure(cell)
+    model, x, y = experiment.made(cell)
+    kernels = {f"dense{i}": np.asarray(getattr(model, f"dense{i}").kernel[...]) for i in (1, 2, 3)}
+
+    def loss(name, flat):
+        changed = {**kernels, name: flat.reshape(kernels[name].shape)}
+        h = jax.nn.relu(x @ changed["dense1"])
+        logits = jax.nn.relu(h @ changed["dense2"]) @ changed["dense3"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    spectra = {
+        name: np.linalg.eigvalsh(jax.hessian(lambda v, n=name: loss(n, v))(kernel.ravel()))
+        for name, kernel in kernels.items()
+    }
+    largest = max(np.abs(values).max() for values in spectra.values())
+    pairs = list(itertools.combinations(spectra.values(), 2))
+    expected = np.mean([_distance(a, b, 1e-12 * largest) for a, b in pairs])
+    np.testing.assert_allclose(found["distance"], expected, atol=1e-9)
+    shapes = [_distance(a / abs(a).max(), b / abs(b).max(), 1e-12) for a, b in pairs]
+    np.testing.assert_allclose(found["distance_shape"], np.mean(shapes), atol=1e-9)
+    assert found["parameters"] == sum(kernel.size for kernel in kernels.values())
+    for name, values in spectra.items():
+        sizes = np.sort(np.abs(values))[::-1]
+        np.testing.assert_allclose(found["sizes"][name][0], sizes[0], rtol=1e-9)
+
+
+def test_every_network_has_its_matrices_as_blocks():
+    for cell in experiment.cells(_config("laptop")):
+        if cell.seed:
+            continue
+        model, x, _ = experiment.made(cell)
+        op = gnjax.gauss_newton(model, x, only=experiment.matrices, side="parameters")
+        names = {"/".join(name.split("/")[:-1]) or name for name in _paths(op)}
+        assert {t2.part(name) for name in names} <= set(t2.KINDS)
+
+
+def _paths(op):
+    return parameter_names(op.net)
+
+
+_DISTANCES = {"gpt": (0.8, 0.7), "vit": (0.7, 0.6), "cnn": (0.4, 0.4), "mlp": (0.3, 0.3)}
+
+
+def _table(distances):
+    blocks = {"gpt": "block1/attention/key", "vit": "patches", "cnn": "conv1", "mlp": "dense1"}
+    return as_columns(
+        {
+            "panel": panel, "network": name, "data": "digits", "samples": 6, "inputs": 64,
+            "outputs": 10, "parameters": 100, "width": 4, "depth": 1, "seed": seed,
+            "distance": plain * (1 + 0.01 * seed), "distance_error": 1e-9,
+            "distance_shape": shape * (1 + 0.01 * seed), "off_share": 0.1,
+            "block": blocks[name] if share is not None else "",
+            "share": 0.0 if share is None else share, "size": 10.0 ** -(share or 0) * (1 + seed),
+        }
+        for name, (plain, shape) in distances.items()
+        for seed in (0, 1, 2)
+        for panel, share in (("distance", None), ("spectrum", 0.0), ("spectrum", 1.0))
+    )  # fmt: skip
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    def statuses(table):
+        return [claim.check(table).status for claim in experiment.CLAIMS]
+
+    assert statuses(_table(_DISTANCES)) == [HOLDS] * 3
+    opposite = {name: (1 - a, 1 - b) for name, (a, b) in _DISTANCES.items()}
+    assert statuses(_table(opposite)) == [FAILS] * 3
+    assert statuses(_table({"gpt": (0.8, 0.7)})) == [NOT_TESTABLE] * 3
+
+
+def test_figure_t2_draws_spectra_and_distances():
+    table = _table(_DISTANCES)
+    figure = t2.draw(table)
+    *panels, distances = figure.axes
+    for axes, (network, title) in zip(panels, t2.NAMES.items(), strict=True):
+        shown = (table["network"] == network) & (table["panel"] == "spectrum")
+        picked = {name: column[shown] for name, column in table.items()}
+        (block,) = set(picked["block"])
+        expected = mean_and_interval(picked, "share", picked["size"])
+        assert axes.get_title(loc="left") == title
+        np.testing.assert_allclose(line(axes, block).get_ydata(), expected[1])
+    for container, column in zip(distances.containers, t2.MEASURES, strict=True):
+        shown = table["panel"] == "distance"
+        place = {name: index for index, name in enumerate(t2.NAMES)}
+        picked = {"x": np.array([place[name] for name in table["network"][shown]])}
+        expected = mean_and_interval(picked, "x", table[column][shown])
+        np.testing.assert_allclose(container.lines[0].get_ydata(), expected[1])
+    assert "beyond the papers" in t2.caption(table, {"precision": "float64"})

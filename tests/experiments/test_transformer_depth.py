@@ -1,0 +1,127 @@
+"""GPTs over depth: a row by a dense Jacobian, claims that hold and fail, and the figure."""
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+from experiments import transformer_depth as experiment
+from experiments.shared.language import pieces
+from figures import t1
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
+
+
+def _config(profile):
+    edge, _ = config.load(f"configs/transformer_depth.py:{profile}")
+    return config.freeze(experiment.Config, edge)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_distinct_cells(profile):
+    cells = experiment.cells(_config(profile))
+    assert len(set(cells)) == len(cells) > 0
+    assert all(experiment.cost(cell) > 0 for cell in cells)
+
+
+def test_pieces_differ_and_are_followed_by_their_characters():
+    text = gnjax.data.load_text(vocabulary=10)
+    x, y = pieces(10, 40, 12, 0)
+    assert len(np.unique(x, axis=0)) == 40
+    joined = "".join(chr(97 + token) for token in text.tokens)
+    for row, after in zip(x, y, strict=True):
+        assert "".join(chr(97 + token) for token in (*row, after)) in joined
+
+
+def test_a_row_is_kappa_of_the_dense_jacobian():
+    cell = next(c for c in experiment.cells(_config("smoke")) if c.last and c.network == "pre")
+    rows = experiment.rows(_config("smoke"), {cell: experiment.measure(cell)})
+    x, _ = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
+    apply, params = gnjax.functional(experiment.made(cell))
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    jacobian = jax.jacfwd(lambda v: apply(unravel(v), x).ravel())(flat)
+    values = np.linalg.svd(np.asarray(jacobian), compute_uv=False) ** 2
+    row, spectrum = rows[0], rows[1:]
+    assert (row.rank, row.parameters, row.resolved) == (values.size, flat.size, True)
+    np.testing.assert_allclose(row.kappa, values[0] / values[-1], rtol=1e-6)
+    assert [one.share for one in spectrum] == list(experiment.SHARES)
+    for one in spectrum:
+        place = round(one.share * (values.size - 1))
+        np.testing.assert_allclose(one.eigenvalue, values[place] / values[0], rtol=1e-5)
+
+
+def test_the_kinds_are_what_they_are_called():
+    cell = experiment.cells(_config("smoke"))[0]
+    for kind, (norm, strength) in experiment.KINDS.items():
+        block = experiment.made(config_of(cell, kind)).model.block1
+        assert block.norm == norm
+        assert float(block.skip[...]) == strength(cell.depth)
+
+
+def config_of(cell, kind):
+    """The same cell of another network."""
+    return type(cell)(**{**cell.__dict__, "network": kind})
+
+
+_POWERS = {
+    "pre": -1,
+    "post": 0,
+    "none": 0,
+    "none, 1/sqrt(L)": 1,
+    "none, 1/L": 2,
+    "none, no skip": 3,
+}
+
+
+def _table(powers, resolved=True):
+    """kappa = (L + 1)^power of each kind, with a little noise over the seeds."""
+    return as_columns(
+        {
+            "panel": panel, "network": kind, "depth": depth, "width": 8, "seed": seed,
+            "inputs": 6, "outputs": 4, "samples": 8, "parameters": 100 * depth,
+            "data": "python_topics", "evidence": "measured", "failure": 0.0, "resolved": resolved,
+            "kappa": (1 + depth) ** power * (1 + 0.01 * seed),
+            "kappa_low": (1 + depth) ** power * (1 + 0.01 * seed),
+            "kappa_high": (1 + depth) ** power * (1 + 0.01 * seed),
+            "share": share, "eigenvalue": 0.1 ** (share * (1 + power + seed)),
+        }
+        for kind, power in powers.items()
+        for depth in (1, 2, 4)
+        for seed in (0, 1, 2)
+        for panel, share in (("kappa", 0.0), ("spectrum", 0.0), ("spectrum", 1.0))
+        if panel == "kappa" or depth == 4
+    )  # fmt: skip
+
+
+def _statuses(table):
+    return [claim.check(table).status for claim in experiment.CLAIMS]
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    assert _statuses(_table(_POWERS)) == [HOLDS] * 6
+    opposite = {kind: 2 - power for kind, power in _POWERS.items()}
+    assert _statuses(_table(opposite)) == [FAILS] * 6
+    alone = _statuses(_table({"other": 1}))
+    assert alone == [NOT_TESTABLE] * 6
+
+
+def test_figure_t1_draws_kappa_and_spectra():
+    table = _table(_POWERS)
+    figure = t1.draw(table)
+    left, right = figure.axes
+    assert {axes.get_yscale() for axes in (left, right)} == {"log"}
+    for index, (kind, label) in enumerate(t1.NAMES.items()):
+        picked = {
+            panel: {
+                name: column[(table["network"] == kind) & (table["panel"] == panel)]
+                for name, column in table.items()
+            }
+            for panel in ("kappa", "spectrum")
+        }
+        found = picked["kappa"]
+        assert_curve(left, label, index, mean_and_interval(found, "depth", found["kappa"]))
+        found = picked["spectrum"]
+        assert_curve(right, label, index, mean_and_interval(found, "share", found["eigenvalue"]))
+    assert_texts_fit(figure)
+    assert "beyond the papers" in t1.caption(table, {"precision": "float64"})
