@@ -121,6 +121,12 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "--out", type=Path, metavar="PICTURE", help="the png, pdf or svg file to draw"
     )
     diagnosing.add_argument(
+        "--only", metavar="PATTERN", help="which parameters, such as 'layers/0/*' (default: all)"
+    )
+    diagnosing.add_argument(
+        "--batch_size", type=int, help="samples at once (default: chosen to bound memory)"
+    )
+    diagnosing.add_argument(
         "--seed", type=int, default=0, help="of the random draws (default: %(default)s)"
     )
 
@@ -131,7 +137,16 @@ def _diagnose(parsed: argparse.Namespace) -> None:
         if parsed.out is not None:
             check_format(parsed.out)
         model, x, y = problem(parsed, factory_named(parsed.factory)())
-        found = diagnose(model, x, y, loss=parsed.loss, seed=parsed.seed)
+        found = diagnose(
+            model,
+            x,
+            y,
+            loss=parsed.loss,
+            only=parsed.only,
+            batch_size=parsed.batch_size,
+            progress=sys.stderr.isatty(),
+            seed=parsed.seed,
+        )
     except ValueError as error:
         msg = f"{parsed.factory}: {error}"
         raise MistakeError(msg) from error

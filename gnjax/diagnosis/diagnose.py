@@ -12,23 +12,31 @@ G_l becomes s_l G_l, and d ln lambda / d ln s_l is that share (first-order pertu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from jax.typing import ArrayLike
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.remedies import suggestions
+from gnjax.diagnosis.classes import ClassShare, class_shares
+from gnjax.diagnosis.remedies import REMEDIES, own_rate, suggestions
 from gnjax.diagnosis.report import report
-from gnjax.diagnosis.suggestion import Found, LeftOut, Problem, Suggestion, block_condition
+from gnjax.diagnosis.subset import part_of
+from gnjax.diagnosis.suggestion import (
+    HELPS,
+    Found,
+    LeftOut,
+    Problem,
+    Suggestion,
+    block_condition,
+)
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, differentiated, parameter_names
-from gnjax.networks.parameters import layer_name, natural_order
+from gnjax.networks.parameters import Only, layer_name, natural_order
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
@@ -38,11 +46,15 @@ from gnjax.operators.network import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
+from gnjax.spectra.watch import Progress, stages
 
 _DENSE_UP_TO = 3000
+_PART_ROWS = 1000  # of J where a part of the samples is taken: some seconds for each remedy
+_OWN_STAGES = 3  # kappa, learning rates, layers
 _BLOCKS = 1000  # the largest block of a layer that is decomposed
 _BLOCK = 4
 _RESIDUAL = 1e-6
+_RATE = 1e-3  # of the learning rates
 _SMALL_KAPPA = 1e8  # eps times it, relative to the smallest eigenvalue, is far below a share
 _CLUSTER = 1e-6  # singular values this close count as one, with all their vectors
 _STANDS_OUT = 0.1
@@ -77,10 +89,13 @@ class Diagnosis(Result):
 
     Attributes:
       condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate.
-      samples, outputs, parameters: n, k and p.
+      samples, outputs, parameters: n, k and p of the Jacobian that was decomposed.
+      part: what part of the samples that is, in words; "" where it is all of them.
+      whole_lambda_max: the largest eigenvalue of G over all samples.
       eigenvalues: of G from the largest down; None for a matrix too large to be decomposed.
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
       layers: in the order of their names.
+      classes: the shares of the classes, or of bands of them by frequency; empty without labels.
       suggestions, left_out: remedies measured on the model, and those that could not be.
       differentiated: the paths of the parameters that are in no layer of a known type, so that
         their part of the Jacobian is computed by automatic differentiation.
@@ -103,12 +118,15 @@ class Diagnosis(Result):
     layers: tuple[LayerShare, ...]
     suggestions: tuple[Suggestion, ...]
     left_out: tuple[LeftOut, ...]
+    whole_lambda_max: float
     differentiated: tuple[str, ...] = ()
+    classes: tuple[ClassShare, ...] = ()
+    part: str = ""
 
     @property
     def learning_rate(self) -> float:
-        """2 / lambda_max(G): gradient descent on the quadratic model diverges above it."""
-        return 2 / self.condition.lambda_max
+        """2 / lambda_max(G) over all samples: descent on the quadratic model diverges above it."""
+        return 2 / self.whole_lambda_max
 
     @property
     def hessian_learning_rate(self) -> float | None:
@@ -135,28 +153,47 @@ class Diagnosis(Result):
         return math.log(10) / (2 * math.atanh(1 / self.condition.value))
 
     @property
-    def culprit(self) -> LayerShare | None:
+    def suspect(self) -> LayerShare | None:
         """The layer with the largest top - bottom share, if it stands out."""
         return _most_sensitive(self.layers)
+
+    @property
+    def culprit(self) -> LayerShare | None:
+        """The suspect, if a learning rate of its own was measured to lower kappa."""
+        suspect = self.suspect
+        helping = [found.name for found in self.suggestions if found.verdict == HELPS]
+        blamed = suspect and any(name.startswith(own_rate(suspect.name)) for name in helping)
+        return suspect if blamed else None
 
     def __str__(self) -> str:
         return report(self)
 
 
 def diagnose(
-    model: Any, x: ArrayLike, y: ArrayLike | None = None, loss: Loss = "mse", *, seed: int = 0
+    model: Any,
+    x: Any,
+    y: Any = None,
+    loss: Loss = "mse",
+    *,
+    only: Only | None = None,
+    batch_size: int | None = None,
+    progress: Progress = None,
+    seed: int = 0,
 ) -> Diagnosis:
-    """Measure what conditions a model on data: kappa, learning rates, layers, remedies.
+    """Measure what conditions a model on data: kappa, learning rates, layers, classes, remedies.
 
     Args:
       model: see :func:`gnjax.functional`.
-      x: inputs (n, ...).
+      x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
-      loss: see :func:`gnjax.gauss_newton`.
+      loss: see :func:`gnjax.gauss_newton`, as are ``only`` and ``batch_size``.
+      progress: True for a bar on stderr, or a function of the stages done and expected.
       seed: of random starts, and of the weights that are drawn at another width.
 
-    Eigenvectors, the layers' blocks and the remedies are computed while the smaller side of the
-    Jacobian is at most 3000 (1000 for blocks); the report says what is missing.
+    A Jacobian of up to 3000 rows or columns is decomposed. Of more samples, some at equal distances
+    are taken, or some tokens of one sample where that alone has more rows; ``part`` says which, and
+    only the learning rates are those of all samples. Where no such part exists, both ends come from
+    Lanczos, and the report says what is missing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -166,24 +203,34 @@ def diagnose(
     >>> print(str(found).splitlines()[0])
     26 parameters, 2 layers, 5 samples, 2 outputs
     """
-    problem = Problem(functional(model), model, x, y, loss, seed)
-    op = problem.gram()
-    condition = condition_number(op, seed=seed)
-    if condition.rank == 0:
-        msg = (
-            "no output depends on any parameter at these inputs (lambda_max = 0), so there is "
-            "nothing to diagnose; are all units dead or the inputs zero?"
-        )
-        raise ValueError(msg)
-    parts = _from_factor(problem, op, condition) if _fits(op) else _top_only(op, seed)
+    given = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
+    whole = given.gram()
+    problem, part = (given, "") if _fits(whole) else part_of(given, whole, _PART_ROWS)
+    op = problem.gram() if part else whole
+    with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
+        condition = condition_number(op, seed=seed)
+        if condition.rank == 0:
+            msg = (
+                "no output depends on any parameter at these inputs (lambda_max = 0), so there is "
+                "nothing to diagnose; are all units dead or the inputs zero?"
+            )
+            raise ValueError(msg)
+        advance()
+        top = _largest(whole) if part else condition.lambda_max
+        sharpness = None if y is None else _sharpness(given)
+        advance()
+        from_ends = _from_factor if _fits(op) else _top_only
+        fields = from_ends(problem, op, condition, advance)
     return Diagnosis(
         condition=condition,
         samples=op.net.samples,
         outputs=op.net.k,
         parameters=op.net.parameters,
-        sharpness=None if y is None else _sharpness(problem, y),
-        **parts,
+        sharpness=sharpness,
+        **fields,
+        whole_lambda_max=top,
         differentiated=tuple(differentiated(op.net)),
+        part=part,
     )
 
 
@@ -193,30 +240,56 @@ def _fits(op: NetworkGram) -> bool:
     return min(op.factor_shape) <= _DENSE_UP_TO and fits
 
 
-def _from_factor(problem: Problem, op: NetworkGram, condition: ConditionNumber) -> dict[str, Any]:
+def _from_factor(
+    problem: Problem, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
+) -> dict[str, Any]:
     """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
     values, top, bottom = _end_eigenvectors(jacobian, condition)
     layers = _shares(op, top, bottom, jacobian)
-    culprit = _most_sensitive(layers)
-    names = parameter_names(op.net) if culprit is not None else []
-    chosen = tuple(name for name in names if culprit and layer_name(name) == culprit.name)
-    made, missing = suggestions(problem, Found(condition, op, jacobian, chosen))
-    return {"layers": layers, "eigenvalues": values, "suggestions": made, "left_out": missing}
+    advance()
+    suspect = _most_sensitive(layers)
+    names = parameter_names(op.net) if suspect is not None else []
+    chosen = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
+    made, missing = suggestions(problem, Found(condition, op, jacobian, chosen), advance)
+    return {
+        "layers": layers,
+        "classes": () if problem.y is None else class_shares(problem.y, jacobian, top, bottom),
+        "eigenvalues": values,
+        "suggestions": made,
+        "left_out": missing,
+    }
 
 
-def _top_only(op: NetworkGram, seed: int) -> dict[str, Any]:
+def _top_only(
+    problem: Problem, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
+) -> dict[str, Any]:
     """The same fields from the eigenvectors of the largest eigenvalue alone."""
+    del condition
     reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
-    layers = _shares(op, _top_eigenvectors(op, seed), None, None)
+    layers = _shares(op, _top_eigenvectors(op, problem.seed), None, None)
+    advance()
     missing = (LeftOut("all remedies", reason),)
     return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": missing}
 
 
-def _sharpness(problem: Problem, y: ArrayLike) -> float:
-    op = hessian(problem.model, problem.x, y, loss=problem.loss)
-    return float(spectrum.eigenvalues(op, k=1, which="largest", rtol=_RESIDUAL).values[0])
+def _largest(op: NetworkGram) -> float:
+    found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
+    return float(found.values[0])
+
+
+def _sharpness(problem: Problem) -> float:
+    op = hessian(
+        problem.model,
+        problem.x,
+        problem.y,
+        loss=problem.loss,
+        only=problem.only,
+        batch_size=problem.batch_size,
+    )
+    found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
+    return float(found.values[0])
 
 
 def _end_eigenvectors(

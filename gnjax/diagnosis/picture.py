@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".pdf", ".svg")
 _TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _LAYER_INCHES = 0.28
+_TALLEST = 9.0
+_NAMES = 30  # of layers that are written
 
 
 def check_format(path: Path) -> None:
@@ -29,7 +31,7 @@ def figure_of(found: Diagnosis) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    height = max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers))
+    height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers)), _TALLEST)
     figure = Figure(figsize=(8.0, height), layout="constrained")
     FigureCanvasAgg(figure)
     spectrum, shares = figure.subplots(1, 2)
@@ -46,7 +48,7 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
         index, values = np.array([1, condition.rank]), [condition.lambda_max, condition.lambda_min]
         axes.plot(index, values, "o", color=_TOP)
     else:
-        above = found.eigenvalues[found.eigenvalues > 0]
+        above = found.eigenvalues[found.eigenvalues > condition.floor]
         axes.plot(np.arange(1, len(above) + 1), above, ".", ms=3, color=_TOP)
         axes.plot([condition.rank], [condition.lambda_min], "*", ms=11, color=_BOTTOM)
     if condition.floor > 0:
@@ -68,7 +70,8 @@ def _shares(axes: Axes, found: Diagnosis) -> None:
     bottoms = [layer.bottom for layer in found.layers if layer.bottom is not None]
     if len(bottoms) == len(places):
         axes.barh(places + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
-    axes.set_yticks(places, [layer.name for layer in found.layers])
+    step = -(-len(places) // _NAMES)
+    axes.set_yticks(places[::step], [layer.name for layer in found.layers[::step]])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of each layer", loc="left")

@@ -20,6 +20,7 @@ from flax import nnx
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
+from gnjax.diagnosis.metric_remedies import diagonal_metric, kronecker_metric
 from gnjax.diagnosis.suggestion import (
     Found,
     LeftOut,
@@ -36,7 +37,7 @@ from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.layer_types import Use
 from gnjax.networks.model import functional
 from gnjax.networks.network import parameter_names
-from gnjax.networks.parameters import layer_name, natural_order
+from gnjax.networks.parameters import layer_name, natural_order, paths
 from gnjax.operators.base import factored
 from gnjax.operators.network import NetworkGram
 from gnjax.theory import bounds
@@ -49,23 +50,19 @@ _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 
 def suggestions(
-    problem: Problem, found: Found
+    problem: Problem, found: Found, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
-    """Every remedy that can be measured on this model, and the others with the reason."""
-    remedies: dict[str, Callable[[Problem, Found], Remedy]] = {
-        "standardised inputs": _standardised,
-        "whitened inputs": _whitened,
-        "skip connections": _skips,
-        "twice the width": _wider,
-        "BatchNorm": _batch_norm,
-        "a learning rate of its own": _own_rate,
-    }
+    """Every remedy that can be measured on this model, and the others with the reason.
+
+    ``advance`` is called after each of the :data:`REMEDIES`.
+    """
     made, missing = [], []
-    for name, remedy in remedies.items():
+    for name, remedy in REMEDIES.items():
         try:
             made.append(measured(remedy(problem, found), found.condition))
         except ValueError as error:  # what a changed model returns may be refused as well
             missing.append(LeftOut(name, str(error)))
+        advance()
     return tuple(made), tuple(missing)
 
 
@@ -272,7 +269,7 @@ class _Normalised(nnx.Module):
 
 def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
     """A copy in training mode, and how many layers it gained."""
-    names = parameter_names(op.net)
+    names = paths(jax.tree.unflatten(op.net.structure, op.net.leaves))
     used = [layer_name(names[use.leaf]) for use in _dense_layers(op)]
     hidden = set(used[:-1])
     copy = nnx.clone(model)
@@ -315,4 +312,21 @@ def _own_rate(problem: Problem, found: Found) -> Remedy:
         for scale in _LEARNING_RATES
     )
     reason = "d ln kappa / d ln rate is its share at the top less its share at the bottom"
-    return Remedy(f"learning rate of {layer_name(found.culprit[0])}", reason, variants)
+    return Remedy(own_rate(layer_name(found.culprit[0])), reason, variants)
+
+
+def own_rate(layer: str) -> str:
+    """The name of the remedy that gives a layer a learning rate of its own."""
+    return f"learning rate of {layer}"
+
+
+REMEDIES: dict[str, Callable[[Problem, Found], Remedy]] = {
+    "standardised inputs": _standardised,
+    "whitened inputs": _whitened,
+    "skip connections": _skips,
+    "twice the width": _wider,
+    "BatchNorm": _batch_norm,
+    "a learning rate of its own": _own_rate,
+    "the metric diag(G)": diagonal_metric,
+    "the metric of K-FAC": kronecker_metric,
+}

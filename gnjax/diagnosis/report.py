@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.diagnosis.remedies import own_rate
 from gnjax.diagnosis.suggestion import HELPS, Suggestion, counted
 
 if TYPE_CHECKING:
-    from gnjax.diagnosis.diagnose import Diagnosis
+    from gnjax.diagnosis.diagnose import Diagnosis, LayerShare
 
 _FOUR_DIGITS = 1e-4  # the relative width of an interval from which on four digits are certain
 _WIDTH = 80
+_LAYERS = 8  # lines
 
 
 def report(found: Diagnosis) -> str:
     """The whole report, its parts separated by empty lines."""
-    parts = (_heading, _kappa, _rates, _layers, _remedies)
-    return "\n\n".join(part(found) for part in parts)
+    parts = (_heading, _kappa, _rates, _layers, _classes, _remedies)
+    return "\n\n".join(text for text in (part(found) for part in parts) if text)
 
 
 def _heading(found: Diagnosis) -> str:
@@ -29,7 +32,11 @@ def _heading(found: Diagnosis) -> str:
         "sample": found.samples,
         "output": found.outputs,
     }
-    return ", ".join(counted(count, noun) for noun, count in counts.items())
+    text = ", ".join(counted(count, noun) for noun, count in counts.items())
+    if not found.part:
+        return text
+    said = f"measured on {found.part}, so many as can be decomposed; learning rates on all of them"
+    return "\n".join([text, *_filled(said)])
 
 
 def _kappa(found: Diagnosis) -> str:
@@ -98,13 +105,15 @@ def _layers(found: Diagnosis) -> str:
         f"{'layer':{width}}  {'parameters':>11}  {'lambda_max':>10}  {'lambda_min':>10}  "
         f"{'kappa alone':>11}"
     ]
-    for layer in found.layers:
+    for layer in _most_telling(found.layers):
         name = layer.name if len(layer.name) <= width else "~" + layer.name[1 - width :]
         bottom = "-" if layer.bottom is None else f"{layer.bottom:.1%}"
         alone = "-" if layer.block is None else _short(layer.block)
         lines.append(
             f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
         )
+    if len(found.layers) > _LAYERS:
+        lines += _filled(f"and {len(found.layers) - _LAYERS} more with smaller shares")
     if found.differentiated:
         lines += _filled(_by_differentiation(found))
     return "\n".join([*lines, *_filled(_verdict(found))])
@@ -135,15 +144,44 @@ def _verdict(found: Diagnosis) -> str:
         return "one layer holds every parameter"
     if any(layer.bottom is None for layer in found.layers):
         return "the bottom of the spectrum is not available: the matrix is too large for it"
-    culprit = found.culprit
-    if culprit is None:
+    suspect = found.suspect
+    if suspect is None:
         return "no layer stands out: each has about the same share at both ends"
-    assert culprit.bottom is not None
+    assert suspect.bottom is not None
+    shares = f"{suspect.top:.1%} of lambda_max and {suspect.bottom:.1%} of lambda_min"
+    tried = [s for s in found.suggestions if s.name.startswith(own_rate(suspect.name))]
+    if found.culprit is not None:
+        return (
+            f"{suspect.name} ill-conditions the model most: it contributes {shares}, and a lower "
+            f"learning rate for it was measured to take kappa {_change(tried[0])}"
+        )
+    outcome = f"was measured to take it only {_change(tried[0])}" if tried else "was not measured"
     return (
-        f"{culprit.name} ill-conditions the model most: it contributes {culprit.top:.1%} of "
-        f"lambda_max and {culprit.bottom:.1%} of lambda_min; a learning rate for it that is "
-        f"1% below that of the others lowers kappa by {culprit.top - culprit.bottom:.2f}%"
+        f"{suspect.name} has the most uneven shares, {shares}, but it is not to blame for kappa: "
+        f"a learning rate of its own {outcome}"
     )
+
+
+def _change(suggestion: Suggestion) -> str:
+    return f"from {_short(suggestion.before)} to {_short(suggestion.after)}"
+
+
+def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
+    """The layers with the largest shares of either end, in their own order."""
+    ranked = sorted(layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
+    chosen = {layer.name for layer in ranked[:_LAYERS]}
+    return [layer for layer in layers if layer.name in chosen]
+
+
+def _classes(found: Diagnosis) -> str:
+    if not found.classes:
+        return ""
+    lines = [f"{'class':14}  {'of all labels':>13}  {'lambda_max':>10}  {'lambda_min':>10}"]
+    lines += [
+        f"{share.name:14.14}  {share.weight:13.1%}  {share.top:10.1%}  {share.bottom:10.1%}"
+        for share in found.classes
+    ]
+    return "\n".join(lines)
 
 
 def _remedies(found: Diagnosis) -> str:
@@ -159,10 +197,16 @@ def _remedies(found: Diagnosis) -> str:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
     for suggestion in others:
         lines += _filled(f"does not help here ({suggestion.verdict}): {_numbers(suggestion)}")
-        lines += _filled(suggestion.reason, 4)
-    for missing in found.left_out:
-        lines += _filled(f"not measured: {missing.name}: {missing.reason}")
+    for reason, names in _by_reason(found).items():
+        lines += _filled(f"not measured: {', '.join(names)}: {reason}")
     return "\n".join(lines)
+
+
+def _by_reason(found: Diagnosis) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for missing in found.left_out:
+        reasons.setdefault(missing.reason, []).append(missing.name)
+    return reasons
 
 
 def _numbers(suggestion: Suggestion) -> str:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
+from gnjax.networks.parameters import Only
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored
 from gnjax.operators.curvature import gauss_newton
@@ -63,9 +64,19 @@ class Problem:
     y: ArrayLike | None
     loss: Loss
     seed: int
+    only: Only | None = None
+    batch_size: int | None = None
 
     def gram(self) -> NetworkGram:
-        return gauss_newton(self.model, self.x, loss=self.loss, y=self.y, side="auto")
+        return gauss_newton(
+            self.model,
+            self.x,
+            y=self.y,
+            loss=self.loss,
+            side="auto",
+            only=self.only,
+            batch_size=self.batch_size,
+        )
 
     def kappa(self) -> ConditionNumber:
         return condition_number(self.gram(), seed=self.seed)

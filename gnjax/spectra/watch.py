@@ -97,12 +97,35 @@ def watching(
 
 
 @contextmanager
-def _bar(expected: int | None) -> Iterator[Report]:
+def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
+    """For work of ``expected`` stages: what is to be called after each of them."""
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        msg = (
+            f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
+            "stages done and expected"
+        )
+        raise ValueError(msg)
+    done = 0
+    with ExitStack() as held:
+        report: Report = lambda number: progress(number, expected) if callable(progress) else None  # noqa: E731
+        if progress is True:
+            report = held.enter_context(_bar(expected, "stages"))
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            report(done)
+
+        yield advance
+
+
+@contextmanager
+def _bar(expected: int | None, unit: str = "products") -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     known = "" if expected is None else f"/{expected}"
-    count = TextColumn("{task.completed:.0f}" + known + " products")
+    count = TextColumn("{task.completed:.0f}" + known + f" {unit}")
     with Progress(BarColumn(), count, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
         task = bars.add_task("", total=expected)
         yield lambda done: bars.update(task, completed=done)

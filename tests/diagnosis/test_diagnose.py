@@ -13,6 +13,7 @@ import pytest
 import gnjax
 from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
+from gnjax.diagnosis.classes import class_shares
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import figure_of
 from gnjax.diagnosis.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
@@ -104,7 +105,7 @@ def test_sensitivity_is_the_derivative_of_log_kappa(found, blocks):
     for i, layer in enumerate(found.layers):
         slope = (log_kappa(i, 1 + step) - log_kappa(i, 1 - step)) / (2 * step)
         assert layer.sensitivity == pytest.approx(slope, abs=1e-4)
-    assert found.culprit == max(found.layers, key=lambda layer: layer.sensitivity)
+    assert found.suspect == max(found.layers, key=lambda layer: layer.sensitivity)
 
 
 @pytest.mark.parametrize(("factor", "converges"), [(0.99, True), (1.01, False)])
@@ -157,8 +158,8 @@ def test_a_skip_goes_around_square_kernels(found):
 
 
 def test_a_rate_of_its_own_scales_the_layers_term(found, blocks):
-    own = _suggestion(found, f"learning rate of {found.culprit.name}")
-    index = found.layers.index(found.culprit)
+    own = _suggestion(found, f"learning rate of {found.suspect.name}")
+    index = found.layers.index(found.suspect)
     kappas = [
         np.linalg.cond(sum((s if i == index else 1) * j @ j.T for i, j in enumerate(blocks)))
         for s in (1 / 4, 1 / 16)
@@ -232,8 +233,14 @@ def test_an_unresolved_kappa_is_reported_as_a_lower_bound():
     assert "at least" in str(found)
 
 
+def _limit(monkeypatch, rows):
+    module = importlib.import_module("gnjax.diagnosis.diagnose")
+    for name in ("_DENSE_UP_TO", "_PART_ROWS"):
+        monkeypatch.setattr(module, name, rows)
+
+
 def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.import_module("gnjax.diagnosis.diagnose"), "_DENSE_UP_TO", 10)
+    _limit(monkeypatch, 2)  # a sample has three rows
     large = diagnose(_mlp(), _inputs())
     np.testing.assert_allclose(
         [layer.top for layer in large.layers], [layer.top for layer in found.layers], rtol=1e-5
@@ -241,9 +248,118 @@ def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
     assert large.eigenvalues is None
     assert large.culprit is None
     assert "not available" in str(large)
-    assert "at most 10" in _left_out(large, "all remedies")
+    assert "at most 2" in _left_out(large, "all remedies")
     figure_of(large).savefig(tmp_path / "large.png")
     assert (tmp_path / "large.png").stat().st_size > 1000
+
+
+def test_a_part_of_many_samples_is_measured(found, targets, monkeypatch):
+    _limit(monkeypatch, 10)
+    kept = [0, 6, 11]  # three samples of three rows, at equal distances
+    part = diagnose(_mlp(), _inputs(), targets)
+    alone = diagnose(_mlp(), _inputs()[kept], targets[kept])
+    assert part.part == "3 of 12 samples"
+    assert "measured on 3 of 12 samples" in str(part)
+    assert part.condition == alone.condition
+    assert (alone.part, found.part) == ("", "")
+    assert part.learning_rate == pytest.approx(found.learning_rate, rel=2e-3)
+    assert part.sharpness == pytest.approx(found.sharpness, rel=2e-3)
+
+
+def _language_model():
+    rng = np.random.default_rng(0)
+    table, out = rng.standard_normal((5, 4)), rng.standard_normal((4, 5))
+    apply = lambda p, x: jnp.tanh(p["table"][x]) @ p["out"]  # noqa: E731
+    return (apply, {"table": table, "out": out}), rng.integers(0, 5, (3, 8))
+
+
+def test_some_tokens_of_a_long_sample_are_measured(monkeypatch):
+    _limit(monkeypatch, 13)  # a token has four rows, a sample 32
+    model, x = _language_model()
+    y = np.roll(x, -1, axis=1)
+    found = diagnose(model, x, y, "cross_entropy")
+    kept = [0, 4, 7]
+    rest = np.setdiff1d(np.arange(8), kept)
+    labels = y[:1].copy()
+    labels[:, rest] = -1  # do not count
+    alone = gnjax.condition_number(gnjax.gauss_newton(model, x[:1], y=labels, loss="cross_entropy"))
+    assert found.part == "3 of the 8 tokens of one sample"
+    assert found.condition.value == pytest.approx(alone.value, rel=1e-9)
+
+
+def test_classes_have_their_terms_of_both_ends():
+    x, y = _inputs(), np.random.default_rng(4).integers(0, 3, _N)
+    found = diagnose(_mlp(), x, y, "cross_entropy")
+    op = gnjax.gauss_newton(_mlp(), x, y=y, loss="cross_entropy")
+    values, vectors = np.linalg.eigh(np.asarray(op.as_matrix()))
+    last = -found.condition.rank
+    for share in found.classes:
+        own = y == int(share.name)
+        part = gnjax.gauss_newton(_mlp(), x[own], y=y[own], loss="cross_entropy").as_matrix()
+        part = np.asarray(part) * own.sum() / _N
+        ends = [vectors[:, i] @ part @ vectors[:, i] / values[i] for i in (-1, last)]
+        np.testing.assert_allclose([share.top, share.bottom], ends, atol=1e-6)
+        assert (share.count, share.weight) == (own.sum(), pytest.approx(own.mean()))
+    assert "of all labels" in str(found)
+
+
+def test_many_classes_go_into_bands():
+    rng = np.random.default_rng(0)
+    jacobian, y = rng.standard_normal((200, 7)), rng.integers(0, 40, 200)
+    vectors, _ = np.linalg.qr(rng.standard_normal((7, 7)))
+    shares = class_shares(y, jacobian, vectors[:, :1], vectors[:, 1:2])
+    assert [share.name for share in shares][0::4] == ["most frequent", "rarest"]
+    assert sum(share.top for share in shares) == pytest.approx(1)
+    assert sum(share.count for share in shares) == 200
+
+
+def test_metrics_are_measured_as_preconditioned_operators(found):
+    op = gnjax.gauss_newton(_mlp(), _inputs())
+    damping = 1e-4 * found.condition.lambda_max
+    for name, metric, options in (
+        ("the metric diag(G)", "diagonal", {"damping": damping}),
+        ("the metric of K-FAC", gnjax.kfac(op, damping=damping), {}),
+    ):
+        expected = gnjax.condition_number(gnjax.preconditioned(op, metric, **options))
+        after = _suggestion(found, name).after
+        assert after.value == pytest.approx(expected.value, rel=1e-6)
+
+
+def test_a_layer_is_blamed_only_where_its_rate_was_measured_to_help(found):
+    blamed = found.culprit
+    own = _suggestion(found, f"learning rate of {found.suspect.name}")
+    assert (blamed is not None) == (own.verdict == HELPS)
+    without = dataclasses.replace(found, suggestions=())
+    assert without.suspect is not None
+    assert without.culprit is None
+    assert "not to blame" in str(without)
+    assert "ill-conditions the model most" not in str(without)
+    worse = dataclasses.replace(own, before=own.after, after=own.before)
+    unhelpful = dataclasses.replace(found, suggestions=(worse,))
+    assert unhelpful.culprit is None
+
+
+def test_progress_counts_the_stages(capsys):
+    seen = []
+    diagnose(_mlp(), _inputs(), progress=lambda done, expected: seen.append((done, expected)))
+    assert seen == [(done, 11) for done in range(1, 12)]
+    diagnose(_mlp(), _inputs(), progress=True)
+    assert "11/11 stages" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="progress=3 is neither True"):
+        diagnose(_mlp(), _inputs(), progress=3)
+
+
+def test_only_some_parameters(found):
+    part = diagnose(_mlp(), _inputs(), only="dense2/*")
+    assert [layer.name for layer in part.layers] == ["dense2"]
+    block = next(layer.block for layer in found.layers if layer.name == "dense2")
+    assert part.condition.value == pytest.approx(block.value, rel=1e-6)
+
+
+def test_the_picture_of_many_layers_fits_a_page(found):
+    many = dataclasses.replace(found, layers=found.layers * 40)
+    assert figure_of(many).get_size_inches()[1] <= 9
+    assert len(str(many).splitlines()) < 80
 
 
 def test_the_report_fits_a_terminal(found):

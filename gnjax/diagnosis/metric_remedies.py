@@ -1,0 +1,46 @@
+"""kappa under the metrics of optimisers, measured like any other remedy."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.diagnosis.suggestion import Found, NotMeasurableError, Problem, Remedy
+from gnjax.operators.metrics.kronecker import kfac
+from gnjax.operators.metrics.preconditioned import preconditioned
+from gnjax.operators.network import NetworkGram
+
+_DAMPING = 1e-4  # of lambda_max
+
+
+def diagonal_metric(problem: Problem, found: Found) -> Remedy:
+    """P = diag(G) + damping I, the aim of methods with one rate for every parameter."""
+    kappa = partial(_under, problem, found, "diagonal", _damping(found))
+    return Remedy("the metric diag(G)", _reason("one rate for each parameter"), (("", kappa),))
+
+
+def kronecker_metric(problem: Problem, found: Found) -> Remedy:
+    """P = K-FAC's."""
+    if not found.op.net.layered:
+        msg = "no layer of a known type was found in the model"
+        raise NotMeasurableError(msg)
+    damping = _damping(found)
+    kappa = partial(_under, problem, found, kfac(found.op, damping=damping), None)
+    reason = _reason("Kronecker factors of every layer, as K-FAC and Shampoo have them")
+    return Remedy("the metric of K-FAC", reason, (("", kappa),))
+
+
+def _reason(what: str) -> str:
+    return f"steps along P^-1 g: {what}, damped by {_DAMPING:g} lambda_max"
+
+
+def _damping(found: Found) -> float:
+    return _DAMPING * found.condition.lambda_max
+
+
+def _under(problem: Problem, found: Found, metric: Any, damping: float | None) -> ConditionNumber:
+    """kappa of P^{-1/2} G P^{-1/2} on its range."""
+    op = NetworkGram(found.op.net, "parameters", found.op.scale)
+    added = {} if damping is None else {"damping": damping}
+    return condition_number(preconditioned(op, metric, **added), seed=problem.seed)

@@ -1,0 +1,65 @@
+"""A part of a problem whose Jacobian can be decomposed: some samples, or tokens of one sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from gnjax.diagnosis.suggestion import Problem, counted
+from gnjax.networks.forms.samples import take
+from gnjax.operators.network import NetworkGram
+
+
+def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]:
+    """A problem of at most ``rows`` rows of J, and what it is in words; "" where it is all of it.
+
+    Samples are taken at equal distances. Where a single one has too many rows, and its labels are
+    of tokens, the tokens are taken in the same way from one sample, whose other tokens the model
+    still sees.
+    """
+    n, each = op.net.samples, op.net.rows
+    if op.net.coupled:
+        return problem, ""
+    if each <= rows:
+        kept = _spread_out(n, rows // each)
+        part = _samples(problem, op, kept)
+        return part, f"{len(kept)} of {counted(n, 'sample')}"
+    labels = None if problem.y is None else np.asarray(problem.y)
+    tokens = 1 if labels is None or labels.dtype.kind not in "iu" else labels[0].size
+    if tokens == 1 or each // tokens > rows:
+        return problem, ""
+    first = _samples(problem, op, np.array([0]))
+    kept = _spread_out(tokens, rows // (each // tokens))
+    shape = np.asarray(first.y).shape[1:]
+    apply, params = first.model
+    model = Partial(_SomeTokens(tuple(kept.tolist()), len(shape)), apply), params
+    chosen = np.asarray(first.y).reshape(1, -1)[:, kept]
+    part = replace(first, model=model, given=model, y=chosen)
+    return part, f"{len(kept)} of the {counted(tokens, 'token')} of one sample"
+
+
+@dataclass(frozen=True)
+class _SomeTokens:
+    """The outputs of a model at some of its tokens."""
+
+    kept: tuple[int, ...]
+    axes: int  # of tokens, behind that of the samples
+
+    def __call__(self, apply: Any, params: Any, x: Any) -> jax.Array:
+        outputs = apply(params, x)
+        flat = outputs.reshape(outputs.shape[0], -1, *outputs.shape[1 + self.axes :])
+        return flat[:, jnp.array(self.kept)]
+
+
+def _samples(problem: Problem, op: NetworkGram, kept: np.ndarray) -> Problem:
+    y = None if problem.y is None else take(jax.tree.map(jnp.asarray, problem.y), kept)
+    return replace(problem, x=take(op.net.x, kept), y=y)
+
+
+def _spread_out(size: int, count: int) -> np.ndarray:
+    return np.unique(np.linspace(0, size - 1, min(count, size)).round().astype(int))
