@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +104,6 @@ def _measured(name: str, record: dict[str, Any]) -> str:
         return f"{command} on {where}, {versions}. {found['stated']}"
     changed = "" if found.get("clean") else ", with changes that were not committed"
     return f"{command} on {where}, {versions}, {found['date']} at {found['commit']}{changed}."
-
-
-def cases(folder: Path = FOLDER) -> Iterator[str]:
-    """The names of all rows, for tests."""
-    for path in sorted(folder.glob("*.json")):
-        for row in json.loads(path.read_text("utf-8"))["rows"]:
-            yield f"{path.stem}: {row['case']}, {row['tool']}"
 
 
 if __name__ == "__main__":

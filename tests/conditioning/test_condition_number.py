@@ -484,3 +484,19 @@ def test_eigenvalues_beyond_a_bound_on_the_rank_are_not_ignored(method):
     assert k.interval[0] <= 4 <= k.interval[1]
     k = gnjax.condition_number(_WithRankBound((4.0, 3.0, 0.0, 0.0), 2), method=method)
     assert (k.rank, k.rank_source, k.resolved) == (2, "analytic", True)
+
+
+@pytest.mark.parametrize(("decades", "method"), [(2, "dense"), (6, "factored")])
+def test_a_factor_that_takes_long_comes_after_the_matrix(decades, method):
+    """kappa is 10^(2 decades): beyond 1e10 the matrix leaves less than rtol to see."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.standard_normal((20, 20)))[0] for _ in range(2))
+    factor = left * np.logspace(0, -decades, 20) @ right
+    op = gnjax.factored(factor)
+    assert gnjax.condition_number(op).method == "factored"
+    found = gnjax.condition_number(op, rtol=1e-3, limits=gnjax.Limits(factor_work=0.0))
+    assert found.method == method
+    assert found.resolved
+    assert found.interval[0] <= 10.0 ** (2 * decades) * (1 + 1e-8)
+    assert found.interval[1] >= 10.0 ** (2 * decades) * (1 - 1e-8)
+    assert found.interval[1] <= found.interval[0] * (1 + 1e-3)

@@ -1,0 +1,184 @@
+"""Rows on the device at hand, in float64 and in float32 with verification, beside its peak.
+
+    python -m benchmarks.devices [--samples=1000] [--repeats=5] [--save]
+
+GFLOP/s count multiplications and additions: of the NTK by formula, of compiled products as XLA
+counts them. The peak is that of the maker's sheet where the device is known, else that of a large
+matrix product, which every row names. A float32 product is verified: its error against float64 is
+the row's. Eigenvalues come from float32 products and are proved in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import gnjax
+from benchmarks import cases, record
+from benchmarks.rivals import harness, jax_models
+from gnjax.models.mlp import freeze_statistics
+from gnjax.models.resnet import ResNet
+from gnjax.operators.prepare import float32_rules, in_float32
+
+# TFLOP/s in float64 and in float32, of the SXM boards, tensor cores where they keep all bits.
+_SHEETS = {
+    "NVIDIA H200": (67.0, 67.0),
+    "NVIDIA H100": (67.0, 67.0),
+    "NVIDIA A100-SXM": (19.5, 19.5),
+}
+_EIGENVALUES = 5
+_RTOL = 1e-4  # loose enough for products in float32
+_RESNET_SHARE = 4  # of the samples go through ResNet20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--square", type=int, default=4096, help="rows of the product for the peak")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", action="store_true", help="write what the README's tables show")
+    options = parser.parse_args()
+    gnjax.enable_x64()
+    began = record.environment()
+    found = rows(options.samples, options.square, options.repeats)
+    record.show(found)
+    if options.save:
+        record.save("devices", found, began)
+
+
+def rows(samples: int, square: int, repeats: int) -> list[record.Row]:
+    peaks = {dtype: _peak(dtype, square, repeats) for dtype in ("float64", "float32")}
+    return [
+        *_matrix(samples, repeats, peaks),
+        *_products(samples, repeats, peaks),
+        _largest(samples, repeats),
+    ]
+
+
+def _peak(dtype: str, square: int, repeats: int) -> tuple[float, str]:
+    """GFLOP/s that nothing on this device exceeds, and where that is known from."""
+    kind = jax.devices()[0].device_kind
+    for name, sheet in _SHEETS.items():
+        if kind.startswith(name):
+            return 1e3 * sheet[dtype == "float32"], "peak of the sheet"
+    a = jnp.ones((square, square), dtype)
+    product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
+    seconds, _ = harness.timed(lambda: product(a).block_until_ready(), repeats)
+    return 2e-9 * square**3 / min(seconds), f"peak of a product of {square} x {square}"
+
+
+def _pair(
+    case: str,
+    seconds: tuple[Sequence[float], Sequence[float]],
+    flops: float,
+    peaks: dict[str, tuple[float, str]],
+    error: float,
+) -> list[record.Row]:
+    """A row in float64, and one in float32 with its error against the first."""
+    made = []
+    for (dtype, (peak, source)), runs in zip(peaks.items(), seconds, strict=True):
+        rate = {"gflops": 1e-9 * flops / float(np.median(runs)), "peak": peak}
+        made.append(record.Row(case, f"gnjax, {dtype}", runs, note=source, rate=rate))
+    return [made[0], replace(made[1], ratios=record.ratios(*seconds[::-1]), error=error)]
+
+
+def _matrix(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> list[record.Row]:
+    """The NTK of 784-500-10: inner products of inputs and of sensitivities, layer by layer."""
+    case = cases.ntk(samples)
+    pairs, outputs = (samples**2 + samples) / 2, cases.CLASSES**2
+    sizes = [weight.shape for weight in case.weights.values()]
+    flops = sum(2 * pairs * (inputs + outputs * (rows + 1)) for rows, inputs in sizes)
+    model = jax_models.relu_mlp, jax_models.to_jax(case.weights)
+    op = gnjax.ntk(model, jnp.asarray(case.x))
+    light = _narrowed(op)
+    seconds, exact = harness.timed(lambda: np.asarray(op.as_matrix()), repeats)
+    with float32_rules():
+        faster, rough = harness.timed(lambda: np.asarray(light.as_matrix()), repeats)
+    error = float(np.abs(rough - exact).max() / np.abs(exact).max())
+    name = f"NTK of 784-500-10, {len(exact)} x {len(exact)}"
+    return _pair(name, (seconds, faster), flops, peaks, error)
+
+
+def _narrowed(op: Any) -> Any:
+    """The operator with its numbers in float32."""
+
+    def narrow(leaf: Any) -> Any:
+        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+
+    return jax.tree.map(narrow, op)
+
+
+def _products(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> list[record.Row]:
+    """Products with the Gauss-Newton matrices of ResNet20 and of a linear network."""
+    count = max(samples // _RESNET_SHARE, 2)
+    data = gnjax.data.load("photo_patches", samples=count)
+    x = jnp.asarray(data.inputs.reshape(count, *data.shape))
+    model = freeze_statistics(ResNet(20, cases.CLASSES, key=jax.random.key(0)), x)
+    whole = gnjax.gauss_newton(model, x, loss="cross_entropy", side="parameters", batch_size=count)
+    op = gnjax.linearised(whole)
+    light = in_float32(whole)
+    assert light is not None
+    v = jnp.asarray(np.random.default_rng(0).standard_normal(op.shape[0]))
+    name = f"Gauss-Newton product, ResNet20, {count} samples, linearised before"
+    return [
+        *_both(name, op, light, v, repeats, peaks),
+        *_linear(samples, repeats, peaks),
+    ]
+
+
+def _linear(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> list[record.Row]:
+    widths = (min(784, samples), *[samples] * 4, 10)
+    weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
+    op = gnjax.linear_gauss_newton(weights)
+    light = _narrowed(op)
+    v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], 16)))
+    name = f"product of a linear network, {op.shape[0]} x {op.shape[0]}, 16 columns"
+    return _both(name, op, light, v, repeats, peaks)
+
+
+def _both(
+    name: str,
+    op: Any,
+    light: Any,
+    v: jax.Array,
+    repeats: int,
+    peaks: dict[str, tuple[float, str]],
+) -> list[record.Row]:
+    """A product in float64, and in float32 with its error against float64."""
+    seconds, exact, flops = _timed(op, v, repeats)
+    with float32_rules():
+        faster, rough, _ = _timed(light, v.astype(jnp.float32), repeats)
+    error = float(np.linalg.norm(rough - exact) / np.linalg.norm(exact))
+    return _pair(name, (seconds, faster), flops, peaks, error)
+
+
+def _timed(op: Any, v: jax.Array, repeats: int) -> tuple[Sequence[float], np.ndarray, float]:
+    """Seconds of a compiled product, the product, and its flops as XLA counts them."""
+    product: Callable[..., jax.Array] = jax.jit(lambda op, v: op.mv(v))
+    analysis = jax.jit(lambda op, v: op.mv(v)).lower(op, v).compile().cost_analysis() or {}
+    seconds, image = harness.timed(lambda: product(op, v).block_until_ready(), repeats)
+    return seconds, np.asarray(image, np.float64), float(analysis.get("flops", np.nan))
+
+
+def _largest(samples: int, repeats: int) -> record.Row:
+    """The largest eigenvalues of a Hessian, from products in float32, proved in float64."""
+    case = cases.hessian(samples)
+    model = jax_models.tanh_mlp, jax_models.to_jax(case.weights)
+    op = gnjax.hessian(model, jnp.asarray(case.x), case.y, loss="cross_entropy")
+    seconds, found = harness.timed(
+        lambda: gnjax.eigenvalues(op, k=_EIGENVALUES, which="largest", rtol=_RTOL), repeats
+    )
+    bound = float(found.errors.max() / found.values[0])
+    name = f"{_EIGENVALUES} largest Hessian eigenvalues to {_RTOL:.0e}, 64-100-10"
+    note = f"error bound {bound:.0e}, {found.certificate.brief}"
+    return record.Row(name, "gnjax, float32 proved in float64", seconds, note=note)
+
+
+if __name__ == "__main__":
+    main()

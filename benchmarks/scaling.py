@@ -1,0 +1,218 @@
+"""How kappa's time and memory grow with d, k, m, L, n and p, on log-log axes.
+
+    python -m benchmarks.scaling [--repeats=3] [--save]
+
+One size grows and the others stay. Linear networks (d inputs, k outputs, m hidden units, L layers)
+are timed with the forming of their operator; the MLP d-m-k with n samples is timed from the model
+to kappa of its NTK. Times are warm. Memory is by how much the peak of the process rises over what
+it held before. Exponents are fitted to the larger half of the sizes; small ones are overhead.
+``--save`` writes the measurements, and the picture from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import gnjax
+from benchmarks import record
+from benchmarks.rivals import harness
+
+MEASURED = record.FOLDER / "scaling.json"
+PICTURE = Path(__file__).parents[1] / "docs" / "answers" / "scaling.svg"
+_REFERENCES = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One size that grows.
+
+    Attributes:
+      sizes: its values, from the smallest.
+      ask: builds the operator of a size and answers kappa.
+      time, memory: the exponents that the work and the arrays predict.
+      case: the sizes that stay, and what decides, in words.
+    """
+
+    sizes: Sequence[int]
+    ask: Callable[[int], Any]
+    time: float
+    memory: float
+    case: str
+
+
+def _linear(d: int, k: int, m: int, depth: int) -> Callable[[], Any]:
+    widths = (d, *[m] * (depth - 1), k)
+    weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
+    return lambda: gnjax.condition_number(gnjax.linear_gauss_newton(weights))
+
+
+def _mlp(n: int, m: int) -> Callable[[], Any]:
+    model = gnjax.models.MLP((32, m, 4), activation="tanh", key=jax.random.key(0))
+    x = np.random.default_rng(0).standard_normal((n, 32))
+    return lambda: gnjax.condition_number(gnjax.ntk(model, x))
+
+
+AXES = {
+    "d": Axis(
+        (128, 256, 512, 768, 1024),
+        lambda d: _linear(d, 4, 256, 3),
+        3,
+        2,
+        "linear, k=4 m=256 L=3: decompositions of d x d matrices",
+    ),
+    "k": Axis(
+        (4, 8, 16, 32, 64),
+        lambda k: _linear(256, k, 256, 3),
+        1,
+        1,
+        "linear, d=256 m=256 L=3: products of k d (k + d), a basis of k d rows",
+    ),
+    "m": Axis(
+        (512, 1024, 2048, 4096, 6144),
+        lambda m: _linear(128, 8, m, 3),
+        2,
+        2,
+        "linear, d=128 k=8 L=3: products of m x m weights",
+    ),
+    "L": Axis(
+        (3, 6, 12, 24, 36),
+        lambda depth: _linear(256, 8, 256, depth),
+        1,
+        1,
+        "linear, d=256 k=8 m=256: a term for every layer",
+    ),
+    "n": Axis(
+        (64, 128, 256, 512, 1024),
+        lambda n: _mlp(n, 64),
+        3,
+        2,
+        "NTK of 32-64-4: eigenvalues of n k rows",
+    ),
+    "p": Axis(
+        (512, 1024, 2048, 4096, 8192),  # hidden units
+        lambda m: _mlp(64, m),
+        1,
+        1,
+        "NTK of 32-m-4, n=64, p = 37 m + 4: inner products of sensitivities",
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--points", type=int, help="only so many of the smallest sizes")
+    parser.add_argument("--save", action="store_true", help="write the numbers and the picture")
+    options = parser.parse_args()
+    gnjax.enable_x64()
+    found: dict[str, Any] = {"environment": record.environment(), "axes": {}}
+    for name, axis in AXES.items():
+        found["axes"][name] = measured(axis, axis.sizes[: options.points], options.repeats)
+        print(f"{name}: {summary(found['axes'][name])}", flush=True)
+    if options.save:
+        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        figure(found).savefig(PICTURE, metadata={"Date": None})
+
+
+def measured(axis: Axis, sizes: Sequence[int], repeats: int) -> dict[str, Any]:
+    """Seconds and bytes at every size, and both exponents."""
+    times, grown = [], []
+    for size in sizes:
+        ask = axis.ask(size)
+        seconds, _ = harness.timed(ask, repeats)
+        times.append(record.spread(seconds))
+        grown.append(_grown(ask))
+    medians = [one["median"] for one in times if one is not None]
+    return {
+        "case": axis.case,
+        "sizes": list(sizes),
+        "seconds": times,
+        "bytes": grown,
+        "time": {"predicted": axis.time, "fitted": exponent(sizes, medians)},
+        "memory": {"predicted": axis.memory, "fitted": exponent(sizes, grown)},
+    }
+
+
+def exponent(sizes: Sequence[int], values: Sequence[float | None]) -> float | None:
+    """The slope of log value over log size, by least squares over the larger half of the sizes."""
+    kept = [(s, v) for s, v in zip(sizes, values, strict=True) if v][-(len(sizes) // 2 + 1) :]
+    if len(kept) < 2:
+        return None
+    logs = np.log(np.array(kept, float))
+    return round(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 2)
+
+
+def _grown(ask: Callable[[], Any]) -> float | None:
+    """By how many bytes the peak of the process rises; None where the system does not say."""
+    if not _REFERENCES.exists():
+        return None
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)  # what was freed goes back to the system, or it would be taken again unseen
+    _REFERENCES.write_text("5")  # the peak starts again from here
+    before = harness.peak_bytes()
+    ask()
+    return max(harness.peak_bytes() - before, 0)
+
+
+def summary(axis: dict[str, Any]) -> str:
+    parts = [
+        f"{what} grows with exponent {axis[what]['fitted']}, predicted {axis[what]['predicted']}"
+        for what in ("time", "memory")
+    ]
+    return f"{'; '.join(parts)} ({axis['case']})"
+
+
+def figure(found: dict[str, Any]) -> Figure:
+    """A column for every size: seconds above, bytes below, with the predicted slope beside."""
+    canvas = Figure(figsize=(15, 5.5), layout="constrained")
+    FigureCanvasAgg(canvas)
+    panels = canvas.subplots(2, len(found["axes"]), squeeze=False)
+    for column, (name, axis) in zip(panels.T, found["axes"].items(), strict=True):
+        seconds = [one["median"] for one in axis["seconds"]]
+        low, high = ([one[end] for one in axis["seconds"]] for end in ("low", "high"))
+        _panel(column[0], axis["sizes"], seconds, axis["time"], (low, high))
+        _panel(column[1], axis["sizes"], axis["bytes"], axis["memory"])
+        column[1].set_xlabel(name if name != "p" else "m, as p = 37 m + 4")
+    panels[0, 0].set_ylabel("seconds of kappa, warm")
+    panels[1, 0].set_ylabel("bytes above what was held")
+    return canvas
+
+
+def _panel(
+    axes: Axes,
+    sizes: Sequence[int],
+    values: Sequence[float | None],
+    exponents: dict[str, float | None],
+    quartiles: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> None:
+    known = [(size, value) for size, value in zip(sizes, values, strict=True) if value]
+    fitted = "unknown" if exponents["fitted"] is None else f"{exponents['fitted']:.2f}"
+    axes.set_title(f"fitted {fitted}, predicted {exponents['predicted']}", fontsize=9)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    if not known:
+        return
+    x, y = np.array(known, float).T
+    axes.plot(x, y, "o-", label="measured")
+    axes.plot(x, y[-1] * (x / x[-1]) ** exponents["predicted"], ":", color="gray")
+    if quartiles is not None:
+        axes.fill_between(sizes, *quartiles, alpha=0.3)
+
+
+if __name__ == "__main__":
+    main()
