@@ -1,0 +1,279 @@
+"""kappa of pruned and of narrow networks and of low-rank adapters over p / (k n): figure T6.
+
+python -m experiments.adapter_sweep --config=configs/adapter_sweep.py:laptop
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import lax
+from jax.tree_util import Partial
+
+import gnjax
+from experiments.claims.adapter_sweep import CLAIMS
+from experiments.shared.language import NextCharacter, described, pieces
+from experiments.shared.linear_network import kappa_fields
+from experiments.shared.pruned_kernel import pruned_kernel
+from gnjax.training import pruning
+from sweeps import command_line as cli
+from sweeps import regimes
+from sweeps.grid import Experiment, Measurement, copy_fields
+
+PRUNED, NARROW, START, TRAINED = "pruned", "narrow", "adapters", "adapters, trained"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of ``width`` and ``depth``, and its narrower relatives."""
+
+    width: int
+    depth: int
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A GPT on pieces of the text, and an MLP on images, all at initialisation.
+
+    ``rates`` are the shares of every matrix that are pruned, ``ranks`` those of adapters A B, which
+    take ``steps`` of Adam with ``adam_rate`` where they are trained.
+    """
+
+    paper_ratios: regimes.Rows
+    data: str
+    data_seed: int
+    outputs: int
+    length: int
+    samples: int
+    gpt: Network
+    mlp: Network
+    rates: tuple[float, ...]
+    ranks: tuple[int, ...]
+    steps: int
+    adam_rate: float
+    first_seed: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if min(self.samples, self.seeds, *self.ranks) < 1 or self.steps < 0:
+            msg = f"samples, seeds and ranks must be at least 1, got {self}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network; ``amount`` is the rate, the width or the rank, by its family."""
+
+    network: str
+    family: str
+    amount: float
+    width: int
+    depth: int
+    data: str
+    data_seed: int
+    outputs: int
+    length: int
+    samples: int
+    steps: int
+    adam_rate: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network with its kappa.
+
+    ``parameters`` are those that move the outputs to first order: B alone where B = 0. ``share`` is
+    p / (k n).
+    """
+
+    network: str
+    family: str
+    amount: float
+    data: str
+    samples: int
+    inputs: int
+    outputs: int
+    parameters: int
+    share: float
+    depth: int
+    width: int
+    steps: int
+    seed: int
+    kappa: float
+    kappa_low: float
+    kappa_high: float
+    evidence: str  # the weakest that the interval rests on
+    failure: float
+    resolved: bool
+    method: str
+    rank: int
+    lambda_max: float
+    lambda_min: float
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The GPTs first; all seeds of a network one after the other."""
+    found = []
+    for name, data in (("gpt", "python_topics"), ("mlp", config.data)):
+        network = getattr(config, name)
+        for family, amount, width, steps in _members(config, network):
+            for seed in range(config.first_seed, config.first_seed + config.seeds):
+                shared = {"depth": network.depth, "data": data, "width": width, "steps": steps}
+                own = {"network": name, "family": family, "amount": float(amount), "seed": seed}
+                found.append(copy_fields(Cell, config, **shared, **own))
+    return tuple(sorted(found, key=cost, reverse=True))
+
+
+def _members(config: Config, network: Network) -> list[tuple[str, float, int, int]]:
+    """Family, amount, width and steps of every network to measure."""
+    width = network.width
+    return [
+        *((PRUNED, rate, width, 0) for rate in config.rates),
+        *((NARROW, narrow, narrow, 0) for narrow in network.widths),
+        *((START, rank, width, 0) for rank in config.ranks),
+        *((TRAINED, rank, width, config.steps) for rank in config.ranks),
+    ]
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications: J of all weights, and its singular values."""
+    gpt = cell.network == "gpt"
+    weights = (12.0 if gpt else 1.0) * cell.width**2 * cell.depth
+    rows = cell.samples * cell.outputs
+    return 3 * rows * weights * (cell.length if gpt else 1) + rows**2 * weights
+
+
+def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
+    """The network at initialisation, its inputs and its labels."""
+    key = jax.random.key(cell.seed)
+    if cell.network == "gpt":
+        x, y = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
+        model = gnjax.models.GPT(
+            cell.outputs,
+            length=cell.length,
+            width=cell.width,
+            depth=cell.depth,
+            heads=2,
+            tied=False,
+            initializer="lecun",
+            key=key,
+        )
+        return NextCharacter(model), x, y
+    dataset = gnjax.data.load(cell.data, samples=cell.samples, seed=cell.data_seed)
+    rows = (dataset.inputs - dataset.inputs.mean()) / dataset.inputs.std()
+    widths = (rows.shape[1], *[cell.width] * (cell.depth - 1), dataset.classes)
+    return gnjax.models.MLP(widths, key=key), rows, dataset.labels
+
+
+def measure(cell: Cell) -> Measurement:
+    """kappa of J J^T for the parameters of this family."""
+    model, x, y = made(cell)
+    if cell.family in (PRUNED, NARROW):
+        net: Any = model
+        rate = cell.amount if cell.family == PRUNED else 0.0
+        mask = pruning.magnitude_mask(nnx.state(model, nnx.Param), rate)
+    else:
+        net = adapted(model, int(cell.amount), cell.seed)
+        if cell.steps:
+            net = net[0], trained(net[0], net[1], x, y, cell)
+        # A has no effect as long as B = 0
+        mask = {name: {"a": _like(f["a"], cell.steps > 0), "b": _like(f["b"], True)}
+                for name, f in net[1].items()}  # fmt: skip
+    found = gnjax.condition_number(pruned_kernel(net, x, mask), seed=cell.seed)
+    parameters, outputs = pruning.remaining(mask), cell.outputs
+    return {
+        **kappa_fields(found),
+        "inputs": x[0].size,
+        "parameters": parameters,
+        "share": parameters / (outputs * cell.samples),
+    }
+
+
+def _like(leaf: Any, value: bool) -> np.ndarray:
+    return np.full(leaf.shape, value)
+
+
+def adapted(model: nnx.Module, rank: int, seed: int) -> tuple[Partial, dict[str, Any]]:
+    """The network with W + A B in place of every matrix W, as a function of all A and B.
+
+    A (in, rank) is N(0, 1 / in) and B (rank, out) is 0: the adapters of arXiv 2106.09685.
+    """
+    apply, params = gnjax.functional(model)
+    paths = jax.tree_util.tree_leaves_with_path(params)
+    factors = {}
+    for index, (path, leaf) in enumerate(paths):
+        if "kernel" not in jax.tree_util.keystr(path):
+            continue
+        key = jax.random.fold_in(jax.random.key(seed), index)
+        drawn = gnjax.initializers.kaiming_normal(key, (rank, leaf.shape[0]), gain=1.0)
+        factors[str(index)] = {"a": drawn.T, "b": jnp.zeros((rank, leaf.shape[1]), leaf.dtype)}
+    return Partial(_with_adapters, apply, params), factors
+
+
+def _with_adapters(apply: Any, params: Any, factors: Mapping[str, Any], x: jax.Array) -> jax.Array:
+    leaves, structure = jax.tree.flatten(params)
+    for index, factor in factors.items():
+        change = jnp.matmul(factor["a"], factor["b"], precision="highest")
+        leaves[int(index)] = leaves[int(index)] + change
+    found: jax.Array = apply(jax.tree.unflatten(structure, leaves), x)
+    return found
+
+
+def trained(apply: Partial, factors: Any, x: Any, y: Any, cell: Cell) -> Any:
+    """The adapters after full-batch steps of Adam on the mean cross-entropy."""
+    return _descend(
+        apply, factors, jnp.asarray(x), jnp.asarray(y), cell.adam_rate, steps=cell.steps
+    )
+
+
+@partial(jax.jit, static_argnames="steps")
+def _descend(
+    apply: Partial, factors: Any, x: jax.Array, y: jax.Array, rate: float, *, steps: int
+) -> Any:
+    rule = optax.adam(rate)
+
+    def loss(now: Any) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(apply(now, x), y).mean()
+
+    def step(state: Any, _: None) -> tuple[Any, None]:
+        now, memory = state
+        moved, memory = rule.update(jax.grad(loss)(now), memory, now)
+        return (optax.apply_updates(now, moved), memory), None
+
+    (found, _), _ = lax.scan(step, (factors, rule.init(factors)), None, length=steps)
+    return found
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    return tuple(
+        copy_fields(Row, cell, **measured[cell]) for cell in cells(config) if cell in measured
+    )
+
+
+def sources(config: Config) -> list[str]:
+    images = gnjax.data.load(config.data, samples=config.samples, seed=config.data_seed).source
+    return [
+        described(config.outputs, config.samples, config.length),
+        f"{images}, standardised",
+    ]
+
+
+EXPERIMENT = Experiment(
+    "adapter_sweep", cells, measure, rows, cost, lambda found: f"kappa {found['kappa']:.4g}"
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(PROGRAM))

@@ -1,0 +1,110 @@
+"""What arXiv 2402.19449 says of classes and their frequencies, asked of this text: figure T4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
+from sweeps.effects import Effect
+from sweeps.rows import by_seed, growth_exponent, length, where
+from sweeps.table import Columns
+
+PAPER = "arXiv 2402.19449"
+DESCENT, ADAM, START = "gradient descent", "Adam", "start"
+
+
+def _rows(table: Columns, network: str, stage: str, part: str = "class") -> Columns:
+    return where(table, network=network, stage=stage, part=part)
+
+
+def _exponents(rows: Columns, of: str) -> np.ndarray:
+    """e of ``of`` ~ frequency^e over the classes, for each seed."""
+    return np.array([growth_exponent(each["frequency"], each[of]) for each in by_seed(rows)])
+
+
+def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callable:
+    def check(table: Columns) -> Verdict:
+        found = {}
+        for network in networks:
+            rows = _rows(table, network, stage, part)
+            if not length(rows) or len(np.unique(rows["rank"])) < 2:
+                return not_testable("fewer than 2 blocks")
+            exponents = _exponents(rows, "trace")
+            found[f"({network})"] = effects.mean(exponents, together=len(networks))
+        return effects.decide(found, "trace ~ frequency^e, e =", above=0.0)
+
+    return check
+
+
+def _more_than_at_the_start(table: Columns) -> Verdict:
+    found: dict[str, Effect] = {}
+    networks = np.unique(table["network"])
+    for network in networks:
+        after, start = (_rows(table, network, stage) for stage in (DESCENT, START))
+        if not length(after) or len(np.unique(after["rank"])) < 2:
+            return not_testable("fewer than 2 classes")
+        gained = _exponents(after, "trace") - _exponents(start, "trace")
+        found[f"({network})"] = effects.mean(gained, together=len(networks))
+    return effects.decide(found, "the exponent of the trace rises by", above=0.0)
+
+
+def _loss(table: Columns) -> Verdict:
+    """Whether rare classes keep the larger loss: the loss over the frequency falls."""
+    rows = _rows(table, "gpt", DESCENT)
+    if not length(rows) or len(np.unique(rows["rank"])) < 2:
+        return not_testable("fewer than 2 classes")
+    found = {"": effects.mean(_exponents(rows, "loss"))}
+    return effects.decide(found, "loss of a class ~ frequency^e, e =", below=0.0)
+
+
+def _adam(table: Columns) -> Verdict:
+    """Whether the loss depends less on the frequency after Adam than after gradient descent."""
+    after, other = (_rows(table, "gpt", stage) for stage in (ADAM, DESCENT))
+    if not length(after) or len(np.unique(after["rank"])) < 2:
+        return not_testable("fewer than 2 classes")
+    gap = np.abs(_exponents(after, "loss")) - np.abs(_exponents(other, "loss"))
+    return effects.decide({"": effects.mean(gap)}, "|e| after Adam less that after", below=0.0)
+
+
+CLAIMS = (
+    Claim(
+        "T4",
+        "along gradient descent the block of a class grows with its frequency in a linear model",
+        printed(f"{PAPER}, abstract and Section 3, of a linear model with cross-entropy"),
+        _grows(DESCENT, ("linear",)),
+    ),
+    Claim(
+        "T4",
+        "so it does in the output layer of a GPT",
+        BEYOND,
+        _grows(DESCENT, ("gpt",)),
+    ),
+    Claim(
+        "T4",
+        "training makes it so: the blocks depend less on the frequency at the start",
+        implied(f"{PAPER}, Section 3: p_k (1 - p_k), with p = 1/k at the start"),
+        _more_than_at_the_start,
+    ),
+    Claim(
+        "T4",
+        "the row of a character in the table of embeddings has a block that grows with its"
+        " frequency, at the start already",
+        BEYOND,
+        _grows(START, ("gpt",), "token"),
+    ),
+    Claim(
+        "T4",
+        "after gradient descent rare classes have the larger loss",
+        printed(f'{PAPER}, abstract, "the loss of infrequent words decreases more slowly"'),
+        _loss,
+    ),
+    Claim(
+        "T4",
+        "after as many steps of Adam the loss depends less on the frequency",
+        printed(f'{PAPER}, abstract, "Adam and sign-based methods are less sensitive"'),
+        _adam,
+    ),
+)

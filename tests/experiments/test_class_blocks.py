@@ -1,0 +1,153 @@
+"""Blocks by class and token: rows by closed forms and dense matrices, claims, and the figure."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import gnjax
+from experiments import class_blocks as experiment
+from figures import t4
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.drawn import as_columns, assert_curve, mean_and_interval
+
+
+def _config(profile):
+    edge, _ = config.load(f"configs/class_blocks.py:{profile}")
+    return config.freeze(experiment.Config, edge)
+
+
+def _cell(network, steps=3):
+    """The config of the smoke profile with so many steps, and its first cell of a network."""
+    whole = _config("smoke")
+    fewer = {
+        name: dataclasses.replace(getattr(whole, name), steps=steps) for name in ("linear", "gpt")
+    }
+    changed = dataclasses.replace(whole, **fewer)
+    return changed, next(c for c in experiment.cells(changed) if c.network == network)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_distinct_cells(profile):
+    cells = experiment.cells(_config(profile))
+    assert len(set(cells)) == len(cells) > 0
+    assert all(experiment.cost(cell) > 0 for cell in cells)
+
+
+def test_rows_of_the_linear_model_are_its_closed_form():
+    """The block of class k is the mean of p_k (1 - p_k) x x^T, here after three steps by hand."""
+    whole, cell = _cell("linear")
+    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    _, x, tokens, y = experiment.made(cell)
+    weight, targets = np.zeros((cell.outputs, cell.outputs)), np.eye(cell.outputs)[y]
+    stages = {"start": weight}
+    now = weight
+    for _ in range(3):
+        p = np.asarray(jax.nn.softmax(jnp.asarray(x @ now)))
+        now = now - cell.training.descent_rate * x.T @ (p - targets) / len(x)
+    stages["gradient descent"] = now
+    for stage, matrix in stages.items():
+        p = np.asarray(jax.nn.softmax(jnp.asarray(x @ matrix)))
+        found = [row for row in rows if row.stage == stage]
+        assert {row.part for row in found} == {"class"}
+        for row in found:
+            share = p[:, row.rank] * (1 - p[:, row.rank])
+            np.testing.assert_allclose(row.trace, share.mean(), rtol=1e-10)
+            counts = np.bincount(tokens, weights=share, minlength=cell.outputs)
+            np.testing.assert_allclose(row.largest, counts.max() / len(x), rtol=1e-10)
+            assert row.frequency == np.mean(y == row.rank)
+            lost = -np.log(p[y == row.rank, row.rank]).mean()
+            np.testing.assert_allclose(row.loss, lost, rtol=1e-10)
+
+
+def test_rows_of_the_gpt_are_blocks_of_the_dense_matrix():
+    whole, cell = _cell("gpt", steps=1)
+    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    model, x, _, _ = experiment.made(cell)
+    apply, params = gnjax.functional(model)
+    p = jax.nn.softmax(apply(params, x)).reshape(-1, cell.outputs)
+    middle = jax.vmap(jnp.diag)(p) - p[:, :, None] * p[:, None, :]
+    for part, name in (("class", "head"), ("token", "tokens")):
+        found = getattr(model, name)
+        value = found.kernel[...] if part == "class" else found[...]
+
+        def outputs(value, part=part):
+            copy = nnx.clone(model)
+            (copy.head.kernel if part == "class" else copy.tokens)[...] = value
+            return copy(jnp.asarray(x)).reshape(-1, cell.outputs)
+
+        jacobian = jax.jacfwd(outputs)(value)  # (n t, k, a, b)
+        for row in (r for r in rows if r.part == part and r.stage == "start"):
+            own = jacobian[..., row.rank] if part == "class" else jacobian[..., row.rank, :]
+            block = jnp.einsum("nka,nkl,nlb->ab", own, middle, own) / len(p)
+            np.testing.assert_allclose(row.trace, jnp.trace(block), rtol=1e-8)
+            np.testing.assert_allclose(row.largest, jnp.linalg.eigvalsh(block)[-1], rtol=1e-8)
+    assert {row.part for row in rows} == {"class", "token"}
+
+
+def test_adam_is_optaxs():
+    _, cell = _cell("linear", steps=2)
+    model, x, _, y = experiment.made(cell)
+    apply, params = gnjax.functional(model)
+    found = experiment.trained(apply, params, x, y, optax.adam, 0.05, cell)
+    rule = optax.adam(0.05)
+    memory = rule.init(params)
+    for _ in range(2):
+        slope = jax.grad(
+            lambda w: optax.softmax_cross_entropy_with_integer_labels(apply(w, x), y).mean()
+        )(params)
+        moved, memory = rule.update(slope, memory)
+        params = optax.apply_updates(params, moved)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+_POWERS = {"start": (0.0, 0.0), "gradient descent": (1.0, -0.5), "Adam": (0.8, -0.1)}
+
+
+def _table(powers, ranks=(0, 1, 2), token=1.0):
+    """trace and loss as powers of the frequency, with a little noise over the seeds."""
+    return as_columns(
+        {
+            "network": network, "stage": stage, "part": part, "data": "python_topics",
+            "samples": 20, "inputs": 4, "outputs": 6, "width": 4, "depth": 1, "seed": seed,
+            "steps": 0 if stage == "start" else 20, "rate": 0.1, "rank": rank,
+            "frequency": 0.5**rank, "share": 0.4**rank, "largest": 1.0,
+            "trace": (0.5**rank) ** ((power if part == "class" else token) + 0.01 * seed),
+            "loss": (0.5**rank) ** (loss * (1 + 0.01 * seed)),
+        }
+        for network, part in (("linear", "class"), ("gpt", "class"), ("gpt", "token"))
+        for stage, (power, loss) in powers.items()
+        for rank in ranks
+        for seed in (0, 1, 2)
+    )  # fmt: skip
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    def statuses(table):
+        return [claim.check(table).status for claim in experiment.CLAIMS]
+
+    assert statuses(_table(_POWERS)) == [HOLDS] * 6
+    opposite = {"start": (0.0, 0.0), "gradient descent": (-1.0, 0.1), "Adam": (0.0, 0.5)}
+    assert statuses(_table(opposite, token=-1.0)) == [FAILS] * 6
+    assert statuses(_table(_POWERS, ranks=(0,))) == [NOT_TESTABLE] * 6
+
+
+def test_figure_t4_draws_traces_and_losses():
+    table = _table(_POWERS)
+    figure = t4.draw(table)
+    for axes, (network, part, column, title) in zip(figure.axes, t4.PANELS, strict=True):
+        assert axes.get_title(loc="left") == title
+        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+        for index, (stage, label) in enumerate(t4.STAGES.items()):
+            shown = (
+                (table["network"] == network) & (table["part"] == part) & (table["stage"] == stage)
+            )
+            picked = {name: values[shown] for name, values in table.items()}
+            assert_curve(axes, label, index, mean_and_interval(picked, "share", picked[column]))
+    assert "beyond the papers" in t4.caption(table, {"precision": "float64"})
