@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.network import NetworkGram
 from gnjax.operators.protocol import Operator
-from gnjax.spectra.distance import jensen_shannon
+from gnjax.spectra.distance import distances
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum, with_zeros
 
@@ -194,13 +193,9 @@ def block_spectra(
         for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True)
     )
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
-    distances, errors = np.zeros((2, len(blocks), len(blocks)))
-    for (i, one), (j, other) in combinations(enumerate(blocks), 2):
-        value, error = jensen_shannon(one.spectrum, other.spectrum, floor)
-        distances[i, j] = distances[j, i] = value
-        errors[i, j] = errors[j, i] = error.value
+    apart = distances([block.spectrum for block in blocks], floor)
     share = found.off_share, found.off_error
-    return BlockSpectra(blocks, distances, errors, floor, *share, found.method)
+    return BlockSpectra(blocks, *apart, floor, *share, found.method)
 
 
 def _blocks(

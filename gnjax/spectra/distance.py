@@ -13,11 +13,13 @@ share no bin.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
-from gnjax.numerics.certificate import Error, unknown, weakest
+from gnjax.numerics.certificate import Certificate, Error, unknown, weakest
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 from gnjax.spectra.spectrum import Spectrum
@@ -25,8 +27,7 @@ from gnjax.spectra.spectrum import Spectrum
 _TO_A_DECADE = 4
 _LOGARITHM = 1e-12  # of a bin: more than rounding moves four times a logarithm
 
-Bin = tuple[bool, int]
-"""Whether eigenvalues are negative, and the number of the bin of their size."""
+_ZERO = np.iinfo(int).min  # for the bin of zero; another is twice its place, plus 1 if negative
 
 
 def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float, Error]:
@@ -38,15 +39,41 @@ def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float,
     the distance is off by at most t_1^{1/2} + t_2^{1/2} by the triangle inequality. It is not
     defined, and nan, where a spectrum has no eigenvalue above the floor.
     """
-    (p, p_open), (q, q_open) = _histogram(one, floor), _histogram(other, floor)
-    if not p or not q:
+    return _between(_histogram(one, floor), _histogram(other, floor))
+
+
+def distances(spectra: Sequence[Spectrum], floor: float) -> tuple[np.ndarray, np.ndarray]:
+    """d between every two spectra (b, b), and the errors (b, b); zero on the diagonal."""
+    found = [_histogram(spectrum, floor) for spectrum in spectra]
+    values, errors = np.zeros((2, len(found), len(found)))
+    for (i, one), (j, other) in combinations(enumerate(found), 2):
+        value, error = _between(one, other)
+        values[i, j] = values[j, i] = value
+        errors[i, j] = errors[j, i] = error.value
+    return values, errors
+
+
+class _Histogram(NamedTuple):
+    """The shares of the eigenvalues in bins, and the largest share of them that could move."""
+
+    bins: np.ndarray
+    shares: np.ndarray
+    moving: float
+    certificate: Certificate
+
+
+def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
+    if not len(one.bins) or not len(other.bins):
         return math.nan, unknown("a spectrum has no eigenvalue above the floor")
-    bins = sorted(p.keys() | q.keys())
-    first, second = (_shares(found, bins) for found in (p, q))
+    bins = np.union1d(one.bins, other.bins)
+    first, second = np.zeros((2, len(bins)))
+    first[np.searchsorted(bins, one.bins)] = one.shares
+    second[np.searchsorted(bins, other.bins)] = other.shares
     middle = (first + second) / 2
     squared = min(max((_relative(first, middle) + _relative(second, middle)) / 2, 0.0), 1.0)
     rounding = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2 if squared else 0.0
-    error = math.sqrt(squared + rounding) - math.sqrt(squared) + p_open**0.5 + q_open**0.5
+    moved = one.moving**0.5 + other.moving**0.5
+    error = math.sqrt(squared + rounding) - math.sqrt(squared) + moved
     kinds = one.certificate, other.certificate
     kind = weakest(*(known.kind for known in kinds))
     if kind == "unknown":
@@ -56,35 +83,28 @@ def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float,
     return math.sqrt(squared), Error(min(raised(error), 1.0), kind, failure, reason)
 
 
-def _histogram(found: Spectrum, floor: float) -> tuple[Counter[Bin], float]:
-    """How many eigenvalues lie in each bin, and the largest share of them that could move."""
-    counts: Counter[Bin] = Counter()
-    certain, moving = 0, 0
-    for value, error in zip(found.values.tolist(), found.errors.tolist(), strict=True):
-        here = _bin(value, floor, 0.0)
-        ends = {_bin(value + way * error, floor, way) for way in (-1.0, 1.0)} if error else {here}
-        if here is not None:
-            counts[here] += 1
-        if ends != {here}:
-            moving += 1
-        elif here is not None:
-            certain += 1
-    return counts, moving / (certain + moving) if moving else 0.0
+def _histogram(found: Spectrum, floor: float) -> _Histogram:
+    values, errors = (np.asarray(array, np.float64) for array in (found.values, found.errors))
+    here = _bins(values, floor, 0.0)
+    exact = errors == 0
+    moves = np.zeros(len(values), bool)
+    for way in (-1.0, 1.0):
+        moves |= ~exact & (_bins(values + way * errors, floor, way) != here)
+    bins, counts = np.unique(here[here != _ZERO], return_counts=True)
+    certain = int((~moves & (here != _ZERO)).sum())
+    moving = float(moves.sum())
+    share = moving / (certain + moving) if moving else 0.0
+    return _Histogram(bins, counts / max(counts.sum(), 1), share, found.certificate)
 
 
-def _bin(value: float, floor: float, way: float) -> Bin | None:
-    """The bin of an eigenvalue, or of one a little further off in a direction; None: it is zero."""
-    size = abs(value)
-    if not size > floor or not math.isfinite(size):
-        return None
-    place = _TO_A_DECADE * math.log10(size)
-    outwards = way if value > 0 else -way
-    return value < 0, math.floor(place + outwards * _LOGARITHM)
-
-
-def _shares(counts: Counter[Bin], bins: list[Bin]) -> np.ndarray:
-    found = np.array([counts[place] for place in bins], float)
-    return found / found.sum()
+def _bins(values: np.ndarray, floor: float, way: float) -> np.ndarray:
+    """The bins of eigenvalues, or of some a little further off in a direction; _ZERO of zeros."""
+    sizes = np.abs(values)
+    kept = (sizes > floor) & np.isfinite(sizes)
+    places = _TO_A_DECADE * np.log10(np.where(kept, sizes, 1.0))
+    outwards = np.where(values > 0, way, -way)
+    found = np.floor(places + outwards * _LOGARITHM).astype(int)
+    return np.where(kept, 2 * found + (values < 0), _ZERO)
 
 
 def _relative(p: np.ndarray, m: np.ndarray) -> float:

@@ -56,12 +56,14 @@ def null_dimension(net: Network) -> int:
     leaves = [leaf.is_fully_addressable for leaf in jax.tree.leaves((net.leaves, net.x))]
     if net.parameters > _MOST_PARAMETERS or not all(leaves):
         return 0
-    used = _used(net)
+    plain = [_compared(net, tuple(net.leaves), x) for (x,) in pieces(net)]
+    used = _used(net, plain)
     rows: list[np.ndarray] = []
     for family in families(net):
         vectors = [chosen(net, direction) for direction in family.directions]
         known = [v for v in vectors if v is not None and v[used].any()]
-        if known and len(rows) + len(known) <= MOST_DIRECTIONS and _invariant(net, family, known):
+        fits = len(rows) + len(known) <= MOST_DIRECTIONS
+        if known and fits and _invariant(net, plain, family, known):
             rows += [v[used] / np.linalg.norm(v[used]) for v in known]
     rows += [v[used] for v in normalised_units(net) if v[used].any()][:MOST_DIRECTIONS]
     return int((~used).sum()) + _rank(rows)
@@ -79,7 +81,7 @@ def _decades(net: Network) -> list[float]:
     return [d if net.dtype == jnp.float64 else d / 8 for d in _DECADES]
 
 
-def _used(net: Network) -> np.ndarray:
+def _used(net: Network, plain: list[jax.Array]) -> np.ndarray:
     """Which columns of J are not zero, by two products J^T u with random u.
 
     All count as used where scaling the others moves an output: a tanh that is 1 up to rounding, or
@@ -103,27 +105,29 @@ def _used(net: Network) -> np.ndarray:
                 jnp.where(part != 0, factor * leaf, leaf)
                 for leaf, part, factor in zip(net.leaves, idle, factors, strict=True)
             ]
-            if not _equal_outputs(net, moved):
+            if not _equal_outputs(net, plain, moved):
                 return np.ones_like(used)
     return used
 
 
-def _invariant(net: Network, family: Family, directions: list[np.ndarray]) -> bool:
+def _invariant(
+    net: Network, plain: list[jax.Array], family: Family, directions: list[np.ndarray]
+) -> bool:
     """Whether the outputs stay where they are, for some random members of the family."""
     rng = np.random.default_rng(1)
     for decades in _decades(net):
         moved = family.moved(rng, decades)
         leaves = [jnp.asarray(moved.get(i, leaf), net.dtype) for i, leaf in enumerate(net.leaves)]
-        if not _equal_outputs(net, leaves):
+        if not _equal_outputs(net, plain, leaves):
             return False
     v = rng.standard_normal(len(directions)) @ np.stack(directions)
     return _no_tangent(net, v)
 
 
-def _equal_outputs(net: Network, leaves: list[jax.Array]) -> bool:
-    for (x,) in pieces(net):
-        plain, moved = _compared(net, tuple(net.leaves), x), _compared(net, tuple(leaves), x)
-        gap, scale = float(jnp.abs(plain - moved).max()), float(jnp.abs(plain).max())
+def _equal_outputs(net: Network, plain: list[jax.Array], leaves: list[jax.Array]) -> bool:
+    for (x,), before in zip(pieces(net), plain, strict=True):
+        after = _compared(net, tuple(leaves), x)
+        gap, scale = float(jnp.abs(before - after).max()), float(jnp.abs(before).max())
         if not gap <= tolerance(net) * scale:  # also where something is not finite
             return False
     return True

@@ -61,7 +61,7 @@ def diagonal_blocks(
         sizes = [sum(net.counts[place] for place in group) for group in groups]
         narrow = [_is_narrow(net, size, limits) for size in sizes]
         if _fits(net, sizes, narrow, limits):
-            return _of_gram(op, net, groups, narrow)
+            return _of_gram(op, net, groups, narrow, limits)
     return _of_columns(op, [indices_of(op.net.counts, group) for group in groups], limits)
 
 
@@ -108,26 +108,43 @@ def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Li
 
 
 def _of_gram(
-    op: NetworkGram, net: Network, groups: Sequence[Sequence[int]], narrow: Sequence[bool]
+    op: NetworkGram,
+    net: Network,
+    groups: Sequence[Sequence[int]],
+    narrow: Sequence[bool],
+    limits: Limits,
 ) -> DiagonalBlocks:
-    """The blocks from J_b where that is formed, else from K_b = J_b J_b^T."""
+    """The blocks from J_b where that is formed, else from K_b = J_b J_b^T.
+
+    Where some K_b are needed, and there is room for all, the layers' structure gives all of them.
+    """
     whole_net = op.net if op.unmerged is None else op.unmerged
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
     whole, errors = jacobian_errors(whole_net, parts)
-    limits = [_rank_limit(net, group) for group in groups]
+    ranks = [_rank_limit(net, group) for group in groups]
     formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
-    wide = [group for group, is_formed in zip(groups, narrow, strict=True) if not is_formed]
-    jacobians, grams = iter(_jacobians(net, formed)), iter(_kernels(net, wide))
+    square = 8.0 * (net.samples * net.rows) ** 2
+    every = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
+    pairs = list(zip(groups, narrow, strict=True))
+    wanted = [group for group, is_formed in pairs if every or not is_formed]
+    jacobians, grams = iter(_jacobians(net, formed)), iter(_kernels(net, wanted))
+    squares = [op.scale * next(grams) if every or not is_formed else None for _, is_formed in pairs]
     matrices = [
-        root * next(jacobians) if is_formed else op.scale * next(grams) for is_formed in narrow
+        root * next(jacobians) if kernel is None or is_formed else kernel
+        for kernel, is_formed in zip(squares, narrow, strict=True)
     ]
     operators = [
-        formed_operator(matrix, is_formed, error.scaled(root), limit, op)
-        for matrix, is_formed, error, limit in zip(matrices, narrow, errors, limits, strict=True)
+        formed_operator(matrix, is_formed, error.scaled(root), rank, op)
+        for matrix, is_formed, error, rank in zip(matrices, narrow, errors, ranks, strict=True)
     ]
-    share, off_error = off_share(matrices, narrow, whole.scaled(root))
-    return DiagonalBlocks(tuple(operators), share, off_error, "kernels" if wide else "jacobian")
+    held = [
+        (matrix, is_formed) if kernel is None else (kernel, False)
+        for matrix, is_formed, kernel in zip(matrices, narrow, squares, strict=True)
+    ]
+    off = off_share([m for m, _ in held], [is_formed for _, is_formed in held], whole.scaled(root))
+    method = "jacobian" if all(narrow) else "kernels"
+    return DiagonalBlocks(tuple(operators), *off, method)
 
 
 def formed_operator(

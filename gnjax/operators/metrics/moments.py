@@ -76,7 +76,7 @@ class Moments(NamedTuple):
 
     parts: list[PartMoments]
     others: list[Any]  # (m,) or (m, m)
-    weight: Any  # of all samples
+    weight: Any  # of all samples, as often as they were passed over
 
 
 Bases = list[tuple[jax.Array | None, jax.Array | None]]
@@ -165,7 +165,7 @@ def _moments(
     net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
     pairs, gradients = _sensitivities(net, chosen, x, target, start, rows)
-    weights = _sample_weights(target, len(jax.tree.leaves(x)[0])) * (start == 0)  # inputs once
+    weights = _sample_weights(target, len(jax.tree.leaves(x)[0]))
     rest = dict(zip(chosen.others, gradients, strict=True))
     found = []
     for part, (a, delta) in zip(chosen.parts, pairs, strict=True):

@@ -288,6 +288,20 @@ def test_batches_have_the_metric_of_all_samples():
         _close(make(op, damping=0.1).as_matrix(), make(one.op, damping=0.1).as_matrix())
 
 
+def test_a_scale_beside_a_kernel_is_no_bias():
+    """Of two parameters of a fitting size that one is the bias whose columns are sum_t delta_t."""
+    params = jax.tree.map(
+        jnp.asarray, {"bias": _normal(3), "kernel": _normal(2, 3), "abacus": _normal(3)}
+    )
+
+    def model(p, x):
+        return jnp.tanh((x @ p["kernel"]) + p["bias"][None]) * p["abacus"][None]
+
+    op = gnjax.gauss_newton((model, params), _normal(6, 2))
+    names = [block.name for block in gnjax.kfac(op, damping=0.1).blocks]
+    assert names == ["kernel + bias", "abacus"]
+
+
 def _dense(p, h):
     return h @ p["kernel"] + p["bias"].reshape(*[1] * (h.ndim - 1), -1)
 
