@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,19 +30,6 @@ _SMALL = 500  # rows of the smaller side of G, up to which kappa is computed wit
 _RENEWED = 10  # rows from one start with a random half, and measurement of rounding, to the next
 _ROUNDING = 8.0  # times eps sqrt(p) of the scale: the rounding of a run's own sums
 _RECURRENCE = "the residual, with the rounding of the run"
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class _Wanted:
-    """What a row computes beside the sharpness; None where it is not wanted."""
-
-    gram: NetworkGram | None
-    scale: jax.Array | None  # P^{-1/2}
-    update: jax.Array | None
-    rtol: float = field(metadata={"static": True})
-    steps: int = field(metadata={"static": True})
-    probes: int = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -159,18 +146,33 @@ class Monitor:
         op = self._hessian
         assert op is not None
         scale = None if metric is None else _inverse_root(op, metric)
-        direction = None if update is None else op.ravel(update)
-        wanted = _Wanted(self._gram, scale, direction, self._rtol, self._steps, self._probes)
         number = len(self.history)
-        share = 1.0 if number % _RENEWED == 0 else 0.0
-        found, along, samples = _measured(op, wanted, self._vectors, np.uint32(number), share)
-        self._vectors = {name: one.vector for name, one in found.items()}
+        found = self._tracked(scale, number)
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
+        along = None if update is None else float(_along(op, op.ravel(update)))
+        samples = None if not self._probes else _probed(op, np.uint32(number), self._probes)
         row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
         threshold = None if rate is None else 2 / float(rate)
         row = replace(row, threshold=threshold, **self._condition())
         self.history.append(row)
         return row
+
+    def _tracked(self, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
+        """The largest eigenvalues, each from the vector of the row before."""
+        op = self._hessian
+        assert op is not None
+        share = 1.0 if number % _RENEWED == 0 else 0.0
+        run = partial(tracked, rtol=self._rtol, steps=self._steps)
+        start = partial(_mixed, np.uint32(number), share)
+        found = {"hessian": run(Partial(_product, op, None), start(self._vectors["hessian"]))}
+        top = found["hessian"].vector
+        if self._gram is not None:
+            found["gauss_newton"] = run(Partial(_product, self._gram, None), start(top))
+        if scale is not None:
+            known = self._vectors.get("preconditioned", top)
+            found["preconditioned"] = run(Partial(_product, op, scale), start(known))
+        self._vectors = {name: one.vector for name, one in found.items()}
+        return found
 
     def _take(self, model: Any) -> None:
         """The operators at the model; what is known of its structure is kept while that stays."""
@@ -195,9 +197,9 @@ class Monitor:
     def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
         """How far an eigenvalue is from the value: the residual, and what rounding adds."""
         eps = float(jnp.finfo(found.vector.dtype).eps)
-        size = float(found.scale)
+        size = found.scale
         own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
-        residual = Error(float(found.residual) + own, MEASURED, reason=_RECURRENCE)
+        residual = Error(found.residual + own, MEASURED, reason=_RECURRENCE)
         known = self._roundings.get(name)
         if known is None or row - known.row >= _RENEWED or not size <= 2 * known.scale:
             known = _Rounding(self._rounding(name, scale), size, row)
@@ -255,40 +257,25 @@ def _product(op: Operator, scale: jax.Array | None, v: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _measured(
-    op: NetworkHessian,
-    wanted: _Wanted,
-    vectors: dict[str, jax.Array],
-    number: jax.Array,
-    share: float,
-) -> tuple[dict[str, Tracked], jax.Array | None, jax.Array | None]:
-    """The largest eigenvalues, u^T H u / u^T u, and z^T H z for random signs z.
+def _along(op: NetworkHessian, update: jax.Array) -> jax.Array:
+    """u^T H u / u^T u."""
+    u = update / jnp.linalg.norm(update)
+    return u @ op.mv(u)
 
-    ``share`` is the length of a random part of every start, beside one of length 1 that is known.
-    """
+
+@partial(jax.jit, static_argnums=2)
+def _probed(op: NetworkHessian, number: jax.Array, probes: int) -> jax.Array:
+    """z^T H z for vectors z of random signs."""
+    key = jax.random.fold_in(jax.random.key(2), number)
+    signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
+    return (signs * op.mv(signs)).sum(0)
+
+
+@jax.jit
+def _mixed(number: jax.Array, share: float, known: jax.Array) -> jax.Array:
+    """A unit vector and a random one of length ``share``, in which an eigenvalue may have grown."""
     key = jax.random.fold_in(jax.random.key(1), number)
-    run = partial(tracked, rtol=wanted.rtol, steps=wanted.steps)
-    start = partial(_mixed, jax.random.normal(key, (op.shape[0],), op.dtype), share)
-    found = {"hessian": run(partial(_product, op, None), start(vectors["hessian"]))}
-    top = found["hessian"].vector
-    if wanted.gram is not None:
-        found["gauss_newton"] = run(partial(_product, wanted.gram, None), start(top))
-    if wanted.scale is not None:
-        known = vectors.get("preconditioned", top)
-        found["preconditioned"] = run(partial(_product, op, wanted.scale), start(known))
-    along = samples = None
-    if wanted.update is not None:
-        u = wanted.update / jnp.linalg.norm(wanted.update)
-        along = u @ op.mv(u)
-    if wanted.probes:
-        shape = (op.shape[0], wanted.probes)
-        signs = jax.random.rademacher(jax.random.fold_in(key, 1), shape, op.dtype)
-        samples = (signs * op.mv(signs)).sum(0)
-    return found, along, samples
-
-
-def _mixed(random: jax.Array, share: float, known: jax.Array) -> jax.Array:
-    """A known direction and a random one, in which an eigenvalue may have grown."""
+    random = jax.random.normal(key, known.shape, known.dtype)
     return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)
 
 
@@ -297,19 +284,19 @@ def _row(
     found: dict[str, Tracked],
     errors: dict[str, Error],
     rounding: Error,
-    along: jax.Array | None,
+    along: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
     hessian_top = found["hessian"]
-    own = errors["hessian"].value - float(hessian_top.residual)  # of any x^T H x / x^T x
-    products = sum(int(one.products) for one in found.values())
+    own = errors["hessian"].value - hessian_top.residual  # of any x^T H x / x^T x
+    products = sum(one.products for one in found.values())
     values: dict[str, Any] = {}
     for name in ("gauss_newton", "preconditioned"):
         if name in found:
-            values |= {name: float(found[name].value), f"{name}_error": errors[name].value}
+            values |= {name: found[name].value, f"{name}_error": errors[name].value}
     if along is not None:
         products += 1
-        values |= {"directional": float(along), "directional_error": own}
+        values |= {"directional": along, "directional_error": own}
     if samples is not None:
         drawn = np.asarray(samples, float)
         products += len(drawn)
@@ -317,9 +304,9 @@ def _row(
         values |= {"trace": float(drawn.mean()), "trace_standard_error": float(spread)}
     return MonitorRow(
         step=step,
-        sharpness=float(hessian_top.value),
+        sharpness=hessian_top.value,
         sharpness_error=errors["hessian"].value,
-        at_least=float(hessian_top.value) - own,
+        at_least=hessian_top.value - own,
         products=products,
         certificate=certificate(*errors.values(), rounding),
         **values,

@@ -17,7 +17,7 @@ from gnjax.networks.coupling import Coupling, compare
 from gnjax.networks.equations.widen import Widened
 from gnjax.networks.forms.samples import even_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
-from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, prepared
+from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, opened, prepared
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
@@ -93,7 +93,7 @@ def moved(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
 
     What was found out about the structure is kept: samples that couple, layers, sizes of batches.
     """
-    apply, params, _ = prepared(model, net.x, has_aux=has_aux)
+    apply, params = opened(model, has_aux=has_aux)
     if isinstance(net.apply, Partial) and isinstance(net.apply.func, Widened):
         apply = Partial(net.apply.func, apply)
     leaves, structure = jax.tree.flatten(params)

@@ -118,10 +118,14 @@ class _Flattened:
 
 def prepared(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Apply, Params, Any]:
     """apply, parameters and inputs in the working precision; the model is not evaluated."""
-    apply, params = functional(model)
     inputs = check_samples("x", x)
-    params = checked_parameters(params)
-    return (Partial(_without_extras, apply) if has_aux else apply), params, inputs
+    return *opened(model, has_aux=has_aux), inputs
+
+
+def opened(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
+    """apply and the parameters in the working precision."""
+    apply, params = functional(model)
+    return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
 
 
 def checked_parameters(params: Params) -> Params:

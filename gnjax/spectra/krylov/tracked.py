@@ -1,25 +1,25 @@
-"""The largest eigenvalue by Lanczos from a given vector, all of it in one compiled program.
+"""The largest eigenvalue by Lanczos from a given vector, in a few compiled steps.
 
-A run keeps its basis where the products are computed, in their precision, and stops where the
+The basis stays where the products are computed, in their precision, and the run stops where the
 residual of the outermost Ritz pair is small. From the eigenvector of a similar matrix, such as the
-Hessian some training steps ago, that takes a few products.
+Hessian some training steps ago, that takes a few products. Steps are a Python loop, because XLA
+runs what is inside of a compiled loop on one thread of a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax.tree_util import Partial
 
 _LEAST = 2  # products: one alone says nothing of other directions than that of the start
+_FIRST_ROWS = 8  # of the basis; it doubles when it is full
 _BREAKDOWN = 8.0  # roundings of the norm below which a direction is no new one
 
 
-@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Tracked:
     """The Ritz pair of the largest Ritz value.
@@ -32,65 +32,68 @@ class Tracked:
       products: how many products with A were made.
     """
 
-    value: jax.Array
+    value: float
     vector: jax.Array
-    residual: jax.Array
-    scale: jax.Array
-    products: jax.Array
+    residual: float
+    scale: float
+    products: int
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Run:
-    """A V_j^T = V_j^T T_j + (row j + 1 of V) lengths[j]; rows from j + 1 on are not used yet."""
+    """A V_j^T = V_j^T T_j + (row j + 1 of V) length; rows from j + 1 on are not used yet."""
 
-    basis: jax.Array  # (steps + 1, n)
-    projection: jax.Array  # (steps, steps)
+    basis: jax.Array  # (rows + 1, n)
+    projection: jax.Array  # (rows, rows)
     done: jax.Array
-    length: jax.Array  # of what A v_j has outside the basis
-    value: jax.Array
-    scale: jax.Array
+    ends: jax.Array  # the largest Ritz value, its residual, and the largest absolute value
     coefficients: jax.Array  # of the Ritz vector
 
 
-def tracked(
-    product: Callable[[jax.Array], jax.Array], start: jax.Array, *, rtol: float, steps: int
-) -> Tracked:
+def tracked(product: Partial, start: jax.Array, *, rtol: float, steps: int) -> Tracked:
     """Lanczos until the residual is at most rtol times the scale, or ``steps`` products are made.
 
     Args:
-      product: v -> A v of a symmetric matrix A, for vectors (n,).
+      product: v -> A v of a symmetric matrix A, for vectors (n,); a pytree, so that what is
+        compiled for one matrix serves the next.
       start: a vector (n,), not zero.
       rtol: of the residual.
-      steps: the most products; steps + 1 vectors are held.
+      steps: the most products; as many vectors are held.
     """
-    shape, dtype = (steps + 1, start.size), start.dtype
-    zero = jnp.zeros((), dtype)
-    first = _Run(
-        jnp.zeros(shape, dtype).at[0].set(start / jnp.linalg.norm(start)),
-        jnp.zeros((steps, steps), dtype),
-        jnp.zeros((), jnp.int32),
-        zero,
-        zero,
-        zero,
-        jnp.zeros(steps, dtype),
+    run, done = _begun(start, min(_FIRST_ROWS, steps)), 0
+    while True:
+        run, done = _advanced(product, run), done + 1
+        value, residual, scale = (float(number) for number in run.ends)
+        unfinished = residual > rtol * scale  # False for what is not finite
+        if done >= _LEAST and (done == steps or not unfinished):
+            vector = run.coefficients @ run.basis[:-1]
+            return Tracked(value, vector, residual, scale, done)
+        if done == len(run.projection):
+            run = _widened(run, min(2 * done, steps) - done)
+
+
+@partial(jax.jit, static_argnums=1)
+def _begun(start: jax.Array, rows: int) -> _Run:
+    dtype = start.dtype
+    basis = jnp.zeros((rows + 1, start.size), dtype).at[0].set(start / jnp.linalg.norm(start))
+    nothing = jnp.zeros((rows, rows), dtype)
+    return _Run(basis, nothing, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), nothing[0])
+
+
+def _widened(run: _Run, more: int) -> _Run:
+    """The same run, with room for more rows."""
+    return _Run(
+        jnp.pad(run.basis, ((0, more), (0, 0))),
+        jnp.pad(run.projection, (0, more)),
+        run.done,
+        run.ends,
+        jnp.pad(run.coefficients, (0, more)),
     )
 
-    def unfinished(run: _Run) -> jax.Array:
-        small = _residual(run) <= rtol * run.scale
-        return (run.done < _LEAST) | ((run.done < steps) & ~small & jnp.isfinite(run.value))
 
-    run = lax.while_loop(unfinished, partial(_step, product), first)
-    vector = run.coefficients @ run.basis[:-1]
-    return Tracked(run.value, vector, _residual(run), run.scale, run.done)
-
-
-def _residual(run: _Run) -> jax.Array:
-    last = jnp.take(run.coefficients, run.done - 1)
-    return jnp.abs(run.length * last)
-
-
-def _step(product: Callable[[jax.Array], jax.Array], run: _Run) -> _Run:
+@partial(jax.jit, donate_argnums=1)
+def _advanced(product: Partial, run: _Run) -> _Run:
     """One product, orthogonalised twice against all rows of the basis."""
     basis, j = run.basis, run.done
     image = product(basis[j])
@@ -99,21 +102,15 @@ def _step(product: Callable[[jax.Array], jax.Array], run: _Run) -> _Run:
     again = basis @ image
     image, inside = image - again @ basis, inside + again
     length = jnp.linalg.norm(image)
-    size = jnp.maximum(run.scale, jnp.linalg.norm(inside))
+    size = jnp.maximum(run.ends[2], jnp.linalg.norm(inside))
     length = jnp.where(length > _BREAKDOWN * jnp.finfo(basis.dtype).eps * size, length, 0.0)
     following = jnp.where(length > 0, image / jnp.where(length > 0, length, 1.0), 0.0)
     column = jnp.where(jnp.arange(len(run.projection)) <= j, inside[:-1], 0.0)
     projection = run.projection.at[:, j].set(column).at[j, :].set(column)
     value, scale, coefficients = _largest(projection, j + 1)
-    return _Run(
-        basis.at[j + 1].set(following),
-        projection,
-        j + 1,
-        length,
-        value,
-        scale,
-        coefficients,
-    )
+    residual = jnp.abs(length * coefficients[j])
+    ends = jnp.stack([value, residual, scale])
+    return _Run(basis.at[j + 1].set(following), projection, j + 1, ends, coefficients)
 
 
 def _largest(projection: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
