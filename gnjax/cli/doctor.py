@@ -136,13 +136,13 @@ def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 def _programs(environment: Mapping[str, str]) -> Finding:
     """Where commands keep what they compile."""
-    section, name = "compiled programs", "cache"
+    section, name = "compiled programs", "kept in"
     try:
         folder = compiled_folder(environment)
     except ValueError as error:
         return Finding(section, name, str(error), f"set {SWITCH} to on or off, or unset it")
     own = environment.get("JAX_COMPILATION_CACHE_DIR")
-    return Finding(section, name, str(folder or own or f"not kept ({SWITCH}=off)"))
+    return Finding(section, name, str(folder or own or f"nothing ({SWITCH}=off)"))
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gnjax.cli import compilation
+from gnjax.cli import compilation, doctor
 
 _MODEL = """
 import numpy as np
@@ -66,3 +66,19 @@ def test_the_folder_and_what_overrides_it():
     assert compilation.compiled_folder({"JAX_COMPILATION_CACHE_DIR": "/mine"}) is None
     with pytest.raises(ValueError, match="neither on nor off"):
         compilation.compiled_folder({"GNJAX_CACHE": "yes"})
+
+
+def test_the_doctor_says_where_programs_are_kept_and_what_is_wrong():
+    kept, own, off, wrong = (
+        doctor._programs(said)
+        for said in (
+            {},
+            {"JAX_COMPILATION_CACHE_DIR": "/mine"},
+            {"GNJAX_CACHE": "off"},
+            {"GNJAX_CACHE": "no"},
+        )
+    )
+    assert kept.text.endswith(compilation.compiled_folder({}).name)
+    assert own.text == "/mine"
+    assert off.text == "nothing (GNJAX_CACHE=off)"
+    assert [bool(finding.remedy) for finding in (kept, own, off, wrong)] == [False] * 3 + [True]
