@@ -87,7 +87,7 @@ CLAIMS = (
     Claim(
         "T6",
         "kappa grows as more weights are pruned",
-        Source("carried over", f"{PAPER}, Section 5 and Figures 1 and 13 to 17"),
+        Source("carried over", f"{PAPER}, Section 1 at Figure 1, and Section 7"),
         _falls(("pruned",)),
     ),
     Claim(

@@ -62,19 +62,19 @@ CLAIMS = (
     Claim(
         "T1",
         "without LayerNorm, skips lower kappa at every depth",
-        carried("Section 4.1 and Figure 5, of linear networks"),
+        carried("Section 4.3 and Figure 5, of linear networks"),
         _below("none", "none, no skip"),
     ),
     Claim(
         "T1",
         "without LayerNorm, skip 1 has a lower kappa than 1/sqrt(L), 1/L and no skip for L > 1",
-        carried("Figure 20, of linear networks"),
+        carried("Appendix I.2 and Figure 20, of linear networks"),
         _lowest,
     ),
     Claim(
         "T1",
         "a LayerNorm before the branches lowers kappa at every depth",
-        carried("Section 5 and Figure 7, of BatchNorm in a linear network"),
+        carried("Section 6 and Figure 7, of BatchNorm in a linear network"),
         _below("pre", "none"),
         mechanism=(
             "with 2 blocks the sums of branches and skips have not grown yet, and LayerNorm's"
@@ -85,7 +85,7 @@ CLAIMS = (
     Claim(
         "T1",
         "with neither skips nor LayerNorm kappa grows with depth",
-        carried("Figure 2, of linear networks"),
+        carried("Section 4.2 and Figure 2, of linear networks"),
         _trend("none, no skip", rises=True),
     ),
     Claim(
