@@ -9,9 +9,12 @@ import hypothesis
 import jax
 import pytest
 
+from gnjax.cli.compilation import mend
 from gnjax.numerics.precision import enable_x64
 
 enable_x64()
+if jax.config.jax_compilation_cache_dir:  # as `make test` says
+    mend(Path(jax.config.jax_compilation_cache_dir))
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Compilation makes single examples slow without anything being wrong. Every run has the same

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jax
+from filelock import FileLock, Timeout
 
 from gnjax.data.places import cache_folder
 
@@ -21,6 +22,7 @@ SWITCH = "GNJAX_CACHE"
 _OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
 _MOST = 1_000_000_000  # bytes; with a limit JAX takes a lock, so that processes can share a folder
 _WORTH = 0.1  # seconds of compilation; a program of less is compiled as soon as it is read
+_LOCK, _PATIENCE = ".lockfile", 5.0  # JAX's own, and seconds to wait for it
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -33,6 +35,7 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: everything works, and takes longer
         return
+    mend(folder)
     settings = {
         "jax_compilation_cache_dir": str(folder),
         "jax_compilation_cache_max_size": _MOST,
@@ -41,6 +44,21 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for processes that are started from here
+
+
+def mend(folder: Path) -> None:
+    """Remove programs that a process was killed over before it wrote when they were last used.
+
+    JAX writes nothing any more to a folder with such a program, and warns at each one that it
+    compiles. Its own lock is taken; where another process holds that for long, nothing is done.
+    """
+    try:
+        with FileLock(folder / _LOCK, timeout=_PATIENCE):
+            for program in folder.glob("*-cache"):
+                if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
+                    program.unlink(missing_ok=True)
+    except (Timeout, OSError):  # a cache is no reason to stop
+        return
 
 
 def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:

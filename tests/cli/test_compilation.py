@@ -49,6 +49,19 @@ def test_a_command_keeps_its_programs_and_the_next_one_adds_none(tmp_path):
     assert _run(tmp_path, *command) == kept
 
 
+def test_a_process_that_was_killed_while_writing_leaves_no_broken_cache(tmp_path):
+    """JAX would warn at every program that it compiles from then on, and keep none of them."""
+    command = "-m", "gnjax", "spectrum", "mine:make", "--kappa"
+    kept = _run(tmp_path, *command)
+    folder = next((tmp_path / "home").rglob("*-cache")).parent
+    (folder / kept[0].replace("-cache", "-atime")).unlink()
+    (folder / kept[-1]).unlink()
+    call = [sys.executable, *command]
+    done = subprocess.run(call, env=_clean(tmp_path), capture_output=True, text=True, check=True)
+    assert "compilation cache" not in done.stderr
+    assert sorted(path.name for path in folder.glob("*-cache")) == kept
+
+
 @pytest.mark.parametrize(
     "said", [{"GNJAX_CACHE": "off"}, {"JAX_ENABLE_COMPILATION_CACHE": "false"}]
 )
