@@ -42,6 +42,8 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
         "jax_persistent_cache_min_compile_time_secs": _WORTH,
     }
     for name, value in settings.items():
+        if environment.get(name.upper()):  # the user's own, which JAX has read
+            continue
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for processes that are started from here
 
