@@ -100,7 +100,7 @@ class Monitor:
         _check(x, every=every, rtol=rtol, probes=probes, steps=steps)
         self.history: list[MonitorRow] = []
         self._x, self._every, self._has_aux = x, every, has_aux
-        self._wants_gram, self._wants_kappa = gauss_newton, kappa
+        self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
         self._rtol, self._steps, self._probes = float(rtol), steps, probes
         self._options = {
             "y": y,
@@ -215,9 +215,9 @@ class Monitor:
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram
-        if self._wants_kappa is None and (op is None or min(op.factor_shape) > _SMALL):
+        if op is None or self._wants_kappa is False:
             return {}
-        if self._wants_kappa is False or op is None:
+        if self._wants_kappa is None and min(op.factor_shape) > _SMALL:
             return {}
         found = condition_number(op)
         low, high = found.interval

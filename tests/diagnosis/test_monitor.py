@@ -144,6 +144,12 @@ def test_the_metric_of_an_optimiser_in_its_loop():
     )
 
 
+def test_kappa_is_there_where_it_is_asked_for():
+    row = gnjax.Monitor(X, Y, kappa=True, gauss_newton=False, **OPTIONS)(0, mlp())
+    assert row.kappa is not None
+    assert gnjax.Monitor(X, Y, kappa=False, **OPTIONS)(0, mlp()).kappa is None
+
+
 def test_rows_are_saved_and_read_as_tables():
     row = gnjax.Monitor(X, Y, **OPTIONS)(0, mlp())
     assert gnjax.MonitorRow.from_json(row.to_json()) == row

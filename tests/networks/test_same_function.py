@@ -135,3 +135,11 @@ def test_kappa_follows_a_global_that_changed(monkeypatch):
     before = trace()
     monkeypatch.setitem(globals(), "SCALE", 4.0)
     assert trace() == pytest.approx(4 * before, rel=1e-12)
+
+
+def test_a_global_that_changes_under_an_operator_is_refused(monkeypatch):
+    """Else the program of the new global would serve later operators of the old one."""
+    op = gnjax.ntk((around(network), {"w": np.ones((3, 7))}), np.ones((2, 3)))
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    with pytest.raises(ValueError, match="has changed since the operator was made"):
+        op.mv(np.ones(14))

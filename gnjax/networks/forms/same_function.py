@@ -60,6 +60,16 @@ class _Compared:
         return hash(self.key)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The value; refused where what the function reads is no longer what it was compared by.
+
+        JAX calls this when it writes a program down, which then serves every function of this key.
+        """
+        if not _is_still(self.function, self.key):
+            msg = (
+                "a variable that the function of the model reads has changed since the operator "
+                "was made; make the operator again"
+            )
+            raise ValueError(msg)
         return self.function(*args, **keywords)
 
 
@@ -69,6 +79,13 @@ def compared(function: Callable[..., Any]) -> Callable[..., Any]:
         return _Compared(_key(function, {}), function)
     except _UnknownError:
         return function
+
+
+def _is_still(function: Callable[..., Any], key: Any) -> bool:
+    try:
+        return bool(_key(function, {}) == key)
+    except _UnknownError:
+        return False
 
 
 def _key(value: Any, seen: dict[int, int]) -> Any:
