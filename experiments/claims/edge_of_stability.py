@@ -228,7 +228,7 @@ CLAIMS = (
     Claim(
         "T5",
         "MLP, gradient descent: the sharpness rises",
-        printed(f"{DESCENT_PAPER}, Section 3.1, progressive sharpening"),
+        printed(f'{DESCENT_PAPER}, Section 1, below 2 / rate it "tends to continually rise"'),
         _rises,
     ),
     Claim(
@@ -240,7 +240,7 @@ CLAIMS = (
     Claim(
         "T5",
         "MLP, gradient descent: just above it, on average",
-        printed(f'{DESCENT_PAPER}, abstract, "just above the value 2 / (step size)"'),
+        printed(f'{DESCENT_PAPER}, abstract, "hovers just above the value 2/(step size)"'),
         _hovers("mlp", "gradient descent", _late, above=1.0),
     ),
     Claim(
