@@ -1,0 +1,311 @@
+"""Sharpness and preconditioned sharpness along training, and warm-up: figure T5.
+
+python -m experiments.edge_of_stability --config=configs/edge_of_stability.py:laptop
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import lax
+
+import gnjax
+from experiments.claims.edge_of_stability import CLAIMS
+from sweeps import command_line as cli
+from sweeps import regimes
+from sweeps.grid import Experiment, Measurement, copy_fields
+
+MOMENTUM = 0.9  # b1 of Adam, optax's default
+STABLE = {"gradient descent": 2.0, "Adam": (2 + 2 * MOMENTUM) / (1 - MOMENTUM)}
+"""The optimiser is stable on a quadratic below this over the rate."""
+PRODUCTS = 100  # at most, for one eigenvalue: from row to row the vectors move far
+RESIDUAL = 2e-3  # of the norm, to which negative eigenvalues count that may be 100 times larger
+KNOWN = 10.0  # times its error is what a value has to be
+EARLY = (1, 2, 5, 10, 20, 50)
+IMAGES, SIDE = "fashion_mnist_5000", 8
+LOSSES = {"mlp": "squared_error", "gpt": "cross_entropy"}
+
+
+@dataclass(frozen=True)
+class Network:
+    """``length``: characters of a piece of text; images have none."""
+
+    samples: int
+    outputs: int
+    length: int
+    width: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Full-batch training at every rate, reached linearly within every number of warm-up steps."""
+
+    rates: tuple[float, ...]
+    warmups: tuple[int, ...]
+    steps: int
+    every: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """A tanh network under gradient descent and under Adam, and a GPT under Adam."""
+
+    paper_ratios: regimes.Rows
+    mlp: Network
+    gpt: Network
+    mlp_descent: Runs
+    mlp_adam: Runs
+    gpt_adam: Runs
+    first_seed: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run from one initialisation, on samples drawn by the same seed."""
+
+    network: str
+    optimizer: str
+    samples: int
+    outputs: int
+    length: int
+    width: int
+    depth: int
+    rate: float
+    warmup: int
+    steps: int
+    every: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step of one run.
+
+    Attributes:
+      warmup: the steps in which the rate rises linearly to ``rate``; 0 where it is constant.
+      rate_now: the rate of the step that led here.
+      threshold: what the sharpness (gradient descent) or the preconditioned sharpness (Adam) has
+        to stay below for stability at ``rate_now``.
+      final_threshold: the same at ``rate``.
+      sharpness: the largest eigenvalue of H of the mean loss.
+      preconditioned: of P^{-1/2} H P^{-1/2} with Adam's P, and H's under gradient descent.
+      sharpness_error, preconditioned_error: each has an eigenvalue that close. A value that is not
+        10 times as large as its error is left out.
+    """
+
+    network: str
+    optimizer: str
+    data: str
+    samples: int
+    inputs: int
+    outputs: int
+    width: int
+    depth: int
+    parameters: int
+    rate: float
+    warmup: int
+    steps: int
+    seed: int
+    step: int
+    rate_now: float
+    threshold: float
+    final_threshold: float
+    loss: float
+    sharpness: float | None
+    sharpness_error: float
+    preconditioned: float | None
+    preconditioned_error: float
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The GPTs first."""
+    found = []
+    for name in ("gpt_adam", "mlp_adam", "mlp_descent"):
+        network = name.split("_")[0]
+        sizes, runs = getattr(config, network), getattr(config, name)
+        found += [
+            copy_fields(
+                Cell,
+                sizes,
+                network=network,
+                optimizer="Adam" if name.endswith("adam") else "gradient descent",
+                rate=rate,
+                warmup=warmup,
+                steps=runs.steps,
+                every=runs.every,
+                seed=seed,
+            )
+            for rate in runs.rates
+            for warmup in runs.warmups
+            for seed in range(config.first_seed, config.first_seed + config.seeds)
+        ]
+    return tuple(found)
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications of the steps and of some twenty products with H at every stop."""
+    weights = cell.depth * cell.width**2 * (12 if cell.network == "gpt" else 1)
+    passes = cell.steps + 40 * len(stops(cell))
+    return float(6 * cell.samples * max(cell.length, 1) * weights * passes)
+
+
+def stops(cell: Cell) -> list[int]:
+    """Every ``every``-th step, and some before the first of them."""
+    early = {step for step in EARLY if step < cell.every}
+    return sorted(early | set(range(cell.every, cell.steps + 1, cell.every)))
+
+
+def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
+    """The model at initialisation, its inputs and targets."""
+    key = jax.random.key(cell.seed)
+    if cell.network == "gpt":
+        text = gnjax.data.load_text(vocabulary=cell.outputs)
+        tokens, following = gnjax.data.sequences(text, cell.samples, cell.length, seed=cell.seed)
+        gpt = gnjax.models.GPT(
+            cell.outputs, length=cell.length, width=cell.width, depth=cell.depth, heads=2, key=key
+        )
+        return gpt, jnp.asarray(tokens), jnp.asarray(following)
+    loaded = gnjax.data.load(IMAGES, samples=cell.samples, seed=cell.seed)
+    small = gnjax.data.downsample(loaded.inputs, loaded.shape, (SIDE, SIDE))
+    x = jnp.asarray(gnjax.data.standardise(small))
+    y = jnp.asarray(gnjax.data.one_hot(loaded.labels, cell.outputs))
+    widths = (x.shape[1], *[cell.width] * (cell.depth - 1), cell.outputs)
+    mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
+    return mlp, x, y
+
+
+def mean_loss(params: Any, apply: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    """|f - y|^2 / 2 or the cross-entropy of integer targets, averaged over all of them."""
+    found = apply(params, x)
+    if jnp.issubdtype(y.dtype, jnp.integer):
+        return optax.softmax_cross_entropy_with_integer_labels(found, y).mean()
+    return ((found - y) ** 2).sum(-1).mean() / 2
+
+
+def rule(optimizer: str, rate: Any, warmup: Any) -> optax.GradientTransformation:
+    """Step t, from 1 on, has the rate min(1, t / warmup) ``rate``."""
+
+    def now(count: Any) -> Any:
+        steps = jnp.asarray(count, float) + 1  # of int32, the quotient would be a float32
+        return rate * jnp.minimum(1.0, steps / jnp.maximum(warmup, 1))
+
+    return optax.adam(now, b1=MOMENTUM) if optimizer == "Adam" else optax.sgd(now)
+
+
+@partial(jax.jit, static_argnames="optimizer")
+def advanced(
+    start: Any, count: Any, rate: Any, warmup: Any, apply: Any, x: Any, y: Any, optimizer: str
+) -> tuple[Any, jax.Array]:
+    """Parameters and state of the optimiser after ``count`` more steps, and the loss there."""
+    made_rule = rule(optimizer, rate, warmup)
+
+    def step(_: Any, now: Any) -> Any:
+        params, memory = now
+        moved, memory = made_rule.update(jax.grad(mean_loss)(params, apply, x, y), memory, params)
+        return optax.apply_updates(params, moved), memory
+
+    params, memory = lax.fori_loop(0, count, step, start)
+    return (params, memory), mean_loss(params, apply, x, y)
+
+
+def measure(cell: Cell) -> Measurement:
+    """One record for each stop, up to the last before the loss overflows."""
+    model, x, y = made(cell)
+    apply, params = gnjax.functional(model)
+    monitor = gnjax.Monitor(
+        x,
+        y,
+        loss=LOSSES[cell.network],
+        gauss_newton=False,
+        kappa=False,
+        rtol=RESIDUAL,
+        steps=PRODUCTS,
+    )
+    state: Any = params, rule(cell.optimizer, cell.rate, cell.warmup).init(params)
+    done, records = 0, []
+    for stop in stops(cell):
+        state, loss = advanced(
+            state, stop - done, cell.rate, cell.warmup, apply, x, y, cell.optimizer
+        )
+        done = stop
+        if not math.isfinite(loss):
+            break
+        metric = state[1] if cell.optimizer == "Adam" else None
+        row = monitor(stop, (apply, state[0]), metric=metric)
+        assert row is not None
+        ends = (row.sharpness, row.sharpness_error)
+        scaled = (row.preconditioned, row.preconditioned_error) if metric is not None else ends
+        records.append([stop, float(loss), *ends, *scaled])
+    size = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return {"inputs": x[0].size, "parameters": size, "records": records}
+
+
+_MEASURED = (
+    *("step", "loss", "sharpness", "sharpness_error"),
+    *("preconditioned", "preconditioned_error"),
+)
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    table = []
+    for cell in cells(config):
+        if cell not in measured:
+            continue
+        found = measured[cell]
+        limit = STABLE[cell.optimizer]
+        for record in found["records"]:
+            values = dict(zip(_MEASURED, record, strict=True))
+            for name in ("sharpness", "preconditioned"):
+                if not values[name] > KNOWN * values[f"{name}_error"]:
+                    values[name] = None
+            now = cell.rate * min(1.0, values["step"] / max(cell.warmup, 1))
+            row = copy_fields(
+                Row,
+                cell,
+                data="python_topics"
+                if cell.network == "gpt"
+                else f"{IMAGES}, downsampled and standardised",
+                inputs=found["inputs"],
+                parameters=found["parameters"],
+                rate_now=now,
+                threshold=limit / now,
+                final_threshold=limit / cell.rate,
+                **values,
+            )
+            table.append(row)
+    return tuple(table)
+
+
+def sources(config: Config) -> list[str]:
+    text = gnjax.data.load_text(vocabulary=config.gpt.outputs).source
+    images = gnjax.data.load(IMAGES, samples=config.mlp.samples, seed=config.first_seed).source
+    return [
+        f"{text}: {config.gpt.samples} pieces of {config.gpt.length} characters for each seed",
+        f"{images}, for each seed its own, downsampled to {SIDE} x {SIDE}, standardised",
+    ]
+
+
+EXPERIMENT = Experiment(
+    "edge_of_stability",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda found: f"loss {found['records'][-1][1]:.3g}" if found["records"] else "diverged",
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(PROGRAM))

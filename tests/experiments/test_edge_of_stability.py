@@ -1,0 +1,196 @@
+"""The edge of stability: rows by hand-made steps and dense matrices, claims, and the figure."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+from experiments import edge_of_stability as experiment
+from figures import t5
+from sweeps import config
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.drawn import as_columns, assert_curve, line, mean_and_interval
+
+
+def _config(profile):
+    edge, _ = config.load(f"configs/edge_of_stability.py:{profile}")
+    return config.freeze(experiment.Config, edge)
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_every_profile_has_distinct_cells(profile):
+    cells = experiment.cells(_config(profile))
+    assert len(set(cells)) == len(cells) > 0
+    assert all(experiment.cost(cell) > 0 for cell in cells)
+    assert all(experiment.stops(cell)[-1] == cell.steps for cell in cells)
+
+
+def _by_hand(loss, w, cell):
+    """After every step: w, Adam's P (1 for gradient descent) and the rate of that step."""
+    slope = jax.jit(jax.grad(loss))
+    first, second = jnp.zeros_like(w), jnp.zeros_like(w)
+    for step in range(1, cell.steps + 1):
+        g, rate = slope(w), cell.rate * min(1.0, step / cell.warmup)
+        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+        if cell.optimizer == "Adam":
+            metric = jnp.sqrt(second / (1 - 0.999**step)) + 1e-8
+            w = w - rate * first / (1 - 0.9**step) / metric
+        else:
+            metric, w = jnp.ones_like(w), w - rate * g
+        yield step, w, metric, rate
+
+
+@pytest.mark.parametrize("optimizer", ["gradient descent", "Adam"])
+def test_rows_are_those_of_steps_by_hand_and_dense_hessians(optimizer):
+    whole = _config("smoke")
+    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
+    rate = 0.1 if optimizer == "Adam" else 0.2
+    cell = dataclasses.replace(
+        cell, optimizer=optimizer, rate=rate, warmup=2, width=3, samples=7, steps=3, every=1
+    )
+    name = "mlp_adam" if optimizer == "Adam" else "mlp_descent"
+    runs = experiment.Runs(rates=(rate,), warmups=(2,), steps=3, every=1)
+    sizes = dataclasses.replace(whole.mlp, samples=7, width=3)
+    empty = dataclasses.replace(runs, rates=())
+    others = dict.fromkeys(("mlp_adam", "mlp_descent", "gpt_adam"), empty) | {name: runs}
+    whole = dataclasses.replace(whole, mlp=sizes, **others)
+    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    model, x, y = experiment.made(cell)
+    apply, params = gnjax.functional(model)
+    start, back = ravel_pytree(params)
+
+    def loss(w):
+        return ((apply(back(w), x) - y) ** 2).sum() / (2 * len(x))
+
+    for row, (step, w, metric, now) in zip(rows, _by_hand(loss, start, cell), strict=True):
+        assert (row.step, row.rate_now, row.parameters) == (step, now, w.size)
+        np.testing.assert_allclose(row.loss, loss(w), rtol=1e-10)
+        dense = jax.hessian(loss)(w)
+        scaled = dense / jnp.sqrt(jnp.outer(metric, metric))
+        limit = 38.0 if optimizer == "Adam" else 2.0
+        np.testing.assert_allclose(row.threshold, limit / now, rtol=1e-12)
+        np.testing.assert_allclose(row.final_threshold, limit / rate, rtol=1e-12)
+        for matrix, value, error in (
+            (dense, row.sharpness, row.sharpness_error),
+            (scaled, row.preconditioned, row.preconditioned_error),
+        ):
+            top = jnp.linalg.eigvalsh(matrix)[-1]
+            assert abs(value - top) <= error + 1e-12 * top
+            assert error < 0.02 * top
+
+
+def test_values_within_their_errors_and_runs_that_overflow_are_left_out(monkeypatch):
+    whole = _config("smoke")
+    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
+    records = [[1, 1.0, 5.0, 0.1, -3.0, 0.1], [20, 1.0, 5.0, 0.6, 9.0, 0.5]]
+    found = {"inputs": 64, "parameters": 9, "records": records}
+    first, second = experiment.rows(whole, {cell: found})
+    assert (first.sharpness, first.preconditioned) == (5.0, None)
+    assert (second.sharpness, second.preconditioned) == (None, 9.0)
+    wild = dataclasses.replace(
+        cell, optimizer="gradient descent", rate=1e200, width=3, samples=7, steps=2, every=1
+    )
+    assert experiment.measure(wild)["records"] == []
+
+
+_STEPS, _LENGTH = (1, 25, 100, 150, 200), 200
+_RUNS = {  # sharpness or preconditioned sharpness over the final threshold, sharpness, loss
+    ("mlp", "gradient descent", 0): ((0.5, 0.7, 1.0, 1.02, 1.02), None, (5, 4, 3, 2, 1)),
+    ("mlp", "Adam", 0): ((0.2, 0.5, 1.0, 1.01, 1.01), (1, 2, 3, 6, 9), (5, 4, 3, 2, 1)),
+    ("gpt", "Adam", 0): ((20, 1.5, 1.2, 1.01, 1.01), (1, 1, 1, 1, 1), (5, 4, 3, 3, 3)),
+    ("gpt", "Adam", 100): ((5, 1.5, 1.0, 1.01, 1.01), (1, 1, 1, 1, 1), (5, 4, 3, 2, 1)),
+}
+_OPPOSITE = {
+    ("mlp", "gradient descent", 0): ((0.9, 0.96, 1.9, 0.5, 0.5), None, (1, 2, 3, 4, 5)),
+    ("mlp", "Adam", 0): ((0.2, 1.0, 0.5, 0.5, 0.5), (1, 9, 3, 2, 1), (5, 4, 3, 2, 1)),
+    ("gpt", "Adam", 0): ((0.5, 2, 100, 3, 3), (1, 1, 1, 1, 1), (5, 4, 3, 2, 1)),
+    ("gpt", "Adam", 100): ((200, 2, 300, 3, 3), (1, 1, 1, 1, 1), (5, 4, 3, 3, 3)),
+}
+
+
+def _rows_of(runs):
+    for (network, optimizer, warmup), (ratios, sharpness, losses) in runs.items():
+        for rate in (0.01, 0.1):
+            limit = experiment.STABLE[optimizer] / rate
+            for step, place in zip(_STEPS, range(5), strict=True):
+                for seed in (0, 1, 2):
+                    noise = 1 + 0.002 * seed
+                    same = network == "gpt" and rate == 0.01
+                    scaled = ratios[place] * limit * noise
+                    yield {
+                        "network": network, "optimizer": optimizer, "data": network,
+                        "samples": 20, "inputs": 4, "outputs": 6, "width": 4, "depth": 1,
+                        "parameters": 99, "rate": rate, "warmup": warmup, "steps": _LENGTH,
+                        "seed": seed, "step": step, "final_threshold": limit,
+                        "threshold": limit / min(1.0, step / max(warmup, 1)),
+                        "loss": noise * (1.0 if same else losses[place]),
+                        "sharpness": scaled if sharpness is None else sharpness[place] * noise,
+                        "preconditioned": scaled,
+                        "sharpness_error": 1e-3, "preconditioned_error": 1e-3,
+                    }  # fmt: skip
+
+
+def _table(runs):
+    return as_columns(_rows_of(runs))
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    def statuses(table):
+        return [claim.check(table).status for claim in experiment.CLAIMS]
+
+    assert statuses(_table(_RUNS)) == [HOLDS] * len(experiment.CLAIMS)
+    assert statuses(_table(_OPPOSITE)) == [FAILS] * len(experiment.CLAIMS)
+    table = _table(_RUNS)
+    first = (table["step"] == 1) & (table["warmup"] == 0)
+    alone = {name: column[first] for name, column in table.items()}
+    assert statuses(alone) == [NOT_TESTABLE] * len(experiment.CLAIMS)
+
+
+def test_unknown_values_are_no_evidence():
+    table = _table(_RUNS)
+    late = (table["step"] > 150) & (table["network"] == "mlp")
+    table["preconditioned"] = np.where(late, np.nan, table["preconditioned"])
+    found = {c.statement: c.check(table).status for c in experiment.CLAIMS}
+    unknown = [status for statement, status in found.items() if "within a tenth" in statement]
+    assert sorted(unknown) == [HOLDS, NOT_TESTABLE, NOT_TESTABLE]
+
+
+def test_figure_t5_draws_sharpness_thresholds_and_losses():
+    table = _table(_RUNS)
+    table["relative"] = table["preconditioned"] / table["final_threshold"]
+    figure = t5.draw(table)
+    descent, adam, constant, warmed, loss = figure.axes
+    for axes, wanted, column, suffix in (
+        (descent, ("mlp", "gradient descent", 0), "sharpness", ""),
+        (adam, ("mlp", "Adam", 0), "preconditioned", ""),
+        (constant, ("gpt", "Adam", 0), "relative", ""),
+        (warmed, ("gpt", "Adam", 100), "relative", ", warm-up"),
+    ):
+        for index, rate in enumerate((0.01, 0.1)):
+            shown = table["rate"] == rate
+            for name, value in zip(("network", "optimizer", "warmup"), wanted, strict=True):
+                shown &= table[name] == value
+            picked = {name: values[shown] for name, values in table.items()}
+            expected = mean_and_interval(picked, "step", picked[column])
+            assert_curve(axes, f"rate {rate:g}{suffix}", index, expected)
+    for axes, limits in (
+        (descent, (200, 20)),
+        (adam, (3800, 380)),
+        (constant, (1,)),
+        (warmed, (1,)),
+    ):
+        levels = [np.asarray(drawn.get_ydata()) for drawn in axes.lines]
+        flat = [y[0] for y in levels if len(y) == 2 and y[0] == y[1]]
+        np.testing.assert_allclose(flat, limits, rtol=1e-12)
+    last = line(loss, "rate 0.1, warm-up").get_ydata()[-1]
+    np.testing.assert_allclose(last, np.prod([1.0, 1.002, 1.004]) ** (1 / 3), rtol=1e-12)
+    words = t5.caption(table, {"precision": "float64"})
+    assert "beyond the papers" in words
+    assert "left out" not in words
+    table["preconditioned"][0] = np.nan
+    words = t5.caption(table, {"precision": "float64"})
+    assert f"1 of {len(table['step'])} values" in words
