@@ -41,6 +41,9 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "operators.closed_form.layers.Layers",
         "operators.closed_form.layers.Root",
         "operators.closed_form.formation.Formed",
+        "operators.metrics.metric.DiagonalBlock",
+        "operators.metrics.metric.KroneckerBlock",
+        "operators.metrics.metric.MatrixBlock",
         "operators.metrics.scaling.Scaling",
     )
 ]

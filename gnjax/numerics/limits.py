@@ -11,7 +11,7 @@ class Limits:
 
     Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
     makes the products: these are limits of the host's memory and time. How much goes through the
-    device at once is decided by that device (:class:`gnjax.numerics.device.Device`).
+    device at once is decided by that device (``gnjax.numerics.device``).
 
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
