@@ -37,7 +37,6 @@ SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
-_QUICK = 1e6  # numbers that an evaluation writes which is compiled without optimisation
 _SMALL_JACOBIAN = 1e6  # entries
 _PART = 2**22  # numbers that are converted to float64 at once
 _SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
@@ -80,7 +79,7 @@ def _errors(
     rng = np.random.default_rng(seed)
     total, squares = 0.0, np.zeros(net.parameters if parts else 0)
     for piece in pieces(net, net.target):
-        total = math.hypot(total, _batch_size(net, piece, rng, count, work, scaling, squares))
+        total = math.hypot(total, _batch_size(net, piece, rng, count, scaling, squares))
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -121,7 +120,7 @@ def product_error(
     vectors, images, moves = [], [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
-        image, moved = _summed(function, rng, v, pieces_of, work)
+        image, moved = _summed(function, rng, v, pieces_of)
         vectors.append(on_host(v))
         images.append(image)
         moves.append(_length(moved))
@@ -132,16 +131,12 @@ def product_error(
 
 
 def _summed(
-    function: Partial,
-    rng: np.random.Generator,
-    v: jax.Array,
-    batches: Sequence[Sequence[Any]],
-    work: float,
+    function: Partial, rng: np.random.Generator, v: jax.Array, batches: Sequence[Sequence[Any]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sums over the batches of A_b v, and of how far it moves."""
-    image, moved = map(on_host, _product_gap(work, function, _seed(rng), v, *batches[0]))
+    image, moved = map(on_host, _product_gap(function, _seed(rng), v, *batches[0]))
     for batch in batches[1:]:
-        more, further = _product_gap(work, function, _seed(rng), v, *batch)
+        more, further = _product_gap(function, _seed(rng), v, *batch)
         image, moved = image + on_host(more), moved + on_host(further)
     return image, moved
 
@@ -172,7 +167,6 @@ def _batch_size(
     piece: Sequence[Any],
     rng: np.random.Generator,
     count: int,
-    work: float,
     scaling: Scaling | None,
     squares: np.ndarray,
 ) -> float:
@@ -187,13 +181,13 @@ def _batch_size(
     vectors, images, pushed, pulled, gaps = [], [], [], [], []
     for _ in range(count):
         v = _direction(rng, (net.parameters,), net.dtype)
-        image, moved = _forward_gap(work, net, x, target, _seed(rng), _scaled(scaling, v))
+        image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
         vectors.append(on_host(v))
         images.append(on_host(image))
         pushed.append(_length(on_host(moved)))
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
-        both = _backward_gap(work, net, x, target, _seed(rng), u)
+        both = _backward_gap(net, x, target, _seed(rng), u)
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(_length(moved))
         pairs = zip(vectors, images, strict=True)
@@ -269,23 +263,8 @@ def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array
     return forward(net, x, target, v)
 
 
-def _measuring(gap: Callable[..., Any]) -> Callable[..., Any]:
-    """A program (work, *args) that is compiled quickly on a CPU, where it has little to compute.
-
-    Without optimisation LLVM takes a second less to compile it, and the program takes twice as
-    long for a few milliseconds. Roundings are perturbed in either.
-    """
-    usual = jax.jit(gap)
-    quick = jax.jit(gap, compiler_options={"xla_backend_optimization_level": 0})
-
-    def run(work: float, *args: Any) -> Any:
-        small = 0 < work <= _QUICK and jax.default_backend() == "cpu"
-        return (quick if small else usual)(*args)
-
-    return run
-
-
-@_measuring
+# Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
+@jax.jit
 def _forward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, v: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -294,7 +273,7 @@ def _forward_gap(
     return plain, perturbed(partial(forward, net, x, target), seed, v) - plain
 
 
-@_measuring
+@jax.jit
 def _backward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, u: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -303,7 +282,7 @@ def _backward_gap(
     return plain, perturbed(partial(backward, net, x, target), seed, u) - plain
 
 
-@_measuring
+@jax.jit
 def _product_gap(
     product: Any, seed: ArrayLike, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:
