@@ -245,8 +245,8 @@ def _small_factor(problem: Problem) -> bool:
 
 def _open(ends: Ends, rtol: float) -> bool:
     """Whether kappa is not resolved, or not as narrowly as asked for."""
-    spread = sum((end.high - end.low) / end.value for end in (ends.largest, ends.smallest))
-    return not ends.resolved or not spread <= rtol
+    both = (ends.largest, ends.smallest)
+    return not (ends.resolved and all(end.high - end.low <= rtol / 2 * end.value for end in both))
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
