@@ -2,10 +2,10 @@
 
 JAX knows a function by its identity, and compiles everything again for one that was written down
 again. Here two functions are the same where their code is the same and everything that it reads is:
-defaults, enclosed variables, globals, and in turn what the functions among these read. Lists,
-dictionaries and small NumPy arrays count with their entries at the time of asking, JAX arrays by
-identity. Where a function reads anything else, such as an object of a class of the caller's, which
-may have changed unseen, it is compared by identity as ever.
+defaults, enclosed variables, globals, and in turn what the functions among these read. Tuples and
+small NumPy arrays count with their entries at the time of asking, JAX arrays by identity. Where a
+function reads anything else that may change unseen, such as a list or an object of a class of the
+caller's, or sets a variable outside of itself, it is compared by identity as ever.
 """
 
 from __future__ import annotations
@@ -93,16 +93,15 @@ def _key(value: Any, seen: dict[int, int]) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0
-    if kind in (tuple, list):
+    if kind is tuple:
         return kind, tuple(_key(entry, seen) for entry in value)
-    if kind is dict:
-        return kind, tuple((_key(name, seen), _key(held, seen)) for name, held in value.items())
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
         if value.nbytes > _LARGEST:
             raise _UnknownError
         return kind, value.dtype.str, value.shape, value.tobytes()
     if kind is functools.partial:
-        return kind, *(_key(part, seen) for part in (value.func, value.args, value.keywords))
+        named = tuple(value.keywords.items())
+        return kind, *(_key(part, seen) for part in (value.func, value.args, named))
     if isinstance(value, jax.core.Tracer):
         raise _UnknownError
     if isinstance(value, jax.Array | _JITTED) or _of_a_library(value):
@@ -152,7 +151,7 @@ def _function_key(function: types.FunctionType, seen: dict[int, int]) -> Any:
     except ValueError as error:  # a cell that is still empty
         raise _UnknownError from error
     codes = tuple(_codes(function.__code__))
-    if any(step.opname == "IMPORT_NAME" for code in codes for step in dis.get_instructions(code)):
+    if any(_reaches_out(step, code) for code in codes for step in dis.get_instructions(code)):
         raise _UnknownError
     names = dict.fromkeys(name for code in codes for name in code.co_names)
     read = tuple(
@@ -163,8 +162,16 @@ def _function_key(function: types.FunctionType, seen: dict[int, int]) -> Any:
     own = function.__globals__.get("__builtins__", builtins)
     if own is not builtins and own is not vars(builtins):
         raise _UnknownError
-    defaults = _key([function.__defaults__, function.__kwdefaults__], seen)
+    named = tuple((function.__kwdefaults__ or {}).items())
+    defaults = _key((function.__defaults__, named), seen)
     return function.__code__, defaults, enclosed, read
+
+
+def _reaches_out(step: dis.Instruction, code: types.CodeType) -> bool:
+    """Whether a step imports something, or sets a variable outside of the function."""
+    if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+        return step.argval in code.co_freevars
+    return step.opname in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
