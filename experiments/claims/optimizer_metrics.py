@@ -1,0 +1,204 @@
+"""What is said of second-order steps and of kappa in their metric, asked of small networks: T3.
+
+arXiv 2602.00816 is said to disagree with arXiv 2510.09378. Its text was not at hand, so that no
+claim here is its own; the question whether a lower kappa goes with fewer steps is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable, printed
+from sweeps.effects import Effect
+from sweeps.rows import by_seed, kept, length, where
+from sweeps.table import Columns
+
+PAPER = "arXiv 2510.09378"
+TITLES = {"gpt": "GPT", "mlp": "MLP, p > k n", "mlp_many": "MLP, p < k n"}
+BASELINES = ("Adam", "Shampoo", "K-FAC")
+METRICS = ("SGD", "Adam", "diagonal", "K-FAC", "Shampoo", "layers", "full")
+LOWERING = ("Adam", "Shampoo", "diagonal", "K-FAC", "layers")
+TIMES = 5.4  # printed for SOAP and Muon
+NEARLY = 1.5  # "nearly matches", a number of our own
+USUAL, LITTLE = 0.1, 0.001  # dampings
+MISSING = "a metric is missing"
+MECHANISMS: dict[str, str] = {}
+Check = Callable[[Columns], Verdict]
+
+
+def _best(table: Columns, **wanted: object) -> Columns:
+    """For each seed the fewest steps in the wanted rows, bounded from below where none arrived."""
+    runs = [by for by in by_seed(where(table, panel="race", **wanted))]
+    steps, arrived = [], []
+    for run in runs:
+        there = run["steps"][run["reached"].astype(bool)]
+        arrived.append(len(there) > 0)
+        steps.append(there.min() if len(there) else run["steps"].max())
+    found = np.array(steps, float)
+    return {
+        "seed": np.array([run["seed"][0] for run in runs]),
+        "steps": found,
+        "steps_low": found,
+        "steps_high": np.where(arrived, found, math.inf),
+    }
+
+
+def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: float) -> Check:
+    """Steps of some metrics over those of another, each with its best rate, damping, momentum."""
+    name = f"steps, over those in the metric {faster!r},"
+
+    def check(table: Columns) -> Verdict:
+        runs = {m: _best(table, network=network, metric=m) for m in (*slower, faster)}
+        if not all(length(found) for found in runs.values()):
+            return not_testable(MISSING)
+        found = {
+            metric: effects.ratio(runs[metric], runs[faster], "steps", len(slower))
+            for metric in slower
+        }
+        return effects.decide(found, name, **side)
+
+    return check
+
+
+def _start(table: Columns) -> Columns:
+    return where(table, panel="kappa", step=0)
+
+
+def _correlation(run: Columns, damping: float) -> NDArray:
+    """Spearman's, over the metrics, of kappa at the start and the steps; nan if one is unknown."""
+    kappas, steps = [], []
+    for metric in METRICS:
+        own = 0.0 if metric == "SGD" else damping
+        at = where(_start(run), metric=metric, damping=own)
+        took = where(run, panel="race", metric=metric, damping=own, momentum=0.0)
+        if not (length(at) and length(took) and at["resolved"].all()):
+            return np.array(np.nan)
+        kappas.append(at["kappa"][0])
+        steps.append(took["steps"][0] if took["reached"][0] else math.inf)
+    return np.asarray(scipy.stats.spearmanr(kappas, steps).statistic)
+
+
+def _goes_with_steps(network: str, damping: float) -> Check:
+    def check(table: Columns) -> Verdict:
+        runs = by_seed(where(table, network=network))
+        found = np.array([_correlation(run, damping) for run in runs])
+        if not len(found) or not np.isfinite(found).all():
+            return not_testable("a metric is missing, or its kappa is not resolved")
+        return effects.decide({"": effects.mean(found)}, "rank correlation", above=0.0)
+
+    return check
+
+
+def _less_damping(network: str) -> Check:
+    """kappa and steps of full Gauss-Newton: both effects are above 1 where they part ways."""
+
+    def check(table: Columns) -> Verdict:
+        rows = where(table, network=network, metric="full")
+        usual, little = (where(_start(rows), damping=damping) for damping in (USUAL, LITTLE))
+        slow, slower = (_best(rows, damping=damping) for damping in (USUAL, LITTLE))
+        if not all(map(length, (usual, little, slow, slower))):
+            return not_testable(MISSING)
+        found = {
+            f"kappa, {USUAL:g} over {LITTLE:g}": effects.ratio(usual, little, together=2),
+            f"steps, {LITTLE:g} over {USUAL:g}": effects.ratio(slower, slow, "steps", 2),
+        }
+        return effects.decide(found, "between the dampings:", above=1.0)
+
+    return check
+
+
+def _lowers_kappa(metric: str) -> Check:
+    def check(table: Columns) -> Verdict:
+        found: dict[str, Effect] = {}
+        for network, title in TITLES.items():
+            rows = where(table, network=network, panel="kappa")
+            own, plain = where(rows, metric=metric, damping=USUAL), where(rows, metric="SGD")
+            for words, late in (("at the start", False), ("along training", True)):
+                one, other = (kept(part, (part["step"] > 0) == late) for part in (own, plain))
+                if not length(one) or not length(other):
+                    return not_testable(MISSING)
+                found[f"{words} ({title})"] = effects.ratio(one, other, together=2 * len(TITLES))
+        return effects.decide(found, "kappa over that of G,", below=1.0)
+
+    return check
+
+
+def _claim(network: str, statement: str, source: Source, check: Check) -> Claim:
+    """A claim of the paper, which is about transformers, and the same question about an MLP."""
+    words = f"{TITLES[network]}: {statement}"
+    own = source if network == "gpt" else BEYOND
+    return Claim("T3", words, own, check, mechanism=MECHANISMS.get(words, ""))
+
+
+CLAIMS = (
+    *(
+        _claim(
+            network,
+            "full Gauss-Newton needs fewer steps than Adam, Shampoo and K-FAC",
+            printed(
+                f'{PAPER}, abstract, "substantial gains over existing optimizers"; ours'
+            ),
+            _more_steps(network, BASELINES, "full", above=1.0),
+        )
+        for network in TITLES
+    ),
+    _claim(
+        "gpt",
+        f"{TIMES} times fewer than Adam and Shampoo, as {PAPER} prints it for SOAP and Muon",
+        BEYOND,
+        _more_steps("gpt", ("Adam", "Shampoo"), "full", above=TIMES),
+    ),
+    *(
+        _claim(
+            network,
+            "exact layer blocks nearly match it: at most half as many steps again",
+            printed(f'{PAPER}, abstract, "nearly matches"; the half is ours'),
+            _more_steps(network, ("layers",), "full", below=NEARLY),
+        )
+        for network in TITLES
+    ),
+    *(
+        _claim(
+            network,
+            "Adam, Shampoo and K-FAC need more steps than exact layer blocks",
+            printed(f'{PAPER}, abstract, "a significant performance gap"; the methods are ours'),
+            _more_steps(network, BASELINES, "layers", above=1.0),
+        )
+        for network in TITLES
+    ),
+    *(
+        _claim(
+            network,
+            f"at damping {damping:g} metrics with a lower kappa need fewer steps",
+            BEYOND,
+            _goes_with_steps(network, damping),
+        )
+        for damping in (USUAL, LITTLE)
+        for network in TITLES
+    ),
+    *(
+        _claim(
+            network,
+            "full Gauss-Newton, a hundredth of the damping: lower kappa and more steps",
+            BEYOND,
+            _less_damping(network),
+        )
+        for network in TITLES
+    ),
+    *(
+        Claim(
+            "T3",
+            words := f"the metric {metric!r} lowers kappa at the start and along training",
+            BEYOND,
+            _lowers_kappa(metric),
+            mechanism=MECHANISMS.get(words, ""),
+        )
+        for metric in LOWERING
+    ),
+)

@@ -1,0 +1,353 @@
+"""kappa of G in the metrics of optimisers, and the steps that these need: figure T3.
+
+python -m experiments.optimizer_metrics --config=configs/optimizer_metrics.py:laptop
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+import gnjax
+from experiments.claims.optimizer_metrics import CLAIMS
+from experiments.shared import metric_steps
+from experiments.shared.language import NextCharacter, described, pieces
+from experiments.shared.linear_network import kappa_fields
+from experiments.shared.metric_steps import METRICS, Memory
+from gnjax.operators.metrics.metric import MatrixBlock
+from sweeps import command_line as cli
+from sweeps import regimes
+from sweeps.grid import Experiment, Measurement, copy_fields
+
+KAPPA, RACE = "kappa", "race"
+WITH_MOMENTUM = ("SGD", "Adam", "Shampoo")  # Gauss-Newton steps have none
+IMAGES, SIDE = "fashion_mnist_5000", 4
+NETWORKS = ("gpt", "mlp", "mlp_many")
+
+
+@dataclass(frozen=True)
+class Network:
+    """``length``: characters of a piece of text; images have none."""
+
+    samples: int
+    outputs: int
+    length: int
+    width: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Race:
+    """Full-batch runs to the loss ``target`` log k, from the same start for every metric.
+
+    Each metric has all ``rates`` and, as shares of the mean eigenvalue of P, all ``dampings``; SGD,
+    Adam and Shampoo run without momentum and with it. A run ends after ``limit`` steps.
+    """
+
+    target: float
+    rates: tuple[float, ...]
+    dampings: tuple[float, ...]
+    momentum: float
+    limit: int
+
+
+@dataclass(frozen=True)
+class Path:
+    """kappa is measured at the ``stops`` of one run of Adam with this rate and the race's momentum.
+
+    Everywhere with the damping ``damping``, and at the start also with the others in ``dampings``.
+    """
+
+    rate: float
+    stops: tuple[int, ...]
+    damping: float
+    dampings: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A GPT on pieces of the text, and an MLP on few and on many images."""
+
+    paper_ratios: regimes.Rows
+    gpt: Network
+    mlp: Network
+    mlp_many: Network
+    race: Race
+    path: Path
+    first_seed: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network from one initialisation, on samples drawn by the same seed."""
+
+    network: str
+    samples: int
+    outputs: int
+    length: int
+    width: int
+    depth: int
+    race: Race
+    path: Path
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kappa (``panel`` kappa), or the best rate of one metric in the race (race).
+
+    Attributes:
+      metric: a name in :data:`experiments.shared.metric_steps.METRICS`.
+      damping: what is added to P, over the mean eigenvalue of P; 0 for SGD, whose P is I.
+      share: p / (k n).
+      step: of Adam's run, where kappa is measured.
+      kappa: of P^{-1/2} G P^{-1/2}, over its ``rank`` non-zero eigenvalues.
+      momentum: the decay of the mean of gradients.
+      steps: that the best rate takes; where no rate has ``reached`` the loss, the limit.
+      rate: the best, the larger one of equals; nan where none has reached the loss.
+      at_edge: whether the best rate is the largest or the smallest of those that were tried.
+    """
+
+    panel: str
+    network: str
+    data: str
+    samples: int
+    inputs: int
+    outputs: int
+    width: int
+    depth: int
+    parameters: int
+    share: float
+    seed: int
+    metric: str
+    damping: float
+    step: int = 0
+    loss: float | None = None
+    kappa: float | None = None
+    kappa_low: float | None = None
+    kappa_high: float | None = None
+    evidence: str = ""
+    failure: float | None = None
+    resolved: bool = True
+    method: str = ""
+    rank: int = 0
+    lambda_max: float | None = None
+    lambda_min: float | None = None
+    momentum: float = 0.0
+    steps: int = 0
+    reached: bool = True
+    rate: float | None = None
+    at_edge: bool = False
+
+
+def cells(config: Config) -> tuple[Cell, ...]:
+    """The GPTs first."""
+    return tuple(
+        copy_fields(
+            Cell, getattr(config, name), network=name, race=config.race, path=config.path, seed=seed
+        )
+        for name in NETWORKS
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+    )
+
+
+def cost(cell: Cell) -> float:
+    """Multiplications of forming G, about as often as in the race and for every kappa."""
+    gpt = cell.network == "gpt"
+    weights = (12.0 if gpt else 1.0) * cell.width**2 * cell.depth
+    rows = cell.samples * cell.outputs
+    return rows * weights * min(rows, weights) * 100
+
+
+def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
+    """The model at initialisation, its inputs and its labels."""
+    key = jax.random.key(cell.seed)
+    if cell.network == "gpt":
+        x, y = pieces(cell.outputs, cell.samples, cell.length, cell.seed)
+        gpt = gnjax.models.GPT(
+            cell.outputs,
+            length=cell.length,
+            width=cell.width,
+            depth=cell.depth,
+            heads=2,
+            tied=False,
+            initializer="lecun",
+            key=key,
+        )
+        return NextCharacter(gpt), jnp.asarray(x), jnp.asarray(y)
+    loaded = gnjax.data.load(IMAGES, samples=cell.samples, seed=cell.seed)
+    small = gnjax.data.downsample(loaded.inputs, loaded.shape, (SIDE, SIDE))
+    x = jnp.asarray(gnjax.data.standardise(small))
+    widths = (x.shape[1], *[cell.width] * (cell.depth - 1), cell.outputs)
+    mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
+    return mlp, x, jnp.asarray(loaded.labels)
+
+
+def measure(cell: Cell) -> Measurement:
+    """The certified kappas along Adam's run, and the race."""
+    model, x, y = made(cell)
+    op = gnjax.gauss_newton(gnjax.functional(model), x, y=y, loss="cross_entropy")
+    return {
+        "inputs": x[0].size,
+        "parameters": op.net.parameters,
+        KAPPA: kappas(op, y, cell.path, cell.race.momentum, cell.seed),
+        RACE: races(op, y, cell.race, cell.race.target * math.log(cell.outputs)),
+    }
+
+
+def kappas(
+    op: gnjax.NetworkGram, y: Any, path: Path, momentum: float, seed: int
+) -> list[dict[str, Any]]:
+    """One record for each stop, metric and damping."""
+    state, found = metric_steps.start(op), []
+    for stop in path.stops:
+        state, loss = metric_steps.steps(
+            op, y, state, path.rate, min(path.dampings), momentum, stop, -1.0, metric="Adam"
+        )
+        here = metric_steps.at(op, state.w)
+        memory = metric_steps.seen(op, y, state, momentum)
+        for name in METRICS:
+            for damping in _dampings(name, path.dampings if stop == 0 else (path.damping,)):
+                kappa = gnjax.condition_number(in_metric(here, memory, name, damping), seed=seed)
+                own = {"metric": name, "damping": damping, "step": stop, "loss": float(loss)}
+                found.append(own | kappa_fields(kappa))
+    return found
+
+
+def _dampings(metric: str, dampings: tuple[float, ...]) -> tuple[float, ...]:
+    """P = I needs no damping."""
+    return (0.0,) if metric == "SGD" else dampings
+
+
+def in_metric(op: gnjax.NetworkGram, memory: Memory, name: str, damping: float) -> Any:
+    """P^{-1/2} G P^{-1/2} with the damping added to P, as a share of its mean eigenvalue."""
+    if name == "SGD":
+        return op
+    metric = matrix_of(op, memory, name)
+    added = float(damping * metric.trace() / len(metric))
+    if name in ("Adam", "diagonal"):
+        return gnjax.preconditioned(op, metric.diagonal(), damping=added)
+    whole = MatrixBlock("all parameters", np.arange(len(metric)), metric)
+    return gnjax.preconditioned(op, gnjax.Metric(name, (whole,)), damping=added)
+
+
+def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]:
+    """P (p, p) without damping."""
+    if name == "Adam":
+        mean = memory.second / (1 - metric_steps.SECOND_DECAY ** int(memory.steps))
+        return np.diag(np.sqrt(mean))
+    if name == "K-FAC":
+        return gnjax.kfac(op, damping=0.0).as_matrix()
+    if name == "Shampoo":
+        factors = list(metric_steps.shampoo_factors(memory))
+        return gnjax.shampoo(op, jax.tree.unflatten(op.net.structure, factors)).as_matrix()
+    matrix = np.asarray(op.as_matrix())
+    if name == "full":
+        return matrix
+    parts = range(len(matrix)) if name == "diagonal" else metric_steps.layer_places(op.net)
+    found = np.zeros_like(matrix)
+    for own in map(np.atleast_1d, parts):
+        found[np.ix_(own, own)] = matrix[np.ix_(own, own)]
+    return found
+
+
+def races(op: gnjax.NetworkGram, y: Any, race: Race, target: float) -> list[dict[str, Any]]:
+    """One record for each metric, damping and momentum: the best rate."""
+    return [
+        {"metric": name, "damping": damping, "momentum": momentum}
+        | best_rate(op, y, race, target, name, damping, momentum)
+        for name in METRICS
+        for damping in _dampings(name, race.dampings)
+        for momentum in ((0.0, race.momentum) if name in WITH_MOMENTUM else (0.0,))
+    ]
+
+
+def best_rate(
+    op: gnjax.NetworkGram,
+    y: Any,
+    race: Race,
+    target: float,
+    metric: str,
+    damping: float,
+    momentum: float,
+) -> dict[str, Any]:
+    """The rate that reaches the loss first, tried from the largest on.
+
+    A run ends where it cannot win any more, and the search where two rates in a row could not.
+    """
+    start, best, chosen, behind = metric_steps.start(op), race.limit, math.nan, 0
+    for rate in sorted(race.rates, reverse=True):
+        state, loss = metric_steps.steps(
+            op, y, start, rate, damping, momentum, best, target, metric=metric
+        )
+        count, reached = int(state.memory.steps), not math.isnan(chosen)
+        if float(loss) <= target and (count < best or not reached):
+            best, chosen, behind = count, rate, 0
+        elif reached:
+            behind += 1
+        if behind == 2:
+            break
+    return {
+        "steps": best,
+        "reached": not math.isnan(chosen),
+        "rate": chosen,
+        "at_edge": chosen in (min(race.rates), max(race.rates)),
+    }
+
+
+def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
+    table = []
+    for cell in cells(config):
+        if cell not in measured:
+            continue
+        found = measured[cell]
+        parameters = found["parameters"]
+        shared = {
+            "data": "python_topics"
+            if cell.network == "gpt"
+            else f"{IMAGES}, downsampled and standardised",
+            "inputs": found["inputs"],
+            "parameters": parameters,
+            "share": parameters / (cell.outputs * cell.samples),
+        }
+        table += [
+            copy_fields(Row, cell, panel=panel, **shared, **record)
+            for panel in (KAPPA, RACE)
+            for record in found[panel]
+        ]
+    return tuple(table)
+
+
+def sources(config: Config) -> list[str]:
+    gpt, many = config.gpt, config.mlp_many
+    images = gnjax.data.load(IMAGES, samples=many.samples, seed=config.first_seed).source
+    return [
+        f"{described(gpt.outputs, gpt.samples, gpt.length)} for each seed",
+        f"{images}, or {config.mlp.samples} of them, for each seed its own, downsampled to"
+        f" {SIDE} x {SIDE}, standardised",
+    ]
+
+
+EXPERIMENT = Experiment(
+    "optimizer_metrics",
+    cells,
+    measure,
+    rows,
+    cost,
+    lambda found: f"{min(one['steps'] for one in found[RACE])} steps at best",
+)
+PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(PROGRAM))

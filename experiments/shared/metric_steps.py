@@ -1,0 +1,302 @@
+"""Full-batch steps w <- w - rate (P + damping I)^{-1} m in the metrics of optimisers, compiled.
+
+The metrics P are those of :func:`gnjax.preconditioned`, here as functions of the parameters that
+JAX compiles, because P is made anew at every step. m is the gradient, or its decayed mean.
+
+The damping has one rule for all metrics: it is a share of the mean eigenvalue tr(P) / p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+from gnjax.networks.kernels import row_blocks, traced_sample
+from gnjax.networks.network import Network, parameter_names
+from gnjax.networks.parameters import grouped
+from gnjax.operators.blocks.columns import indices_of
+from gnjax.operators.metrics.moments import moments, plan
+
+SECOND_DECAY = 0.999  # b2 of Adam, optax's default
+SHAMPOO_EPSILON = 1e-6  # of the mean eigenvalue of each factor, added to the factor
+DIVERGED = 3.0  # times its start: a run whose loss is larger is given up
+
+
+class Memory(NamedTuple):
+    """What the gradients of ``steps`` steps leave behind.
+
+    ``first`` and ``second`` are the decayed sums of g and g^2 (p,), ``factors`` Shampoo's L and R
+    of every array of parameters, or L alone for a vector.
+    """
+
+    steps: jax.Array
+    first: jax.Array
+    second: jax.Array
+    factors: tuple[Any, ...]
+
+
+class State(NamedTuple):
+    """The parameters in one vector (p,), and the memory of the gradients before them."""
+
+    w: jax.Array
+    memory: Memory
+
+
+class Diagonal(NamedTuple):
+    """A block of P with these entries, on the parameters at ``own``."""
+
+    own: Any
+    entries: jax.Array
+
+    def trace(self) -> jax.Array:
+        return self.entries.sum()
+
+    def solve(self, part: jax.Array, damping: jax.Array) -> jax.Array:
+        return part / (self.entries + damping)
+
+
+class Gram(NamedTuple):
+    """The block R^T R for rows R (r, m)."""
+
+    own: Any
+    rows: jax.Array
+
+    def trace(self) -> jax.Array:
+        return jnp.square(self.rows).sum()
+
+    def solve(self, part: jax.Array, damping: jax.Array) -> jax.Array:
+        """(R^T R + d)^{-1}, which is (I - R^T (R R^T + d)^{-1} R) / d, by the smaller matrix."""
+        count, size = self.rows.shape
+        if count < size:
+            inner = _positive_solve(self.rows @ self.rows.T, self.rows @ part, damping)
+            return (part - self.rows.T @ inner) / damping
+        return _positive_solve(self.rows.T @ self.rows, part, damping)
+
+
+class Kronecker(NamedTuple):
+    """(U (x) V) diag(values) (U (x) V)^T on the parameters at ``own`` (i, o)."""
+
+    own: Any
+    values: jax.Array
+    left: jax.Array
+    right: jax.Array
+
+    def trace(self) -> jax.Array:
+        return self.values.sum()
+
+    def solve(self, part: jax.Array, damping: jax.Array) -> jax.Array:
+        inside = self.left.T @ part @ self.right
+        return self.left @ (inside / (self.values + damping)) @ self.right.T
+
+
+Block = Diagonal | Gram | Kronecker
+
+
+def _positive_solve(matrix: jax.Array, part: jax.Array, damping: jax.Array) -> jax.Array:
+    damped = matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype)
+    found: jax.Array = jax.scipy.linalg.solve(damped, part, assume_a="pos")
+    return found
+
+
+def product(own: Any, left: jax.Array, right: jax.Array, power: float = 1.0) -> Kronecker:
+    """A^power (x) B^power."""
+    (a, u), (b, v) = (jnp.linalg.eigh((m + m.T) / 2) for m in (left, right))
+    values = (a.clip(0) ** power)[:, None] * (b.clip(0) ** power)[None, :]
+    return Kronecker(own, values, u, v)
+
+
+def _everything(net: Network) -> np.ndarray:
+    return np.arange(net.parameters)
+
+
+def _identity(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    return [Diagonal(_everything(op.net), jnp.ones_like(memory.first))]
+
+
+def _adam(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    mean = memory.second / (1 - SECOND_DECAY**memory.steps)
+    return [Diagonal(_everything(op.net), jnp.sqrt(mean))]
+
+
+def _rows(op: gnjax.NetworkGram) -> jax.Array:
+    """R (n r, p) with G = R^T R."""
+    whole = replace(op.net, batch=op.net.samples * op.net.rows)  # one piece, one program
+    return jnp.concatenate(list(row_blocks(whole))) * op.scale**0.5
+
+
+def _diagonal(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    return [Diagonal(_everything(op.net), jnp.square(_rows(op)).sum(axis=0))]
+
+
+def _full(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    return [Gram(_everything(op.net), _rows(op))]
+
+
+def _layers(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    rows = _rows(op)
+    return [Gram(own, rows[:, own]) for own in layer_places(op.net)]
+
+
+def layer_places(net: Network) -> list[np.ndarray]:
+    """Where the parameters of each layer are in the vector of all."""
+    groups = grouped(parameter_names(net), "layer").values()
+    return [indices_of(net.counts, group) for group in groups]
+
+
+def _kfac(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    """A (x) B of every layer as :func:`gnjax.kfac` has it, and the exact diagonal of the rest."""
+    net = op.net
+    chosen, entries = plan(net, blocks=False)
+    found, traced = moments(net, chosen), traced_sample(net)
+    blocks: list[Block] = []
+    biases = set()
+    for part, places, own in zip(chosen.parts, entries, found.parts, strict=True):
+        positions = sum(traced.layers[part.layer].uses[use].positions for use in part.uses)
+        share = 1 / (positions * found.weight)
+        (left,), (mean,), (right,) = own.left, own.mean, own.right  # one group each
+        left = share * (jnp.diag(left) if part.is_lookup else left)
+        (at,) = indices_of(net.counts, [part.place])[places]
+        if part.biases:
+            bias = part.biases[0]
+            biases.add(bias)
+            column = share * mean[:, None]
+            left = jnp.block([[left, column], [column.T, jnp.ones((1, 1))]])
+            at = np.concatenate([at, indices_of(net.counts, [bias])[None]])
+        blocks.append(product(at, left, op.scale * right))
+    for place, squares in zip(chosen.others, found.others, strict=True):
+        if place not in biases:
+            blocks.append(Diagonal(indices_of(net.counts, [place]), op.scale * squares))
+    return blocks
+
+
+def shampoo_factors(memory: Memory) -> tuple[Any, ...]:
+    """L and R with the epsilon, for every array of parameters."""
+    return jax.tree.map(_with_epsilon, memory.factors)
+
+
+def _with_epsilon(factor: jax.Array) -> jax.Array:
+    size = len(factor)
+    return factor + SHAMPOO_EPSILON * jnp.trace(factor) / size * jnp.eye(size, dtype=factor.dtype)
+
+
+def _shampoo(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+    blocks: list[Block] = []
+    for place, factors in enumerate(shampoo_factors(memory)):
+        own = indices_of(op.net.counts, [place])
+        if len(factors) == 1:
+            blocks.append(product(own[:, None], factors[0], jnp.ones((1, 1)), 0.5))
+        else:
+            blocks.append(product(own.reshape(*map(len, factors)), *factors, 0.25))
+    return blocks
+
+
+METRICS: Mapping[str, Callable[[gnjax.NetworkGram, Memory], list[Block]]] = MappingProxyType(
+    {
+        "SGD": _identity,
+        "Adam": _adam,
+        "diagonal": _diagonal,
+        "K-FAC": _kfac,
+        "Shampoo": _shampoo,
+        "layers": _layers,
+        "full": _full,
+    }
+)
+
+
+def start(op: gnjax.NetworkGram) -> State:
+    """The parameters of the operator, and no memory."""
+    w, _ = ravel_pytree(op.net.leaves)
+    zeros = jnp.zeros_like(w)
+    factors = jax.tree.map(jnp.zeros_like, _factors(op.net.leaves))
+    return State(w, Memory(jnp.asarray(0), zeros, zeros, factors))
+
+
+def _factors(gradients: tuple[jax.Array, ...]) -> tuple[Any, ...]:
+    return tuple(gnjax.shampoo_factors(g[None]) for g in gradients)
+
+
+def at(op: gnjax.NetworkGram, w: jax.Array) -> gnjax.NetworkGram:
+    """The operator at other parameters."""
+    _, back = ravel_pytree(op.net.leaves)
+    return replace(op, net=replace(op.net, leaves=back(w)))
+
+
+def mean_loss(op: gnjax.NetworkGram, y: jax.Array, w: jax.Array) -> jax.Array:
+    """The mean cross-entropy."""
+    net = at(op, w).net
+    logits = net.outputs(net.leaves, net.x)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
+def remembered(op: gnjax.NetworkGram, memory: Memory, gradient: jax.Array, momentum: Any) -> Memory:
+    """The memory with one gradient more."""
+    leaves = ravel_pytree(op.net.leaves)[1](gradient)
+    return Memory(
+        memory.steps + 1,
+        momentum * memory.first + (1 - momentum) * gradient,
+        SECOND_DECAY * memory.second + (1 - SECOND_DECAY) * gradient**2,
+        jax.tree.map(jnp.add, memory.factors, _factors(leaves)),
+    )
+
+
+def direction(
+    op: gnjax.NetworkGram, memory: Memory, metric: str, damping: Any, momentum: Any
+) -> jax.Array:
+    """(P + damping tr(P) / p I)^{-1} m, with m the decayed mean of the gradients."""
+    mean = memory.first / (1 - momentum**memory.steps)
+    blocks = METRICS[metric](op, memory)
+    added = damping * sum(block.trace() for block in blocks) / len(mean)
+    found = jnp.zeros_like(mean)
+    for block in blocks:
+        found = found.at[block.own].set(block.solve(mean[block.own], added))
+    return found
+
+
+@partial(jax.jit, static_argnames="metric")
+def steps(
+    op: gnjax.NetworkGram,
+    y: jax.Array,
+    state: State,
+    rate: Any,
+    damping: Any,
+    momentum: Any,
+    limit: Any,
+    target: Any,
+    *,
+    metric: str,
+) -> tuple[State, jax.Array]:
+    """The state and the loss where it reaches the target, or at the limit, or where it diverges."""
+    slope = jax.value_and_grad(partial(mean_loss, op, y))
+    first, gradient = slope(state.w)
+
+    def goes_on(now: Any) -> jax.Array:
+        found, loss, _ = now
+        inside = (loss > target) & (loss < DIVERGED * first)  # False for nan
+        return inside & (found.memory.steps < limit)
+
+    def step(now: Any) -> Any:
+        found, _, gradient = now
+        memory = remembered(op, found.memory, gradient, momentum)
+        w = found.w - rate * direction(at(op, found.w), memory, metric, damping, momentum)
+        return (State(w, memory), *slope(w))
+
+    found, loss, _ = lax.while_loop(goes_on, step, (state, first, gradient))
+    return found, loss
+
+
+@jax.jit
+def seen(op: gnjax.NetworkGram, y: jax.Array, state: State, momentum: Any) -> Memory:
+    """The memory of the next step, which has the gradient at the present parameters as well."""
+    gradient = jax.grad(partial(mean_loss, op, y))(state.w)
+    return remembered(op, state.memory, gradient, momentum)

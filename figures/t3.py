@@ -1,0 +1,150 @@
+"""Figure T3: kappa of G in the metrics of optimisers, and the steps that these need to a loss."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from figures.shared import captions, style
+from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, rows, select
+
+EXPERIMENT = "optimizer_metrics"
+COLUMNS = (
+    *captions.CELL,
+    *captions.CERTIFICATE,
+    *("panel", "network", "samples", "parameters", "share", "rank", "metric", "damping"),
+    *("step", "momentum", "steps", "reached", "rate", "at_edge"),
+)
+NETWORKS = {"gpt": "GPT", "mlp": "MLP, few images", "mlp_many": "MLP, many images"}
+NAMES = {
+    "SGD": "SGD",
+    "Adam": "Adam",
+    "Shampoo": "Shampoo",
+    "diagonal": "diag(G)",
+    "K-FAC": "K-FAC",
+    "layers": "layers of G",
+    "full": "G",
+}
+LOOKS = dict(zip(NAMES, style.looks(len(NAMES)), strict=True))
+
+
+def draw(table: Columns) -> Figure:
+    """For each network kappa along training, over the steps against kappa at the start."""
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 4.6)
+        panels = figure.subplots(2, len(NETWORKS))
+        for letter, (network, title) in enumerate(NETWORKS.items()):
+            upper, lower = panels[:, letter]
+            shown = select(table, network=network)
+            _along(upper, select(shown, panel="kappa", damping=[0.0, usual(table)]))
+            _against(lower, shown)
+            upper.set_title(f"({'abc'[letter]}) {title}, {_regime(shown)}")
+            lower.set_title(f"({'def'[letter]})")
+        panels[0, 0].set_ylabel("condition number in the metric")
+        panels[1, 0].set_ylabel("steps to the loss")
+        handles = [
+            Line2D([], [], color=look.colour, marker=look.marker, label=NAMES[metric])
+            for metric, look in LOOKS.items()
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+        style.footer(figure, captions.data_line(table))
+    return figure
+
+
+def usual(table: Columns) -> float:
+    """The damping at which kappa is measured along training."""
+    late = select(table, panel="kappa", metric="full")
+    return float(late["damping"][late["step"] == late["step"].max()][0])
+
+
+def _regime(shown: Columns) -> str:
+    return f"$p / (k n) = {distinct(shown, 'share')[0]:.2g}$"
+
+
+def _along(axes: Axes, shown: Columns) -> None:
+    """One curve for each metric over the steps of Adam's run."""
+    style.logarithmic(axes)
+    for metric, look in LOOKS.items():
+        run = kappa_over_seeds(select(shown, metric=metric), "step")
+        style.band(axes, run, look, NAMES[metric])
+    axes.set_xticks(distinct(shown, "step"))
+    axes.set_xlabel("step of Adam")
+
+
+def _against(axes: Axes, shown: Columns) -> None:
+    """Steps against kappa: a point for each metric and damping, filled at the usual one."""
+    style.logarithmic(axes)
+    axes.set_xscale("log")
+    for metric, look in LOOKS.items():
+        places = [point(shown, metric, damping) for damping in _dampings(shown, metric)]
+        kappas, steps = (np.array(ends).T for ends in zip(*places, strict=True))
+        axes.plot(kappas[0], steps[0], color=look.colour, linewidth=0.8)
+        for place, size in enumerate(np.linspace(5.5, 3.0, len(places))):
+            axes.errorbar(
+                kappas[0, place],
+                steps[0, place],
+                xerr=np.abs(kappas[1:, [place]] - kappas[0, place]),
+                yerr=np.abs(steps[1:, [place]] - steps[0, place]),
+                color=look.colour,
+                marker=look.marker,
+                markersize=size,
+                elinewidth=0.5,
+                linestyle="",
+                **({} if place == 0 else style.OPEN),
+            )
+    axes.set_xlabel("condition number at the start")
+
+
+def _dampings(shown: Columns, metric: str) -> list[float]:
+    """Those with a kappa, the largest first."""
+    measured = select(shown, panel="kappa", metric=metric, step=0)
+    return distinct(measured, "damping")[::-1]
+
+
+def point(
+    shown: Columns, metric: str, damping: float
+) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """kappa at the start, and the steps without momentum, each with the ends of its interval."""
+    own = select(shown, metric=metric, damping=damping, step=0)
+    kappas = kappa_over_seeds(select(own, panel="kappa"), "step")
+    race = select(own, panel="race", momentum=0.0)
+    taken = over_seeds({**race, "steps": race["steps"].astype(float)}, "step", "steps")
+    (kappa,), (low,), (high,) = kappas.mean, kappas.low, kappas.high
+    return (kappa, low, high), (taken.mean[0], taken.low[0], taken.high[0])
+
+
+def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    kappas, race = (select(table, panel=panel) for panel in ("kappa", "race"))
+    little = min(damping for damping in distinct(kappas, "damping") if damping)
+    sizes = "; ".join(
+        _sizes(select(table, network=network), NETWORKS[network]) for network in NETWORKS
+    )
+    lost = int((~race["reached"].astype(bool)).sum())
+    edges = int(race["at_edge"].astype(bool).sum())
+    return captions.paragraph(
+        "Figure T3, beyond the papers. (a, b, c) The condition number of P^{-1/2} G P^{-1/2} over"
+        " its non-zero eigenvalues, at the points of one run of Adam, for the P of SGD (I), of Adam"
+        " and of Shampoo, which that run's gradients make, for diag(G), for K-FAC, for the exact"
+        f" blocks of the layers and for G itself. To every P but I the number {usual(table):g}"
+        " tr(P) / p is added; P = G would have kappa 1 without it. (d, e, f) The steps of"
+        " full-batch runs without momentum, with P made anew at every step and the best of the"
+        " rates, to a tenth of the loss of a uniform guess, over kappa at the start; open markers:"
+        f" {little:g} tr(P) / p. {lost} of {rows(race)} searches for a rate reached the loss with"
+        f" none, and {edges} have their best at an end of the grid. {sizes}. Logarithmic vertical"
+        " axes.",
+        captions.seeds(table),
+        captions.certificates(kappas),
+        captions.data(table, provenance),
+    )
+
+
+def _sizes(shown: Columns, title: str) -> str:
+    sizes = [
+        captions.listed(distinct(shown, name)) for name in ("parameters", "samples", "outputs")
+    ]
+    ranks = captions.listed(distinct(select(shown, panel="kappa"), "rank"))
+    return f"{title}: p = {sizes[0]}, n = {sizes[1]}, k = {sizes[2]}, rank {ranks}"
