@@ -42,7 +42,7 @@ from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.curvature import hessian
 from gnjax.operators.factorisation import compact
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product

@@ -9,7 +9,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.diagnosis.suggestion import Found, NotMeasurableError, Problem, Remedy
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.preconditioned import preconditioned
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 _DAMPING = 1e-4  # of lambda_max
 

@@ -22,7 +22,7 @@ from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
-from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 

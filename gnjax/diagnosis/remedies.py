@@ -39,7 +39,7 @@ from gnjax.networks.model import functional
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order, paths
 from gnjax.operators.base import factored
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.theory import bounds
 
 _LEARNING_RATES = (0.25, 1 / 16)

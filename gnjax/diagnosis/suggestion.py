@@ -17,7 +17,7 @@ from gnjax.networks.parameters import Only
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored
 from gnjax.operators.curvature import gauss_newton
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1

@@ -30,7 +30,7 @@ from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_param
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
-from gnjax.operators.network import NetworkGram, symmetric_columns
+from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 

@@ -24,7 +24,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import Around, error_of
-from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _KEPT_BYTES = 3e9
