@@ -22,10 +22,8 @@ import scipy.linalg
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.classes import ClassShare, class_shares
-from gnjax.diagnosis.remedies import REMEDIES, own_rate, suggestions
-from gnjax.diagnosis.report import report
-from gnjax.diagnosis.subset import part_of
-from gnjax.diagnosis.suggestion import (
+from gnjax.diagnosis.remedies.learning_rate import own_rate
+from gnjax.diagnosis.remedies.suggestion import (
     HELPS,
     Found,
     LeftOut,
@@ -33,6 +31,9 @@ from gnjax.diagnosis.suggestion import (
     Suggestion,
     block_condition,
 )
+from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
+from gnjax.diagnosis.report import report
+from gnjax.diagnosis.subset import part_of
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, differentiated, parameter_names

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.diagnosis.suggestion import Problem, counted
+from gnjax.diagnosis.remedies.suggestion import Problem, counted
 from gnjax.networks.forms.samples import take
 from gnjax.operators.of_networks.network import NetworkGram
 

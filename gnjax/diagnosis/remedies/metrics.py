@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.suggestion import RTOL, Found, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import RTOL, Found, NotMeasurableError, Problem, Remedy
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.preconditioned import preconditioned
 from gnjax.operators.of_networks.network import NetworkGram
