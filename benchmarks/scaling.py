@@ -5,7 +5,9 @@
 One size grows and the others stay. Linear networks (d inputs, k outputs, m hidden units, L layers)
 are timed with the forming of their operator; the MLP d-m-k with n samples is timed from the model
 to kappa of its NTK. Times are warm. Memory is by how much the peak of the process rises over what
-it held before. Exponents are fitted to the larger half of the sizes; small ones are overhead.
+it held before. Hidden layers are wider than the input, without which products of weights are nearly
+singular and kappa takes more work. Exponents are fitted to the larger half of the sizes, as far as
+the method is that of the largest: small ones are overhead, and another method has other exponents.
 ``--save`` writes the measurements, and the picture from them.
 """
 
@@ -67,18 +69,18 @@ def _mlp(n: int, m: int) -> Callable[[], Any]:
 
 AXES = {
     "d": Axis(
-        (128, 256, 512, 768, 1024),
-        lambda d: _linear(d, 4, 256, 3),
+        (128, 256, 512, 1024, 2048),
+        lambda d: _linear(d, 4, 3072, 3),
         3,
         2,
-        "linear, k=4 m=256 L=3: decompositions of d x d matrices",
+        "linear, k=4 m=3072 L=3: decompositions of d x d matrices",
     ),
     "k": Axis(
         (4, 8, 16, 32, 64),
-        lambda k: _linear(256, k, 256, 3),
+        lambda k: _linear(256, k, 384, 3),
         1,
         1,
-        "linear, d=256 m=256 L=3: products of k d (k + d), a basis of k d rows",
+        "linear, d=256 m=384 L=3: products of k d (k + d), a basis of k d rows",
     ),
     "m": Axis(
         (512, 1024, 2048, 4096, 6144),
@@ -89,10 +91,10 @@ AXES = {
     ),
     "L": Axis(
         (3, 6, 12, 24, 36),
-        lambda depth: _linear(256, 8, 256, depth),
+        lambda depth: _linear(256, 8, 384, depth),
         1,
         1,
-        "linear, d=256 k=8 m=256: a term for every layer",
+        "linear, d=256 k=8 m=384: a term for every layer",
     ),
     "n": Axis(
         (64, 128, 256, 512, 1024),
@@ -102,7 +104,7 @@ AXES = {
         "NTK of 32-64-4: eigenvalues of n k rows",
     ),
     "p": Axis(
-        (512, 1024, 2048, 4096, 8192),  # hidden units
+        (512, 1024, 2048, 4096, 8192, 16384),  # hidden units
         lambda m: _mlp(64, m),
         1,
         1,
@@ -128,27 +130,35 @@ def main() -> None:
 
 
 def measured(axis: Axis, sizes: Sequence[int], repeats: int) -> dict[str, Any]:
-    """Seconds and bytes at every size, and both exponents."""
-    times, grown = [], []
+    """Seconds, bytes and the method at every size, and both exponents."""
+    times, grown, methods = [], [], []
     for size in sizes:
         ask = axis.ask(size)
-        seconds, _ = harness.timed(ask, repeats)
+        seconds, kappa = harness.timed(ask, repeats)
         times.append(record.spread(seconds))
         grown.append(_grown(ask))
+        methods.append(kappa.method)
     medians = [one["median"] for one in times if one is not None]
     return {
         "case": axis.case,
         "sizes": list(sizes),
         "seconds": times,
         "bytes": grown,
-        "time": {"predicted": axis.time, "fitted": exponent(sizes, medians)},
-        "memory": {"predicted": axis.memory, "fitted": exponent(sizes, grown)},
+        "methods": methods,
+        "time": {"predicted": axis.time, "fitted": exponent(sizes, medians, methods)},
+        "memory": {"predicted": axis.memory, "fitted": exponent(sizes, grown, methods)},
     }
 
 
-def exponent(sizes: Sequence[int], values: Sequence[float | None]) -> float | None:
-    """The slope of log value over log size, by least squares over the larger half of the sizes."""
-    kept = [(s, v) for s, v in zip(sizes, values, strict=True) if v][-(len(sizes) // 2 + 1) :]
+def exponent(
+    sizes: Sequence[int], values: Sequence[float | None], methods: Sequence[str]
+) -> float | None:
+    """The slope of log value over log size, by least squares over the larger half of the sizes.
+
+    Of these, the ones whose method is the last one's count; None for fewer than two.
+    """
+    rows = list(zip(sizes, values, methods, strict=True))[-(len(sizes) // 2 + 1) :]
+    kept = [(size, value) for size, value, method in rows if value and method == methods[-1]]
     if len(kept) < 2:
         return None
     logs = np.log(np.array(kept, float))
@@ -186,6 +196,10 @@ def figure(found: dict[str, Any]) -> Figure:
         seconds = [one["median"] for one in axis["seconds"]]
         low, high = ([one[end] for one in axis["seconds"]] for end in ("low", "high"))
         _panel(column[0], axis["sizes"], seconds, axis["time"], (low, high))
+        for size, value, method in zip(axis["sizes"], seconds, axis["methods"], strict=True):
+            column[0].annotate(
+                method, (size, value), (0, 6), textcoords="offset points", fontsize=6, ha="center"
+            )
         _panel(column[1], axis["sizes"], axis["bytes"], axis["memory"])
         column[1].set_xlabel(name if name != "p" else "m, as p = 37 m + 4")
     panels[0, 0].set_ylabel("seconds of kappa, warm")

@@ -30,16 +30,16 @@ from gnjax.operators.curvature import (
 from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
-from gnjax.operators.linearised import linearised
 from gnjax.operators.metrics.exact import diagonal_of
 from gnjax.operators.metrics.kronecker import ekfac, kfac
 from gnjax.operators.metrics.metric import Metric
 from gnjax.operators.metrics.optimisers import optimizer_metric
 from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
 from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
-from gnjax.operators.network import NetworkGram, NetworkHessian
-from gnjax.operators.stored_jacobian import with_jacobian
-from gnjax.operators.streamed import Streamed
+from gnjax.operators.of_networks.linearised import linearised
+from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.stored_jacobian import with_jacobian
+from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues

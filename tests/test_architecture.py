@@ -61,6 +61,13 @@ def test_library_has_no_broad_handlers_and_prints_nothing():
             assert not re.search(r"^\s*print\(", source, re.MULTILINE), module
 
 
+def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
+    folders = {path.parent for module, path in _modules() if module.split(".")[0] == "gnjax"}
+    for folder in folders:
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= 12, folder
+
+
 def _tracked():
     try:
         done = subprocess.run(

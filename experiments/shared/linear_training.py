@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import gnjax
 from gnjax import data as datasets
-from gnjax.operators.network import NetworkHessian
+from gnjax.operators.of_networks.network import NetworkHessian
 from gnjax.training import linear_descent
 from gnjax.training.descent import descend
 from gnjax.training.linear_descent import Moments, Weights

@@ -17,7 +17,7 @@ from gnjax.numerics.result import Result
 from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.distance import distances
 from gnjax.spectra.eigenvalues import eigenvalues

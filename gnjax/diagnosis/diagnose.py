@@ -22,10 +22,8 @@ import scipy.linalg
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.classes import ClassShare, class_shares
-from gnjax.diagnosis.remedies import REMEDIES, own_rate, suggestions
-from gnjax.diagnosis.report import report
-from gnjax.diagnosis.subset import part_of
-from gnjax.diagnosis.suggestion import (
+from gnjax.diagnosis.remedies.learning_rate import own_rate
+from gnjax.diagnosis.remedies.suggestion import (
     HELPS,
     Found,
     LeftOut,
@@ -33,6 +31,9 @@ from gnjax.diagnosis.suggestion import (
     Suggestion,
     block_condition,
 )
+from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
+from gnjax.diagnosis.report import report
+from gnjax.diagnosis.subset import part_of
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, differentiated, parameter_names
@@ -42,7 +43,7 @@ from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.curvature import hessian
 from gnjax.operators.factorisation import compact
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.spectra import eigenvalues as spectrum
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import beside_xla, host_product

@@ -22,7 +22,8 @@ from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
-from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.linearised import Linearised, linear_maps, linearised
+from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
@@ -114,6 +115,7 @@ class Monitor:
         }
         self._hessian: NetworkHessian | None = None
         self._gram: NetworkGram | None = None
+        self._linearises = False
         self._vectors: dict[str, jax.Array] = {}
         self._roundings: dict[str, _Rounding] = {}
 
@@ -147,27 +149,31 @@ class Monitor:
         assert op is not None
         scale = None if metric is None else _inverse_root(op, metric)
         number = len(self.history)
-        found = self._tracked(scale, number)
+        ready = self._ready(op)
+        found = self._tracked(ready, scale, number)
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
-        along = None if update is None else float(_along(op, op.ravel(update)))
-        samples = None if not self._probes else _probed(op, np.uint32(number), self._probes)
+        along = None if update is None else float(_along(ready, op.ravel(update)))
+        samples = None if not self._probes else _probed(ready, np.uint32(number), self._probes)
         row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
         threshold = None if rate is None else 2 / float(rate)
         row = replace(row, threshold=threshold, **self._condition())
         self.history.append(row)
         return row
 
-    def _tracked(self, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
+    def _ready(self, op: NetworkHessian | NetworkGram) -> Any:
+        """The operator linearised once for all products of a row, where that fits in memory."""
+        return Linearised(op, linear_maps(op)) if self._linearises else op
+
+    def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
         """The largest eigenvalues, each from the vector of the row before."""
-        op = self._hessian
-        assert op is not None
         share = 1.0 if number % _RENEWED == 0 else 0.0
         run = partial(tracked, rtol=self._rtol, steps=self._steps)
         start = partial(_mixed, np.uint32(number), share)
         found = {"hessian": run(Partial(_product, op, None), start(self._vectors["hessian"]))}
         top = found["hessian"].vector
         if self._gram is not None:
-            found["gauss_newton"] = run(Partial(_product, self._gram, None), start(top))
+            gram = self._ready(self._gram)
+            found["gauss_newton"] = run(Partial(_product, gram, None), start(top))
         if scale is not None:
             known = self._vectors.get("preconditioned", top)
             found["preconditioned"] = run(Partial(_product, op, scale), start(known))
@@ -182,6 +188,7 @@ class Monitor:
         if net is None:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
+            self._linearises = isinstance(linearised(self._hessian), Linearised)
             self._vectors, self._roundings = _random(self._hessian), {}
             return
         assert self._hessian is not None
@@ -257,14 +264,14 @@ def _product(op: Operator, scale: jax.Array | None, v: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _along(op: NetworkHessian, update: jax.Array) -> jax.Array:
+def _along(op: Operator, update: jax.Array) -> jax.Array:
     """u^T H u / u^T u."""
     u = update / jnp.linalg.norm(update)
     return u @ op.mv(u)
 
 
 @partial(jax.jit, static_argnums=2)
-def _probed(op: NetworkHessian, number: jax.Array, probes: int) -> jax.Array:
+def _probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
     """z^T H z for vectors z of random signs."""
     key = jax.random.fold_in(jax.random.key(2), number)
     signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.diagnosis.remedies import own_rate
-from gnjax.diagnosis.suggestion import HELPS, Suggestion, counted
+from gnjax.diagnosis.remedies.learning_rate import own_rate
+from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, counted
 
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis, LayerShare

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.diagnosis.suggestion import Problem, counted
+from gnjax.diagnosis.remedies.suggestion import Problem, counted
 from gnjax.networks.forms.samples import take
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 
 def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]:

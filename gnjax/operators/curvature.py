@@ -17,13 +17,13 @@ from gnjax.networks.outputs.shapes import Outputs, flat_outputs
 from gnjax.networks.outputs.targets import Target, term_losses
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
-from gnjax.operators.network import (
+from gnjax.operators.of_networks.network import (
     NetworkGram,
     NetworkHessian,
     chosen_side,
     without_idle_target,
 )
-from gnjax.operators.streamed import streamed
+from gnjax.operators.of_networks.streamed import streamed
 
 
 def gauss_newton(

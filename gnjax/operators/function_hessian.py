@@ -24,7 +24,7 @@ from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.network import HESSIAN, symmetric_columns
+from gnjax.operators.of_networks.network import HESSIAN, symmetric_columns
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
-from gnjax.operators.linearised import Linearised, Prepared, linearised
-from gnjax.operators.network import NetworkGram, NetworkHessian
-from gnjax.operators.stored_jacobian import WithJacobian, products_before, with_jacobian
+from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
+from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.stored_jacobian import WithJacobian, products_before, with_jacobian
 
 
 def prepared_product(op: Operator) -> Callable[[Any], Any]:

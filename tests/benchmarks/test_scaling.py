@@ -12,8 +12,14 @@ from benchmarks import scaling
 def test_the_exponent_of_a_power_is_found_beside_an_overhead(power):
     sizes = [2, 4, 64, 128, 256]
     values = [1e3, 1e3, *(3e-3 * size**power for size in sizes[2:])]
-    assert scaling.exponent(sizes, values) == pytest.approx(power, abs=0.005)
-    assert scaling.exponent(sizes, [None] * 5) is None
+    assert scaling.exponent(sizes, values, ["dense"] * 5) == pytest.approx(power, abs=0.005)
+    assert scaling.exponent(sizes, [None] * 5, ["dense"] * 5) is None
+
+
+def test_sizes_of_another_method_do_not_count():
+    methods = ["dense", "dense", "dense", "krylov", "krylov"]
+    values = [1.0, 1.0, 50.0, 2.0, 8.0]
+    assert scaling.exponent([2, 4, 8, 16, 32], values, methods) == pytest.approx(2)
 
 
 def test_memory_is_seen_to_grow():

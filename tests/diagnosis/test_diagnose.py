@@ -16,7 +16,7 @@ from gnjax.data import standardise, whiten
 from gnjax.diagnosis.classes import class_shares
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import figure_of
-from gnjax.diagnosis.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
+from gnjax.diagnosis.remedies.suggestion import HELPS, HURTS, SAME, UNKNOWN, Suggestion
 from gnjax.models import MLP, LinearNet
 from gnjax.models.linear import weights
 

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from gnjax.networks import kernels, layers
-from gnjax.operators import stored_jacobian
+from gnjax.operators.of_networks import stored_jacobian
 from tests.references import jacobian
 
 _N = 3

@@ -12,7 +12,7 @@ import gnjax
 from gnjax.networks import network
 from gnjax.numerics import device as module
 from gnjax.numerics.device import CPU, Device, device
-from gnjax.operators import stored_jacobian
+from gnjax.operators.of_networks import stored_jacobian
 from tests.networks import CASES
 
 _BYTES = 128e9

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gnjax
-import gnjax.operators.linearised as module
+import gnjax.operators.of_networks.linearised as module
 from gnjax.networks import network
 from gnjax.numerics.device import Device
-from gnjax.operators.linearised import Linearised, linearised
+from gnjax.operators.of_networks.linearised import Linearised, linearised
 from tests.networks import CASES
 
 _MAKERS = {

@@ -10,7 +10,7 @@ import pytest
 import gnjax
 from gnjax.networks import jaxprs
 from gnjax.networks.equations.samples_last import arranged
-from gnjax.operators.linearised import linearised
+from gnjax.operators.of_networks.linearised import linearised
 
 _N = 70  # samples: enough to be worth turning
 

@@ -12,10 +12,10 @@ import pytest
 import gnjax
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
-from gnjax.operators import linearised as linearisation
 from gnjax.operators import prepare
-from gnjax.operators import stored_jacobian as module
 from gnjax.operators.facts import error_of
+from gnjax.operators.of_networks import linearised as linearisation
+from gnjax.operators.of_networks import stored_jacobian as module
 from gnjax.spectra.krylov.host_products import host_product
 from tests.networks import CASES
 

@@ -28,7 +28,7 @@ from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
 from gnjax.operators.base import Dense, Factored
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import check_symmetric, error_of, forms_cheaply
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
 

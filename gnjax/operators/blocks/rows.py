@@ -23,7 +23,7 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, shared
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 
 def row_parts(

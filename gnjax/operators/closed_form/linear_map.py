@@ -27,7 +27,7 @@ from gnjax.networks.construct import network
 from gnjax.networks.equations.affine import what_bends
 from gnjax.networks.model import Apply, Params, checked
 from gnjax.networks.parameters import Only
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 
 def linear_map_gram(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.kernels import row_blocks
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 
 def diagonal_of(op: Any) -> Any:

@@ -26,8 +26,8 @@ from gnjax.operators.metrics.metric import (
     product_block,
 )
 from gnjax.operators.metrics.moments import Moments, Plan, moments, plan, squares
-from gnjax.operators.network import NetworkGram
-from gnjax.operators.streamed import Streamed
+from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.streamed import Streamed
 
 
 def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:

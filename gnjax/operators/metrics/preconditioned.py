@@ -8,7 +8,7 @@ curvature is P^{-1/2} A P^{-1/2}. What the computed root of P^{-1} is off by ent
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from gnjax.networks.network import backward_products, forward_products, paramete
 from gnjax.networks.parameters import grouped
 from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.algebra import Algebra
@@ -29,7 +30,7 @@ from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_param
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
-from gnjax.operators.network import NetworkGram, symmetric_columns
+from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
@@ -62,10 +63,18 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         if self.side == "outputs":
-            return symmetric_columns(self)
+            return self._by_factor()
         once = self.scaling(jnp.asarray(self.op.as_matrix()))
         matrix = self.scaling(once.T)
         return (matrix + matrix.T) / 2
+
+    def _by_factor(self) -> jax.Array:
+        """J S (J S)^T, which takes fewer multiplications than products with unit vectors."""
+        known = self.factorisation()
+        if known is None or known.size_in_bytes > LIMITS.factor_bytes:
+            return symmetric_columns(self)
+        factor = known.form()
+        return jnp.asarray(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
         """S J, or its transpose J S on the side of outputs."""
@@ -73,12 +82,12 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         if known is None:
             return None
 
-        @cache
         def form() -> np.ndarray:
             factor = jnp.asarray(known.form(), self.dtype)
-            if self.side == "outputs":
-                return np.asarray(self.scaling(factor.T).T, np.float64)
-            return np.asarray(self.scaling(factor), np.float64)
+            scaled = self.scaling(factor.T).T if self.side == "outputs" else self.scaling(factor)
+            found = np.asarray(scaled, np.float64)
+            vars(self)["_length"] = float(np.linalg.norm(found))  # or it is formed again for that
+            return found
 
         def error() -> Error:
             """For a network the measured error of J S, else ||S|| times the error of the factor."""
@@ -86,10 +95,16 @@ class Preconditioned(Around, Algebra, ParameterTrees):
                 own = self._measured_rounding
             else:
                 own = known.error().scaled(raised(self.scaling.norm))
-            length = float(np.linalg.norm(form()))
-            return own + self._scaling_error(self.scaling.eta * length, length)
+            return own + self._scaling_error(self.scaling.eta * self._length, self._length)
 
         return Factorisation(known.shape, form, error)
+
+    @cached_property
+    def _length(self) -> float:
+        """The Frobenius norm of the factor."""
+        known = self.factorisation()
+        assert known is not None
+        return float(np.linalg.norm(known.form()))
 
     @cached_property
     def _measured_rounding(self) -> Error:

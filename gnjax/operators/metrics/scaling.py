@@ -7,7 +7,7 @@ M = P^{-1/2} A P^{-1/2}, and ||H M H - M|| <= (2 eta + eta^2) ||M||.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
@@ -125,8 +125,17 @@ class Scaling:
 
     def __call__(self, v: jax.Array) -> jax.Array:
         """S v for a vector (p,) or a block of columns (p, b)."""
-        columns = v.reshape(len(v), -1)
-        image = jnp.zeros_like(columns)
-        for root in self.roots:
-            image = image.at[root.own].set(root(columns[root.own]))
-        return image.reshape(v.shape)
+        bare = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
+        return _image(bare, v)
+
+
+_UNSTATED = Bounds(0.0, 0.0, 0.0)  # so that one compiled product serves all roots of these shapes
+
+
+@jax.jit
+def _image(roots: tuple[Root, ...], v: jax.Array) -> jax.Array:
+    columns = v.reshape(len(v), -1)
+    image = jnp.zeros_like(columns)
+    for root in roots:
+        image = image.at[root.own].set(root(columns[root.own]))
+    return image.reshape(v.shape)

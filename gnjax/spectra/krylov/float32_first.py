@@ -18,7 +18,7 @@ import numpy as np
 
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.operators.base import Operator
-from gnjax.operators.linearised import Linearised
+from gnjax.operators.of_networks.linearised import Linearised
 from gnjax.operators.prepare import float32_rules, in_float32
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.few import Extremes, extremes

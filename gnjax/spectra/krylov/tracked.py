@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 _LEAST = 2  # products: one alone says nothing of other directions than that of the start
-_FIRST_ROWS = 8  # of the basis; it doubles when it is full
+_FIRST_ROWS = 4  # of the basis, which warm runs do with; it doubles when it is full
 _BREAKDOWN = 8.0  # roundings of the norm below which a direction is no new one
 
 

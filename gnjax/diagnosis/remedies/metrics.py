@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.suggestion import Found, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import RTOL, Found, NotMeasurableError, Problem, Remedy
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.preconditioned import preconditioned
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.network import NetworkGram
 
 _DAMPING = 1e-4  # of lambda_max
 
@@ -43,4 +43,4 @@ def _under(problem: Problem, found: Found, metric: Any, damping: float | None) -
     """kappa of P^{-1/2} G P^{-1/2} on its range."""
     op = NetworkGram(found.op.net, "parameters", found.op.scale)
     added = {} if damping is None else {"damping": damping}
-    return condition_number(preconditioned(op, metric, **added), seed=problem.seed)
+    return condition_number(preconditioned(op, metric, **added), rtol=RTOL, seed=problem.seed)

@@ -28,8 +28,8 @@ from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, entered, sum_of
 from gnjax.numerics.device import device
 from gnjax.operators.base import Operator
-from gnjax.operators.linearised import Prepared
-from gnjax.operators.network import NetworkGram
+from gnjax.operators.of_networks.linearised import Prepared
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.trees import takes_trees
 
 _MEMORY = 4e9

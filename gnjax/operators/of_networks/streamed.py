@@ -27,7 +27,7 @@ from gnjax.networks.outputs.targets import make_target
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.network import NetworkGram, NetworkHessian, without_idle_target
+from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian, without_idle_target
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 

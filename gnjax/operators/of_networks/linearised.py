@@ -24,7 +24,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import Around, error_of
-from gnjax.operators.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _KEPT_BYTES = 3e9
@@ -91,12 +91,12 @@ def linearised(op: Operator) -> Operator:
     """
     if not isinstance(op, NetworkGram | NetworkHessian):
         return op
-    kept = jax.eval_shape(_linear_maps, op)
+    kept = jax.eval_shape(linear_maps, op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
-    return op if size > _KEPT_BYTES else Linearised(op, _linear_maps(op))
+    return op if size > _KEPT_BYTES else Linearised(op, linear_maps(op))
 
 
-def _linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
+def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
     """One for each batch of samples."""
     net = op.net
     if isinstance(op, NetworkHessian):

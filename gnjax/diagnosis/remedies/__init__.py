@@ -1,0 +1,1 @@
+"""Remedies for a large kappa: one file for what each changes."""

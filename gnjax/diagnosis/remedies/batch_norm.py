@@ -1,0 +1,83 @@
+"""BatchNorm behind hidden layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from gnjax.diagnosis.remedies.suggestion import (
+    Found,
+    NotMeasurableError,
+    Problem,
+    Remedy,
+    counted,
+)
+from gnjax.diagnosis.remedies.weights import dense_layers
+from gnjax.networks.model import functional
+from gnjax.networks.parameters import layer_name, paths
+from gnjax.operators.of_networks.network import NetworkGram
+
+_COUPLED_UP_TO = 2000  # outputs n k of a model that couples its samples
+_NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
+
+
+def batch_norm(problem: Problem, found: Found) -> Remedy:
+    """BatchNorm in training mode behind every hidden ``nnx.Linear``."""
+    model, op = problem.given, found.op
+    if not isinstance(model, nnx.Module):
+        msg = "layers are inserted into Flax NNX modules only"
+        raise NotMeasurableError(msg)
+    if any(isinstance(node, _NORMALISATIONS) for _, node in nnx.iter_graph(model)):
+        msg = "the model is normalised already"
+        raise NotMeasurableError(msg)
+    if op.net.samples * op.net.k > _COUPLED_UP_TO:
+        msg = f"it couples the samples, which is measured up to k n = {_COUPLED_UP_TO}"
+        raise NotMeasurableError(msg)
+    normalised, count = _with_batch_norm(model, op)
+    if count == 0:
+        msg = "the model has no hidden nnx.Linear to put it behind"
+        raise NotMeasurableError(msg)
+    changed = replace(problem, model=functional(normalised))
+    reason = f"with the statistics of this batch, behind {counted(count, 'hidden layer')}"
+    return Remedy("BatchNorm", f"{reason} (Section 6, Figure 7)", (("", changed.kappa),))
+
+
+class _Normalised(nnx.Module):
+    """N(W x + b) in place of W x + b."""
+
+    def __init__(self, linear: nnx.Linear, dtype: jnp.dtype) -> None:
+        self.linear = linear
+        self.norm = nnx.BatchNorm(
+            linear.out_features, param_dtype=dtype, use_fast_variance=False, rngs=nnx.Rngs(0)
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.norm(self.linear(x))
+
+
+def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
+    """A copy in training mode, and how many layers it gained."""
+    names = paths(jax.tree.unflatten(op.net.structure, op.net.leaves))
+    used = [layer_name(names[use.leaf]) for use in dense_layers(op)]
+    hidden = set(used[:-1])
+    copy = nnx.clone(model)
+    found = [
+        (path, node)
+        for path, node in nnx.iter_graph(copy)
+        if isinstance(node, nnx.Linear) and "/".join(map(str, path)) in hidden
+    ]
+    for path, linear in found:
+        parent: Any = copy
+        for part in path[:-1]:
+            parent = parent[part] if isinstance(part, int) else getattr(parent, str(part))
+        layer = _Normalised(linear, op.net.dtype)
+        if isinstance(path[-1], int):
+            parent[path[-1]] = layer
+        else:
+            setattr(parent, str(path[-1]), layer)
+    copy.train()
+    return copy, len(found)

@@ -1,0 +1,62 @@
+"""Inputs on another scale."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.conditioning.condition_number import ConditionNumber, condition_number
+from gnjax.data.transforms import standardise, whiten
+from gnjax.diagnosis.remedies.suggestion import Found, NotMeasurableError, Problem, Remedy
+from gnjax.operators.base import factored
+from gnjax.operators.of_networks.network import NetworkGram
+
+
+def standardised(problem: Problem, found: Found) -> Remedy:
+    flat = flat_inputs(found.op)
+    changed = _with_inputs(problem, found.op, standardise(flat))
+    return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
+
+
+def whitened(problem: Problem, found: Found) -> Remedy:
+    flat = flat_inputs(found.op)
+    white = whiten(flat, method="zca")
+    if white.rank == len(flat):
+        msg = (
+            f"{len(flat)} samples in {flat.shape[1]} dimensions are independent, and whitening "
+            "would make them orthogonal and nothing else; give more samples than dimensions"
+        )
+        raise NotMeasurableError(msg)
+    changed = _with_inputs(problem, found.op, white.inputs)
+    return Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
+
+
+def flat_inputs(op: NetworkGram) -> np.ndarray:
+    """The inputs, with one flat row for each sample."""
+    if not isinstance(op.net.x, jax.Array):
+        msg = "inputs of several arrays have no one covariance"
+        raise NotMeasurableError(msg)
+    if not jnp.issubdtype(op.net.x.dtype, jnp.floating):
+        msg = f"inputs of type {op.net.x.dtype} are tokens, which have no scale"
+        raise NotMeasurableError(msg)
+    return np.asarray(op.net.x, np.float64).reshape(op.net.samples, -1)
+
+
+def _with_inputs(problem: Problem, op: NetworkGram, flat: np.ndarray) -> Problem:
+    return replace(problem, x=jnp.asarray(flat.reshape(op.net.x.shape), op.net.x.dtype))
+
+
+def _by_covariance(flat: np.ndarray) -> str:
+    sigma = covariance_condition(flat)
+    return (
+        "for linear networks kappa(G) <= kappa(Sigma) x a factor of the weights (Lemma 2); here "
+        f"kappa(Sigma) {'=' if sigma.bounded else '>='} {sigma.value:.3g}"
+    )
+
+
+def covariance_condition(flat: np.ndarray) -> ConditionNumber:
+    return condition_number(factored(flat.T / math.sqrt(len(flat))))

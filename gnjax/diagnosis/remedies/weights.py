@@ -1,0 +1,154 @@
+"""Other weights: skip connections, and networks of twice the width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.conditioning.condition_number import ConditionNumber
+from gnjax.diagnosis.remedies.inputs import covariance_condition, flat_inputs
+from gnjax.diagnosis.remedies.suggestion import (
+    Found,
+    NotMeasurableError,
+    Problem,
+    Remedy,
+    counted,
+)
+from gnjax.networks import layers
+from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.layer_types import Use
+from gnjax.networks.network import parameter_names
+from gnjax.networks.parameters import natural_order
+from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.theory import bounds
+
+_DRAWS = 5
+_SAME_OUTPUT = 1e-8
+
+
+def skips(problem: Problem, found: Found) -> Remedy:
+    """W + beta I for every layer of a linear chain, else for every square dense kernel."""
+    op = found.op
+    chain = _linear_chain(op)
+    places = list(range(len(chain))) if chain else _square_kernels(op)
+    if not places:
+        msg = "no square dense kernel acts on whole samples, and the model is no chain of matrices"
+        raise NotMeasurableError(msg)
+    depth = len(places)
+    betas = sorted({1 / depth, depth**-0.5, 1.0})
+    variants = tuple(
+        (f"beta={beta:.3g}", _with_skip(problem, op, places, beta).kappa) for beta in betas
+    )
+    kernels = "every layer" if chain else counted(depth, "square kernel")
+    name = "skip connections" if depth > 1 else "skip connections beta=1"
+    return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
+
+
+def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float) -> Problem:
+    """The problem with beta added on the diagonal of some leaves."""
+    leaves = list(op.net.leaves)
+    for place in places:
+        rows, columns = leaves[place].shape
+        leaves[place] += beta * jnp.eye(rows, columns, dtype=op.net.dtype)
+    return replace(problem, model=(op.net.apply, jax.tree.unflatten(op.net.structure, leaves)))
+
+
+def _square_kernels(op: NetworkGram) -> list[int]:
+    """The leaves that are square matrices and multiply one vector for each sample."""
+    return sorted(
+        use.leaf
+        for use in dense_layers(op)
+        if use.positions == 1
+        and use.sizes.inputs == use.sizes.outputs
+        and op.net.leaves[use.leaf].shape == use.sizes[1:]
+    )
+
+
+def dense_layers(op: NetworkGram) -> list[Use]:
+    """The dense layers outside loops whose parameter has a single use, in a sample's order."""
+    traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
+    uses = [layer.only_use for layer in traced.layers]
+    return [
+        use
+        for use in uses
+        if use is not None and use.kind == "dot_general" and not use.loops and use.groups == 1
+    ]
+
+
+def _linear_chain(op: NetworkGram) -> list[jax.Array]:
+    """W_1 .. W_L, (a_{l-1}, a_l) each, where the model is x -> x W_1 .. W_L; else nothing."""
+    net = op.net
+    if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
+        return []
+    named = zip(parameter_names(net), net.leaves, strict=True)
+    kernels = [leaf for _, leaf in sorted(named, key=lambda pair: natural_order(pair[0]))]
+    outputs = net.outputs(net.leaves, net.x)
+    for chain in (kernels, [kernel.T for kernel in kernels]):
+        if _fits_together(chain, net.x.shape[1], net.k):
+            gap = jnp.abs(_product(chain, net.x) - outputs).max()
+            if float(gap) <= _SAME_OUTPUT * float(jnp.abs(outputs).max()):
+                return chain
+    return []
+
+
+def _fits_together(chain: list[jax.Array], inputs: int, outputs: int) -> bool:
+    fits = all(first.shape[1] == second.shape[0] for first, second in pairwise(chain))
+    return fits and chain[0].shape[0] == inputs and chain[-1].shape[1] == outputs
+
+
+def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
+    for weight in chain:
+        x = jnp.matmul(x, weight, precision="highest")
+    return x
+
+
+def wider(problem: Problem, found: Found) -> Remedy:
+    """Gaussian weights of the model's variances, at its widths and at twice its hidden widths."""
+    chain = _linear_chain(found.op)
+    if len(chain) < 2:
+        msg = "a network is rebuilt at another width only where it is a chain of matrices"
+        raise NotMeasurableError(msg)
+    reason = (
+        f"medians of {_DRAWS} draws of Gaussian weights with these variances x fan-in, at both "
+        f"widths; {_limits_of_eq_22(found.op, chain)}"
+    )
+    before, after = (partial(_median_kappa, problem, chain, factor) for factor in (1, 2))
+    return Remedy("twice the width", reason, (("", after),), before)
+
+
+def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
+    """The median kappa of networks with fresh weights."""
+    drawn = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
+    kappas = [replace(problem, model=(_product, weights)).kappa() for weights in drawn]
+    return sorted(kappas, key=lambda kappa: kappa.value)[_DRAWS // 2]
+
+
+def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
+    rng = np.random.default_rng(seed)
+    last = len(chain) - 1
+    drawn = []
+    for index, weight in enumerate(chain):
+        rows, columns = weight.shape
+        shape = rows * (factor if index else 1), columns * (factor if index < last else 1)
+        deviation = math.sqrt(float(jnp.square(weight).mean()) * rows / shape[0])
+        drawn.append(jnp.asarray(deviation * rng.standard_normal(shape), weight.dtype))
+    return drawn
+
+
+def _limits_of_eq_22(op: NetworkGram, chain: list[jax.Array]) -> str:
+    """Eq 22 at both widths, for two layers."""
+    if len(chain) > 2:
+        return "Lemma 7 (two layers): singular values of wide Gaussian matrices draw together"
+    (d, m), k = chain[0].shape, chain[1].shape[1]
+    sigma = covariance_condition(flat_inputs(op)).value
+    inner, outer = (float(jnp.square(weight).mean()) for weight in chain)
+    limits = [bounds.asymptotic(d, k, c * m, inner, outer / c, sigma).value for c in (1, 2)]
+    narrow, wide = ("nothing" if limit is None else f"{limit:.3g}" for limit in limits)
+    return f"Eq 22 bounds kappa by {narrow} at this width and by {wide} at twice the width"

@@ -1,0 +1,1 @@
+"""Operators of networks: by products, by a stored Jacobian, from samples that come in batches."""

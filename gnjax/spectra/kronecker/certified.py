@@ -1,0 +1,133 @@
+"""Both ends of the spectrum of sum_l A_l (x) B_l, by preconditioned Lanczos with a certificate.
+
+For m >> k every A_l = W^{L:l+1} W^{l+1:L} is near a multiple of the identity, so G is near
+I (x) D with D = sum_l (tr A_l / k) B_l, a d x d matrix. D is a compression of G averaged over an
+orthonormal basis of R^k, so lambda_min(G) <= lambda_min(D) and lambda_max(D) <= lambda_max(G):
+for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive definite, and
+
+    lambda_min(G) > s   if and only if   C = P^{-1/2} (G - s I) P^{-1/2} is positive definite
+
+(Sylvester). C has its spectrum in a short interval around 1, so few Lanczos steps from a random
+start decide the question, to the probability of
+:func:`gnjax.spectra.krylov.missed.missed_probability`. The Krylov space of C, mapped back by
+P^{-1/2}, gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method
+of Golub and Ye (2002). The top end is the same for s I - G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.spectra.kronecker.locate import locate
+from gnjax.spectra.kronecker.packed import product
+from gnjax.spectra.kronecker.pencil import (
+    BLOCK,
+    Compression,
+    beside,
+    compressions,
+    pencil_at,
+    rayleigh_ritz,
+    solve,
+)
+from gnjax.spectra.kronecker.reduced import Reduced
+from gnjax.spectra.krylov.host_products import beside_xla
+from gnjax.spectra.krylov.lanczos import Run, missed_probability, random_rows
+from gnjax.spectra.krylov.lanczos import ritz as ritz_values
+
+_CERTIFY_STEPS = 200
+_WIDENINGS = (1.0, 8.0, 64.0)
+_TRIES = 2  # of each
+_LARGEST_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a spectrum: the Ritz value bounds it from inside, ``bound`` from outside."""
+
+    ritz: float
+    bound: float
+    missed: float
+    products: int
+
+
+def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tuple[End, End]:
+    """The largest and the smallest eigenvalue, each missed with a chance of at most ``missed``.
+
+    The smallest takes most of ``rtol``, because the largest is far easier to separate.
+    """
+    with beside_xla():
+        compressed = compressions(reduced)
+        return (
+            _end(reduced, compressed, -1.0, _LARGEST_SHARE * rtol, missed, seed),
+            _end(reduced, compressed, 1.0, (1 - 2 * _LARGEST_SHARE) * rtol, missed, seed),
+        )
+
+
+def _end(
+    reduced: Reduced,
+    compressed: tuple[Compression, ...],
+    sign: float,
+    rtol: float,
+    missed: float,
+    seed: int,
+) -> End:
+    """Locate the end, then certify that nothing lies beyond it; wider where that is too hard.
+
+    ``sign`` is +1 for the smallest eigenvalue and -1 for the largest: sign * eigenvalue is what is
+    minimised. Every attempt may be wrong with a chance of ``share``, and the chances of those made
+    add up.
+    """
+    share, spent = missed / (_TRIES * len(_WIDENINGS)), 0.0
+    located = locate(reduced, compressed, sign, rtol)
+    best, products = located.ritz, located.run.products + BLOCK
+    candidates = [located.first, best.row]
+    for widening in _WIDENINGS:
+        for _ in range(_TRIES):
+            shift = beside(best.value, rtol * widening, compressed, sign)
+            pencil = pencil_at(reduced, compressed, shift, sign)
+            known = located.deflation(pencil)
+            start = random_rows(reduced.size, BLOCK, seed, apart=known.rows)
+            enough = partial(_decided, floor=known.floor, missed=share)
+            run, images = solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
+            products += run.products + len(known.rows)
+            found = rayleigh_ritz(pencil, run, images)
+            candidates.append(found.row)
+            best = min(best, found, key=lambda ritz: sign * ritz.value)
+            exceeds = _exceeds(run, known.floor)
+            if exceeds:
+                chance = 0.0 if run.complete else float(missed_probability(run, known.floor)[0])
+                if chance <= share:
+                    value = _quotient(reduced, candidates, sign)
+                    return End(value, shift, spent + chance, products)
+            spent += share
+            if exceeds:  # but not by enough to be sure of it: a wider gap decides sooner
+                break
+    unbounded = 0.0 if sign > 0 else np.inf
+    return End(_quotient(reduced, candidates, sign), unbounded, 0.0, products)
+
+
+def _quotient(reduced: Reduced, candidates: list[np.ndarray], sign: float) -> float:
+    """The best x^T G x by products of their own, which carry the rounding of one product alone.
+
+    A Ritz value from a pencil that is nearly singular can be far off; its vector then loses here.
+    """
+    rows = np.stack(candidates)
+    images = np.asarray(product(reduced.operator, reduced.groups, jnp.asarray(rows)))
+    return sign * float((sign * (images * rows).sum(axis=1)).min())
+
+
+def _decided(run: Run, images: list[np.ndarray], *, floor: float, missed: float) -> bool:
+    """C exceeds the floor to the probability asked, or surely is not positive."""
+    del images
+    if not _exceeds(run, floor):
+        values, residuals, _ = ritz_values(run)
+        return bool(values[0] < 0 and residuals[0] <= 0.1 * abs(values[0]))
+    return bool(missed_probability(run, floor)[0] <= missed)
+
+
+def _exceeds(run: Run, floor: float) -> bool:
+    return bool(np.linalg.eigvalsh(run.projection)[0] > floor)
