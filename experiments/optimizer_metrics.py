@@ -173,7 +173,7 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The model at initialisation, its inputs and its labels."""
     key = jax.random.key(cell.seed)
     if cell.network == "gpt":
-        x, y = pieces(cell.outputs, cell.samples, cell.length, cell.seed)
+        tokens, following = pieces(cell.outputs, cell.samples, cell.length, cell.seed)
         gpt = gnjax.models.GPT(
             cell.outputs,
             length=cell.length,
@@ -184,7 +184,7 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
             initializer="lecun",
             key=key,
         )
-        return NextCharacter(gpt), jnp.asarray(x), jnp.asarray(y)
+        return NextCharacter(gpt), jnp.asarray(tokens), jnp.asarray(following)
     loaded = gnjax.data.load(IMAGES, samples=cell.samples, seed=cell.seed)
     small = gnjax.data.downsample(loaded.inputs, loaded.shape, (SIDE, SIDE))
     x = jnp.asarray(gnjax.data.standardise(small))

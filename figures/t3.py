@@ -93,7 +93,8 @@ def _against(axes: Axes, shown: Columns) -> None:
                 markersize=size,
                 elinewidth=0.5,
                 linestyle="",
-                **({} if place == 0 else style.OPEN),
+                markeredgecolor=look.colour if place else "white",
+                markerfacecolor="white" if place else look.colour,
             )
     axes.set_xlabel("condition number at the start")
 

@@ -28,7 +28,26 @@ TIMES = 5.4  # printed for SOAP and Muon
 NEARLY = 1.5  # "nearly matches", a number of our own
 USUAL, LITTLE = 0.1, 0.001  # dampings
 MISSING = "a metric is missing"
-MECHANISMS: dict[str, str] = {}
+
+
+def _lowers(metric: str) -> str:
+    return f"the metric {metric!r} lowers kappa at the start and along training"
+
+
+FEWER = "full Gauss-Newton needs fewer steps than Adam, Shampoo and K-FAC"
+SO_MANY = f"{TIMES} times fewer than Adam and Shampoo, as {PAPER} prints it for SOAP and Muon"
+MECHANISMS = {
+    f"{TITLES['mlp']}: {FEWER}": "a step with all couplings between layers trusts the linear model"
+    " of the network further than it holds: the layers' blocks alone take 0.75 times its steps, and"
+    " with a hundredth of the damping it takes 5.1 times as many",
+    f"{TITLES['gpt']}: {SO_MANY}": "with 1,064 parameters and full batches Adam arrives within"
+    " 20 to 26 steps, Shampoo within 17 to 29 and full Gauss-Newton within 5 to 9; 5.4 is of"
+    " batches that are never seen twice and of up to 1.5e8 parameters",
+    _lowers("Adam"): "at the start P has one gradient's entries, which are no curvatures: kappa is"
+    " 3.2 times that of G in the MLP on few images, and 0.95 (0.42, 2.2) times later",
+    _lowers("Shampoo"): "at the start its factors are of one gradient and have rank one: kappa is"
+    " 5.3 times that of G in the MLP on many images, and 1.3 (0.31, 5.5) times later",
+}
 Check = Callable[[Columns], Verdict]
 
 
@@ -140,9 +159,9 @@ CLAIMS = (
     *(
         _claim(
             network,
-            "full Gauss-Newton needs fewer steps than Adam, Shampoo and K-FAC",
+            FEWER,
             printed(
-                f'{PAPER}, abstract, "substantial gains over existing optimizers"; ours'
+                f'{PAPER}, abstract, "substantial gains over existing optimizers"; these are ours'
             ),
             _more_steps(network, BASELINES, "full", above=1.0),
         )
@@ -150,7 +169,7 @@ CLAIMS = (
     ),
     _claim(
         "gpt",
-        f"{TIMES} times fewer than Adam and Shampoo, as {PAPER} prints it for SOAP and Muon",
+        SO_MANY,
         BEYOND,
         _more_steps("gpt", ("Adam", "Shampoo"), "full", above=TIMES),
     ),
@@ -194,7 +213,7 @@ CLAIMS = (
     *(
         Claim(
             "T3",
-            words := f"the metric {metric!r} lowers kappa at the start and along training",
+            words := _lowers(metric),
             BEYOND,
             _lowers_kappa(metric),
             mechanism=MECHANISMS.get(words, ""),

@@ -197,7 +197,8 @@ def _shampoo(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
         if len(factors) == 1:
             blocks.append(product(own[:, None], factors[0], jnp.ones((1, 1)), 0.5))
         else:
-            blocks.append(product(own.reshape(*map(len, factors)), *factors, 0.25))
+            left, right = factors
+            blocks.append(product(own.reshape(len(left), len(right)), left, right, 0.25))
     return blocks
 
 
