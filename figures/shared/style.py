@@ -123,7 +123,8 @@ def new_figure(width: float, height: float) -> Figure:
 def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval.
 
-    Places where some seed is unresolved are left out of line and band and drawn as lower bounds.
+    Places where some seed is unresolved are left out of line and band and drawn as lower bounds;
+    where there is no other, these are the line that is returned.
     """
     shown = series.resolved.tolist()
     axes.fill_between(
@@ -137,16 +138,20 @@ def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
         marker=look.marker,
         label=label,
     )
-    _lower_bounds(axes, series, look)
-    return line
+    bounds = _lower_bounds(axes, series, look)
+    if bounds is None or series.resolved.any():
+        return line
+    bounds.set_label(label)
+    return bounds
 
 
-def _lower_bounds(axes: Axes, series: Series, look: Look) -> None:
+def _lower_bounds(axes: Axes, series: Series, look: Look) -> Line2D | None:
     """Open markers under upward arrows where all that is known is that kappa is at least this."""
     x, y = series.x[~series.resolved], series.mean[~series.resolved]
     if len(x) == 0:
-        return
-    axes.plot(x, y, marker=look.marker, linestyle="", markeredgecolor=look.colour, **OPEN)
+        return None
+    drawn = OPEN | {"color": look.colour, "markeredgecolor": look.colour}
+    (line,) = axes.plot(x, y, linestyle="", marker=look.marker, **drawn)
     axes.margins(y=0.18)  # room for an arrow over the highest
     for place in zip(x, y, strict=True):
         axes.annotate(
@@ -156,6 +161,7 @@ def _lower_bounds(axes: Axes, series: Series, look: Look) -> None:
             textcoords="offset points",
             arrowprops={"arrowstyle": "<-", "color": look.colour, "lw": 0.8, "shrinkB": 2.5},
         )
+    return line
 
 
 def bound_curve(axes: Axes, series: Series, look: Look) -> Line2D:

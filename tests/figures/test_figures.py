@@ -161,6 +161,21 @@ def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Column
     assert "(1 of 18 cells are unresolved)" in fig03.caption(unresolved, {"precision": "float64"})
 
 
+def test_a_curve_of_lower_bounds_alone_is_labelled_at_the_last_of_them(
+    depth_table: Columns,
+) -> None:
+    resolved = np.zeros(len(depth_table["resolved"]), bool)
+    figure = fig03.draw({**depth_table, "resolved": resolved})
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    at = {line.get_label(): line.get_xydata()[-1] for line in axes.lines if len(line.get_xdata())}
+    labels = [text for text in axes.texts if text.get_text() in at]
+    assert labels
+    for label in labels:
+        place = axes.transAxes.inverted().transform(axes.transData.transform(at[label.get_text()]))
+        np.testing.assert_allclose(label.xy, place, atol=1e-6)
+
+
 def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: Columns) -> None:
     for axes in fig02.draw(depth_table).axes:
         assert all(drawn.get_markerfacecolor() != "white" for drawn in axes.lines)
