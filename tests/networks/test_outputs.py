@@ -160,10 +160,12 @@ def test_every_loss_equals_its_mean_written_out(case):
     np.testing.assert_allclose(gnjax.linearised(op).mv(jnp.asarray(v)), g @ v, rtol=0, atol=atol)
     np.testing.assert_allclose(op.as_matrix(), g, rtol=0, atol=1e-12 * size)
     gram = np.asarray(twin.as_matrix())
+    # A root of a singular B that is computed twice can differ by the root of an eps, as stated.
+    apart = 2 * twin.error(size).value if callable(options.get("loss")) else 1e-12 * size
+    assert apart < 1e-6 * size
     for same in (twin, gnjax.linearised(twin)):
-        np.testing.assert_allclose(
-            same.mv(jnp.asarray(u)), gram @ u, rtol=0, atol=1e-12 * size * np.linalg.norm(u)
-        )
+        product = same.mv(jnp.asarray(u))
+        np.testing.assert_allclose(product, gram @ u, rtol=0, atol=apart * np.linalg.norm(u))
     few = min(len(g), len(gram))
     values = [np.linalg.eigvalsh(m)[::-1][:few] for m in (g, gram)]
     np.testing.assert_allclose(*values, rtol=0, atol=1e-12 * size)
