@@ -38,8 +38,9 @@ FEWER = "full Gauss-Newton needs fewer steps than Adam, Shampoo and K-FAC"
 SO_MANY = f"{TIMES} times fewer than Adam and Shampoo, as {PAPER} prints it for SOAP and Muon"
 MECHANISMS = {
     f"{TITLES['mlp']}: {FEWER}": "steps along all couplings between layers need small"
-    " rates: the layers' blocks alone take 0.75 times its steps, and with a hundredth of the damping"
-    " its best rate falls from 0.1 to 0.3 down to 0.01 to 0.03, and its steps are 5.1 times as many",
+    " rates: the layers' blocks alone take 0.75 times its steps, and with a hundredth of the"
+    " damping its best rate falls from 0.1 to 0.3 down to 0.01 to 0.03, and its steps are 5.1 times"
+    " as many",
     f"{TITLES['gpt']}: {SO_MANY}": "with 1,064 parameters and full batches Adam arrives within"
     " 20 to 26 steps, Shampoo within 17 to 29 and full Gauss-Newton within 5 to 9; 5.4 is of"
     " batches that are never seen twice and of up to 1.5e8 parameters",

@@ -246,7 +246,9 @@ def _small_factor(problem: Problem) -> bool:
 def _open(ends: Ends, rtol: float) -> bool:
     """Whether kappa is not resolved, or not as narrowly as asked for."""
     both = (ends.largest, ends.smallest)
-    return not (ends.resolved and all(end.high - end.low <= rtol / 2 * end.value for end in both))
+    if not ends.resolved or any(end.value <= 0 for end in both):
+        return True
+    return not sum((end.high - end.low) / end.value for end in both) <= rtol
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
