@@ -31,7 +31,6 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.compilation import compiled_soon
 from gnjax.numerics.host import on_host
 
 SAFETY = 4.0
@@ -189,13 +188,13 @@ def _batch_size(
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
         both = _backward_gap(net, x, target, _seed(rng), u)
-        pull, movement = (on_host(_scaled(scaling, one)) for one in both)
-        pulled.append(_length(movement))
+        pull, moved = (on_host(_scaled(scaling, one)) for one in both)
+        pulled.append(_length(moved))
         pairs = zip(vectors, images, strict=True)
         gaps += [_dot(on_host(u), image) - _dot(pull, v) for v, image in pairs]
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
-                squares += np.square(movement.astype(np.float64)) / count
+                squares += np.square(moved.astype(np.float64)) / count
     return max(map(_root_mean_square, (pushed, pulled, gaps)))
 
 
@@ -264,7 +263,8 @@ def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array
     return forward(net, x, target, v)
 
 
-@compiled_soon
+# Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
+@jax.jit
 def _forward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, v: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -273,7 +273,7 @@ def _forward_gap(
     return plain, perturbed(partial(forward, net, x, target), seed, v) - plain
 
 
-@compiled_soon
+@jax.jit
 def _backward_gap(
     net: Network, x: Any, target: Any, seed: ArrayLike, u: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -282,7 +282,7 @@ def _backward_gap(
     return plain, perturbed(partial(backward, net, x, target), seed, u) - plain
 
 
-@compiled_soon
+@jax.jit
 def _product_gap(
     product: Any, seed: ArrayLike, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:
