@@ -1,6 +1,6 @@
 """Certified condition numbers: the interval contains the truth, and ``resolved`` is right."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
