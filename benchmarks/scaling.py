@@ -27,6 +27,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 import gnjax
 from benchmarks import record
@@ -219,10 +220,14 @@ def _panel(
     axes.set_title(f"fitted {fitted}, predicted {exponents['predicted']}", fontsize=9)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(sizes, [str(size) for size in sizes], fontsize=7, rotation=45)
+    for side in (axes.xaxis, axes.yaxis):
+        side.set_minor_formatter(NullFormatter())
     if not known:
         return
     x, y = np.array(known, float).T
     axes.plot(x, y, "o-", label="measured")
+    axes.margins(y=0.15)
     axes.plot(x, y[-1] * (x / x[-1]) ** exponents["predicted"], ":", color="gray")
     if quartiles is not None:
         axes.fill_between(sizes, *quartiles, alpha=0.3)
