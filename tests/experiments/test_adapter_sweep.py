@@ -10,19 +10,14 @@ from flax import nnx
 import gnjax
 from experiments import adapter_sweep as experiment
 from figures import t6
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, mean_and_interval
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/adapter_sweep.py:{profile}")
-    return config.freeze(experiment.Config, edge)
+from tests.experiments.configs import frozen
 
 
 def _row(family, network="mlp"):
     """The cell of the last amount of a family, and its row."""
-    whole = _config("smoke")
+    whole = frozen(experiment, "smoke")
     found = [c for c in experiment.cells(whole) if (c.family, c.network) == (family, network)]
     cell = max(found, key=lambda c: c.amount)
     (row,) = experiment.rows(whole, {cell: experiment.measure(cell)})
@@ -35,13 +30,6 @@ def _assert_kappa_of(jacobian, row):
     np.testing.assert_allclose(row.kappa, values[0] / values[row.rank - 1], rtol=1e-6)
     assert row.rank == np.linalg.matrix_rank(np.asarray(jacobian))
     assert row.share == row.parameters / (row.samples * row.outputs)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = experiment.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(experiment.cost(cell) > 0 for cell in cells)
 
 
 def test_a_row_of_a_pruned_network():

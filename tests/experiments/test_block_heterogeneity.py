@@ -6,28 +6,15 @@ import itertools
 import jax
 import numpy as np
 import optax
-import pytest
 import scipy.spatial.distance
 
 import gnjax
 from experiments import block_heterogeneity as experiment
 from figures import t2
 from gnjax.networks.network import parameter_names
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, line, mean_and_interval
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/block_heterogeneity.py:{profile}")
-    return config.freeze(experiment.Config, edge)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = experiment.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(experiment.cost(cell) > 0 for cell in cells)
+from tests.experiments.configs import frozen
 
 
 def _distance(one, other, floor):
@@ -43,7 +30,7 @@ def _distance(one, other, floor):
 
 
 def test_a_row_is_that_of_dense_blocks():
-    cell = next(c for c in experiment.cells(_config("smoke")) if c.network == "mlp")
+    cell = next(c for c in experiment.cells(frozen(experiment, "smoke")) if c.network == "mlp")
     cell = dataclasses.replace(cell, depth=3)
     found = experiment.measure(cell)
     model, x, y = experiment.made(cell)
@@ -72,7 +59,7 @@ def test_a_row_is_that_of_dense_blocks():
 
 
 def test_every_network_has_its_matrices_as_blocks():
-    for cell in experiment.cells(_config("laptop")):
+    for cell in experiment.cells(frozen(experiment, "laptop")):
         if cell.seed:
             continue
         model, x, _ = experiment.made(cell)

@@ -6,37 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from flax import nnx
 
 import gnjax
 from experiments import class_blocks as experiment
 from figures import t4
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, mean_and_interval
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/class_blocks.py:{profile}")
-    return config.freeze(experiment.Config, edge)
+from tests.experiments.configs import frozen
 
 
 def _cell(network, steps=3):
     """The config of the smoke profile with so many steps, and its first cell of a network."""
-    whole = _config("smoke")
+    whole = frozen(experiment, "smoke")
     fewer = {
         name: dataclasses.replace(getattr(whole, name), steps=steps) for name in ("linear", "gpt")
     }
     changed = dataclasses.replace(whole, **fewer)
     return changed, next(c for c in experiment.cells(changed) if c.network == network)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = experiment.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(experiment.cost(cell) > 0 for cell in cells)
 
 
 def test_rows_of_the_linear_model_are_its_closed_form():

@@ -16,8 +16,8 @@ from sweeps import command_line as cli
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
+from tests.experiments.configs import frozen
 
-_SWEEPS = ("depth_sweep", "layer_sweep")
 _TINY = [
     "--config=configs/depth_sweep.py:smoke",
     "--config.fixed_width.depths=[2, 3]",
@@ -42,14 +42,11 @@ def _main(arguments, tmp_path):
     return cli.main(depth_sweep.PROGRAM, [*arguments, f"--results={tmp_path}"])
 
 
-@pytest.mark.parametrize("name", _SWEEPS)
+@pytest.mark.parametrize("name", _names())
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_every_profile_is_a_config_with_cells(name, profile):
     module = import_module(f"experiments.{name}")
-    edge, found = config.load(f"configs/{name}.py:{profile}")
-    frozen = config.freeze(module.Config, edge)
-    cells = module.cells(frozen)
-    assert found == profile
+    cells = module.cells(frozen(module, profile))
     assert len(set(cells)) == len(cells) > 0
     assert all(module.cost(cell) > 0 for cell in cells)
 

@@ -13,34 +13,22 @@ from experiments import optimizer_metrics as experiment
 from experiments.claims import optimizer_metrics as claims
 from experiments.shared import metric_steps
 from figures import t3
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from tests.drawn import as_columns
+from tests.experiments.configs import frozen
 
 MOMENTUM = 0.9
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/optimizer_metrics.py:{profile}")
-    return config.freeze(experiment.Config, edge)
 
 
 @pytest.fixture(scope="module")
 def smoke():
     """The configuration of an MLP alone, and its measurements."""
-    whole = dataclasses.replace(_config("smoke"), seeds=1)
+    whole = dataclasses.replace(frozen(experiment, "smoke"), seeds=1)
     cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
     race = dataclasses.replace(cell.race, rates=(1.0, 0.1), dampings=(0.1,), limit=3)
     path = dataclasses.replace(cell.path, dampings=(0.1,))
     cell = dataclasses.replace(cell, race=race, path=path)
     return cell, experiment.measure(cell)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = experiment.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(experiment.cost(cell) > 0 for cell in cells)
 
 
 def _operator(cell):
@@ -116,7 +104,7 @@ def test_kappa_is_that_of_dense_matrices(smoke, name):
 @pytest.mark.parametrize("name", metric_steps.METRICS)
 def test_a_step_solves_with_the_matrix_of_the_metric(network, name):
     """The compiled blocks beside the library's matrices, after two steps with momentum."""
-    whole = _config("smoke")
+    whole = frozen(experiment, "smoke")
     op, y = _operator(next(c for c in experiment.cells(whole) if c.network == network))
     rate, damping = 0.05, 0.03
     state, w = metric_steps.start(op), ravel_pytree(op.net.leaves)[0]

@@ -15,18 +15,13 @@ from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
 from gnjax.training import minibatch as training
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 from sweeps.storage import checkpoint
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/pruning_sweep.py:{profile}")
-    return config.freeze(pruning_sweep.Config, edge)
+from tests.experiments.configs import frozen
 
 
 def _cell(network, **changed):
-    cells = pruning_sweep.cells(_config("smoke"))
+    cells = pruning_sweep.cells(frozen(pruning_sweep, "smoke"))
     found = next(cell for cell in cells if cell.network == network and cell.pruned > 0)
     return dataclasses.replace(found, **changed)
 
@@ -124,7 +119,7 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
         {"epoch": 4, "losses": [7.0, 6.0], **kappa},
         {"epoch": 5, "losses": [5.0], **kappa},
     ]
-    settings = _config("smoke")
+    settings = frozen(pruning_sweep, "smoke")
     network = dataclasses.replace(settings.vgg5, epochs=5, every=2, rates=(0.8,))
     measured = {cell: {"inputs": 768, "outputs": 10, "parameters": 50, "records": records}}
     found = pruning_sweep.rows(dataclasses.replace(settings, vgg5=network), measured)
@@ -136,7 +131,7 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_profiles_have_every_network(profile):
-    cells = pruning_sweep.cells(_config(profile))
+    cells = pruning_sweep.cells(frozen(pruning_sweep, profile))
     assert {cell.network for cell in cells} == set(pruning_sweep.KINDS)
     assert [pruning_sweep.cost(cell) for cell in cells] == sorted(
         (pruning_sweep.cost(cell) for cell in cells), reverse=True
@@ -145,7 +140,7 @@ def test_profiles_have_every_network(profile):
 
 def test_the_paper_profile_is_the_papers():
     """Appendix I.1: rates, drops and optimisers."""
-    paper = _config("paper")
+    paper = frozen(pruning_sweep, "paper")
     assert {network.samples for network in vars(paper).values() if hasattr(network, "samples")} == {
         1000
     }
@@ -161,10 +156,10 @@ def test_the_paper_profile_is_the_papers():
 
 
 def test_paper_init_is_the_papers_resnet20_before_training():
-    cells = pruning_sweep.cells(_config("paper_init"))
+    cells = pruning_sweep.cells(frozen(pruning_sweep, "paper_init"))
     paper = {
         (c.pruned, c.seed): c
-        for c in pruning_sweep.cells(_config("paper"))
+        for c in pruning_sweep.cells(frozen(pruning_sweep, "paper"))
         if c.network == "resnet20"
     }
     assert {cell.pruned for cell in cells} == {0.0, 0.4, 0.8}
@@ -180,7 +175,7 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
     figure = "1, 14" if network == "resnet20" else pruning_sweep.KINDS[network].figure
     shares = {}
     for profile in ("laptop", "paper"):
-        settings = _config(profile)
+        settings = frozen(pruning_sweep, profile)
         made = getattr(settings, network)
         side, channels = made.side or 32, 3 if profile == "paper" else 1
         model = pruning_sweep.KINDS[network].make(
@@ -201,7 +196,7 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
 
 
 def test_smaller_steps_are_the_same_networks_before_training():
-    cells = pruning_sweep.cells(_config("laptop"))
+    cells = pruning_sweep.cells(frozen(pruning_sweep, "laptop"))
     smaller = [cell for cell in cells if cell.steps == pruning_sweep.SMALLER]
     assert {cell.network for cell in smaller} == {"vgg5"}
     for cell in smaller:
@@ -329,7 +324,7 @@ def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noi
 
 def _verdicts(table):
     """At initialisation, sparse, moderate, slowdown, final loss, valley."""
-    paper = _config("laptop").paper_ratios
+    paper = frozen(pruning_sweep, "laptop").paper_ratios
     claims = [claim for claim in CLAIMS if claim.figure == "1, 14"]
     return [judge(claim, table, paper) for claim in claims][:6]
 
@@ -396,7 +391,9 @@ def test_seeds_that_were_not_trained_count_at_initialisation_alone():
 
 
 def test_more_networks_are_measured_at_initialisation_than_are_trained():
-    cells = [c for c in pruning_sweep.cells(_config("laptop")) if c.network == "resnet20"]
+    cells = [
+        c for c in pruning_sweep.cells(frozen(pruning_sweep, "laptop")) if c.network == "resnet20"
+    ]
     assert {c.seed for c in cells if c.epochs} == set(range(4))
     assert {c.seed for c in cells if not c.epochs} == set(range(4, 12))
     assert len(set(cells)) == len(cells) == 12 * 6

@@ -2,30 +2,18 @@
 
 import jax
 import numpy as np
-import pytest
 
 import gnjax
 from experiments import sample_sweep
 from figures import c1
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
-
-
-def _config(profile):
-    return config.freeze(sample_sweep.Config, config.load(f"configs/sample_sweep.py:{profile}")[0])
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = sample_sweep.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(sample_sweep.cost(cell) > 0 for cell in cells)
+from tests.experiments.configs import frozen
 
 
 def test_a_row_is_kappa_of_the_jacobian():
-    cell = sample_sweep.cells(_config("smoke"))[-1]
-    (row,) = sample_sweep.rows(_config("smoke"), {cell: sample_sweep.measure(cell)})
+    cell = sample_sweep.cells(frozen(sample_sweep, "smoke"))[-1]
+    (row,) = sample_sweep.rows(frozen(sample_sweep, "smoke"), {cell: sample_sweep.measure(cell)})
     data = gnjax.data.load(cell.data, samples=cell.most, seed=0)
     images = gnjax.data.downsample(data.inputs, data.shape, (cell.side, cell.side))[: row.samples]
     model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(row.seed))

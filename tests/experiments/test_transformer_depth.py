@@ -2,27 +2,14 @@
 
 import jax
 import numpy as np
-import pytest
 
 import gnjax
 from experiments import transformer_depth as experiment
 from experiments.shared.language import pieces
 from figures import t1
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
-
-
-def _config(profile):
-    edge, _ = config.load(f"configs/transformer_depth.py:{profile}")
-    return config.freeze(experiment.Config, edge)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_distinct_cells(profile):
-    cells = experiment.cells(_config(profile))
-    assert len(set(cells)) == len(cells) > 0
-    assert all(experiment.cost(cell) > 0 for cell in cells)
+from tests.experiments.configs import frozen
 
 
 def test_pieces_differ_and_are_followed_by_their_characters():
@@ -35,8 +22,10 @@ def test_pieces_differ_and_are_followed_by_their_characters():
 
 
 def test_a_row_is_kappa_of_the_dense_jacobian():
-    cell = next(c for c in experiment.cells(_config("smoke")) if c.last and c.network == "pre")
-    rows = experiment.rows(_config("smoke"), {cell: experiment.measure(cell)})
+    cell = next(
+        c for c in experiment.cells(frozen(experiment, "smoke")) if c.last and c.network == "pre"
+    )
+    rows = experiment.rows(frozen(experiment, "smoke"), {cell: experiment.measure(cell)})
     x, _ = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
     apply, params = gnjax.functional(experiment.made(cell))
     flat, unravel = jax.flatten_util.ravel_pytree(params)
@@ -52,7 +41,7 @@ def test_a_row_is_kappa_of_the_dense_jacobian():
 
 
 def test_the_kinds_are_what_they_are_called():
-    cell = experiment.cells(_config("smoke"))[0]
+    cell = experiment.cells(frozen(experiment, "smoke"))[0]
     for kind, (norm, strength) in experiment.KINDS.items():
         block = experiment.made(config_of(cell, kind)).model.block1
         assert block.norm == norm
