@@ -21,7 +21,7 @@ from jax.tree_util import Partial
 
 import gnjax
 from experiments.claims.adapter_sweep import CLAIMS
-from experiments.shared.language import NextCharacter, described, pieces
+from experiments.shared.language import described, of_last_position
 from experiments.shared.linear_network import kappa_fields
 from experiments.shared.pruned_kernel import pruned_kernel
 from gnjax.training import pruning
@@ -156,24 +156,12 @@ def cost(cell: Cell) -> float:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The network at initialisation, its inputs and its labels."""
-    key = jax.random.key(cell.seed)
     if cell.network == "gpt":
-        x, y = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
-        model = gnjax.models.GPT(
-            cell.outputs,
-            length=cell.length,
-            width=cell.width,
-            depth=cell.depth,
-            heads=2,
-            tied=False,
-            initializer="lecun",
-            key=key,
-        )
-        return NextCharacter(model), x, y
+        return of_last_position(cell, cell.data_seed)
     dataset = gnjax.data.load(cell.data, samples=cell.samples, seed=cell.data_seed)
     rows = (dataset.inputs - dataset.inputs.mean()) / dataset.inputs.std()
     widths = (rows.shape[1], *[cell.width] * (cell.depth - 1), dataset.classes)
-    return gnjax.models.MLP(widths, key=key), rows, dataset.labels
+    return gnjax.models.MLP(widths, key=jax.random.key(cell.seed)), rows, dataset.labels
 
 
 def measure(cell: Cell) -> Measurement:

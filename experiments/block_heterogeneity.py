@@ -17,6 +17,7 @@ from flax import nnx
 
 import gnjax
 from experiments.claims.block_heterogeneity import CLAIMS
+from experiments.shared.language import of_every_position
 from gnjax.spectra.distance import jensen_shannon
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -136,14 +137,9 @@ def cost(cell: Cell) -> float:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The network at initialisation, its inputs and its labels."""
-    key = jax.random.key(cell.seed)
     if cell.network == "gpt":
-        text = gnjax.data.load_text(vocabulary=cell.outputs)
-        x, y = gnjax.data.sequences(text, cell.samples, cell.length, seed=cell.data_seed)
-        model = gnjax.models.GPT(
-            cell.outputs, length=cell.length, width=cell.width, depth=cell.depth, heads=2, key=key
-        )
-        return model, x, y
+        return of_every_position(cell, cell.data_seed)
+    key = jax.random.key(cell.seed)
     dataset = gnjax.data.load(cell.data, samples=cell.samples, seed=cell.data_seed)
     rows = gnjax.data.downsample(dataset.inputs, dataset.shape, (cell.side, cell.side))
     rows = (rows - rows.mean()) / rows.std()

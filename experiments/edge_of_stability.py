@@ -20,6 +20,8 @@ from jax import lax
 
 import gnjax
 from experiments.claims.edge_of_stability import CLAIMS
+from experiments.shared.language import of_every_position
+from experiments.shared.small_images import IMAGES, Network, tanh_classifier
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -31,19 +33,8 @@ PRODUCTS = 100  # at most, for one eigenvalue: from row to row the vectors move 
 RESIDUAL = 2e-3  # of the norm, to which negative eigenvalues count that may be 100 times larger
 KNOWN = 10.0  # times its error is what a value has to be
 EARLY = (1, 2, 5, 10, 20, 50)
-IMAGES, SIDE = "fashion_mnist_5000", 8
+SIDE = 8  # of the images
 LOSSES = {"mlp": "squared_error", "gpt": "cross_entropy"}
-
-
-@dataclass(frozen=True)
-class Network:
-    """``length``: characters of a piece of text; images have none."""
-
-    samples: int
-    outputs: int
-    length: int
-    width: int
-    depth: int
 
 
 @dataclass(frozen=True)
@@ -168,21 +159,12 @@ def stops(cell: Cell) -> list[int]:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The model at initialisation, its inputs and targets."""
-    key = jax.random.key(cell.seed)
     if cell.network == "gpt":
-        text = gnjax.data.load_text(vocabulary=cell.outputs)
-        tokens, following = gnjax.data.sequences(text, cell.samples, cell.length, seed=cell.seed)
-        gpt = gnjax.models.GPT(
-            cell.outputs, length=cell.length, width=cell.width, depth=cell.depth, heads=2, key=key
-        )
-        return gpt, jnp.asarray(tokens), jnp.asarray(following)
-    loaded = gnjax.data.load(IMAGES, samples=cell.samples, seed=cell.seed)
-    small = gnjax.data.downsample(loaded.inputs, loaded.shape, (SIDE, SIDE))
-    x = jnp.asarray(gnjax.data.standardise(small))
-    y = jnp.asarray(gnjax.data.one_hot(loaded.labels, cell.outputs))
-    widths = (x.shape[1], *[cell.width] * (cell.depth - 1), cell.outputs)
-    mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
-    return mlp, x, y
+        model, x, y = of_every_position(cell, cell.seed)
+    else:
+        model, x, labels = tanh_classifier(cell, SIDE)
+        y = gnjax.data.one_hot(labels, cell.outputs)
+    return model, jnp.asarray(x), jnp.asarray(y)
 
 
 def mean_loss(params: Any, apply: Any, x: jax.Array, y: jax.Array) -> jax.Array:

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 import gnjax
 from experiments.claims.optimizer_metrics import CLAIMS
 from experiments.shared import metric_steps
-from experiments.shared.language import NextCharacter, described, pieces
+from experiments.shared.language import described, of_last_position
 from experiments.shared.linear_network import kappa_fields
 from experiments.shared.metric_steps import METRICS, Memory
+from experiments.shared.small_images import IMAGES, Network, tanh_classifier
 from gnjax.operators.metrics.metric import MatrixBlock
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -30,19 +31,8 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 KAPPA, RACE = "kappa", "race"
 WITH_MOMENTUM = ("SGD", "Adam", "Shampoo")  # Gauss-Newton steps have none
-IMAGES, SIDE = "fashion_mnist_5000", 4
+SIDE = 4  # of the images
 NETWORKS = ("gpt", "mlp", "mlp_many")
-
-
-@dataclass(frozen=True)
-class Network:
-    """``length``: characters of a piece of text; images have none."""
-
-    samples: int
-    outputs: int
-    length: int
-    width: int
-    depth: int
 
 
 @dataclass(frozen=True)
@@ -113,6 +103,7 @@ class Row:
       step: of Adam's run, where kappa is measured.
       kappa: of P^{-1/2} G P^{-1/2}, over its ``rank`` non-zero eigenvalues.
       momentum: the decay of the mean of gradients.
+      target: the loss to reach, as a share of log k, that of a uniform guess.
       steps: that the best rate takes; where no rate has ``reached`` the loss, the limit.
       rate: the best, the larger one of equals; nan where none has reached the loss.
       at_edge: whether the best rate is the largest or the smallest of those that were tried.
@@ -129,6 +120,7 @@ class Row:
     parameters: int
     share: float
     seed: int
+    target: float
     metric: str
     damping: float
     step: int = 0
@@ -171,26 +163,9 @@ def cost(cell: Cell) -> float:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The model at initialisation, its inputs and its labels."""
-    key = jax.random.key(cell.seed)
-    if cell.network == "gpt":
-        tokens, following = pieces(cell.outputs, cell.samples, cell.length, cell.seed)
-        gpt = gnjax.models.GPT(
-            cell.outputs,
-            length=cell.length,
-            width=cell.width,
-            depth=cell.depth,
-            heads=2,
-            tied=False,
-            initializer="lecun",
-            key=key,
-        )
-        return NextCharacter(gpt), jnp.asarray(tokens), jnp.asarray(following)
-    loaded = gnjax.data.load(IMAGES, samples=cell.samples, seed=cell.seed)
-    small = gnjax.data.downsample(loaded.inputs, loaded.shape, (SIDE, SIDE))
-    x = jnp.asarray(gnjax.data.standardise(small))
-    widths = (x.shape[1], *[cell.width] * (cell.depth - 1), cell.outputs)
-    mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
-    return mlp, x, jnp.asarray(loaded.labels)
+    gpt = cell.network == "gpt"
+    model, x, y = of_last_position(cell, cell.seed) if gpt else tanh_classifier(cell, SIDE)
+    return model, jnp.asarray(x), jnp.asarray(y)
 
 
 def measure(cell: Cell) -> Measurement:
@@ -243,6 +218,8 @@ def in_metric(op: gnjax.NetworkGram, memory: Memory, name: str, damping: float) 
 
 def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]:
     """P (p, p) without damping."""
+    if name == "SGD":
+        return np.eye(op.net.parameters)
     if name == "Adam":
         mean = memory.second / (1 - metric_steps.SECOND_DECAY ** int(memory.steps))
         return np.diag(np.sqrt(mean))
@@ -254,7 +231,8 @@ def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.fl
     matrix = np.asarray(op.as_matrix())
     if name == "full":
         return matrix
-    parts = range(len(matrix)) if name == "diagonal" else metric_steps.layer_places(op.net)
+    places = metric_steps.layer_places(op.net)
+    parts = places if name == "layers" else range(len(matrix))
     found = np.zeros_like(matrix)
     for own in map(np.atleast_1d, parts):
         found[np.ix_(own, own)] = matrix[np.ix_(own, own)]
@@ -319,6 +297,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
             "inputs": found["inputs"],
             "parameters": parameters,
             "share": parameters / (cell.outputs * cell.samples),
+            "target": cell.race.target,
         }
         table += [
             copy_fields(Row, cell, panel=panel, **shared, **record)

@@ -16,7 +16,7 @@ COLUMNS = (
     *captions.CELL,
     *captions.CERTIFICATE,
     *("panel", "network", "samples", "parameters", "share", "rank", "metric", "damping"),
-    *("step", "momentum", "steps", "reached", "rate", "at_edge"),
+    *("step", "target", "momentum", "steps", "reached", "rate", "at_edge"),
 )
 NETWORKS = {"gpt": "GPT", "mlp": "MLP, few images", "mlp_many": "MLP, many images"}
 NAMES = {
@@ -125,6 +125,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         _sizes(select(table, network=network), NETWORKS[network]) for network in NETWORKS
     )
     lost = int((~race["reached"].astype(bool)).sum())
+    (target,) = distinct(race, "target")
     edges = int(race["at_edge"].astype(bool).sum())
     return captions.paragraph(
         "Figure T3, beyond the papers. (a, b, c) The condition number of P^{-1/2} G P^{-1/2} over"
@@ -133,10 +134,10 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f" blocks of the layers and for G itself. To every P but I the number {usual(table):g}"
         " tr(P) / p is added; P = G would have kappa 1 without it. (d, e, f) The steps of"
         " full-batch runs without momentum, with P made anew at every step and the best of the"
-        " rates, to a tenth of the loss of a uniform guess, over kappa at the start; open markers:"
-        f" {little:g} tr(P) / p. {lost} of {rows(race)} searches for a rate reached the loss with"
-        f" none, and {edges} have their best at an end of the grid. {sizes}. Logarithmic vertical"
-        " axes.",
+        f" rates, to {target:g} times the loss of a uniform guess, over kappa at the start; open"
+        f" markers: {little:g} tr(P) / p. {lost} of {rows(race)} searches for a rate reached the"
+        f" loss with none, and {edges} have their best at an end of the grid. {sizes}. Logarithmic"
+        " vertical axes.",
         captions.seeds(table),
         captions.certificates(kappas),
         captions.data(table, provenance),

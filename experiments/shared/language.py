@@ -1,10 +1,13 @@
-"""A GPT that says which character follows a piece of text, and the pieces that it sees.
+"""Small GPTs on pieces of the bundled text.
 
-Its outputs are the logits of the last position alone: one vector of k numbers for each sample, as
-of the classifiers of paper A. Beginnings that several pieces share then give no equal rows of J.
+One kind says which character follows a whole piece. Its outputs are the logits of the last position
+alone: one vector of k numbers for each sample, as of the classifiers of paper A. Beginnings that
+several pieces share then give no equal rows of J. The other kind has an output at every position.
 """
 
 from __future__ import annotations
+
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -12,6 +15,28 @@ from flax import nnx
 from numpy.typing import NDArray
 
 import gnjax
+
+
+class Sizes(Protocol):
+    """A cell of an experiment with a GPT."""
+
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 class NextCharacter(nnx.Module):
@@ -23,6 +48,31 @@ class NextCharacter(nnx.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         logits: jax.Array = self.model(tokens)
         return logits[:, -1]
+
+
+def of_last_position(sizes: Sizes, data_seed: int) -> tuple[nnx.Module, Any, Any]:
+    """An untied GPT with LeCun's variances, different pieces (n, t) and what follows each (n,)."""
+    x, y = pieces(sizes.outputs, sizes.samples, sizes.length, data_seed)
+    return NextCharacter(_gpt(sizes, tied=False, initializer="lecun")), x, y
+
+
+def of_every_position(sizes: Sizes, data_seed: int) -> tuple[nnx.Module, Any, Any]:
+    """A GPT as it is trained, pieces (n, t) and what follows every character of them (n, t)."""
+    text = gnjax.data.load_text(vocabulary=sizes.outputs)
+    x, y = gnjax.data.sequences(text, sizes.samples, sizes.length, seed=data_seed)
+    return _gpt(sizes), x, y
+
+
+def _gpt(sizes: Sizes, **options: Any) -> nnx.Module:
+    return gnjax.models.GPT(
+        sizes.outputs,
+        length=sizes.length,
+        width=sizes.width,
+        depth=sizes.depth,
+        heads=2,
+        key=jax.random.key(sizes.seed),
+        **options,
+    )
 
 
 def pieces(

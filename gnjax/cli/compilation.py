@@ -21,6 +21,7 @@ from gnjax.data.places import cache_folder
 SWITCH = "GNJAX_CACHE"
 _OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
 _MOST = 1_000_000_000  # bytes; with a limit JAX takes a lock, so that processes can share a folder
+_UNLIMITED = -1  # JAX's way to say so
 _WORTH = 0.1  # seconds of compilation; a program of less is compiled as soon as it is read
 _LOCK, _PATIENCE = ".lockfile", 5.0  # JAX's own, and seconds to wait for it
 _CPUINFO = Path("/proc/cpuinfo")
@@ -35,7 +36,6 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: everything works, and takes longer
         return
-    mend(folder)
     settings = {
         "jax_compilation_cache_dir": str(folder),
         "jax_compilation_cache_max_size": _MOST,
@@ -46,14 +46,18 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
             continue
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for processes that are started from here
+    mend(folder)
 
 
 def mend(folder: Path) -> None:
     """Remove programs that a process was killed over before it wrote when they were last used.
 
     JAX writes nothing any more to a folder with such a program, and warns at each one that it
-    compiles. Its own lock is taken; where another process holds that for long, nothing is done.
+    compiles. Its own lock is taken; where another process holds that for long, nothing is done. In
+    a cache without a limit on its size JAX writes down no times, so that all programs stay.
     """
+    if getattr(jax.config, "jax_compilation_cache_max_size", _UNLIMITED) == _UNLIMITED:
+        return
     try:
         with FileLock(folder / _LOCK, timeout=_PATIENCE):
             for program in folder.glob("*-cache"):

@@ -22,7 +22,7 @@ from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
-from gnjax.operators.of_networks.linearised import Linearised, linear_maps, linearised
+from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
@@ -188,7 +188,7 @@ class Monitor:
         if net is None:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
-            self._linearises = isinstance(linearised(self._hessian), Linearised)
+            self._linearises = fits(self._hessian)
             self._vectors, self._roundings = _random(self._hessian), {}
             return
         assert self._hessian is not None

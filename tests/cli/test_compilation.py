@@ -65,6 +65,16 @@ def test_a_process_that_was_killed_while_writing_leaves_no_broken_cache(tmp_path
     assert sorted(path.name for path in folder.glob("*-cache")) == kept
 
 
+def test_a_cache_without_a_limit_keeps_its_programs(tmp_path):
+    """JAX writes down when a program was last used only where the size has a limit."""
+    command = "-m", "gnjax", "spectrum", "mine:make", "--kappa"
+    said = {"JAX_COMPILATION_CACHE_MAX_SIZE": "-1"}
+    kept = _run(tmp_path, *command, **said)
+    folder = next(iter((tmp_path / "home").rglob(kept[0]))).parent
+    (folder / "jit_another-cache").write_bytes(b"of another model")
+    assert _run(tmp_path, *command, **said) == sorted([*kept, "jit_another-cache"])
+
+
 @pytest.mark.parametrize(
     "said", [{"GNJAX_CACHE": "off"}, {"JAX_ENABLE_COMPILATION_CACHE": "false"}]
 )

@@ -91,9 +91,14 @@ def linearised(op: Operator) -> Operator:
     """
     if not isinstance(op, NetworkGram | NetworkHessian):
         return op
+    return Linearised(op, linear_maps(op)) if fits(op) else op
+
+
+def fits(op: NetworkGram | NetworkHessian) -> bool:
+    """Whether the linear maps of all batches take up to 3 GB."""
     kept = jax.eval_shape(linear_maps, op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
-    return op if size > _KEPT_BYTES else Linearised(op, linear_maps(op))
+    return size <= _KEPT_BYTES
 
 
 def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:

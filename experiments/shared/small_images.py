@@ -1,0 +1,38 @@
+"""A tanh network that tells small images apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from flax import nnx
+
+import gnjax
+from experiments.shared.language import Sizes
+
+IMAGES = "fashion_mnist_5000"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A GPT or this network. ``length``: characters of a piece of text; images have none."""
+
+    samples: int
+    outputs: int
+    length: int
+    width: int
+    depth: int
+
+
+def tanh_classifier(sizes: Sizes, side: int) -> tuple[nnx.Module, Any, Any]:
+    """The network at initialisation, standardised images (n, side^2) and their labels (n,).
+
+    The seed of the weights draws the images too.
+    """
+    loaded = gnjax.data.load(IMAGES, samples=sizes.samples, seed=sizes.seed)
+    x = gnjax.data.standardise(gnjax.data.downsample(loaded.inputs, loaded.shape, (side, side)))
+    widths = (x.shape[1], *[sizes.width] * (sizes.depth - 1), sizes.outputs)
+    key = jax.random.key(sizes.seed)
+    mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
+    return mlp, x, loaded.labels
