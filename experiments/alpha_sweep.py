@@ -11,24 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.alpha_sweep import CLAIMS
 from experiments.shared.linear_network import as_lists, at_index, initial_weights, kappa_fields
 from experiments.shared.whitened import drawn
-from gnjax.numerics.rounding import unit_roundoff
-from gnjax.operators.facts import error_of
+from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
 RELU, LINEAR = 0.0, 1.0
-_NODES = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 def cost(cell: Cell) -> float:
     """Multiplications in forming the matrices and in one Cholesky factor of each."""
     size = cell.drawn * cell.outputs
-    formed = len(_NODES) if cell.depth == ONE_HIDDEN else cell.depth
+    formed = 1 if cell.depth == ONE_HIDDEN else cell.depth
     return float(size**2 * (formed * cell.width + len(cell.slopes) * size / 6))
 
 
@@ -165,7 +161,7 @@ def measure(cell: Cell) -> Measurement:
 
 def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
     inner, outer = initial_weights(x.shape[1], cell)
-    ops = gauss_newtons(inner, outer, x.T, cell.slopes)
+    ops = leaky_relu_gauss_newtons(inner, outer, x.T, cell.slopes)
     for slope, op in zip(cell.slopes, ops, strict=True):
         bound = gnjax.bounds.leaky_relu(inner, outer, x.T, slope)
         yield {
@@ -199,41 +195,6 @@ def network(cell: Cell, inputs: int, slope: float) -> gnjax.models.MLP:
         key=jax.random.key(cell.seed),
         **options,
     )
-
-
-def gauss_newtons(
-    V: ArrayLike, W: ArrayLike, X: ArrayLike, slopes: Sequence[float]
-) -> Iterator[gnjax.Dense]:
-    """G of Eq 10 at every slope a of one network, all of them out of three.
-
-    sigma' and sigma are affine in a, hence so is the Jacobian, J(a) = (1 - a) J(0) + a J(1), and
-    G = J J^T is the quadratic polynomial in a through G(0), G(1/2) and G(1).
-    """
-    nodes = [gnjax.leaky_relu_gauss_newton(V, W, X, node) for node in _NODES]
-    matrices = [op.as_matrix() for op in nodes]
-    norms = np.array([float(jnp.linalg.norm(matrix)) for matrix in matrices])
-    errors = np.array([error_of(op, norm).value for op, norm in zip(nodes, norms, strict=True)])
-    for slope in slopes:
-        shares = lagrange(slope)
-        rounding = (len(_NODES) + 1) * unit_roundoff(matrices[0].dtype) * norms
-        error = float(np.abs(shares) @ (errors + rounding))
-        yield gnjax.Dense(_combined(jnp.asarray(shares), *matrices), jnp.asarray(error))
-
-
-def lagrange(slope: float) -> NDArray[np.float64]:
-    """The values at a slope of the quadratics that are 1 at one node and 0 at the others."""
-    return np.array(
-        [
-            (1 - slope) * (1 - 2 * slope),
-            4 * slope * (1 - slope),
-            slope * (2 * slope - 1),
-        ]
-    )
-
-
-@jax.jit
-def _combined(shares: jax.Array, *matrices: jax.Array) -> jax.Array:
-    return shares[0] * matrices[0] + shares[1] * matrices[1] + shares[2] * matrices[2]
 
 
 def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:

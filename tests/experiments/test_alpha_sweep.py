@@ -6,12 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gnjax
 from experiments import alpha_sweep
-from experiments.alpha_sweep import gauss_newtons, lagrange
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import drawn, whitened
 from gnjax import data
@@ -23,47 +20,9 @@ from sweeps.table import Columns
 SLOPES = (0.0, 0.01, 0.3, 0.5, 0.8, 1.0)
 
 
-def draw(seed: int, n: int, d: int, m: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return tuple(rng.standard_normal(shape) for shape in ((m, d), (k, m), (d, n)))
-
-
 def smoke(*overrides: str) -> alpha_sweep.Config:
     edge, _ = config.load("configs/alpha_sweep.py:smoke")
     return config.freeze(alpha_sweep.Config, config.override(edge, overrides))
-
-
-# One network at every slope ---------------------------------------------------------------------
-
-
-@settings(max_examples=10)
-@given(seed=st.integers(0, 2**32 - 1), sizes=st.sampled_from([(5, 4, 6, 2), (3, 6, 2, 3)]))
-def test_three_matrices_give_that_of_every_slope(
-    seed: int, sizes: tuple[int, int, int, int]
-) -> None:
-    """Within the stated error of the matrix formed at that slope, which has one of its own."""
-    v, w, x = draw(seed, *sizes)
-    for slope, op in zip(SLOPES, gauss_newtons(v, w, x, SLOPES), strict=True):
-        direct = gnjax.leaky_relu_gauss_newton(v, w, x, slope).as_matrix()
-        off = np.linalg.norm(np.asarray(op.as_matrix() - direct), 2)
-        assert off <= 2 * float(op.stored_error)
-        assert float(op.stored_error) <= 1e-12 * np.linalg.norm(direct)
-
-
-def test_the_jacobian_is_affine_in_the_slope() -> None:
-    """Why G is a quadratic polynomial."""
-    v, w, x = draw(0, 5, 4, 6, 2)
-    at = {a: gnjax.leaky_relu_gauss_newton(v, w, x, a).factor for a in (0.0, 0.2, 1.0)}
-    np.testing.assert_allclose(at[0.2], 0.8 * at[0.0] + 0.2 * at[1.0], rtol=0, atol=1e-14)
-
-
-@given(slope=st.floats(0, 1), coefficients=st.tuples(*[st.floats(-10, 10)] * 3))
-def test_lagrange_meets_every_quadratic(
-    slope: float, coefficients: tuple[float, float, float]
-) -> None:
-    values = np.polyval(coefficients, [0.0, 0.5, 1.0])
-    assert lagrange(slope) @ values == pytest.approx(np.polyval(coefficients, slope), abs=1e-13)
-    assert np.abs(lagrange(slope)).sum() <= 1.26  # so that errors hardly grow
 
 
 # Cells ------------------------------------------------------------------------------------------

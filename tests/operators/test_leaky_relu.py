@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.models.mlp import MLP, weights
-from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
+from gnjax.operators.closed_form.leaky_relu import (
+    leaky_relu_gauss_newton,
+    leaky_relu_gauss_newtons,
+)
 from gnjax.theory.bounds import leaky_relu as leaky_bound
 from tests import references
 
@@ -73,6 +76,17 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     allowed = (2 * scale**0.5 + error) * error if work else error
     assert distance <= allowed + 1e-14 * scale
     assert allowed <= 1e-12 * scale + 1e-300  # what underflow could have taken, of nothing
+
+
+@pytest.mark.parametrize("work", [0, 1e10])
+def test_several_slopes_give_the_matrices_of_each(work):
+    v, w, x = _draw(5, 4, 6, 7, 2)
+    limits, slopes = gnjax.Limits(factor_work=work), (0.3, 0.0, 1.0, 0.01)
+    ops = leaky_relu_gauss_newtons(v, w, x, slopes, limits=limits)
+    for slope, op in zip(slopes, ops, strict=True):
+        alone = leaky_relu_gauss_newton(v, w, x, slope, limits=limits)
+        np.testing.assert_array_equal(op.as_matrix(), alone.as_matrix())
+        assert op.stored_error == alone.stored_error
 
 
 @pytest.mark.parametrize("work", [0, 1e10])

@@ -9,6 +9,7 @@ as computed, as for every evaluation of the network in the same precision.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -82,20 +83,48 @@ def leaky_relu_gauss_newton(
     >>> gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.1).shape  # k n for k = 2, n = 5
     (10, 10)
     """
-    layer = leaky_layer(V, W, X, slope)
+    (op,) = leaky_relu_gauss_newtons(V, W, X, (slope,), limits=limits)
+    return op
+
+
+def leaky_relu_gauss_newtons(
+    V: ArrayLike,
+    W: ArrayLike,
+    X: ArrayLike,
+    slopes: Sequence[float],
+    *,
+    limits: Limits = LIMITS,
+) -> Iterator[Dense | Factored]:
+    """:func:`leaky_relu_gauss_newton` of one network at several slopes.
+
+    Each matrix is formed when it is asked for. The product over pairs of samples, nearly all of the
+    work, is made once and serves all slopes.
+    """
+    both = None
+    for slope in slopes:
+        layer = leaky_layer(V, W, X, slope)
+        if _is_small(layer, limits):
+            yield _factored(layer)
+            continue
+        both = _both_pass(layer) if both is None else both
+        matrix = _form(layer.outer, layer.inputs, _passes(layer), layer.hidden, layer.slope, both)
+        yield Dense(matrix, stored_bound(_form_error(layer), matrix.dtype))
+
+
+def _is_small(layer: LeakyLayer, limits: Limits) -> bool:
+    """Whether J is small enough for its singular values; a matrix that is too large is refused."""
     hidden, samples = layer.hidden.shape
     outputs = layer.outer.shape[0]
     rows, columns = outputs * samples, hidden * (min(layer.inputs.shape) + outputs)
     if rows * columns * min(rows, columns) <= limits.factor_work:
-        return _factored(layer)
+        return True
     if rows > limits.matrix_rows:
         msg = (
             f"{outputs} outputs on {samples} samples make a matrix of {rows} rows, "
             f"{8e-9 * rows**2:.0f} GB; draw at most {limits.matrix_rows // outputs} samples"
         )
         raise ValueError(msg)
-    matrix = _form(layer.outer, layer.inputs, layer.slopes, layer.hidden)
-    return Dense(matrix, stored_bound(_form_error(layer), matrix.dtype))
+    return False
 
 
 def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyLayer:
@@ -179,14 +208,47 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float
     return raised(error + layer.hidden_error)
 
 
+def _passes(layer: LeakyLayer) -> jax.Array:
+    """s (m, n): 1 where z_ij >= 0, and 0 elsewhere, so that Lambda^i_jj = a + (1 - a) s_ij."""
+    return (layer.before >= 0).astype(layer.outer.dtype)
+
+
+def _both_pass(layer: LeakyLayer) -> jax.Array:
+    """sum_i w_ci w_ei s_ij s_il, (n, k, n, k): P P^T of ReLU."""
+    return _gram_of_paths(layer.outer, _passes(layer))
+
+
 @jax.jit
-def _form(outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Array) -> jax.Array:
-    """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj."""
-    units, samples = slopes.shape
+def _gram_of_paths(outer: jax.Array, passes: jax.Array) -> jax.Array:
+    units, samples = passes.shape
     outputs = outer.shape[0]
-    paths = (slopes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)
+    paths = (passes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)
     products = jnp.matmul(paths, paths.T, precision="highest")
-    products = products.reshape(samples, outputs, samples, outputs)
+    return products.reshape(samples, outputs, samples, outputs)
+
+
+@jax.jit
+def _form(
+    outer: jax.Array,
+    inputs: jax.Array,
+    passes: jax.Array,
+    hidden: jax.Array,
+    slope: float,
+    both: jax.Array,
+) -> jax.Array:
+    """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj.
+
+    With a the slope, P P^T is (1 - a)^2 ``both`` + a (1 - a) (M + M^T) + a^2 (1 1^T (x) W W^T),
+    where M_(jc),(le) = sum_i w_ci w_ei s_ij is the same for all l.
+    """
+    units, samples = passes.shape
+    outputs = outer.shape[0]
+    pairs = (outer[:, None, :] * outer[None, :, :]).reshape(outputs**2, units)
+    one = jnp.matmul(passes.T, pairs.T, precision="highest").reshape(samples, outputs, outputs)
+    all_pass = jnp.matmul(outer, outer.T, precision="highest")[None, :, None, :]
+    either = one[:, :, None, :] + one.transpose(1, 0, 2)[None, :, :, :]
+    rest = 1 - slope
+    products = rest * rest * both + slope * rest * either + slope * slope * all_pass
     gram = jnp.matmul(inputs.T, inputs, precision="highest")
     activations = jnp.matmul(hidden.T, hidden, precision="highest")
     matrix = products * gram[:, None, :, None]
@@ -197,9 +259,10 @@ def _form(outer: jax.Array, inputs: jax.Array, slopes: jax.Array, hidden: jax.Ar
 def _form_error(layer: LeakyLayer) -> float:
     """A bound on the rounding of the matrix, and on what moving W and X from the given ones does.
 
-    The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, of norm at most
-    ||J_V||_F^2 <= ||W||_F^2 ||X||_F^2 because slopes are at most 1, where the sum over the entries
-    is taken unit by unit: sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
+    The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, also where it is
+    put together from the terms for each slope, none of which has a negative factor. Its norm is at
+    most ||J_V||_F^2 <= ||W||_F^2 ||X||_F^2 because slopes are at most 1, where the sum over the
+    entries is taken unit by unit: sum_ij |w_i|^2 (Lambda^i_jj)^2 |x_j|^2.
     """
     dtype, (units, samples) = layer.outer.dtype, layer.slopes.shape
     outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)
@@ -210,10 +273,10 @@ def _form_error(layer: LeakyLayer) -> float:
     shift = layer.inputs_error * outer + (inputs + layer.inputs_error) * layer.outer_error
     shift += lost * outer * inputs
     rows = layer.outer.shape[0] * samples
-    error = gamma(units + layer.inputs.shape[0] + 6, dtype) * energy
+    error = gamma(units + layer.inputs.shape[0] + 13, dtype) * energy
     error += (2 * math.sqrt(energy) + shift) * shift
     error += gamma(units + 2, dtype) * hidden**2 + (2 * hidden + moved) * moved
-    flushed = underflow(units + 2, rows**2, dtype) * (inputs**2 + 1)
+    flushed = underflow(4 * (units + 2), rows**2, dtype) * (inputs**2 + 1)
     flushed += underflow(layer.inputs.shape[0], samples**2, dtype) * (outer**2 + 1) * rows
     return raised(error + flushed)
 
