@@ -169,14 +169,14 @@ class Monitor:
         share = 1.0 if number % _RENEWED == 0 else 0.0
         run = partial(tracked, rtol=self._rtol, steps=self._steps)
         start = partial(_mixed, np.uint32(number), share)
-        found = {"hessian": run(Partial(_product, op, None), start(self._vectors["hessian"]))}
+        found = {"hessian": run(partial(_product, op), start(self._vectors["hessian"]))}
         top = found["hessian"].vector
         if self._gram is not None:
             gram = self._ready(self._gram)
-            found["gauss_newton"] = run(Partial(_product, gram, None), start(top))
+            found["gauss_newton"] = run(partial(_product, gram), start(top))
         if scale is not None:
             known = self._vectors.get("preconditioned", top)
-            found["preconditioned"] = run(Partial(_product, op, scale), start(known))
+            found["preconditioned"] = run(partial(_scaled_product, op, scale), start(known))
         self._vectors = {name: one.vector for name, one in found.items()}
         return found
 
@@ -216,9 +216,13 @@ class Monitor:
     def _rounding(self, name: str, scale: jax.Array | None) -> Error:
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
-        product = Partial(_product, op, scale if name == "preconditioned" else None)
         work = HESSIAN * op.net.written * op.net.batch
-        return product_error(product, op.shape[0], op.dtype, work=work)
+        scaling = None
+        if name == "preconditioned":
+            assert scale is not None
+            scaling = partial(jnp.multiply, scale)
+        product = Partial(_product, op)
+        return product_error(product, op.shape[0], op.dtype, work=work, scaling=scaling)
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram
@@ -258,9 +262,14 @@ def _inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
     return 1 / jnp.sqrt(entries)
 
 
-def _product(op: Operator, scale: jax.Array | None, v: jax.Array) -> jax.Array:
-    """A v, or S A S v with the diagonal S."""
-    return op.mv(v) if scale is None else scale * op.mv(scale * v)
+@jax.jit
+def _product(op: Operator, v: jax.Array) -> jax.Array:
+    return op.mv(v)
+
+
+def _scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
+    """S A S v with the diagonal S."""
+    return scale * _product(op, scale * v)
 
 
 @jax.jit

@@ -40,7 +40,8 @@ from gnjax.numerics.rounding import unit_roundoff
 
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**16
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**18
+_ROWS = 4  # of a block
 _GOLDEN = 0x9E3779B9
 
 _EXACT = frozenset(
@@ -131,9 +132,20 @@ def _signs(seed: jax.Array) -> Signs:
 
 
 def _drawn(seed: jax.Array, size: int) -> jax.Array:
-    """The first bits of hashes of (seed, 0), (seed, 1), .."""
-    count = jax.lax.iota(jnp.uint32, size) * jnp.uint32(_GOLDEN)
-    return jax.lax.optimization_barrier(mixed(count + mixed(seed)) >> 31 == 1)
+    """The first bits of hashes of (seed, 0), (seed, 1), .., row by row in a loop.
+
+    XLA keeps the results of a loop. Other bits it draws again, and compiles the drawing again,
+    inside of every operation that uses some of them.
+    """
+    row = -(-size // _ROWS)
+    start = mixed(seed)
+
+    def drawn(first: jax.Array) -> jax.Array:
+        count = (jax.lax.iota(jnp.uint32, row) + first) * jnp.uint32(_GOLDEN)
+        return mixed(count + start) >> 31 == 1
+
+    rows = jnp.arange(_ROWS, dtype=jnp.uint32) * jnp.uint32(row)
+    return jax.lax.map(drawn, rows).reshape(-1)
 
 
 def mixed(word: jax.Array) -> jax.Array:

@@ -98,6 +98,7 @@ def product_error(
     *,
     batches: Iterable[Sequence[Any]] = ((),),
     work: float = 0.0,
+    scaling: Scaling | None = None,
     seed: int = 0,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> Error:
@@ -112,6 +113,8 @@ def product_error(
       dtype: of the vectors.
       batches: the other arguments of the product, one sequence for each batch.
       work: about how many numbers a product of a batch writes; many make fewer draws.
+      scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
+        S v itself.
       seed: of the random signs and vectors.
       reason: what the error comes from, in words.
     """
@@ -120,7 +123,8 @@ def product_error(
     vectors, images, moves = [], [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
-        image, moved = _summed(function, rng, v, pieces_of)
+        both = _summed(function, rng, _scaled(scaling, v), pieces_of)
+        image, moved = (on_host(_scaled(scaling, jnp.asarray(one))) for one in both)
         vectors.append(on_host(v))
         images.append(image)
         moves.append(_length(moved))

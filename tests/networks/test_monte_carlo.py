@@ -231,3 +231,16 @@ def test_the_narrowest_type_is_found_inside_calls():
     inner = jax.checkpoint(jax.jit(lambda x: x.astype(jnp.float32) * 2))
     assert narrowest(lambda x: inner(x).astype(x.dtype) + 1, jnp.ones(2)) == jnp.float32
     assert narrowest(lambda x: x + 1, jnp.ones(2)) == jnp.float64
+
+
+def test_bits_are_drawn_once_however_many_operations_use_them():
+    """XLA would draw them again in every operation, for twenty times as much to compile."""
+
+    def chain(x):
+        for _ in range(30):
+            x = jnp.sin(x) @ jnp.full((10, 10), 0.1)
+        return x
+
+    compiled = jax.jit(partial(perturbed, chain)).lower(np.uint32(1), jnp.ones((10, 10))).compile()
+    blocks = 3  # of 1024, 4096 and 16384 bits, for 30 (100 + 100 + 200) results and operands
+    assert compiled.as_text().count(" xor(") <= 6 * blocks

@@ -234,6 +234,18 @@ def test_product_error_sees_asymmetry_and_low_precision():
     assert exact < low < 1e-4
 
 
+def test_product_error_of_a_scaled_product():
+    """S A S with S of 1 and 1e6: the bound for A alone would be a million times too small."""
+    rng = np.random.default_rng(1)
+    matrix = rng.standard_normal((6, 6))
+    matrix = jnp.asarray(matrix + matrix.T)
+    s = jnp.asarray([1.0, 1e6, 1.0, 1e6, 1.0, 1.0])
+    product = jax.tree_util.Partial(_quadratic, matrix)
+    outside = product_error(product, 6, s.dtype, scaling=lambda v: s * v).value
+    inside = product_error(lambda v: s * (matrix @ (s * v)), 6, s.dtype).value
+    assert inside / 4 < outside < 4 * inside
+
+
 def test_product_error_of_batches():
     model, x = CASES["mlp relu"]()
     y = np.zeros((len(x), 3))

@@ -8,12 +8,12 @@ runs what is inside of a compiled loop on one thread of a CPU.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 _LEAST = 2  # products: one alone says nothing of other directions than that of the start
 _FIRST_ROWS = 4  # of the basis, which warm runs do with; it doubles when it is full
@@ -45,25 +45,28 @@ class _Run:
     """A V_j^T = V_j^T T_j + (row j + 1 of V) length; rows from j + 1 on are not used yet."""
 
     basis: jax.Array  # (rows + 1, n)
+    last: jax.Array  # row j + 1 of V, the next to be multiplied
     projection: jax.Array  # (rows, rows)
     done: jax.Array
     ends: jax.Array  # the largest Ritz value, its residual, and the largest absolute value
     coefficients: jax.Array  # of the Ritz vector
 
 
-def tracked(product: Partial, start: jax.Array, *, rtol: float, steps: int) -> Tracked:
+def tracked(
+    product: Callable[[jax.Array], jax.Array], start: jax.Array, *, rtol: float, steps: int
+) -> Tracked:
     """Lanczos until the residual is at most rtol times the scale, or ``steps`` products are made.
 
     Args:
-      product: v -> A v of a symmetric matrix A, for vectors (n,); a pytree, so that what is
-        compiled for one matrix serves the next.
+      product: v -> A v of a symmetric matrix A, for vectors (n,). It is called as it is; its own
+        compilation serves bases of all sizes.
       start: a vector (n,), not zero.
       rtol: of the residual.
       steps: the most products; as many vectors are held.
     """
     run, done = _begun(start, min(_FIRST_ROWS, steps)), 0
     while True:
-        run, done = _advanced(product, run), done + 1
+        run, done = _advanced(run, product(run.last)), done + 1
         value, residual, scale = (float(number) for number in run.ends)
         unfinished = residual > rtol * scale  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
@@ -76,15 +79,17 @@ def tracked(product: Partial, start: jax.Array, *, rtol: float, steps: int) -> T
 @partial(jax.jit, static_argnums=1)
 def _begun(start: jax.Array, rows: int) -> _Run:
     dtype = start.dtype
-    basis = jnp.zeros((rows + 1, start.size), dtype).at[0].set(start / jnp.linalg.norm(start))
+    unit = start / jnp.linalg.norm(start)
+    basis = jnp.zeros((rows + 1, start.size), dtype).at[0].set(unit)
     nothing = jnp.zeros((rows, rows), dtype)
-    return _Run(basis, nothing, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), nothing[0])
+    return _Run(basis, unit, nothing, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), nothing[0])
 
 
 def _widened(run: _Run, more: int) -> _Run:
     """The same run, with room for more rows."""
     return _Run(
         jnp.pad(run.basis, ((0, more), (0, 0))),
+        run.last,
         jnp.pad(run.projection, (0, more)),
         run.done,
         run.ends,
@@ -92,11 +97,10 @@ def _widened(run: _Run, more: int) -> _Run:
     )
 
 
-@partial(jax.jit, donate_argnums=1)
-def _advanced(product: Partial, run: _Run) -> _Run:
-    """One product, orthogonalised twice against all rows of the basis."""
+@partial(jax.jit, donate_argnums=0)
+def _advanced(run: _Run, image: jax.Array) -> _Run:
+    """The image of the last row, orthogonalised twice against all rows of the basis."""
     basis, j = run.basis, run.done
-    image = product(basis[j])
     inside = basis @ image
     image = image - inside @ basis
     again = basis @ image
@@ -110,7 +114,8 @@ def _advanced(product: Partial, run: _Run) -> _Run:
     value, scale, coefficients = _largest(projection, j + 1)
     residual = jnp.abs(length * coefficients[j])
     ends = jnp.stack([value, residual, scale])
-    return _Run(basis.at[j + 1].set(following), projection, j + 1, ends, coefficients)
+    basis = basis.at[j + 1].set(following)
+    return _Run(basis, following, projection, j + 1, ends, coefficients)
 
 
 def _largest(projection: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jax.tree_util import Partial
 
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
@@ -16,7 +17,7 @@ SIZE, STEPS = 40, 40
 
 
 def run(matrix: jax.Array, start: jax.Array, rtol: float) -> Tracked:
-    return tracked(Partial(jnp.matmul, matrix), start, rtol=rtol, steps=STEPS)
+    return tracked(partial(jnp.matmul, matrix), start, rtol=rtol, steps=STEPS)
 
 
 def symmetric(values: np.ndarray, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
