@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.host import on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
 # A float64 formula of sums and products of non-negative numbers loses at most a share of u for
@@ -43,7 +44,7 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
     with np.errstate(over="ignore", under="ignore"):
         rounded = exact.astype(dtype)
     above = np.nextafter(rounded, np.asarray(np.inf, rounded.dtype))
-    return jnp.asarray(np.where(rounded.astype(np.float64) < exact, above, rounded))
+    return on_device(np.where(rounded.astype(np.float64) < exact, above, rounded))
 
 
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
