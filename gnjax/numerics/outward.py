@@ -50,7 +50,7 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
     """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
     overflow, and rows are added up in the precision of the matrix."""
-    scale, squares = _row_squares(jnp.asarray(matrix))
+    scale, squares = _row_squares(matrix)
     if float(scale) == 0.0:
         return 0.0
     lost = gamma(matrix.shape[-1] + 4, squares.dtype)  # the largest scaled entry is 1
@@ -59,7 +59,7 @@ def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
 
 
 @jax.jit
-def _row_squares(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
     scale = jnp.abs(matrix).max()
     return scale, jnp.square(matrix / jnp.where(scale == 0, 1, scale)).sum(axis=-1)
 
