@@ -1,4 +1,8 @@
-"""Slow dense oracles in float64, written as the equations stand."""
+"""Slow dense oracles in float64, written as the equations stand.
+
+Each derivative is compiled as one program: operation by operation, as JAX does it without ``jit``,
+every operation of every shape is compiled for itself, which takes ten times as long.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from jax.tree_util import Partial
 
 
 def linear_gauss_newton(weights, covariance=None, skip=0.0):
@@ -26,6 +31,12 @@ def linear_gauss_newton(weights, covariance=None, skip=0.0):
 
 def jacobian(apply, params, x):
     """d f(x_i)_c / d theta as (n k, p), samples first."""
+    return _jacobian(apply if isinstance(apply, Partial) else Partial(apply), params, x)
+
+
+@jax.jit
+def _jacobian(apply, params, x):
+    """The same; what is compiled for a function serves other numbers of the same shapes."""
     flat, unflatten = jax.flatten_util.ravel_pytree(params)
     outputs = jax.jacrev(lambda theta: apply(unflatten(theta), x))(flat)
     return outputs.reshape(-1, flat.size)
@@ -33,7 +44,7 @@ def jacobian(apply, params, x):
 
 def gauss_newton(apply, params, x):
     """Eq 1: (1/n) sum_i J_i^T J_i, p x p."""
-    j = jacobian(apply, params, x)
+    j = np.asarray(jacobian(apply, params, x))
     return j.T @ j / x.shape[0]
 
 
@@ -44,7 +55,7 @@ def functional_hessian(apply, params, x, y):
     def loss(theta):
         return jnp.sum((apply(unflatten(theta), x) - y) ** 2) / (2 * x.shape[0])
 
-    return jax.hessian(loss)(flat) - gauss_newton(apply, params, x)
+    return np.asarray(jax.jit(jax.hessian(loss))(flat)) - gauss_newton(apply, params, x)
 
 
 def pseudo_condition(matrix, rtol=1e-10):

@@ -15,6 +15,7 @@ from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
 from gnjax.models.reduced import reduced_chain as reduced_chain
+from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]
@@ -213,7 +214,7 @@ def _drawn(
     if isinstance(key, jax.core.Tracer) or not _prefix_stable(key):
         return scale * law(key, shape, dtype)
     longer = law(key, (_rounded_up(size),), dtype)
-    return jnp.asarray(np.asarray(longer)[:size].reshape(shape) * longer.dtype.type(scale))
+    return on_device(np.asarray(longer)[:size].reshape(shape) * longer.dtype.type(scale))
 
 
 def _prefix_stable(key: jax.Array) -> bool:

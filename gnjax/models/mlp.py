@@ -131,6 +131,7 @@ def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
         use_bias=bias,
         param_dtype=weight.dtype,
         precision="highest",
+        kernel_init=nnx.initializers.zeros_init(),  # drawing numbers would be compiled for nothing
         rngs=rngs,
     )
     layer.kernel = nnx.Param(weight.T)

@@ -25,7 +25,7 @@ from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_p
 from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
-from gnjax.numerics.host import on_cpu
+from gnjax.numerics.host import on_cpu, on_device
 
 _CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
 _ROWS = 64
@@ -288,7 +288,7 @@ def joined(parts: Sequence[Tree]) -> Tree:
 def _concatenated(*parts: jax.Array) -> jax.Array:
     """Along the first axis; by NumPy in host memory, as JAX would compile it for every shape."""
     if all(on_cpu(part) and len(part.devices()) == 1 for part in parts):
-        return jnp.asarray(np.concatenate([np.asarray(part) for part in parts]))
+        return on_device(np.concatenate([np.asarray(part) for part in parts]))
     return jnp.concatenate(parts)
 
 

@@ -197,9 +197,9 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
 
     Uses of the same matrices are one sum over all of their positions.
     """
+    entries: Any = np.arange(int(np.prod(shape))).reshape(shape)
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
-        entries = jnp.arange(int(np.prod(shape))).reshape(shape)
-        held = [np.asarray(matrices(use, entries)) for use in layer.uses]
+        held = [np.asarray(matrices(use, entries), entries.dtype) for use in layer.uses]
     together: dict[bytes, tuple[np.ndarray, list[int]]] = {}
     for index, places in enumerate(held):
         key = repr(places.shape).encode() + places.tobytes()

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from flax.nnx import filterlib
+
+from gnjax.numerics.host import on_device
 
 Only = str | Sequence[str] | type | Callable[[str], bool]
 """A pattern of paths, several of them, an NNX filter, or a function of the path."""
@@ -38,7 +39,7 @@ def choose(
             entries = None
         if entries is None or len(entries):
             chosen.append(index)
-            kept.append(None if entries is None else jnp.asarray(entries))
+            kept.append(None if entries is None else on_device(entries))
     if not chosen:
         msg = f"only={only!r} and the mask leave no parameter of {', '.join(names)}"
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Arrays in host memory: what NumPy can read there needs no compiled program."""
+"""Arrays to and from host memory: what NumPy can read there needs no compiled program."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def on_cpu(array: Any) -> bool:
         return False
     cpu = all(device.platform == "cpu" for device in array.devices())
     return cpu and (array.is_fully_addressable or array.is_fully_replicated)
+
+
+def on_device(array: np.ndarray) -> jax.Array:
+    """The array as one of JAX; ``jnp.asarray`` compiles a program for every shape that it meets."""
+    return jax.device_put(array)
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.host import on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
 # A float64 formula of sums and products of non-negative numbers loses at most a share of u for
@@ -43,13 +44,13 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
     with np.errstate(over="ignore", under="ignore"):
         rounded = exact.astype(dtype)
     above = np.nextafter(rounded, np.asarray(np.inf, rounded.dtype))
-    return jnp.asarray(np.where(rounded.astype(np.float64) < exact, above, rounded))
+    return on_device(np.where(rounded.astype(np.float64) < exact, above, rounded))
 
 
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
     """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
     overflow, and rows are added up in the precision of the matrix."""
-    scale, squares = _row_squares(jnp.asarray(matrix))
+    scale, squares = _row_squares(matrix)
     if float(scale) == 0.0:
         return 0.0
     lost = gamma(matrix.shape[-1] + 4, squares.dtype)  # the largest scaled entry is 1
@@ -58,7 +59,7 @@ def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
 
 
 @jax.jit
-def _row_squares(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
     scale = jnp.abs(matrix).max()
     return scale, jnp.square(matrix / jnp.where(scale == 0, 1, scale)).sum(axis=-1)
 

@@ -54,10 +54,14 @@ def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
     return symmetric
 
 
+@jax.jit
+def _largest_and_asymmetry(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return jnp.abs(matrix).max(), jnp.abs(matrix - matrix.T).max()
+
+
 def check_symmetric_matrix(name: str, matrix: jax.Array, tolerance: float) -> float:
     """Refuse a matrix that is not symmetric to a share of its largest entry, and return that."""
-    largest = float(jnp.abs(matrix).max())
-    asymmetry = float(jnp.abs(matrix - matrix.T).max())
+    largest, asymmetry = map(float, _largest_and_asymmetry(matrix))
     if asymmetry > tolerance * largest:
         msg = (
             f"{name} must be symmetric, but entries differ from their mirror by {asymmetry:.3g} "

@@ -51,16 +51,23 @@ def _rank(widths, rank):
     return int(np.dot(np.diff([0, *left]), right))
 
 
-_networks = st.fixed_dictionaries(
-    {
-        "depth": st.integers(1, 12),
-        "hidden": st.lists(st.integers(1, 8), min_size=11, max_size=11),
-        "inputs": st.integers(1, 5),
-        "outputs": st.integers(1, 3),
-        "deficit": st.sampled_from([None, 0, 1, 3]),
-        "skip": st.sampled_from([0.0, 0.5, 1.0, -0.7]),
-        "seed": st.integers(0, 2**32 - 1),
-    }
+def _networks(depths, widths, inputs, outputs):
+    return st.fixed_dictionaries(
+        {
+            "depth": depths,
+            "hidden": st.lists(widths, min_size=11, max_size=11),
+            "inputs": inputs,
+            "outputs": outputs,
+            "deficit": st.sampled_from([None, 0, 1, 3]),
+            "skip": st.sampled_from([0.0, 0.5, 1.0, -0.7]),
+            "seed": st.integers(0, 2**32 - 1),
+        }
+    )
+
+
+_any_shape = _networks(st.integers(1, 12), st.integers(1, 8), st.integers(1, 5), st.integers(1, 3))
+_few_shapes = _networks(  # each of which is compiled for itself
+    *map(st.sampled_from, ([1, 2, 3, 12], [1, 3, 8], [1, 3, 5], [1, 3]))
 )
 
 
@@ -74,41 +81,45 @@ def _build(network, condition):
     return weights, _covariance(rng, network["inputs"], rank), _rank(widths, rank)
 
 
-_conditioned = {
-    "network": _networks,
-    "log_condition": st.floats(0, 14),
-    "method": st.sampled_from(_METHODS),
-}
-_general = {
-    "network": _networks.map(
-        lambda n: {**n, "outputs": n["outputs"] * 2, "inputs": n["inputs"] * 3}
-    ),
-    "method": st.sampled_from(_METHODS),
-}
+def _conditioned(networks):
+    return {
+        "network": networks,
+        "log_condition": st.floats(0, 14),
+        "method": st.sampled_from(_METHODS),
+    }
+
+
+def _general(networks):
+    return {
+        "network": networks.map(
+            lambda n: {**n, "outputs": n["outputs"] * 2, "inputs": n["inputs"] * 3}
+        ),
+        "method": st.sampled_from(_METHODS),
+    }
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(**_conditioned)
+@given(**_conditioned(_few_shapes))
 def test_interval_contains_the_exact_value(network, log_condition, method):
     _check_against_mpmath(network, log_condition, method)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(**_general)
+@given(**_general(_few_shapes))
 def test_interval_contains_the_value_from_the_exact_factor(network, method):
     _check_against_the_factor(network, method)
 
 
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(**_conditioned)
+@given(**_conditioned(_any_shape))
 def test_interval_contains_the_exact_value_of_100_networks(network, log_condition, method):
     _check_against_mpmath(network, log_condition, method)
 
 
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(**_general)
+@given(**_general(_any_shape))
 def test_interval_contains_the_value_from_100_exact_factors(network, method):
     _check_against_the_factor(network, method)
 

@@ -1,5 +1,7 @@
 """Blocks against the dense Jacobian and Hessian of automatic differentiation, and numpy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ import gnjax
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.spectra.distance import jensen_shannon
 from gnjax.spectra.spectrum import Spectrum
+from tests.references import gauss_newton
 from tests.zoo.language import gpt
 
 
@@ -64,7 +67,7 @@ class Reference:
         flat, unravel = ravel_pytree(self.params)
         self.outputs = lambda v: plain(unravel(v), self.x).reshape(-1)
         self.flat, self.n = flat, len(self.x)
-        jacobian = np.asarray(jax.jacrev(self.outputs)(flat)) / np.sqrt(self.n)
+        jacobian = np.asarray(jax.jit(jax.jacrev(self.outputs))(flat)) / np.sqrt(self.n)
         self.jacobian, self.matrix = jacobian, jacobian.T @ jacobian
         owners = [
             name
@@ -75,12 +78,15 @@ class Reference:
 
     def hessian(self, y):
         loss = lambda v: jnp.square(self.outputs(v) - y.reshape(-1)).sum() / (2 * self.n)  # noqa: E731
-        return np.asarray(jax.hessian(loss)(self.flat))
+        return np.asarray(jax.jit(jax.hessian(loss))(self.flat))
+
+
+_reference = functools.cache(Reference)
 
 
 @pytest.fixture(scope="module", params=CASES)
 def reference(request):
-    return Reference(request.param)
+    return _reference(request.param)
 
 
 def _agree(found, matrix, groups):
@@ -155,7 +161,7 @@ def test_distances_of_blocks(reference):
 
 
 def test_both_sides_and_the_ntk_have_the_same_blocks():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     found = gnjax.block_spectra(gnjax.linearised(gnjax.gauss_newton(mlp.model, mlp.x)))
     _agree(found, mlp.matrix, mlp.groups)
     found = gnjax.block_spectra(gnjax.gauss_newton(mlp.model, mlp.x, side="outputs"))
@@ -174,7 +180,7 @@ def test_blocks_of_a_hessian(reference):
 
 def test_blocks_of_products():
     """Where there is room for the blocks and not for the matrix."""
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     y = np.random.default_rng(0).standard_normal((7, 3))
     limits = gnjax.Limits(matrix_rows=len(mlp.flat) - 1)
     found = gnjax.block_spectra(gnjax.hessian(mlp.model, mlp.x, y), limits=limits)
@@ -186,14 +192,13 @@ def test_more_outputs_than_parameters():
     """G itself is the smaller twin, and its off-diagonal part is summed directly."""
     model = lambda w, x: jnp.tanh(x @ w["a"]) @ w["b"], {"a": np.eye(2, 3), "b": np.ones((3, 2))}
     x = np.random.default_rng(1).standard_normal((20, 2))
-    jacobian = jax.jacrev(lambda v: model[0](ravel_pytree(model[1])[1](v), x).reshape(-1))
-    flat = np.asarray(jacobian(ravel_pytree(model[1])[0])) / np.sqrt(20)
+    matrix = gauss_newton(*model, x)
     found = gnjax.block_spectra(model, x)
-    _agree(found, flat.T @ flat, {"a": np.arange(6), "b": np.arange(6, 12)})
+    _agree(found, matrix, {"a": np.arange(6), "b": np.arange(6, 12)})
 
 
 def test_losses_batches_and_equal_samples():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     labels = np.array([0, 1, 2, 0, 1, 2, 0])
     op = gnjax.gauss_newton(mlp.model, mlp.x, y=labels, loss="cross_entropy")
     _agree(gnjax.block_spectra(op), np.asarray(op.as_matrix()), mlp.groups)
@@ -206,7 +211,7 @@ def test_losses_batches_and_equal_samples():
 
 
 def test_ways_to_make_blocks():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     names = lambda by: _names(gnjax.block_spectra(mlp.model, mlp.x, by=by))  # noqa: E731
     assert names("parameter")[:2] == ["dense1/bias", "dense1/kernel"]
     assert names(["dense1/*", "*"]) == ["*", "dense1/*"]
@@ -216,7 +221,7 @@ def test_ways_to_make_blocks():
 
 
 def test_a_block_is_what_only_makes():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     block = gnjax.block_spectra(mlp.model, mlp.x)["dense2"].condition
     alone = gnjax.condition_number(gnjax.gauss_newton(mlp.model, mlp.x, only="dense2/*"))
     assert (block.rank, block.rank_source, block.resolved) == (alone.rank, alone.rank_source, True)
@@ -276,7 +281,7 @@ def test_the_distance_has_the_error_of_its_eigenvalues():
 
 
 def test_results_are_saved_drawn_and_shown():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     found = gnjax.block_spectra(mlp.model, mlp.x)
     again = gnjax.BlockSpectra.from_json(found.to_json())
     assert np.array_equal(again.distances, found.distances)
@@ -287,7 +292,7 @@ def test_results_are_saved_drawn_and_shown():
 
 
 def test_what_cannot_be_split_is_refused():
-    mlp = Reference("mlp")
+    mlp = _reference("mlp")
     op = gnjax.gauss_newton(mlp.model, mlp.x)
     for call, words in (
         (lambda: gnjax.block_spectra(gnjax.dense(np.eye(2))), "of a network"),

@@ -48,7 +48,7 @@ def blocks():
     apply, params = gnjax.functional(_mlp())
     leaves, tree = jax.tree.flatten(params)
     outputs = lambda every: apply(jax.tree.unflatten(tree, every), jnp.asarray(_inputs()))  # noqa: E731
-    flat = [np.asarray(j).reshape(_N * 3, -1) for j in jax.jacrev(outputs)(leaves)]
+    flat = [np.asarray(j).reshape(_N * 3, -1) for j in jax.jit(jax.jacrev(outputs))(leaves)]
     assert [j.shape[1] for j in flat] == [6, 24, 6, 36, 3, 18]  # biases come before kernels
     return [np.hstack(flat[i : i + 2]) / math.sqrt(_N) for i in (0, 2, 4)]
 
@@ -130,7 +130,7 @@ def test_sharpness_is_the_hessians_largest_eigenvalue(found, targets):
     flat, unravel = jax.flatten_util.ravel_pytree(params)
     x = jnp.asarray(_inputs())
     loss = lambda v: jnp.square(apply(unravel(v), x) - targets).sum() / (2 * _N)  # noqa: E731
-    largest = np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1]
+    largest = np.linalg.eigvalsh(jax.jit(jax.hessian(loss))(flat))[-1]
     assert found.sharpness == pytest.approx(largest, rel=1e-8)
     assert found.hessian_learning_rate == pytest.approx(2 / largest, rel=1e-8)
 

@@ -43,7 +43,7 @@ def test_a_row_of_a_pruned_network():
         for leaf in map(np.asarray, jax.tree.leaves(params))
     ]
     flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jacfwd(lambda v: apply(unravel(v), x).ravel())(flat)
+    jacobian = jax.jit(jax.jacfwd(lambda v: apply(unravel(v), x).ravel()))(flat)
     kept = np.concatenate([mask.ravel() for mask in kept])
     assert row.parameters == kept.sum()
     _assert_kappa_of(np.asarray(jacobian)[:, kept], row)
@@ -65,14 +65,16 @@ def test_a_row_of_adapters(steps):
 
     rule = optax.adam(cell.adam_rate)
     memory = rule.init(ordered)
-    for _ in range(steps):
-        slope = jax.grad(
+    slope = jax.jit(
+        jax.grad(
             lambda now: optax.softmax_cross_entropy_with_integer_labels(outputs(now), y).mean()
-        )(ordered)
-        moved, memory = rule.update(slope, memory, ordered)
+        )
+    )
+    for _ in range(steps):
+        moved, memory = rule.update(slope(ordered), memory, ordered)
         ordered = optax.apply_updates(ordered, moved)
     weights = [k + f["a"] @ f["b"] for k, f in zip(kernels, ordered, strict=True)]
-    slopes = jax.jacfwd(lambda w: outputs(None, w).ravel())(weights)  # (n k, in, out)
+    slopes = jax.jit(jax.jacfwd(lambda w: outputs(None, w).ravel()))(weights)  # (n k, in, out)
     parts = [jnp.einsum("rio,ia->rao", d, f["a"]) for d, f in zip(slopes, ordered, strict=True)]
     if steps:
         parts += [

@@ -43,7 +43,7 @@ def test_a_row_is_that_of_dense_blocks():
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
     spectra = {
-        name: np.linalg.eigvalsh(jax.hessian(lambda v, n=name: loss(n, v))(kernel.ravel()))
+        name: np.linalg.eigvalsh(jax.jit(jax.hessian(lambda v, n=name: loss(n, v)))(kernel.ravel()))
         for name, kernel in kernels.items()
     }
     largest = max(np.abs(values).max() for values in spectra.values())

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from jax.flatten_util import ravel_pytree
 
 import gnjax
@@ -54,10 +55,10 @@ def _curvature(op, w, back):
     def logits(w):
         return op.net.outputs(back(w), op.net.x)
 
-    jacobian, share = jax.jacobian(logits)(w), jax.nn.softmax(logits(w))
-    inner = jnp.einsum("nk,kl->nkl", share, jnp.eye(share.shape[1]))
-    inner -= jnp.einsum("nk,nl->nkl", share, share)
-    return np.asarray(jnp.einsum("nkp,nkl,nlq->pq", jacobian, inner, jacobian)) / len(share)
+    jacobian, f = map(np.asarray, jax.jit(lambda w: (jax.jacobian(logits)(w), logits(w)))(w))
+    share = scipy.special.softmax(f, axis=1)
+    inner = share[:, :, None] * (np.eye(share.shape[1]) - share[:, None, :])
+    return np.einsum("nkp,nkl,nlq->pq", jacobian, inner, jacobian, optimize=True) / len(share)
 
 
 def _root_of_inverse(matrix, added):
@@ -89,7 +90,7 @@ def test_kappa_is_that_of_dense_matrices(smoke, name):
     w, back, loss = _loss(op, y)
     curvature = _curvature(op, w, back)
     metric = _by_hand(
-        name, curvature, [np.asarray(jax.grad(loss)(w))], metric_steps.layer_places(op.net)
+        name, curvature, [np.asarray(jax.jit(jax.grad(loss))(w))], metric_steps.layer_places(op.net)
     )
     added = 0.0 if name == "SGD" else 0.1 * np.trace(metric) / len(metric)
     root = _root_of_inverse(metric, added)
@@ -111,7 +112,7 @@ def test_a_step_solves_with_the_matrix_of_the_metric(network, name):
     _, _, loss = _loss(op, y)
     memory, gradients = state.memory, []
     for _ in range(2):
-        gradient = jax.grad(loss)(w)
+        gradient = jax.jit(jax.grad(loss))(w)
         gradients.append(np.asarray(gradient))
         memory = metric_steps.remembered(op, memory, gradient, MOMENTUM)
         metric = experiment.matrix_of(metric_steps.at(op, w), memory, name)

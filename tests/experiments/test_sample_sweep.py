@@ -19,7 +19,7 @@ def test_a_row_is_kappa_of_the_jacobian():
     model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(row.seed))
     apply, params = gnjax.functional(model)
     flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jacrev(lambda v: apply(unravel(v), images)[:, 0])(flat)
+    jacobian = jax.jit(jax.jacrev(lambda v: apply(unravel(v), images)[:, 0]))(flat)
     sigma = np.linalg.svd(np.asarray(jacobian), compute_uv=False)
     np.testing.assert_allclose(row.kappa, (sigma[0] / sigma[-1]) ** 2, rtol=1e-9)
     np.testing.assert_allclose(row.lambda_max, sigma[0] ** 2, rtol=1e-12)

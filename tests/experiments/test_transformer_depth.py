@@ -29,7 +29,7 @@ def test_a_row_is_kappa_of_the_dense_jacobian():
     x, _ = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
     apply, params = gnjax.functional(experiment.made(cell))
     flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jacfwd(lambda v: apply(unravel(v), x).ravel())(flat)
+    jacobian = jax.jit(jax.jacfwd(lambda v: apply(unravel(v), x).ravel()))(flat)
     values = np.linalg.svd(np.asarray(jacobian), compute_uv=False) ** 2
     row, spectrum = rows[0], rows[1:]
     assert (row.rank, row.parameters, row.resolved) == (values.size, flat.size, True)

@@ -33,7 +33,11 @@ def test_patches_times_matrices_are_the_convolution(layout, groups, images):
 
         ((use,),) = (layer.uses for layer in layers.trace(convolve, [kernel], x).layers)
         kind = LAYER_TYPES[use.kind]
-        a, w = kind.inputs(use, x), kind.entries(use, kernel)
-        z = kind.sensitivities(use, convolve([kernel], x)[None])[0]
+
+        def parts(kernel, x, convolve=convolve, use=use, kind=kind):
+            z = kind.sensitivities(use, convolve([kernel], x)[None])[0]
+            return kind.inputs(use, x), kind.entries(use, kernel), z
+
+        a, w, z = jax.jit(parts)(kernel, x)
         assert (len(a), w.shape) == (use.positions, tuple(use.sizes))
         np.testing.assert_allclose(np.einsum("tgi,gio->tgo", a, w), z, rtol=0, atol=1e-13)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.special
 from jax.flatten_util import ravel_pytree
 
 import gnjax
@@ -177,15 +179,15 @@ def _close(actual, expected, size):
 
 def _case(name):
     apply, params, x = KNOWN[name]
-    f = apply(params, x)
-    j = np.asarray(jax.jit(lambda p: jacobian(apply, p, x))(params))
+    f = jax.jit(apply)(params, x)
+    j = np.asarray(jacobian(apply, params, x))
     return (apply, params), x, np.asarray(f), j
 
 
 def _softmax_hessians(f):
     """blockdiag of diag(p) - p p^T over samples and the axes before the last."""
-    p = np.asarray(jax.nn.softmax(f)).reshape(-1, f.shape[-1])
-    return np.asarray(jax.scipy.linalg.block_diag(*(np.diag(q) - np.outer(q, q) for q in p)))
+    p = scipy.special.softmax(f, axis=-1).reshape(-1, f.shape[-1])
+    return scipy.linalg.block_diag(*(np.diag(q) - np.outer(q, q) for q in p))
 
 
 def _every_pair(net, traced, memory):
@@ -237,7 +239,7 @@ def test_roots_of_other_losses(name, loss):
     model, x, f, j = _case(name)
     y = np.random.default_rng(2).uniform(size=f.shape)
     given, plain = _LOSSES[loss]
-    b = np.asarray(jax.hessian(lambda f: plain(f.reshape(y.shape), y))(jnp.asarray(f).ravel()))
+    b = np.asarray(jax.jit(jax.hessian(lambda f: plain(f.reshape(y.shape), y)))(f.ravel()))
     op = gnjax.gauss_newton(model, x, y=y, loss=given, side="parameters")
     assert op.net.total in (_N, y.size // y.shape[-1])
     g = j.T @ b @ j / float(op.net.total)

@@ -7,6 +7,7 @@ import pytest
 
 import gnjax
 from gnjax.networks import kernels
+from tests.references import jacobian
 
 _WORDS, _WIDTH, _TOKENS, _SAMPLES = 30, 3, 4, 5
 
@@ -30,8 +31,7 @@ def problem():
 
 
 def _jacobian(apply, params, x):
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    return np.asarray(jax.jacrev(lambda v: apply(unravel(v), x).reshape(-1))(flat))
+    return np.asarray(jacobian(apply, params, x))
 
 
 def _forms(op):
@@ -48,16 +48,16 @@ def test_the_kernel_is_that_of_the_jacobian(problem, mode):
 
     op = gnjax.ntk((apply, params), x)
     assert _forms(op) == ["vectors", "places"]
-    jacobian = _jacobian(apply, params, x)
-    exact = jacobian @ jacobian.T
+    j = _jacobian(apply, params, x)
+    exact = j @ j.T
     np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 
 def test_blocks_of_different_samples_are_added_up(problem, monkeypatch):
     monkeypatch.setattr(kernels, "_BLOCK", 2)  # of 5 samples: the last block is smaller
     params, x = problem
-    jacobian = _jacobian(_apply, params, x)
-    exact = jacobian @ jacobian.T
+    j = _jacobian(_apply, params, x)
+    exact = j @ j.T
     kernel = gnjax.ntk((_apply, params), x).as_matrix()
     np.testing.assert_allclose(kernel, exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
@@ -70,8 +70,8 @@ def test_places_beyond_the_table_are_clipped_as_jax_clips_them(problem):
     def apply(params, x):
         return _apply(params, x, "clip")
 
-    jacobian = _jacobian(apply, params, x)
-    exact = jacobian @ jacobian.T
+    j = _jacobian(apply, params, x)
+    exact = j @ j.T
     kernel = gnjax.ntk((apply, params), x).as_matrix()
     np.testing.assert_allclose(kernel, exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
@@ -81,15 +81,15 @@ def test_masked_tables_and_stored_jacobians(problem):
     params, x = problem
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 2 == 0, params)
     kept = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mask)])
-    jacobian = _jacobian(_apply, params, x)
+    j = _jacobian(_apply, params, x)
     masked = gnjax.gauss_newton((_apply, params), x, mask=mask).as_matrix()
-    exact = jacobian[:, kept].T @ jacobian[:, kept] / _SAMPLES
+    exact = j[:, kept].T @ j[:, kept] / _SAMPLES
     np.testing.assert_allclose(masked, exact, rtol=0, atol=1e-13 * np.abs(exact).max())
     op = gnjax.gauss_newton((_apply, params), x)
     fast = gnjax.with_jacobian(op)
     assert [item.form for item in fast.items][1] == "pair"
     v = np.random.default_rng(1).standard_normal(op.shape[0])
-    exact = jacobian.T @ (jacobian @ v) / _SAMPLES
+    exact = j.T @ (j @ v) / _SAMPLES
     np.testing.assert_allclose(fast.mv(v), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 
@@ -102,6 +102,6 @@ def test_columns_that_are_taken_are_left_to_differentiation(problem):
 
     op = gnjax.ntk((apply, params), x)
     assert _forms(op) == ["vectors", "rows"]
-    jacobian = _jacobian(apply, params, x)
-    exact = jacobian @ jacobian.T
+    j = _jacobian(apply, params, x)
+    exact = j @ j.T
     np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-13 * np.abs(exact).max())

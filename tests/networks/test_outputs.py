@@ -137,11 +137,13 @@ def _references(apply, y, loss):
     def flat(v):
         return apply(unravel(v), X).reshape(-1)
 
-    f = flat(theta)
-    shape = apply(params, X).shape
-    j = np.asarray(jacobian(lambda p, x: apply(p, x).reshape(len(x), -1), params, jnp.asarray(X)))
-    b = np.asarray(jax.hessian(lambda f: loss(f.reshape(shape), y))(f))
-    h = np.asarray(jax.hessian(lambda v: loss(flat(v).reshape(shape), y))(theta))
+    def derivatives(theta):
+        shape = jax.eval_shape(apply, params, X).shape
+        b = jax.hessian(lambda f: loss(f.reshape(shape), y))(flat(theta))
+        return b, jax.hessian(lambda v: loss(flat(v).reshape(shape), y))(theta)
+
+    j = np.asarray(jacobian(apply, params, jnp.asarray(X)))
+    b, h = map(np.asarray, jax.jit(derivatives)(theta))
     return j, j.T @ b @ j, h
 
 

@@ -64,10 +64,10 @@ def test_function_in_float32_and_its_derivative_are_those_in_float64(name):
     assert shape.dtype == jnp.float64
     found = jax.jit(lambda x: wider(single, x))
     np.testing.assert_allclose(found(X), plain(X), rtol=0, atol=1e-14)
-    rows, exact = jax.jacrev(found)(X), jax.jacrev(plain)(X)
+    rows, exact = jax.jit(jax.jacrev(found))(X), jax.jit(jax.jacrev(plain))(X)
     np.testing.assert_allclose(rows, exact, rtol=0, atol=1e-13)
     if name != "own reverse mode":
-        np.testing.assert_allclose(jax.jacfwd(found)(X), exact, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(found))(X), exact, rtol=0, atol=1e-13)
 
 
 def test_functions_without_float32_are_left_alone():

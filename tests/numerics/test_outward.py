@@ -30,8 +30,7 @@ def _norm(entries):
 def test_frobenius_norms_are_upper_bounds(dtype, scale):
     """Squares of 1e-30 and of 1e30 are not float32 numbers."""
     rng = np.random.default_rng(0)
-    for _ in range(100):
-        shape = rng.integers(1, 9, 2)
+    for shape in 20 * [(1, 1), (1, 8), (8, 1), (5, 3), (7, 8)]:
         matrix = (rng.standard_normal(shape) * 10.0 ** (scale + rng.uniform(-3, 3, shape))).astype(
             dtype
         )

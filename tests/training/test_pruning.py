@@ -70,7 +70,8 @@ def test_kappa_is_of_the_weights_that_are_left():
     pruned = jax.tree.map(jnp.multiply, params, mask)
     apply, _ = gnjax.functional(model)
     flat, unravel = ravel_pytree(pruned)
-    jacobian = np.asarray(jax.jacrev(lambda v: apply(unravel(v), x))(flat)).reshape(-1, flat.size)
+    rows = jax.jit(jax.jacrev(lambda v: apply(unravel(v), x)))(flat)
+    jacobian = np.asarray(rows).reshape(-1, flat.size)
     kept = _flat(mask)
     eigenvalues = np.linalg.svd(jacobian[:, kept], compute_uv=False) ** 2
     op = gnjax.ntk((apply, pruned), x, mask=mask)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics.host import all_finite, on_cpu
+from gnjax.numerics.host import all_finite, on_cpu, on_device
 from gnjax.numerics.precision import real_dtype
 
 
@@ -29,7 +29,7 @@ def take(x: Any, part: Any) -> Any:
 def _taken(leaf: Any, part: Any) -> Any:
     if isinstance(leaf, jax.Array) and on_cpu(leaf) and len(leaf.devices()) == 1:
         cut = np.asarray(leaf)[part]
-        return jax.device_put(cut, leaf.sharding) if leaf.committed else jnp.asarray(cut)
+        return jax.device_put(cut, leaf.sharding) if leaf.committed else on_device(cut)
     return leaf[part]
 
 

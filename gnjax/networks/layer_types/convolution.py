@@ -59,7 +59,7 @@ def _entries(use: Use, entries: jax.Array) -> jax.Array:
     groups, inputs, outputs = use.sizes
     out, into, *spatial = use.equation.params["dimension_numbers"].rhs_spec
     ordered = entries.transpose(*spatial, into, out).reshape(inputs, groups, outputs)
-    return jnp.swapaxes(ordered, 0, 1)
+    return ordered.swapaxes(0, 1)
 
 
 TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries)

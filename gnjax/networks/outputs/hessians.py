@@ -263,10 +263,17 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
     for start in range(0, n, size):
         part = slice(start, start + size)
         some = jax.tree.map(lambda leaf, part=part: leaf[part], target)
-        values = jnp.linalg.eigvalsh(formed_hessians(some, outputs[part]))
-        _check_curvatures(values.min(), jnp.abs(values).max())
+        _check_curvatures(*_extremes(some, outputs[part]))
 
 
+@jax.jit
+def _extremes(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The smallest eigenvalue of the B_i, and the largest absolute one."""
+    values = jnp.linalg.eigvalsh(formed_hessians(target, outputs))
+    return values.min(), jnp.abs(values).max()
+
+
+@jax.jit
 def _probed(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest and the largest u^T B u / u^T u of a sample."""
     hessian = output_hessian(target, outputs, rooted=False)

@@ -41,6 +41,7 @@ from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import jacobian_error, product_error
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -129,7 +130,7 @@ class NetworkGram(Algebra, ParameterTrees):
         """The matrix, by the structure of the layers on the output side."""
         form = gram.parameter_gram if self.side == "parameters" else gram.output_gram
         matrix = form(self.net)
-        return jnp.asarray(matrix if self.scale == 1 else self.scale * matrix)
+        return on_device(matrix if self.scale == 1 else self.scale * matrix)
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory."""

@@ -5,6 +5,7 @@ return the inputs of the layers. The derivative of the outputs with respect to e
 and the output Hessian is jax.hessian of the loss of one sample: no code of the library is used.
 """
 
+import functools
 import json
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from tests.operators.test_formation import single_precision
+from tests.references import gauss_newton
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kfac_jax.json"
 RNG = np.random.default_rng(0)
@@ -126,35 +128,47 @@ def _plain(kind):
     return jax.vmap(lambda p, x: model(p, x, _zeros(kind))[0], (None, 0))
 
 
+def _derivatives(model, params, zeros, loss):
+    """(x, y) of a sample to the inputs of the layers, B, J and the sensitivities."""
+    flat, unravel = ravel_pytree(params)
+
+    def outputs(v, x, e):
+        return model(unravel(v), x, e)[0].reshape(-1)
+
+    def derivatives(x, y):
+        f, inputs = model(params, x, zeros)
+        b = jax.hessian(lambda g: loss(g, y))(f).reshape(f.size, f.size)
+        jacobian, deltas = jax.jacrev(outputs, (0, 2))(flat, x, zeros)
+        return inputs, b, jacobian, deltas
+
+    return derivatives
+
+
 class Reference:
     """The operator, and G and the factors of every layer by loops over samples."""
 
     def __init__(self, kind):
         model, x, y, loss, positions, weights = CASES[kind]
         self.params = params = jax.tree.map(jnp.asarray, PARAMS[kind])
-        zeros = _zeros(kind)
-        flat, unravel = ravel_pytree(params)
+        derivatives = jax.jit(_derivatives(model, params, _zeros(kind), loss))
         total = float((y >= 0).sum()) if loss is cross_entropy else float(weights.sum())
-        p = len(flat)
+        p = len(ravel_pytree(params)[0])
         self.matrix, self.left, self.right, share = np.zeros((p, p)), {}, {}, 0.0
         for i, (xi, yi) in enumerate(zip(x, y, strict=True)):
-            f, inputs = model(params, xi, zeros)
+            inputs, b, jacobian, deltas = jax.tree.map(np.asarray, derivatives(xi, yi))
             w = 1.0 if weights is None else weights[i]
-            k = f.size
-            b = w * jax.hessian(lambda g: loss(g, yi))(f).reshape(k, k) / total  # noqa: B023
-            jacobian = jax.jacrev(lambda v: model(unravel(v), xi, zeros)[0].reshape(-1))(flat)  # noqa: B023
-            self.matrix += np.asarray(jacobian.T @ b @ jacobian)
-            deltas = jax.jacrev(lambda e: model(params, xi, e)[0].reshape(-1))(zeros)  # noqa: B023
+            b = w * b / total
+            self.matrix += jacobian.T @ b @ jacobian
             counted = w if loss is squared else float(np.mean(np.atleast_1d(yi) >= 0))
             share += counted
             for name, t in positions.items():
                 for place in range(t):
-                    a = np.asarray(inputs[name])[place]
+                    a = inputs[name][place]
                     if "bias" in params[name]:
                         a = np.append(a, 1.0)
-                    delta = np.asarray(deltas[name][:, place])
+                    delta = deltas[name][:, place]
                     self.left[name] = self.left.get(name, 0) + counted / t * np.outer(a, a)
-                    self.right[name] = self.right.get(name, 0) + delta.T @ np.asarray(b) @ delta
+                    self.right[name] = self.right.get(name, 0) + delta.T @ b @ delta
         self.left = {name: left / share for name, left in self.left.items()}
         name = "cross_entropy" if loss is cross_entropy else "squared_error"
         self.op = gnjax.gauss_newton((_plain(kind), params), x, y=y, loss=name, weights=weights)
@@ -177,9 +191,12 @@ class Reference:
         return metric, sorted(rest)
 
 
+_reference = functools.cache(Reference)
+
+
 @pytest.fixture(scope="module", params=CASES)
 def reference(request):
-    return Reference(request.param)
+    return _reference(request.param)
 
 
 def _close(found, exact):
@@ -249,7 +266,7 @@ def test_ekfac_has_the_exact_diagonal_in_the_basis_of_kfac(reference):
 
 def test_ekfac_is_nearer_to_the_matrix_than_kfac():
     """No eigenvalues in the same basis are nearer to a block of G than its diagonal there."""
-    one = Reference("mlp")
+    one = _reference("mlp")
     own = one.own("one").ravel()
     block = one.matrix[np.ix_(own, own)]
     distances = [
@@ -273,14 +290,14 @@ def test_one_sample_and_one_output_leave_nothing_to_approximate():
 
 def test_small_portions_of_rows_and_samples(monkeypatch):
     """The sums do not depend on how many samples and rows of R^T go at once."""
-    one = Reference("language")
+    one = _reference("language")
     whole = gnjax.ekfac(one.op, damping=0.01).as_matrix()
     monkeypatch.setattr("gnjax.operators.metrics.moments._NUMBERS", 700.0)
     _close(gnjax.ekfac(one.op, damping=0.01).as_matrix(), whole)
 
 
 def test_batches_have_the_metric_of_all_samples():
-    one = Reference("mlp")
+    one = _reference("mlp")
     _, x, y, *_ = CASES["mlp"]
     batches = [(x[:4], y[:4]), (x[4:], y[4:])]
     op = gnjax.gauss_newton((_plain("mlp"), one.params), batches, loss="cross_entropy")
@@ -348,7 +365,7 @@ def test_the_numbers_of_kfac_jax(kind):
 
 
 def test_damping_adds_up_and_is_asked_for():
-    one = Reference("mlp")
+    one = _reference("mlp")
     metric = gnjax.kfac(one.op, damping=0.1)
     more = gnjax.preconditioned(one.op, gnjax.kfac(one.op, damping=0.02), damping=0.08)
     found = gnjax.eigenvalues(gnjax.preconditioned(one.op, metric)).values
@@ -380,10 +397,8 @@ def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
     op = gnjax.gauss_newton((model, params), x)
     metric = gnjax.kfac(op, damping=0.01)
     assert [block.own.shape for block in metric.blocks] == [(2, 3, 1), (2, 2, 2)]
-    flat, unravel = ravel_pytree(params)
-    jacobian = np.asarray(jax.jacrev(lambda v: model(unravel(v), x).reshape(-1))(flat))
     exact = metric.as_matrix()
-    _agrees(gnjax.preconditioned(op, metric), jacobian.T @ jacobian / 4, exact)
+    _agrees(gnjax.preconditioned(op, metric), gauss_newton(model, params, x), exact)
     patches = np.stack([x[:, t : t + 3] for t in range(4)], axis=1)  # (n, t, 3, c)
     for channel, left in enumerate(metric.blocks[0].left.matrix):
         _close(left, np.einsum("nta,ntb->ab", *2 * [patches[..., channel]]) / 16)
@@ -398,14 +413,14 @@ def test_float32():
         op = gnjax.gauss_newton((_plain("mlp"), params), jnp.asarray(x), y=y, loss="cross_entropy")
         assert op.dtype == "float32"
         found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.kfac(op, damping=0.1)))
-    one = Reference("mlp")
+    one = _reference("mlp")
     exact = scipy.linalg.eigvalsh(one.matrix, one.metric()[0] + 0.1 * np.eye(43))[::-1]
     assert (np.abs(found.values - exact) <= found.errors + 1e-5 * exact[0]).all()
     assert found.errors.max() < 1e-2 * exact[0]
 
 
 def test_repr_says_what_each_parameter_has():
-    text = repr(gnjax.kfac(Reference("language").op, damping=0.5))
+    text = repr(gnjax.kfac(_reference("language").op, damping=0.5))
     assert "K-FAC, damping 0.5" in text
     assert "Kronecker block of mix/kernel + mix/bias (5 x 4)" in text
     assert "exact diagonal of place" in text
@@ -422,11 +437,11 @@ def test_repr_says_what_each_parameter_has():
 )
 def test_what_cannot_be_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
-        call(Reference("mlp").op)
+        call(_reference("mlp").op)
 
 
 def test_a_metric_of_other_parameters_is_refused():
-    one = Reference("mlp").op
+    one = _reference("mlp").op
     model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
     metric = gnjax.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1.0)
     with pytest.raises(ValueError, match="the metric is on 26 parameters"):
