@@ -65,8 +65,11 @@ def refusal(error: BaseException, x: Any) -> str:
 def _advice(error: BaseException, x: Any) -> str:
     """What a user can do about an error that a model has raised."""
     text = str(error).lower()
-    if "apply must be called" in text:
-        return "a Haiku model goes in as (transformed, params), and not with transformed.apply"
+    if "apply must be called" in text or "apply_fn()" in text:
+        return (
+            "a Haiku model goes in as (transformed, params), and with state as (transformed, "
+            "params, state), and not with transformed.apply"
+        )
     if any(word in text for word in ("prngkey", "dropout", "rng", "requires a key")):
         return (
             "it wants random numbers, as dropout does in training mode: pass the keyword that its "
