@@ -412,3 +412,43 @@ def test_a_mistake_is_refused_in_one_sentence_that_says_what_to_do(mistake):
     assert "\n" not in text
     assert 40 < len(text) < 600
     assert "gnjax" in str(refusal.traceback[-1].path)
+
+
+def _leaving_out(f, y):
+    return jnp.where(y < 0, 0, _integer_loss(f, jnp.maximum(y, 0)))
+
+
+NO_MISTAKES = {
+    "a loss of its own that leaves out -1": (
+        lambda: _wrong(language.gpt, loss=_leaving_out),
+        lambda: _wrong(language.gpt),
+        2.0,  # over 2 samples, not over the 4 labels that count
+    ),
+    "log-probabilities": (
+        lambda: _wrong(language.bert, model=_ending_in(jax.nn.log_softmax)),
+        lambda: _wrong(language.bert),
+        1.0,
+    ),
+    "labels of -1, 0 and 1": (
+        lambda: _wrong(images.equinox_logistic, y=np.array([1, -1, 0])),
+        lambda: _wrong(
+            images.equinox_logistic, y=np.array([1, 1, 0]), weights=np.array([1.0, 0.0, 0.5])
+        ),
+        1.0,
+    ),
+    "a default that is no target": (
+        lambda: _wrong(images.haiku_mlp, y=..., loss=lambda f, scale=3.0: scale * optax.l2_loss(f)),
+        lambda: _wrong(images.haiku_mlp, y=..., loss="squared_error"),
+        3.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_MISTAKES)
+def test_what_only_looks_like_a_mistake_is_taken(name):
+    """Products with G, beside those of the same matrix asked for in other words."""
+    call, other, factor = NO_MISTAKES[name]
+    op, known = call(), other()
+    v = np.random.default_rng(0).standard_normal(op.shape[0])
+    expected = factor * np.asarray(known.mv(v))
+    np.testing.assert_allclose(op.mv(v), expected, atol=1e-12 * np.linalg.norm(expected), rtol=0)
