@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -411,7 +412,7 @@ def test_a_mistake_is_refused_in_one_sentence_that_says_what_to_do(mistake):
     text = str(refusal.value)
     assert "\n" not in text
     assert 40 < len(text) < 600
-    assert "gnjax" in str(refusal.traceback[-1].path)
+    assert Path(refusal.traceback[-1].path).is_relative_to(Path(gnjax.__file__).parent)
 
 
 def _leaving_out(f, y):
