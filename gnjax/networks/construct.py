@@ -15,13 +15,15 @@ from jax.tree_util import Partial
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
 from gnjax.networks.equations.widen import Widened
+from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.forms.samples import even_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
-from gnjax.networks.model import REFUSALS, Apply, check_outputs, described, opened, prepared
+from gnjax.networks.model import Apply, check_outputs, described, opened, prepared
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
+from gnjax.networks.outputs.values import check_values
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.device import device
 from gnjax.numerics.precision import real_dtype
@@ -52,7 +54,7 @@ def network(
     apply, params, inputs = prepared(model, x, has_aux=has_aux)
     n = sample_count(inputs)
     size = n if batch_size is None else min(n, max(batch_size, 2))
-    apply, shapes = described(apply, params, take(inputs, slice(0, size)))
+    apply, shapes = _described(apply, params, inputs, size)
     target, total = make_target(loss, y, weights, shapes, n, real_dtype())
     leaves, structure = jax.tree.flatten(params)
     chosen, kept = choose(params, mask, only)
@@ -79,6 +81,8 @@ def network(
         layered=(),
     )
     one = _takes_one(apply, params, inputs, shapes)
+    if not (one or coupled):
+        _check_not_one_sample(inputs)
     made, coarsest = _traced(made, 1 if one else size)
     made = replace(made, batch=_batch(made, batch_size))
     found = _evaluated(made, size, coarsest, coupled, one, convex)
@@ -118,6 +122,32 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
         raise ValueError(msg)
 
 
+def _described(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Outputs]:
+    """:func:`described` at the first samples; says so where a model does not take a part of x."""
+    try:
+        return described(apply, params, take(x, slice(0, size)))
+    except ValueError as error:
+        if size == sample_count(x):
+            raise
+        msg = (
+            f"with batch_size the model is given {size} of the {sample_count(x)} samples, and "
+            f"{error}; leave batch_size out where the model takes the whole of x alone"
+        )
+        raise ValueError(msg) from error
+
+
+def _check_not_one_sample(x: Any) -> None:
+    """Refuse a vector none of whose entries the model takes alone: it is one sample."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(x)]
+    if len(shapes) == 1 and len(shapes[0]) == 1:
+        msg = (
+            f"x has shape {shapes[0]}, and the model does not take one of its entries alone: it "
+            "seems to be a single sample; give x[None], or say coupled=True if its entries are "
+            "samples"
+        )
+        raise ValueError(msg)
+
+
 def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
     """Whether the model takes a single sample; a graph network with a fixed graph does not."""
     if sample_count(x) == 1:
@@ -125,7 +155,7 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
     try:
         alone = jax.eval_shape(apply, params, take(x, slice(0, 1)))
         return described_outputs(alone, 1) == shapes
-    except (*REFUSALS, RuntimeError):
+    except RAISED:
         return False
 
 
@@ -133,6 +163,8 @@ def _traced(net: Network, samples: int) -> tuple[Network, float]:
     """What the equations of the model say, and the eps of the coarsest format that they use."""
     found = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
     jaxpr = found.jaxpr
+    if jaxprs.may_have_no_derivative(jaxpr):
+        _check_differentiable(net, take(net.x, slice(0, samples)))
     written = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in jaxpr.eqns}
     traced = replace(
@@ -143,6 +175,24 @@ def _traced(net: Network, samples: int) -> tuple[Network, float]:
         layered=tuple(layer.leaf for layer in found.layers),
     )
     return traced, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
+
+
+def _check_differentiable(net: Network, x: Any) -> None:
+    """Refuse a model without a derivative in both modes; nothing is evaluated."""
+
+    def both(leaves: Sequence[jax.Array], x: Any) -> Any:
+        outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(leaves))
+        return pullback(outputs)
+
+    try:
+        jax.eval_shape(both, net.leaves, x)
+    except RAISED as error:
+        msg = (
+            f"the model cannot be differentiated: {told(error)}; write a while loop as "
+            "jax.lax.scan or with a fixed number of steps, or give it a rule of its own by "
+            "jax.custom_vjp"
+        )
+        raise ValueError(msg) from error
 
 
 def _batch(net: Network, batch_size: int | None) -> int:
@@ -169,8 +219,12 @@ def _evaluated(
 def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
     """Check the outputs of some samples."""
     check_outputs(outputs)
-    if convex and net.target is not None:
-        check_convex(take(net.target, part), outputs)
+    if net.target is None:
+        return
+    target = take(net.target, part)
+    check_values(target, outputs)
+    if convex:
+        check_convex(target, outputs)
 
 
 @jax.jit

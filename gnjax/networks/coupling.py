@@ -46,7 +46,7 @@ import numpy as np
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.samples import sample_count, windows
 from gnjax.networks.monte_carlo import mixed
-from gnjax.numerics.host import on_host
+from gnjax.numerics.host import all_finite, on_host
 
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
@@ -97,10 +97,21 @@ def compare(
         whole = _responses(net, x, v, False)
         new = whole[0][skip:]
         see(new, slice(done, done + len(new)))
+        _check_derivatives(whole[1])
         done += len(new)
         if sample_count(x) > 1 and not verdict.coupled:
             verdict = _judged(net, x, v, whole, limit, kinks)
     return verdict
+
+
+def _check_derivatives(derivatives: jax.Array) -> None:
+    if not all_finite(derivatives):
+        msg = (
+            "the derivative of the model by its parameters is NaN or infinite for some sample, as "
+            "that of a root or a norm is at zero; add a small number there, and use jnp.where on "
+            "the argument of such a function and not on its value"
+        )
+        raise ValueError(msg)
 
 
 def _judged(

@@ -189,6 +189,12 @@ def has_custom_vjp(jaxpr: Any) -> bool:
     return any(eqn.primitive.name.startswith("custom_vjp_call") for eqn in equations(jaxpr))
 
 
+def may_have_no_derivative(jaxpr: Any) -> bool:
+    """Whether there is a loop of unknown length, or a call of what JAX cannot see."""
+    names = {eqn.primitive.name for eqn in equations(jaxpr)}
+    return "while" in names or any("callback" in name for name in names)
+
+
 def bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """Apply an equation's primitive; up to jax 0.9 functions among its parameters come apart."""
     bound = eqn.primitive.get_bind_params(eqn.params)

@@ -8,12 +8,15 @@ sample's outputs and target. What has one number for each output, or for each to
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.forms.refusals import RAISED, Refused, told
 from gnjax.networks.outputs.shapes import Outputs
 
 Loss = str | Callable[..., jax.Array]
@@ -59,7 +62,7 @@ def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
         value = jnp.asarray(loss(f, *target))
         if not jnp.issubdtype(value.dtype, jnp.floating):
             msg = f"the loss must return a real number, got dtype {value.dtype}"
-            raise ValueError(msg)
+            raise Refused(msg)
         shape = getattr(f, "shape", ())
         if value.shape != shape[: value.ndim]:
             found = shape or "of several arrays"
@@ -67,7 +70,7 @@ def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
                 f"the loss of one sample, outputs of shape {found}, has shape {value.shape}; "
                 "return one number, or one number for each output (they are then summed)"
             )
-            raise ValueError(msg)
+            raise Refused(msg)
         return value
 
     return terms
@@ -94,16 +97,51 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
 
     Returns the shape of the loss of one sample.
     """
+    if y is None and _needs_target(loss):
+        msg = (
+            "the loss compares with targets, its second argument, and none came; pass them as y, "
+            "or lambda f: loss(f) where the loss is meant without"
+        )
+        raise ValueError(msg)
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape in outputs.shapes]
     given = [jax.tree.unflatten(outputs.structure, leaves)]
     if y is not None:
         given.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), y))
     try:
-        return tuple(jax.eval_shape(loss_terms(loss), *given).shape)
-    except (TypeError, IndexError, KeyError, AttributeError, AssertionError) as error:
+        shape = tuple(jax.eval_shape(loss_terms(loss), *given).shape)
+    except Refused as error:
+        raise ValueError(str(error)) from None
+    except RAISED as error:
         shapes = " and a target of shape ".join(
             str(jax.tree.map(lambda a: a.shape, tree)) for tree in given
         )
-        hint = "; pass the targets as y" if y is None else ""
-        msg = f"the loss does not take one sample, outputs of shape {shapes}: {error}{hint}"
+        hint = "pass the targets as y" if y is None else "it is called for every sample by itself"
+        msg = f"the loss does not take one sample, outputs of shape {shapes}: {told(error)}; {hint}"
         raise ValueError(msg) from error
+    _check_not_stretched(outputs, y, shape)
+    return shape
+
+
+def _needs_target(loss: Loss) -> bool:
+    """Whether a second argument is None where it is left out, as in optax's regression losses."""
+    if not callable(loss):
+        return False
+    try:
+        arguments = list(inspect.signature(loss).parameters.values())
+    except (TypeError, ValueError):  # what is not written in Python has none
+        return False
+    places = [a for a in arguments if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and places[1].default is None
+
+
+def _check_not_stretched(outputs: Outputs, y: Any, terms: tuple[int, ...]) -> None:
+    """Refuse a loss of every output that compares several outputs with the same target."""
+    if not (outputs.is_array and terms == outputs.shape and hasattr(y, "shape")):
+        return
+    each = tuple(y.shape[1:])
+    if math.prod(each) < math.prod(terms):
+        msg = (
+            f"the loss gives one number for each output {terms} of a sample, but its target has "
+            f"shape {each} and would be stretched to all of them; give y the shape of the outputs"
+        )
+        raise ValueError(msg)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import flax.errors
 import flax.linen
 import jax
 import jax.numpy as jnp
@@ -16,20 +15,18 @@ from jax.typing import ArrayLike
 from gnjax.networks.equations.widen import traced
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
-from gnjax.networks.forms.samples import check_samples, sample_count
+from gnjax.networks.forms.refusals import RAISED, Refused, refusal
+from gnjax.networks.forms.samples import check_not_traced, check_samples, sample_count
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 
-__all__ = ["REFUSALS", "Apply", "Params", "checked", "described", "functional", "prepared"]
+__all__ = ["Apply", "Params", "checked", "described", "functional", "prepared"]
 
 _FORMS = (
     "a Flax NNX module, a Linen (module, variables) pair, a TrainState, an Equinox module, "
     "(hk.transform(f), params), or (apply, params) with apply(params, x) -> outputs (n, ...)"
 )
-REFUSALS = (TypeError, ValueError, IndexError, KeyError, AssertionError, flax.errors.FlaxError)
-"""What a model raises that does not take an input of a given shape."""
-
 _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "state")
 
 
@@ -71,6 +68,13 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
         return frameworks.of_linen(first, second, call)
     if isinstance(first, Partial):
         return frameworks.of_function(first, second, call)
+    if frameworks.is_equinox(first):
+        msg = (
+            "an Equinox module goes in alone, as it holds its parameters; with the state of "
+            "eqx.nn.make_with_state pass gnjax.functional(eqx.nn.inference_mode(model), "
+            "state=state) and has_aux=True"
+        )
+        raise ValueError(msg)
     if not callable(first) or isinstance(first, nnx.Module):
         msg = f"a model is {_FORMS}; got a pair that starts with {type(first).__name__}"
         raise ValueError(msg)
@@ -133,10 +137,16 @@ def checked_parameters(params: Params) -> Params:
     params = jax.tree.map(_parameter, params)
     leaves = jax.tree.leaves(params)
     if not leaves:
-        msg = "the model has no parameters, so there is nothing to differentiate by"
+        msg = (
+            "the model has no parameters of a floating point type, so there is nothing to "
+            "differentiate by; in Equinox integer arrays are held fixed, so make weights floats"
+        )
         raise ValueError(msg)
     if not all(map(all_finite, leaves)):
-        msg = "a parameter of the model is NaN or Inf; a spectrum needs finite parameters"
+        msg = (
+            "a parameter of the model is NaN or Inf; a spectrum needs finite parameters, so load "
+            "those from before the training diverged"
+        )
         raise ValueError(msg)
     return params
 
@@ -144,13 +154,25 @@ def checked_parameters(params: Params) -> Params:
 def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
     found = apply(params, x)
     if not (isinstance(found, tuple) and len(found) == 2):
-        msg = f"with has_aux=True a model returns (outputs, extras), got {type(found).__name__}"
-        raise ValueError(msg)
+        kind = "one array" if hasattr(found, "shape") else type(found).__name__
+        msg = (
+            f"with has_aux=True a model returns (outputs, extras), and this one returns {kind}; "
+            "leave has_aux out"
+        )
+        raise Refused(msg)
     return found[0]
 
 
 def _parameter(leaf: ArrayLike) -> jax.Array:
-    array = jnp.asarray(leaf)
+    check_not_traced("a parameter", leaf)
+    try:
+        array = jnp.asarray(leaf)
+    except (TypeError, ValueError) as error:
+        msg = (
+            f"a parameter is of type {type(leaf).__name__} and no array; keep names, functions and "
+            "settings out of the parameters, and inside of apply"
+        )
+        raise ValueError(msg) from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         msg = (
             f"a parameter has dtype {array.dtype}; real floating point parameters are needed "
@@ -177,45 +199,17 @@ def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
             outputs, wider = traced(apply, params, x)
         else:
             outputs, wider = jax.eval_shape(apply, params, x), None
-    except flax.errors.ModifyScopeVariableError as error:
-        msg = (
-            "the Linen module wants to update its batch statistics: pass "
-            "gnjax.functional((module, variables), train=False) with the keyword that its call has "
-            "for evaluation mode, or (apply, params) with an apply that discards the updates"
-        )
-        raise ValueError(msg) from error
-    except flax.errors.InvalidRngError as error:
-        msg = (
-            "the Linen module wants random numbers, as dropout does in training mode: pass "
-            "gnjax.functional((module, variables), deterministic=True) with the keyword that its "
-            "call has for evaluation, or rngs={'dropout': key} to fix one mask"
-        )
-        raise ValueError(msg) from error
-    except flax.errors.TraceContextError as error:
-        msg = (
-            "the function of the model changes an NNX object from outside, such as a captured "
-            "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
-            "key, or pass the NNX module itself in evaluation mode (model.eval())"
-        )
-        raise ValueError(msg) from error
-    except RuntimeError as error:
-        msg = (
-            f"the model does not run on x: {error}; if it has dropout, pass it in evaluation mode, "
-            "as eqx.nn.inference_mode(model) does for Equinox"
-        )
-        raise ValueError(msg) from error
-    except REFUSALS as error:
-        shapes = jax.tree.map(lambda leaf: leaf.shape, x)
-        msg = (
-            f"the model does not take an x of shape {shapes}: {error}; pass several arguments as a "
-            "tuple x, and keywords of the call by gnjax.functional(model, name=value)"
-        )
-        raise ValueError(msg) from error
+    except RAISED as error:
+        raise ValueError(refusal(error, x)) from error
     shapes = described_outputs(outputs, sample_count(x))
     return (apply if wider is None else Partial(wider, apply)), shapes
 
 
 def check_outputs(outputs: jax.Array) -> None:
     if not all_finite(outputs):
-        msg = "the model's outputs contain NaN or Inf at these parameters and inputs"
+        msg = (
+            "the model's outputs contain NaN or Inf at these parameters and inputs; look for token "
+            "numbers past the vocabulary, for masks that leave a sample nothing, and for numbers "
+            "that overflow"
+        )
         raise ValueError(msg)

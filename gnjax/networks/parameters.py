@@ -13,6 +13,7 @@ import numpy as np
 from flax import nnx
 from flax.nnx import filterlib
 
+from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.numerics.host import on_device
 
 Only = str | Sequence[str] | type | Callable[[str], bool]
@@ -41,7 +42,11 @@ def choose(
             chosen.append(index)
             kept.append(None if entries is None else on_device(entries))
     if not chosen:
-        msg = f"only={only!r} and the mask leave no parameter of {', '.join(names)}"
+        what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
+        msg = (
+            f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
+            "such as '*kernel'"
+        )
         raise ValueError(msg)
     return tuple(chosen), tuple(kept)
 
@@ -60,20 +65,28 @@ def _path(path: tuple[Any, ...]) -> str:
 
 def _masks(params: Any, mask: Any) -> list[Any]:
     """The mask of every leaf, None where there is no mask."""
-    structure: Any
-    found: Any
-    leaves, structure = jax.tree.flatten(params)
+    leaves, masks = jax.tree.leaves(params), jax.tree.leaves(mask)
     if mask is None:
         return [None] * len(leaves)
-    masks, found = jax.tree.flatten(mask)
-    shapes = [np.shape(m) for m in masks]
-    if found != structure or shapes != [leaf.shape for leaf in leaves]:
-        msg = (
-            "mask must have the structure and the shapes of the parameters, one entry for "
-            f"each; got {found} with shapes {shapes}, parameters {structure}"
-        )
-        raise ValueError(msg)
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (mask, params)]
+    shapes = [[np.shape(leaf) for leaf in found] for found in (masks, leaves)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        given = dict(zip(paths(mask), shapes[0], strict=True))
+        raise ValueError(_wrong_mask(given, dict(zip(paths(params), shapes[1], strict=True))))
     return masks
+
+
+def _wrong_mask(given: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Where the shapes of a mask are not those of the parameters, by their paths."""
+    wrong = next((name for name in wanted if given.get(name) != wanted[name]), None)
+    about = f"it has entries {', '.join(given)} and the parameters {', '.join(wanted)}"
+    if wrong is not None:
+        found = f"shape {given[wrong]}" if wrong in given else "no entry"
+        about = f"at {wrong} it has {found}, and {wanted[wrong]} is needed"
+    return (
+        f"mask must have the structure and the shapes of the parameters: {about}; make it by "
+        "jax.tree.map from the params that gnjax.functional(model) returns"
+    )
 
 
 def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
@@ -83,7 +96,7 @@ def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
     if isinstance(only, type) or type(only).__module__ == _FILTERS:
         return _filtered(params, only)
     if callable(only):
-        return [index for index, name in enumerate(names) if only(name)]
+        return [index for index, name in enumerate(names) if _says(only, name)]
     patterns = [only] if isinstance(only, str) else only
     if not isinstance(patterns, list | tuple) or not all(isinstance(p, str) for p in patterns):
         msg = (
@@ -91,11 +104,27 @@ def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
             "nnx.LoRAParam, or function of the path"
         )
         raise ValueError(msg)
+    idle = [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]
+    if idle and len(idle) < len(patterns):
+        msg = f"only={only!r}: {idle[0]!r} chooses no parameter of {', '.join(names)}; leave it out"
+        raise ValueError(msg)
     return [
         index
         for index, name in enumerate(names)
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
     ]
+
+
+def _says(only: Callable[[str], bool], name: str) -> bool:
+    """What a function of the path of a parameter says of one."""
+    try:
+        return bool(only(name))
+    except RAISED as error:
+        msg = (
+            f"only= is a function that fails at the path {name!r}: {told(error)}; it is given the "
+            "path of a parameter, one string, and says whether that is chosen"
+        )
+        raise ValueError(msg) from error
 
 
 def _filtered(params: Any, only: Any) -> list[int]:

@@ -183,7 +183,10 @@ def dense(matrix: ArrayLike) -> Dense:
     """
     stored = check_matrix("matrix", matrix)
     if stored.shape[0] != stored.shape[1]:
-        msg = f"an operator needs a square matrix, got shape {stored.shape}"
+        msg = (
+            f"an operator needs a square matrix, got shape {stored.shape}; of a Jacobian J pass "
+            "J @ J.T or J.T @ J"
+        )
         raise ValueError(msg)
     check_symmetric_matrix("matrix", stored, ASYMMETRY)
     part, error = symmetric_part(matrix, stored)

@@ -14,7 +14,7 @@ from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.shapes import Outputs, flat_outputs
-from gnjax.networks.outputs.targets import Target, term_losses
+from gnjax.networks.outputs.targets import Target, check_has_targets, term_losses
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.of_networks.network import (
@@ -145,6 +145,7 @@ def empirical_fisher(
     arguments = locals()
     del arguments["side"], arguments["terms"]
     _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
+    check_has_targets(loss, y)
     net = network(**arguments, convex=False)
     losses = Partial(_Losses(net.shapes, terms), net.apply)
     params = jax.tree.unflatten(net.structure, net.leaves)
@@ -241,9 +242,7 @@ def _hessian(functional: bool, side: str, **arguments: Any) -> Any:
         raise ValueError(msg)
     if is_batches(arguments["x"]):
         return _over_batches(functional, side=side, **arguments)
-    if arguments["y"] is None and not callable(arguments["loss"]):
-        msg = f"the Hessian of loss={arguments['loss']!r} depends on the targets; pass them as y"
-        raise ValueError(msg)
+    check_has_targets(arguments["loss"], arguments["y"])
     return NetworkHessian(network(**arguments, convex=False), functional)
 
 
@@ -265,7 +264,10 @@ def _over_batches(
 ) -> Any:
     """The matrix over a sequence of batches: G where ``functional`` is None, else H_F or H."""
     if y is not None or weights is not None:
-        msg = "x is a sequence of batches (x, y), so that y and weights have no place beside it"
+        msg = (
+            "x is a sequence of batches (x, y), so that y and weights have no place beside it; "
+            "stack x to arrays (n, ...) if its entries are single samples"
+        )
         raise ValueError(msg)
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: batches of samples have the side of the parameters only"

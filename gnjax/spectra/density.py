@@ -40,8 +40,8 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.host_products import beside_xla, host_product
-from gnjax.spectra.trace import check_products, probe_stream, student
+from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
+from gnjax.spectra.trace import probe_stream, student
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 

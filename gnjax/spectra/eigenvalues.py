@@ -108,7 +108,20 @@ def as_operator(op: Operator | ArrayLike) -> Operator:
     if isinstance(op, Operator):
         check_shape(op)
         return op
+    if not (hasattr(op, "__array__") or _has_rows(op)):
+        msg = (
+            "what has a spectrum is an operator, such as gnjax.gauss_newton(model, x), or a "
+            f"matrix; got {type(op).__name__}"
+        )
+        raise ValueError(msg)
     return dense(op)
+
+
+def _has_rows(op: Any) -> bool:
+    """Whether this may be a matrix as a list of rows."""
+    return isinstance(op, list | tuple) and all(
+        isinstance(row, list | tuple) or hasattr(row, "__array__") for row in op
+    )
 
 
 def operator_norm(op: Operator) -> float:

@@ -20,7 +20,7 @@ from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import error_of, factorisation_of
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.host_products import host_product
+from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
@@ -358,10 +358,3 @@ def _standard_error(values: np.ndarray) -> float:
 def probe_stream(seed: int) -> np.random.Generator:
     """Not ``default_rng(seed)``, from which the caller's weights and data may have come."""
     return np.random.default_rng([_STREAM, seed])
-
-
-def check_products(result: np.ndarray | float) -> None:
-    """Refuse what an operator made of NaN or Inf returns."""
-    if not np.isfinite(result).all():
-        msg = "the operator returns NaN or Inf; remove them from its weights and data"
-        raise ValueError(msg)

@@ -15,6 +15,7 @@ from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import error_of, factorisation_of
 from gnjax.spectra.closed_form import stated_spectrum
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
+from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
 
 
@@ -44,7 +45,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         raise ValueError(refused)
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        sigma, vectors, lengths = left_singular_rows(factor.form())
+        sigma, vectors, lengths = left_singular_rows(_formed(factor))
         error = _factored_error(op, factor, sigma[0]) + _seen(2**0.5 * lengths)
         found = with_zeros(_factored(sigma, error), op.shape[0])
         known = singular_angles(sigma, lengths + error.value, error.value)
@@ -83,6 +84,7 @@ def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Erro
     if refused:
         raise ValueError(refused)
     matrix = np.asarray(op.as_matrix(), np.float64)
+    check_products(matrix)
     if getattr(op, "symmetric", False):
         return matrix, Error(0.0)
     return _symmetric_part(matrix)
@@ -97,7 +99,7 @@ def why_not_dense(size: int, limits: Limits = LIMITS) -> str:
 
 def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
     skew = float(np.linalg.norm(matrix - matrix.T)) / 2
-    if not np.isfinite(matrix).all() or skew > 1e-5 * float(np.linalg.norm(matrix)):
+    if skew > 1e-5 * float(np.linalg.norm(matrix)):
         msg = (
             "as_matrix of the operator is not a symmetric matrix of finite numbers: its skew part "
             f"has the norm {skew:.3g}; pass an operator with A = A^T"
@@ -116,8 +118,14 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     refused = why_not_factored(factor, limits)
     if factor is None or refused:
         raise ValueError(refused)
-    sigma = singular_values(factor.form())
+    sigma = singular_values(_formed(factor))
     return with_zeros(_factored(sigma, _factored_error(op, factor, sigma[0])), op.shape[0])
+
+
+def _formed(factor: Factorisation) -> np.ndarray:
+    matrix = factor.form()
+    check_products(matrix)
+    return matrix
 
 
 def _factored(sigma: np.ndarray, error: Error) -> Spectrum:

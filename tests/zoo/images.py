@@ -170,10 +170,9 @@ def equinox_logistic():
     return Case(model, x, plain, loss, options)
 
 
-def haiku_resnet():
+def haiku_parts(x):
+    """(transformed, params, state) of a residual network with BatchNorm."""
     hk = pytest.importorskip("haiku")
-
-    x, y = RNG.standard_normal((N, 4, 4, 1)), np.arange(N) % 3
 
     def forward(x, is_training):
         h = jax.nn.relu(hk.Conv2D(2, 3)(x))
@@ -181,7 +180,12 @@ def haiku_resnet():
         return hk.Linear(3)((h + new).mean(axis=(1, 2)))
 
     model = hk.transform_with_state(forward)
-    params, state = model.init(jax.random.key(0), jnp.asarray(x, jnp.float32), True)
+    return model, *model.init(jax.random.key(0), jnp.asarray(x, jnp.float32), True)
+
+
+def haiku_resnet():
+    x, y = RNG.standard_normal((N, 4, 4, 1)), np.arange(N) % 3
+    model, params, state = haiku_parts(x)
     fixed = jax.tree.map(lambda leaf: leaf.astype(float) if leaf.dtype.kind == "f" else leaf, state)
 
     def plain(p, x):

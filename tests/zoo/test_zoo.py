@@ -90,7 +90,7 @@ def test_model_equals_dense_differentiation(name):
     v = np.random.default_rng(0).standard_normal(len(g))
     other = {key: value for key, value in case.options.items() if key in ("has_aux", "only")}
     kernel = gnjax.ntk(case.model, case.x, **other)
-    assert kernel.net.coupled == case.coupled
+    assert kernel.net.coupled == case.coupled == ("coupled samples" in repr(kernel))
     _close(kernel.as_matrix(), j @ j.T, np.linalg.norm(j, 2) ** 2)
     for call, expected in ((gnjax.gauss_newton, g), (gnjax.hessian, h)):
         op = call(case.model, case.x, **case.options)

@@ -21,13 +21,17 @@ def is_batches(x: Any) -> bool:
     if isinstance(x, dict | tuple | str | bytes) or hasattr(x, "__array__") or hasattr(x, "shape"):
         return False
     if isinstance(x, list):
-        return bool(x) and all(_is_pair(batch) for batch in x)
+        return bool(x) and all(_is_batch(batch) for batch in x)
     return hasattr(x, "__iter__")
 
 
-def _is_pair(batch: Any) -> bool:
-    pair = isinstance(batch, tuple | list) and len(batch) == 2
-    return pair and (isinstance(batch[0], dict | tuple) or bool(getattr(batch[0], "shape", ())))
+def _is_batch(batch: Any) -> bool:
+    """Whether an entry of a list is a batch and no row of numbers; :func:`pair_of` checks it."""
+    if isinstance(batch, dict):
+        return True
+    if not isinstance(batch, tuple | list) or not batch:
+        return False
+    return isinstance(batch[0], dict | tuple) or bool(getattr(batch[0], "shape", ()))
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,11 @@ def check_again(source: Any) -> None:
 def pair_of(batch: Any) -> tuple[Any, Any]:
     """x and y of a batch."""
     if not (isinstance(batch, tuple | list) and len(batch) == 2):
-        msg = f"a batch is a pair (x, y), and y may be None; got {type(batch).__name__}"
+        entries = f" of {len(batch)}" if hasattr(batch, "__len__") else ""
+        msg = (
+            "x is a sequence of batches, and a batch is a pair (x, y), where x may be a dict or a "
+            f"tuple and y may be None; got {type(batch).__name__}{entries}"
+        )
         raise ValueError(msg)
     return batch[0], batch[1]
 

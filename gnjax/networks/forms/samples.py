@@ -75,20 +75,25 @@ def check_samples(name: str, given: Any) -> Any:
     return jax.tree.unflatten(structure, arrays)
 
 
+def check_not_traced(name: str, leaf: Any) -> None:
+    """Refuse numbers that nobody knows yet: they are checked, and decide what is computed."""
+    if isinstance(leaf, jax.core.Tracer):
+        msg = (
+            f"{name} is traced by jax.jit, jax.grad or jax.vmap, and gnjax needs its numbers; make "
+            "the operator outside of them, and call op.mv inside"
+        )
+        raise ValueError(msg)
+
+
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
+    check_not_traced(name, leaf)
     given = _as_array(name, leaf)
     if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
         array = jnp.asarray(given)
     elif jnp.issubdtype(given.dtype, jnp.floating):
         array = jnp.asarray(given, real_dtype())
     else:
-        hint = (
-            "; pass the real and the imaginary part as two arrays"
-            if jnp.issubdtype(given.dtype, jnp.complexfloating)
-            else ""
-        )
-        msg = f"{name} must hold real numbers, got dtype {given.dtype}{hint}"
-        raise ValueError(msg)
+        raise ValueError(_not_real(name, leaf, given.dtype))
     if array.ndim == 0 or 0 in array.shape:
         msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
         raise ValueError(msg)
@@ -98,6 +103,16 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     return array
 
 
+def _not_real(name: str, leaf: Any, dtype: Any) -> str:
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        hint = "pass the real and the imaginary part as two arrays"
+    else:
+        hint = "give an array (n, ...) of numbers, or a dict or a tuple of such arrays"
+        hint += ", or a list of batches (x, y)" if name == "x" else ""
+    kind = f" in a {type(leaf).__name__}" if dtype.kind == "O" else ""
+    return f"{name} must hold real numbers, got dtype {dtype}{kind}; {hint}"
+
+
 def _as_array(name: str, leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         return leaf
@@ -105,7 +120,7 @@ def _as_array(name: str, leaf: Any) -> Any:
         return np.asarray(leaf)
     except ValueError as error:
         msg = (
-            f"{name} is a list that makes no array ({error}); give a tuple or a dict for several "
-            "arrays, or a list of batches (x, y)"
+            f"{name} is a list whose entries differ in shape and make no array; give a tuple or "
+            "a dict for several arrays, or a list of batches (x, y)"
         )
         raise ValueError(msg) from error

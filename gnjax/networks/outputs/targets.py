@@ -87,6 +87,13 @@ def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
     return jax.vmap(sample)(outputs, target.y, target.weights)
 
 
+def check_has_targets(loss: Loss, y: Any) -> None:
+    """Refuse a named loss without targets where more than G is asked for."""
+    if y is None and not callable(loss):
+        msg = f"gradients and the Hessian of loss={loss!r} depend on the targets; pass them as y"
+        raise ValueError(msg)
+
+
 def make_target(
     loss: Loss, y: Any, weights: Any, outputs: Outputs, n: int, dtype: jnp.dtype
 ) -> tuple[Target, float]:
@@ -157,8 +164,11 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
     if array.shape == labels and not jnp.issubdtype(array.dtype, jnp.floating):
         return _labels(loss, array.astype(int), outputs.shape[-1], dtype)
     if array.shape != (n, *outputs.shape):
-        hint = f"integer labels {labels} or " if labels else ""
-        msg = f"y has shape {array.shape}; {hint}targets {(n, *outputs.shape)} are needed"
+        hint = f"integer labels {labels} or " if labels and outputs.shape[-1] > 1 else ""
+        msg = (
+            f"y has shape {array.shape} and dtype {array.dtype}; {hint}targets "
+            f"{(n, *outputs.shape)} are needed, as the outputs have"
+        )
         raise ValueError(msg)
     if loss == "cross_entropy":
         _check_probabilities(array)
@@ -192,8 +202,14 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
     lowest, least = int(labels.min()), -1 if loss == "cross_entropy" else 0
     if lowest < least or int(labels.max()) >= classes:
-        msg = f"labels run from {lowest} to {labels.max()}, but the model has {classes} outputs" + (
-            " (-1 says that a label does not count)" if least else ""
+        hint = "and -1 says that a label does not count"
+        if loss != "cross_entropy":
+            hint = (
+                f"and loss={loss!r} makes them one-hot; loss='cross_entropy' leaves out those of -1"
+            )
+        msg = (
+            f"labels run from {lowest} to {labels.max()}, but the model has {classes} outputs; "
+            f"labels go from 0 to {classes - 1}, {hint}"
         )
         raise ValueError(msg)
     return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
@@ -212,6 +228,12 @@ def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> j
             f"they do not count; got labels from {float(y.min()):.3g} to {float(y.max()):.3g}"
         )
         raise ValueError(msg)
+    if float(y.min()) == -1 and float(y.max()) == 1 and not bool((y == 0).any()):
+        msg = (
+            "the labels of the binary cross-entropy are -1 and 1, of which -1 would not count; "
+            "give labels of 0 and 1, as (y + 1) // 2"
+        )
+        raise ValueError(msg)
     return y.astype(dtype)
 
 
@@ -227,6 +249,10 @@ def _check_probabilities(targets: jax.Array) -> None:
 
 
 def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    if not (hasattr(weights, "__array__") or isinstance(weights, list)):
+        kind = type(weights).__name__
+        msg = f"weights must be one array, with a number for each sample or label, got {kind}"
+        raise ValueError(msg)
     array: jax.Array = check_samples("weights", weights)
     if array.shape not in ((n,), (n, *terms)):
         wanted = f"({n},)" if not terms else f"({n},) or {(n, *terms)}"

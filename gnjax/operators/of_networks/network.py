@@ -271,9 +271,10 @@ def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
     parameters = f"{net.parameters} parameters"
     if layers and known < net.parameters:
         parameters = f"{known:,} of {net.parameters:,} parameters in known layers"
+    samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {parameters}, {net.samples} samples of {net.rows} outputs>"
+        f" {parameters}, {samples} of {net.rows} outputs>"
     )
 
 

@@ -23,7 +23,7 @@ from gnjax.networks.forms.batches import Batches, check_again, digest, pair_of
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network, sum_of
-from gnjax.networks.outputs.targets import make_target
+from gnjax.networks.outputs.targets import check_has_targets, make_target
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
@@ -123,6 +123,8 @@ def streamed(
     digests, total, rows, first = [], 0.0, 0, None
     for batch in source:
         x, y = pair_of(batch)
+        if functional is not None:
+            check_has_targets(loss, y)
         net = network(model, x, y=y, loss=loss, convex=functional is None, **options)
         if net.coupled:
             msg = (

@@ -33,6 +33,16 @@ class NotFinite(ValueError):
     """A product with the operator contains NaN or Inf."""
 
 
+def check_products(found: np.ndarray | float) -> None:
+    """Refuse what an operator made of NaN or Inf returns."""
+    if not np.isfinite(found).all():
+        msg = (
+            "the operator returns NaN or Inf; look for them in its weights and data, and for "
+            "derivatives that are infinite, as that of a root or a norm is at zero"
+        )
+        raise NotFinite(msg)
+
+
 def host_product(op: Operator) -> lanczos.Apply:
     """A function from rows (b, n) in host memory to their products with the operator.
 
@@ -49,9 +59,7 @@ def host_product(op: Operator) -> lanczos.Apply:
             images = np.asarray(multiply(block[0]), np.float64)[None]
         else:
             images = np.asarray(multiply(block.T), np.float64).T
-        if not np.isfinite(images).all():
-            msg = "the operator returns NaN or Inf; remove them from its weights and data"
-            raise NotFinite(msg)
+        check_products(images)
         return images
 
     check_symmetric(op, apply)

@@ -1,0 +1,128 @@
+"""Peak memory of the largest Gauss-Newton eigenvalues of streamed batches, for N and 10 N samples.
+
+    python -m benchmarks.streaming_memory [--save]
+
+A convolutional network with 0.3 million parameters and the cross-entropy; batches of 64 images of
+128 x 128 x 3 are generated on the fly, 2 and 20 of them, where 20 have 252 MB. Each runs in a
+process of its own, of which Linux says the peak (VmHWM). For comparison all samples are given as
+one array, with the same number of them at once in the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+import gnjax
+from benchmarks import record
+from benchmarks.rivals import harness
+
+BATCH, BATCHES, TIMES, SIDE, CLASSES = 64, 2, 10, 128, 10
+_EIGENVALUES, _RTOL, _RUNS = 5, 0.01, 2
+
+
+class Network(nnx.Module):
+    """Patches of 8 x 8, two convolutions with strides, and two dense layers."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        patches = nnx.Conv(3, 32, (8, 8), strides=8, rngs=rngs)
+        first = nnx.Conv(32, 64, (3, 3), strides=2, rngs=rngs)
+        second = nnx.Conv(64, 128, (3, 3), strides=2, rngs=rngs)
+        self.layers = nnx.List([patches, first, second])
+        self.hidden = nnx.Linear(128 * (SIDE // 32) ** 2, 96, rngs=rngs)
+        self.head = nnx.Linear(96, CLASSES, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for layer in self.layers:
+            x = nnx.gelu(layer(x))
+        return self.head(nnx.gelu(self.hidden(x.reshape(len(x), -1))))
+
+
+@dataclass(frozen=True)
+class Generated:
+    """So many batches, each made from its number when it is asked for."""
+
+    batches: int
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for number in range(self.batches):
+            rng = np.random.default_rng(number)
+            x = rng.standard_normal((BATCH, SIDE, SIDE, 3), dtype=np.float32)
+            yield x, rng.integers(0, CLASSES, BATCH)
+
+
+def measure(batches: int, *, streamed: bool) -> dict[str, Any]:
+    """Eigenvalues of so many batches, and the peak of this process."""
+    data: Any = Generated(batches)
+    more: dict[str, Any] = {}
+    if not streamed:
+        x, y = (np.concatenate(parts) for parts in zip(*data, strict=True))
+        data, more = x, {"y": y, "batch_size": BATCH}
+    op = gnjax.gauss_newton(Network(nnx.Rngs(0)), data, loss="cross_entropy", **more)
+    seconds, found = harness.once(lambda: gnjax.eigenvalues(op, k=_EIGENVALUES, rtol=_RTOL))
+    return {
+        "seconds": seconds,
+        "bytes": harness.peak_bytes(),
+        "parameters": op.shape[0],
+        "error": float(found.errors.max() / found.values.max()),
+    }
+
+
+def row(batches: int, runs: Sequence[dict[str, Any]], *, streamed: bool) -> record.Row:
+    """What several processes measured on the same batches; memory is the largest of their peaks."""
+    first, peaks = runs[0], [one["bytes"] for one in runs]
+    case = (
+        f"{_EIGENVALUES} largest Gauss-Newton eigenvalues of a CNN with {first['parameters']:,} "
+        f"parameters, {batches * BATCH} images"
+    )
+    return record.Row(
+        case,
+        f"gnjax, {batches} batches made on the fly" if streamed else "gnjax, one array",
+        [one["seconds"] for one in runs],
+        error=max(one["error"] for one in runs),
+        gigabytes=max(peaks) / 1e9,
+        note=f"peaks {', '.join(f'{peak / 2**20:.0f}' for peak in peaks)} MiB",
+    )
+
+
+def _in_a_process(batches: int, *, streamed: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.streaming_memory", f"--batches={batches}"]
+    command += [] if streamed else ["--array"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Run every case in a process of its own, and show and save what came out."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--batches", type=int, help="run one case in this process")
+    parser.add_argument("--array", action="store_true", help="with all samples as one array")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/measured")
+    options = parser.parse_args()
+    if options.batches:
+        print(json.dumps(measure(options.batches, streamed=not options.array)))
+        return
+    began = record.environment()
+    found = []
+    for streamed in (True, False):
+        for batches in (BATCHES, TIMES * BATCHES):
+            runs = range(_RUNS if streamed else 1)
+            measured = [_in_a_process(batches, streamed=streamed) for _ in runs]
+            found.append(row(batches, measured, streamed=streamed))
+    record.show(found)
+    if options.save:
+        record.save("streaming_memory", found, began)
+
+
+if __name__ == "__main__":
+    main()

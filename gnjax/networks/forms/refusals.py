@@ -1,0 +1,120 @@
+"""What a model or a loss raises that cannot run on its inputs, as one sentence with what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import flax.errors
+import jax
+
+RAISED = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
+    flax.errors.FlaxError,
+)
+"""What a function raises that does not take an input of a given shape."""
+
+_PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+_LINK = re.compile(r"\s*\(https?://\S+\)")
+
+
+class Refused(ValueError):
+    """A refusal that is raised inside a model or a loss of the user's and is worded already."""
+
+
+def told(error: BaseException) -> str:
+    """The first line of what an error says, without links."""
+    if isinstance(error, KeyError):
+        return f"there is no entry {error}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return _LINK.sub("", lines[0]).strip().rstrip(".:")
+
+
+def refusal(error: BaseException, x: Any) -> str:
+    """The sentence for what a model has raised on inputs x."""
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, flax.errors.ModifyScopeVariableError):
+        return (
+            "the Linen module wants to update its batch statistics: pass "
+            "gnjax.functional((module, variables), train=False) with the keyword that its call has "
+            "for evaluation mode, or (apply, params) with an apply that discards the updates"
+        )
+    if isinstance(error, flax.errors.InvalidRngError):
+        return (
+            "the Linen module wants random numbers, as dropout does in training mode: pass "
+            "gnjax.functional((module, variables), deterministic=True) with the keyword that its "
+            "call has for evaluation, or rngs={'dropout': key} to fix one mask"
+        )
+    if isinstance(error, flax.errors.TraceContextError):
+        return (
+            "the function of the model changes an NNX object from outside, such as a captured "
+            "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
+            "key, or pass the NNX module itself in evaluation mode (model.eval())"
+        )
+    shapes = jax.tree.map(lambda leaf: leaf.shape, x)
+    return f"the model does not take an x of shape {shapes}: {told(error)}; {_advice(error, x)}"
+
+
+def _advice(error: BaseException, x: Any) -> str:
+    """What a user can do about an error that a model has raised."""
+    text = str(error).lower()
+    if "apply must be called" in text or "apply_fn()" in text:
+        return (
+            "a Haiku model goes in as (transformed, params), and with state as (transformed, "
+            "params, state), and not with transformed.apply"
+        )
+    if any(word in text for word in ("prngkey", "dropout", "rng", "requires a key")):
+        return (
+            "it wants random numbers, as dropout does in training mode: pass the keyword that its "
+            "call has for evaluation by gnjax.functional(model, train=False), or "
+            "eqx.nn.inference_mode(model) of Equinox, or fix one mask by "
+            "gnjax.functional(model, rng=key)"
+        )
+    if isinstance(error, _PYTHON_VALUES):
+        return (
+            "a model is traced, so write it with jax.numpy in place of numpy, and with jnp.where "
+            "or jax.lax.cond in place of an if on numbers"
+        )
+    if isinstance(error, flax.errors.ScopeCollectionNotFound):
+        return (
+            "pass (module, variables) with all that module.init has returned, statistics included, "
+            "in place of (module.apply, params)"
+        )
+    if type(x) is tuple and ("argument" in text or "tuple" in text):
+        return (
+            f"x is a tuple, whose {len(x)} entries are {len(x)} arguments of a module, and one "
+            "tuple to an apply of your own; targets do not go there but in y="
+        )
+    if "argument" in text:
+        return (
+            "pass several arguments of a module as a tuple x, and keywords of its call by "
+            "gnjax.functional(model, name=value)"
+        )
+    if "string indexing" in text or "indices must be" in text:
+        return "apply is called as apply(params, x), with the parameters first"
+    if isinstance(error, KeyError):
+        return "give a dict x the names that the model reads, and the model its own parameters"
+    if "valid jax type" in text:
+        return "let it return arrays alone"
+    return _about_shapes(text, x)
+
+
+def _about_shapes(text: str, x: Any) -> str:
+    """What x may be instead, for an error about shapes or types."""
+    if "integer" in text:
+        return "give tokens as integers, x.astype(int)"
+    if "dtype should be bool" in text:
+        return "give masks as booleans, mask.astype(bool)"
+    images = any(leaf.ndim > 2 and leaf.dtype.kind == "f" for leaf in jax.tree.leaves(x))
+    channels = " (images of Flax and Haiku have channels last)" if images else ""
+    return (
+        "the first axis of x counts samples, so that a single one goes in as x[None], and the "
+        f"other axes are those that the model and its parameters were made for{channels}"
+    )

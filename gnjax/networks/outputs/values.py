@@ -1,0 +1,67 @@
+"""The outputs of a model, and what a loss of the caller's gives there, checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.outputs.targets import Target, term_losses
+
+_SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about this
+
+
+def check_values(target: Target, outputs: jax.Array) -> None:
+    """Refuse probabilities as logits, and a loss that is no number or misreads labels of -1."""
+    if target.loss == "cross_entropy":
+        _check_logits(target, outputs)
+    if not callable(target.loss):
+        return
+    plain = replace(target, weights=None)
+    terms = term_losses(plain, outputs)
+    counts: Any = True
+    if target.weights is not None:
+        flat = target.weights.reshape(len(outputs), -1)
+        counts = flat != 0 if flat.shape == terms.shape else (flat != 0).any(axis=1, keepdims=True)
+    if bool((~jnp.isfinite(terms) & counts).any()):
+        msg = (
+            "the loss is NaN or infinite for some sample at these outputs and targets; look for "
+            "labels that name no output, and for a log or a division by zero"
+        )
+        raise ValueError(msg)
+    _check_negative_labels(plain, outputs, terms)
+
+
+def _check_logits(target: Target, outputs: jax.Array) -> None:
+    """Refuse outputs that have been through a softmax: the cross-entropy has one of its own."""
+    each = outputs.reshape(-1, target.outputs.shape[-1])
+    far = jnp.abs(each.sum(axis=-1) - 1).max()
+    if float(each.min()) >= 0 and float(far) <= _SUM_OF_PROBABILITIES:
+        msg = (
+            "the outputs are probabilities, and loss='cross_entropy' takes logits, of which it "
+            "makes the softmax itself; leave the softmax out of the model, or take the log of its "
+            "outputs"
+        )
+        raise ValueError(msg)
+
+
+def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array) -> None:
+    """Refuse a loss to which -1 is the last class, as to an index of Python."""
+    y, shape = target.y, target.outputs.shapes[0]
+    labels = target.outputs.is_array and shape and hasattr(y, "shape")
+    if not labels or y.shape[1:] != shape[:-1] or not jnp.issubdtype(y.dtype, jnp.integer):
+        return
+    negative = (y < 0).reshape(len(outputs), -1)
+    if not bool(negative.any()):
+        return
+    last = replace(target, y=jnp.where(y < 0, y + shape[-1], y))
+    same = term_losses(last, outputs) == terms
+    per_term = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
+    if bool(jnp.where(per_term, same, True).all()):
+        msg = (
+            "the loss takes a label of -1 for the last class; pass loss='cross_entropy', for which "
+            "such labels do not count, or labels from 0 on with weights that are zero"
+        )
+        raise ValueError(msg)
