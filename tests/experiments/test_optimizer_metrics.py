@@ -168,7 +168,7 @@ def _table(steps, power):
                         rows.append({"panel": "kappa", "step": step} | ends | shared)
                     rows.append({"panel": "race", "steps": round(taken)} | shared)
     sizes = {"data": "", "samples": 9, "inputs": 2, "outputs": 3, "width": 4, "depth": 2}
-    sizes |= {"parameters": 50, "share": 1.8}
+    sizes |= {"parameters": 50, "share": 1.8, "target": 0.1}
     whole = [dataclasses.asdict(experiment.Row(**(sizes | row))) for row in rows]
     return as_columns(
         {name: np.nan if value is None else value for name, value in row.items()} for row in whole
