@@ -1,6 +1,7 @@
 """Figure T3: kappa of G in the metrics of optimisers, and the steps that these need to a loss."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,13 @@ def _regime(shown: Columns) -> str:
 
 
 def _along(axes: Axes, shown: Columns) -> None:
-    """One curve for each metric over the steps of Adam's run."""
+    """One curve for each metric over the steps of Adam's run, the metrics beside each other."""
     style.logarithmic(axes)
-    for metric, look in LOOKS.items():
+    stops, beside = distinct(shown, "step"), np.linspace(-0.27, 0.27, len(LOOKS))
+    for shift, (metric, look) in zip(beside, LOOKS.items(), strict=True):
         run = kappa_over_seeds(select(shown, metric=metric), "step")
-        style.band(axes, run, look, NAMES[metric])
-    axes.set_xticks(distinct(shown, "step"))
+        style.bars(axes, replace(run, x=np.arange(len(stops)) + shift), look)
+    axes.set_xticks(np.arange(len(stops)), [f"{stop}" for stop in stops])
     axes.set_xlabel("step of Adam")
 
 
@@ -138,7 +140,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f" markers: {little:g} tr(P) / p. {lost} of {rows(race)} searches for a rate reached the"
         f" loss with none, and {edges} have their best at an end of the grid. {sizes}. Logarithmic"
         " vertical axes.",
-        captions.seeds(table),
+        captions.seeds(table, "bars"),
         captions.certificates(kappas),
         captions.data(table, provenance),
     )

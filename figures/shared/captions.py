@@ -68,12 +68,12 @@ def initialisation(table: Columns) -> str:
     return f"Kaiming normal, variance {gains} / fan-in"
 
 
-def seeds(table: Columns) -> str:
-    """How many initialisations a curve averages, and what its band is."""
+def seeds(table: Columns, drawn: str = "bands") -> str:
+    """How many initialisations a curve averages, and how its interval is drawn."""
     count = len(distinct(table, "seed"))
     if count == 1:
         return "One initialisation."
-    return f"Geometric mean over {count} initialisations; bands are its 95% interval."
+    return f"Geometric mean over {count} initialisations; {drawn} are its 95% interval."
 
 
 def certificates(table: Columns) -> str:

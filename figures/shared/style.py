@@ -120,6 +120,27 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def bars(axes: Axes, series: Series, look: Look) -> None:
+    """The mean over seeds as a thin marked line, its 95% interval a bar at every place.
+
+    For curves that stand beside each other, whose bands would hide each other. Places where some
+    seed is unresolved are drawn as lower bounds.
+    """
+    mean = np.where(series.resolved, series.mean, np.nan)
+    axes.errorbar(
+        series.x,
+        mean,
+        yerr=(mean - series.low, series.high - mean),
+        color=look.colour,
+        marker=look.marker,
+        markersize=4,
+        markeredgecolor="white",
+        linewidth=0.6,
+        elinewidth=0.8,
+    )
+    _lower_bounds(axes, series, look)
+
+
 def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval.
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,6 +14,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import LineCollection
 
 from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04, fig11, fig12
@@ -188,6 +190,21 @@ def test_a_band_is_the_interval_of_the_geometric_mean() -> None:
     half = 4.302652729911275 / 3**0.5  # the 97.5% point of Student's t with 2 degrees of freedom
     _, low, high = band_edges(axes, 0)
     np.testing.assert_allclose(np.log10([low[0], high[0]]), [1 - half, 1 + half], rtol=1e-9)
+
+
+def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
+    resolved = np.array([True, False])
+    table = {"x": np.array([0, 1] * 3), "kappa": np.repeat([1.0, 10.0, 100.0], 2)}
+    series = replace(over_seeds(table, "x", "kappa"), resolved=resolved)
+    axes = style.new_figure(2, 2).subplots()
+    style.bars(axes, series, style.looks(1)[0])
+    (bar,) = [found for found in axes.collections if isinstance(found, LineCollection)]
+    known, unknown = bar.get_segments()
+    np.testing.assert_allclose(known[:, 1], [series.low[0], series.high[0]])
+    assert unknown.size == 0
+    marks = axes.lines[0].get_ydata()
+    np.testing.assert_array_equal(np.isnan(marks), ~resolved)
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), series.mean[1:])  # the lower bound
 
 
 def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: Columns) -> None:
