@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
+
+_ALIGNMENT = 64  # bytes
 
 
 def on_cpu(array: Any) -> bool:
@@ -23,6 +26,18 @@ def on_cpu(array: Any) -> bool:
 def on_device(array: np.ndarray) -> jax.Array:
     """The array as one of JAX; ``jnp.asarray`` compiles a program for every shape that it meets."""
     return jax.device_put(array)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros in host memory that :func:`on_device` takes over on a CPU without copying them.
+
+    JAX shares an array of NumPy whose first entry lies at a multiple of 64 bytes, and copies any
+    other, which takes as long as to form a large matrix.
+    """
+    entries, size = math.prod(shape), np.dtype(dtype).itemsize
+    raw = np.zeros(entries * size + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + entries * size].view(dtype).reshape(shape)
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

@@ -128,9 +128,12 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
-        form = gram.parameter_gram if self.side == "parameters" else gram.output_gram
-        matrix = form(self.net)
-        return on_device(matrix if self.scale == 1 else self.scale * matrix)
+        if self.side == "parameters":
+            return self.scale * gram.parameter_gram(self.net)
+        matrix = gram.output_gram(self.net)
+        if self.scale != 1:
+            matrix *= self.scale
+        return on_device(matrix)
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory."""

@@ -1,0 +1,26 @@
+"""J of a network row by row, J^T J and J J^T as matrices, by the structure of its layers."""
+
+from gnjax.networks.kernels.grams import output_gram, output_grams
+from gnjax.networks.kernels.rows import (
+    Item,
+    in_batches,
+    items_of,
+    jacobian,
+    joined,
+    parameter_gram,
+    row_blocks,
+    traced_sample,
+)
+
+__all__ = [
+    "Item",
+    "in_batches",
+    "items_of",
+    "jacobian",
+    "joined",
+    "output_gram",
+    "output_grams",
+    "parameter_gram",
+    "row_blocks",
+    "traced_sample",
+]

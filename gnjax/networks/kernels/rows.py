@@ -1,0 +1,182 @@
+"""The rows of J of a network, layer by layer, and J^T J as their sum, in bounded memory.
+
+A convolution, a dense layer on several positions, a parameter with several uses, and a layer with
+masked entries have their Jacobian sum_t delta_t a_t^T formed for some samples at a time; any other
+parameter has it from automatic differentiation. What J J^T takes in place of rows, the inputs a and
+sensitivities delta of a layer, is made here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks import layers
+from gnjax.networks.forms.samples import even_size, one_sample, sample_count, take, windows
+from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_places
+from gnjax.networks.network import Network, backward_products
+from gnjax.networks.outputs.hessians import root_rows
+from gnjax.networks.outputs.targets import Target
+from gnjax.numerics.host import on_cpu, on_device, zeros
+
+_ROWS = 64
+
+Tree = TypeVar("Tree")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One chosen parameter: its layer (None: by differentiation), and what is made of it.
+
+    Its "rows" of J; the pair of a and delta of each use as its equation has them ("pair"); where a
+    layer acts on a single position, as vectors ("vectors"); where every a_t is a unit vector, the
+    places of the ones in place of a ("places").
+    """
+
+    place: int  # among the chosen leaves
+    layer: int | None  # among the traced layers
+    form: Literal["rows", "pair", "vectors", "places"]
+    width: int  # numbers for each row of J that a sample has
+
+
+Pieces = tuple[list[Pair], jax.Array]
+"""The pairs of some samples, of items that are not "rows", and rows (n, r, p)."""
+
+
+def row_blocks(net: Network) -> Iterator[jax.Array]:
+    """J (n r, p) some rows at a time, columns in the order of the parameter vector."""
+    if net.coupled:
+        yield from _coupled_blocks(net)
+        return
+    items = tuple(replace(item, form="rows") for item in items_of(net, traced_sample(net)))
+    for _, rows in in_batches(net, items):
+        yield rows.reshape(-1, net.parameters)
+
+
+def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
+    """What is made of the items, for as many samples at a time as r backward passes allow."""
+    yield from in_windows(net, items, (net.x, net.target))
+
+
+def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
+    """The same of some samples, by a single program: the last run overlaps the one before."""
+    fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
+    for (x, target), skip in windows(samples, fewer):
+        found = _pieces(net, items, x, target)
+        yield take(found, slice(skip, None)) if skip else found
+
+
+def jacobian(net: Network) -> np.ndarray:
+    """J (n r, p), columns in the order of the parameter vector."""
+    return np.concatenate([np.asarray(block) for block in row_blocks(net)])
+
+
+def parameter_gram(net: Network) -> jax.Array:
+    """J^T J (p, p), summed over rows."""
+    total = jnp.zeros((net.parameters, net.parameters), net.dtype)
+    for block in row_blocks(net):
+        total = _accumulate(total, block)
+    return total
+
+
+@partial(jax.jit, donate_argnums=0)
+def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
+    return total + jnp.matmul(rows.T, rows, precision="highest")
+
+
+def traced_sample(net: Network) -> layers.Traced:
+    """The network of one sample, and its layers."""
+    return layers.trace(net.one, net.leaves, one_sample(net.x))
+
+
+def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
+    """How every chosen parameter is treated."""
+    of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
+    items = []
+    for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
+        index = of_leaf.get(leaf)
+        if index is None:
+            items.append(Item(place, None, "rows", net.counts[place]))
+            continue
+        use = traced.layers[index].only_use
+        positions = 0 if use is None else use.positions
+        if use is None or kept is not None:
+            items.append(Item(place, index, "rows", net.counts[place]))
+        elif has_places(use) and positions**2 < use.sizes.inputs:
+            items.append(Item(place, index, "places", positions * (use.sizes.outputs + 1)))
+        elif positions == use.groups == 1:
+            width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
+            items.append(Item(place, index, "vectors", width))
+        else:
+            items.append(Item(place, index, "rows", net.counts[place]))
+    return tuple(items)
+
+
+def joined(parts: Sequence[Tree]) -> Tree:
+    """Arrays of some samples each as one, for any tree of them."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(_concatenated, *parts)
+
+
+def _concatenated(*parts: jax.Array) -> jax.Array:
+    """Along the first axis; by NumPy in host memory, as JAX would compile it for every shape."""
+    if all(on_cpu(part) and len(part.devices()) == 1 for part in parts):
+        whole = zeros((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+        return on_device(np.concatenate([np.asarray(part) for part in parts], out=whole))
+    return jnp.concatenate(parts)
+
+
+@partial(jax.jit, static_argnames=("group",))
+def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
+    """The pieces of some samples, weighted by R^T."""
+    traced = traced_sample(net)
+    known = [traced.layers[item.layer] for item in group if item.layer is not None]
+    uses = [use for layer in known for use in layer.uses]
+    others = [net.chosen[item.place] for item in group if item.layer is None]
+
+    def sample(xi: Any, part: Target | None) -> Pieces:
+        def weights(outputs: jax.Array) -> jax.Array:
+            return jnp.eye(net.k, dtype=net.dtype) if part is None else root_rows(part, outputs)
+
+        pairs, gradients = layers.sensitivities(traced, uses, others, net.leaves, xi, weights)
+        near, far = iter(pairs), iter(gradients)
+        held: list[Pair] = []
+        rows = [jnp.zeros((net.rows, 0), net.dtype)]
+        for item in group:
+            if item.layer is None:
+                rows.append(_kept(net, item, next(far)))
+                continue
+            layer = traced.layers[item.layer]
+            own = [next(near) for _ in layer.uses]
+            if item.form == "pair":
+                held += own
+            elif item.form == "places":
+                held.append(by_places(layer.uses[0], own[0]))
+            elif item.form == "vectors":
+                a, delta = by_positions(layer.uses[0], own[0])
+                held.append((a[0, 0], delta[:, 0, 0]))
+            else:
+                found = layers.jacobian_rows(layer, net.leaves[layer.leaf].shape, own)
+                rows.append(_kept(net, item, found))
+        return held, jnp.concatenate(rows, axis=1)
+
+    return jax.vmap(sample)(x, target)
+
+
+def _kept(net: Network, item: Item, rows: jax.Array) -> jax.Array:
+    """The columns of the chosen entries of a parameter."""
+    kept = net.kept[item.place]
+    return rows if kept is None else rows[:, kept]
+
+
+def _coupled_blocks(net: Network) -> Iterator[jax.Array]:
+    """J of the whole batch as one function, some outputs at a time."""
+    size = net.samples * net.rows
+    unit = jnp.eye(size, dtype=net.dtype)
+    for start in range(0, size, _ROWS):
+        yield backward_products(net, unit[:, start : start + _ROWS]).T

@@ -1,0 +1,53 @@
+"""J J^T in blocks of samples and groups of parameters, beside J by automatic differentiation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.networks.kernels import grams
+from tests.references import jacobian
+
+
+def _network(p, x):
+    """A convolution, a dense layer on every position, and two on one position."""
+    h = jax.lax.conv_general_dilated(
+        x, p["conv"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    h = jnp.tanh(jnp.tanh(h) @ p["each"])
+    h = jnp.tanh(h.reshape(len(x), -1) @ p["hidden"] + p["bias"][None])
+    return h @ p["head"]
+
+
+@pytest.fixture(scope="module")
+def case():
+    keys = jax.random.split(jax.random.key(0), 6)
+    shapes = {"conv": (3, 3, 1, 2), "each": (2, 3), "hidden": (27, 4), "bias": (4,), "head": (4, 2)}
+    named = zip(shapes.items(), keys, strict=False)
+    params = {name: jax.random.normal(key, shape) for (name, shape), key in named}
+    x = jax.random.normal(keys[-1], (7, 3, 3, 1))
+    j = np.asarray(jacobian(_network, params, x))
+    return params, x, j @ j.T
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 128])
+@pytest.mark.parametrize("held", [0.0, 1000.0, 4000.0, 3e9])
+def test_blocks_and_groups(case, monkeypatch, block, held):
+    """Blocks that reach back, and rows of several groups in the same memory or computed anew."""
+    params, x, kernel = case
+    monkeypatch.setattr(grams, "_BLOCK", block)
+    monkeypatch.setattr(grams, "_CACHE_BYTES", held)
+    found = gnjax.ntk((_network, params), x).as_matrix()
+    np.testing.assert_allclose(found, kernel, atol=1e-13 * np.abs(kernel).max(), rtol=0)
+
+
+def test_a_share_by_blas_and_by_xla():
+    rng = np.random.default_rng(0)
+    left, right = (
+        (jnp.asarray(rng.standard_normal((n, 6))), jnp.asarray(rng.standard_normal((n, 3, 5))))
+        for n in (4, 2)
+    )
+    block = np.ones((4, 3, 2, 3))
+    grams._add_structured(block, left, right, np.s_[0:, :, 0:])
+    np.testing.assert_allclose(block - 1, grams._over_vectors(left, right), atol=1e-13)
