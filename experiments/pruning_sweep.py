@@ -6,7 +6,7 @@ python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import jax
@@ -18,7 +18,7 @@ from experiments.shared.pruned_kernel import conditioning, pruned_kernel
 from experiments.shared.pruned_networks import KERNELS, KINDS, frozen, images
 from gnjax.training import minibatch as training
 from gnjax.training import pruning
-from gnjax.training.minibatch import Recipe
+from gnjax.training.recipe import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -221,6 +221,11 @@ def cost(cell: Cell) -> float:
     return stops * kappa + 3.0 * cell.epochs * cell.samples * work
 
 
+def shape(cell: Cell) -> Hashable:
+    """What programs are compiled for: every rate of pruning and every seed share them."""
+    return cell.network, cell.depth, cell.width, cell.samples, cell.side, cell.recipe, cell.epochs
+
+
 def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     """Prune, train, and measure kappa at every stop."""
     found = images(cell.data, cell.samples, cell.data_seed, cell.side)
@@ -306,6 +311,7 @@ EXPERIMENT = Experiment(
     cost,
     lambda measurement: f"kappa {measurement['records'][-1]['kappa']:.4g}",
     resumes=True,
+    shape=shape,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
 

@@ -18,7 +18,7 @@ from experiments.shared.linear_network import interval_fields
 from gnjax import data as datasets
 from gnjax.models import MLP
 from gnjax.training import minibatch as training
-from gnjax.training.minibatch import Recipe
+from gnjax.training.recipe import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

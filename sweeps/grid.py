@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -13,6 +13,11 @@ Cell = Any
 
 Measurement = Mapping[str, Any]
 """The measurement of a cell: names to numbers, texts, booleans, None, or lists of them."""
+
+
+def without_seed(cell: Cell) -> Hashable:
+    """All fields of a cell but its seed."""
+    return tuple(getattr(cell, field.name) for field in fields(cell) if field.name != "seed")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,9 @@ class Experiment:
       rows: a config and the measurements of its cells to rows, one dataclass each.
       cost: the work in a cell, in any unit; the time left is judged by it.
       progress: the number worth watching in a measurement, as text.
+      shape: what of a cell decides which programs are compiled for it; all but the seed, unless
+        the experiment knows better. Processes begin with different shapes, so that each program is
+        compiled by one of them and found in the cache by the others.
       resumes: whether ``measure`` takes a :class:`sweeps.storage.checkpoint.Checkpoint` beside the
         cell and goes on from it, where a killed run had come to.
     """
@@ -37,6 +45,7 @@ class Experiment:
     cost: Callable[[Cell], float]
     progress: Callable[[Measurement], str]
     resumes: bool = False
+    shape: Callable[[Cell], Hashable] = without_seed
 
 
 def copy_fields(kind: type[Record], source: Any, **own: Any) -> Record:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import gnjax
 from experiments.shared.linear_network import kappa_fields
 from gnjax.numerics.certificate import MEASURED
+from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import stored_bound
 from gnjax.operators.base import Factored
@@ -42,15 +43,16 @@ def pruned_kernel(net: nnx.Module, x: NDArray[np.float64], mask: Any) -> gnjax.O
     kept = np.concatenate([np.asarray(leaf, bool).ravel() for leaf in jax.tree.leaves(mask)])
     if 8.0 * rows * kept.size > LIMITS.factor_bytes:
         return gnjax.ntk(net, x, mask=mask)
-    whole = np.asarray(_jacobian(apply, params, inputs)).reshape(rows, kept.size)
-    error = _measured_error(apply, params, inputs, whole)
-    stored = jnp.asarray(np.ascontiguousarray(whole[:, kept]))
+    whole = _jacobian(apply, params, inputs)
+    host = np.asarray(whole)
+    error = _measured_error(apply, params, inputs, host)
+    stored = whole if kept.all() else on_device(np.compress(kept, host, axis=1))
     return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
 
 
 @jax.jit
 def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
-    """J (n, k, p), one sample after the other: XLA on a CPU is slow at convolutions under vmap."""
+    """J (n k, p), one sample after the other: XLA on a CPU is slow at convolutions under vmap."""
 
     def one(sample: jax.Array) -> jax.Array:
         outputs, pull = jax.vjp(lambda w: apply(w, sample[None])[0], params)
@@ -58,7 +60,8 @@ def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
         leaves = [leaf.reshape(outputs.size, -1) for leaf in jax.tree.leaves(slopes)]
         return jnp.concatenate(leaves, axis=1)
 
-    return lax.map(one, x)
+    rows = lax.map(one, x)
+    return rows.reshape(-1, rows.shape[-1])
 
 
 def _measured_error(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -> float:

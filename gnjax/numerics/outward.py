@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import on_cpu, on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
 # A float64 formula of sums and products of non-negative numbers loses at most a share of u for
@@ -50,7 +50,8 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
     """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
     overflow, and rows are added up in the precision of the matrix."""
-    scale, squares = _row_squares(matrix)
+    host = on_cpu(matrix) and matrix.dtype == np.float64
+    scale, squares = (_host_row_squares if host else _row_squares)(matrix)
     if float(scale) == 0.0:
         return 0.0
     lost = gamma(matrix.shape[-1] + 4, squares.dtype)  # the largest scaled entry is 1
@@ -62,6 +63,15 @@ def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
 def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
     scale = jnp.abs(matrix).max()
     return scale, jnp.square(matrix / jnp.where(scale == 0, 1, scale)).sum(axis=-1)
+
+
+def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
+    """The same by NumPy, several times sooner on a CPU."""
+    entries = np.asarray(matrix)
+    scale = max(entries.max(initial=0.0), -entries.min(initial=0.0))
+    with np.errstate(invalid="ignore"):
+        scaled = entries / (scale or 1.0)
+    return scale, np.einsum("...j,...j->...", scaled, scaled)
 
 
 def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import jax
@@ -20,53 +20,16 @@ from jax import lax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.losses import check_loss, sample_loss
+from gnjax.networks.losses import sample_loss
 from gnjax.networks.model import Params, functional
 from gnjax.networks.outputs.targets import check_targets
 from gnjax.numerics.precision import real_dtype
+from gnjax.training.recipe import Recipe, optimizer_of
 
 Statistics = Any  # what a forward pass updates: running averages of BatchNorm
 Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]
 
 Module = TypeVar("Module", bound=nnx.Module)
-
-OPTIMIZERS = ("sgd", "adamw")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train, in plain values so that it can be a part of a config and of a cell.
-
-    Attributes:
-      optimizer: "sgd", where v <- momentum v + (gradient + decay w) and w <- w - rate v, or
-        "adamw", where w <- w - rate (m / (sqrt(v) + 1e-8) + decay w) and ``momentum`` is not read.
-      rate: the learning rate; ``drop`` times it after ``drop_after`` epochs (0: it is constant).
-      batch: the samples in each step; those left over at the end of an epoch make a smaller step.
-      loss: averaged over the batch; "cross_entropy" or "mse" (|f - y|^2 / 2), each times ``scale``:
-        2 / k makes "mse" the mean over outputs too, as PyTorch's MSELoss is.
-    """
-
-    optimizer: str
-    rate: float
-    batch: int
-    loss: str
-    momentum: float = 0.0
-    decay: float = 0.0
-    drop_after: int = 0
-    drop: float = 0.1
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_loss(self.loss)
-        if self.optimizer not in OPTIMIZERS:
-            msg = f"optimizer={self.optimizer!r} is not one of {', '.join(OPTIMIZERS)}"
-            raise ValueError(msg)
-        if self.batch < 1 or min(self.rate, self.drop, self.scale) <= 0:
-            msg = f"batch, rate, drop and scale must be positive, got {self}"
-            raise ValueError(msg)
-        if not 0 <= self.momentum < 1 or self.decay < 0 or self.drop_after < 0:
-            msg = f"momentum must be in [0, 1), decay and drop_after not negative, got {self}"
-            raise ValueError(msg)
 
 
 @jax.tree_util.register_dataclass
@@ -127,7 +90,7 @@ def begin(
     outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
     targets = check_targets(recipe.loss, y, outputs)
     problem = Problem(forward, inputs, targets, recipe)
-    optimizer = _optimizer(recipe, len(_sizes(problem))).init(params)
+    optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
 
 
@@ -196,10 +159,7 @@ def train(
         thread and convolutions ten times slower; the scan for everything else.
     """
     scan = not _convolves_on_cpu(problem, state) if scan is None else scan
-    losses = []
-    for _ in range(epochs):
-        state, of_steps = (_scanned_epoch if scan else _looped_epoch)(problem, state)
-        losses.append(of_steps)
+    state, losses = (_scanned if scan else _looped)(problem, state, epochs)
     sizes = np.array(_sizes(problem), float)
     host = np.asarray(jax.device_get(losses), float)
     host = host.reshape(epochs, *state.epoch.shape, len(sizes))  # also for no epoch at all
@@ -209,12 +169,72 @@ def train(
 def _convolves_on_cpu(problem: Problem, state: State) -> bool:
     if jax.default_backend() != "cpu":
         return False
-    one = member(state, 0) if state.epoch.ndim else state
-    jaxpr = jax.make_jaxpr(problem.forward)(one.params, one.statistics, problem.x[:1])
-    return "conv_general_dilated" in str(jaxpr)
+    networks = state.epoch.ndim  # the axis that a forward pass of one network lacks
+    learned, structure = jax.tree.flatten((state.params, state.statistics))
+    fixed, forward = jax.tree.flatten(problem.forward)
+    shapes = [
+        *((leaf.shape, leaf.dtype) for leaf in fixed),
+        *((leaf.shape[networks:], leaf.dtype) for leaf in learned),
+        ((1, *problem.x.shape[1:]), problem.x.dtype),
+    ]
+    return _convolves(forward, structure, tuple(shapes))
 
 
-@jax.jit
+@lru_cache(maxsize=64)
+def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) -> bool:
+    """Whether a forward pass of leaves with these shapes has convolutions."""
+
+    def of_leaves(*leaves: jax.Array) -> Any:
+        fixed = forward.num_leaves
+        params, statistics = jax.tree.unflatten(learned, leaves[fixed:-1])
+        return jax.tree.unflatten(forward, leaves[:fixed])(params, statistics, leaves[-1])
+
+    described = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
+
+
+def _scanned(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    given, outer = jax.tree.flatten(problem)
+    leaves, structure = jax.tree.flatten(state)
+    one_epoch, losses = _of_leaves(_scanned_epoch, outer, structure), []
+    for _ in range(epochs):
+        leaves, of_steps = one_epoch(given, leaves)
+        losses.append(of_steps)
+    return jax.tree.unflatten(structure, leaves), losses
+
+
+def _looped(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    given, outer = jax.tree.flatten(problem)
+    leaves, structure = jax.tree.flatten(state)
+    one_step, losses = _of_leaves(_stacked_step, outer, structure), []
+    n, batch = len(problem.x), problem.recipe.batch
+    for epoch in range(epochs):
+        of_steps = []
+        for indices in _stacked_batches(n, batch, state.key, state.epoch + epoch):
+            leaves, loss = one_step(given, leaves, indices)
+            of_steps.append(loss)
+        losses.append(jnp.stack(of_steps, -1))
+    return replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epochs), losses
+
+
+@lru_cache(maxsize=16)
+def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
+    """A compiled function of (problem, state, ..) that takes both as lists of leaves.
+
+    At every call JAX would take the state of a module apart and compare its structure with that
+    of the call before, which takes longer than a step of a small network of many layers.
+    """
+
+    @jax.jit
+    def of_leaves(given: Any, leaves: Any, *others: Any) -> tuple[list[jax.Array], jax.Array]:
+        found, losses = function(
+            jax.tree.unflatten(problem, given), jax.tree.unflatten(state, leaves), *others
+        )
+        return jax.tree.leaves(found), losses
+
+    return of_leaves
+
+
 def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
     if state.epoch.ndim:
         return jax.vmap(_scanned_one, (None, 0))(problem, state)
@@ -222,42 +242,33 @@ def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
 
 
 def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
-    whole, rest = _batches(problem, state)
+    n, batch = len(problem.x), problem.recipe.batch
+    whole, rest = _batches(n, batch, state.key, state.epoch)
     state, losses = lax.scan(partial(_step, problem), state, whole)
     if rest.size:
         state, loss = _step(problem, state, rest)
         losses = jnp.append(losses, loss)
-    return _next_epoch(state), losses
+    return replace(state, epoch=state.epoch + 1), losses
 
 
-def _looped_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
-    whole, rest = _stacked_batches(problem, state)
-    losses = []
-    for indices in [*jnp.moveaxis(whole, -2, 0), *([rest] if rest.size else [])]:
-        state, loss = _stacked_step(problem, state, indices)
-        losses.append(loss)
-    return _next_epoch(state), jnp.stack(losses, -1)
+@partial(jax.jit, static_argnums=(0, 1))
+def _stacked_batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> list[jax.Array]:
+    """The samples of every step of this epoch, (batch,), or (networks, batch) of several."""
+    drawn = partial(_batches, n, batch)
+    whole, rest = (jax.vmap(drawn) if epoch.ndim else drawn)(key, epoch)
+    return [*jnp.moveaxis(whole, -2, 0), *([rest] if rest.size else [])]
 
 
-@jax.jit
-def _stacked_batches(problem: Problem, state: State) -> tuple[jax.Array, jax.Array]:
-    if state.epoch.ndim:
-        return jax.vmap(_batches, (None, 0))(problem, state)
-    return _batches(problem, state)
-
-
-@jax.jit
 def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
     if state.epoch.ndim:
         return jax.vmap(_step, (None, 0, 0))(problem, state, indices)
     return _step(problem, state, indices)
 
 
-def _batches(problem: Problem, state: State) -> tuple[jax.Array, jax.Array]:
+def _batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The samples of this epoch's whole steps (steps, batch) and those left over (rest,)."""
-    n = len(problem.x)
-    order = jax.random.permutation(jax.random.fold_in(state.key, state.epoch), n)
-    batch = min(problem.recipe.batch, n)
+    order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
+    batch = min(batch, n)
     whole = n // batch * batch
     return order[:whole].reshape(-1, batch), order[whole:]
 
@@ -273,31 +284,16 @@ def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, ja
 
     (loss, statistics), slope = jax.value_and_grad(objective, has_aux=True)(state.params)
     slope = _masked(slope, state.mask)
-    optimizer = _optimizer(problem.recipe, len(_sizes(problem)))
+    optimizer = optimizer_of(problem.recipe, len(_sizes(problem)))
     updates, memory = optimizer.update(slope, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
     return replace(state, params=params, statistics=statistics, optimizer=memory), loss
-
-
-def _optimizer(recipe: Recipe, steps: int) -> optax.GradientTransformation:
-    """Decay before momentum for SGD, as in PyTorch. A weight of 0 with slope 0 stays at 0."""
-    drops = {recipe.drop_after * steps: recipe.drop} if recipe.drop_after else {}
-    rate = optax.piecewise_constant_schedule(recipe.rate, drops)
-    if recipe.optimizer == "adamw":
-        return optax.adamw(rate, weight_decay=recipe.decay)
-    return optax.chain(
-        optax.add_decayed_weights(recipe.decay), optax.sgd(rate, recipe.momentum or None)
-    )
 
 
 def _sizes(problem: Problem) -> list[int]:
     """The number of samples in each step of an epoch."""
     n, batch = len(problem.x), min(problem.recipe.batch, len(problem.x))
     return [batch] * (n // batch) + [n % batch] * (n % batch > 0)
-
-
-def _next_epoch(state: State) -> State:
-    return replace(state, epoch=state.epoch + 1)
 
 
 def _masked(tree: Params, mask: Params | None) -> Params:

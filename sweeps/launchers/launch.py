@@ -71,7 +71,7 @@ def run(
 
     Cells that another process is computing are waited for, and taken over should it die.
     """
-    task = Task(experiment.measure, experiment.resumes, store)
+    task = Task(experiment.measure, experiment.resumes, store, experiment.shape)
     finished = dict(chosen.stored)
     failures: list[Failure] = []
     left: Sequence[Cell] = chosen.left

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
@@ -59,18 +59,33 @@ class _Processes:
     ) -> Iterator[tuple[Cell, Ended]]:
         """Keep as many cells in flight as there are processes; ``flying`` says which, always."""
         executor = self._executor(task.store.environment.precision)
+        compiled: set[Hashable] = set()
         while left or flying:
             while left and len(flying) < self._jobs:
-                future = executor.submit(attempt, task, left[0])
-                flying[future] = left.popleft()
+                cell = _next(task, left, compiled, flying.values())
+                flying[executor.submit(attempt, task, cell)] = cell
+                left.remove(cell)
             for future in wait(flying, return_when=FIRST_COMPLETED).done:
                 ended = future.result()
+                compiled.add(task.shape(flying[future]))
                 yield flying.pop(future), ended
 
     def _executor(self, precision: str) -> ProcessPoolExecutor:
         if self._started is None or self._started[0] != precision:
             self._started = precision, _executor(precision, self._jobs, self._threads)
         return self._started[1]
+
+
+def _next(
+    task: Task, left: Iterable[Cell], compiled: Collection[Hashable], flying: Iterable[Cell]
+) -> Cell:
+    """The first cell whose programs no other process is about to compile; else the first one.
+
+    What two processes compile at the same time is compiled twice.
+    """
+    compiling = {task.shape(cell) for cell in flying} - set(compiled)
+    cells = list(left)
+    return next((cell for cell in cells if task.shape(cell) not in compiling), cells[0])
 
 
 def _alone(task: Task, cell: Cell, threads: int) -> Ended:

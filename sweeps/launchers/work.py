@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
 from gnjax.numerics import precision
-from sweeps.grid import Cell, Measurement
+from sweeps.grid import Cell, Measurement, without_seed
 from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint
 from sweeps.storage.environment import device_kind, differences, environment, provenance
@@ -39,6 +39,7 @@ class Task:
     measure: Callable[..., Measurement]
     resumes: bool
     store: Store
+    shape: Callable[[Cell], Hashable] = without_seed
 
 
 Ended = Finished | Failure | None

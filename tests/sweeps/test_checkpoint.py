@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gnjax.training import minibatch as training
-from gnjax.training.minibatch import Recipe
+from gnjax.training.recipe import Recipe
 from sweeps.storage.checkpoint import Checkpoint, load, resumed, save
 
 STOPS = [0, 1, 3, 4]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.launchers import launch
+from sweeps.grid import without_seed
+from sweeps.launchers import launch, pool
 from sweeps.launchers.pool import in_processes
 from sweeps.launchers.work import Task, attempt
 from sweeps.storage.store import Finished, StoreError, claim, save
@@ -80,6 +81,28 @@ def test_processes_serve_one_sweep_after_the_other(tmp_path):
     found = [next(iter(launcher.compute(task, [toy.Cell(depth, 0.0)])))[1] for depth in (1, 2)]
     first, second = (ended.measurement["process"] for ended in found)
     assert first == second != os.getpid()
+
+
+def test_a_process_begins_with_another_shape_than_those_that_others_compile():
+    """Seeds of what is compiled elsewhere wait, unless nothing else is left."""
+    cells = [("wide", 0), ("wide", 1), ("deep", 0), ("deep", 1)]
+    task = Task(toy.surroundings, False, None, shape=lambda cell: cell[0])
+    assert pool._next(task, cells, set(), []) == ("wide", 0)
+    assert pool._next(task, cells[1:], set(), [("wide", 0)]) == ("deep", 0)
+    assert pool._next(task, cells[1:], {"wide"}, [("wide", 0)]) == ("wide", 1)
+    assert pool._next(task, cells[1:2], set(), [("wide", 0)]) == ("wide", 1)
+
+
+def test_cells_are_of_one_shape_where_they_differ_in_their_seed():
+    first = Seeded(depth=2, seed=0)
+    assert without_seed(first) == without_seed(Seeded(depth=2, seed=1))
+    assert without_seed(first) != without_seed(Seeded(depth=3, seed=0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Seeded:
+    depth: int
+    seed: int
 
 
 def test_shards_cover_every_cell_once(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from gnjax.models import CNN, MLP
 from gnjax.models.mlp import weights
 from gnjax.training import minibatch as training
-from gnjax.training.minibatch import Recipe
+from gnjax.training.recipe import Recipe
 
 N, D, K = 23, 5, 3
 RECIPES = {
@@ -97,8 +97,8 @@ def test_every_sample_is_seen_once_in_an_epoch_in_an_order_of_its_own(samples):
     problem, state = _begin(samples, RECIPES["sgd"])
     orders = []
     for epoch in range(2):
-        at = training.replace(state, epoch=jnp.asarray(epoch))
-        whole, rest = training._batches(problem, at)
+        size, at = problem.recipe.batch, jnp.asarray(epoch)
+        whole, rest = training._batches(len(problem.x), size, state.key, at)
         assert whole.shape == (2, 8)
         orders.append([*np.ravel(whole), *rest])
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(N))
