@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import on_cpu, on_device
+from gnjax.numerics.host import on_cpu, on_device, zeros
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -134,7 +134,7 @@ class Factored(Algebra):
         if on_cpu(self.factor):
             factor = np.asarray(self.factor)
             with np.errstate(over="ignore", invalid="ignore"):  # whoever reads it finds out
-                return on_device(factor @ factor.T)
+                return on_device(np.matmul(factor, factor.T, out=zeros(self.shape, factor.dtype)))
         return jnp.matmul(self.factor, self.factor.T, precision="highest")
 
     @property
