@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -71,9 +71,14 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
 
 
+def narrows(op: Operator) -> TypeGuard[NetworkGram | NetworkHessian]:
+    """Whether the operator is a network's, and so may have products in float32."""
+    return isinstance(op, NetworkGram | NetworkHessian)
+
+
 def in_float32(op: Operator) -> Linearised | None:
     """The operator of a network linearised in float32, or None where float64 stays inside."""
-    if not isinstance(op, NetworkGram | NetworkHessian):
+    if not narrows(op):
         return None
     with float32_rules():
         light = linearised(_narrowed(op))

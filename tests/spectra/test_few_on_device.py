@@ -1,0 +1,172 @@
+"""When the basis of a few eigenvalues is on the device, and what the answer then claims."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+from gnjax.operators.prepare import _narrowed
+from gnjax.spectra import on_device as module
+from gnjax.spectra.krylov.few import least_rows
+
+
+def _network(samples=60, tokens=None):
+    rng = np.random.default_rng(0)
+    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((6, 20), (20, 4))]
+    x, y = rng.standard_normal((samples, 6)), rng.integers(0, 4, samples)
+    return (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], params), x, y
+
+
+def _hessian():
+    return gnjax.hessian(*_network(), loss="cross_entropy")
+
+
+def _limits(op, itemsize, vectors=26):
+    """Room for so many vectors of numbers of a size, and for a run of the operator."""
+    return gnjax.Limits(whole_rows=20, basis_bytes=itemsize * vectors * op.shape[0])
+
+
+def _check(found, op, which, k, tolerance):
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix(), float))[::-1]
+    wanted = dense[:k] if which == "largest" else dense[-k:]
+    scale = np.abs(dense).max()
+    assert found.converged
+    nearest = np.abs(np.subtract.outer(found.values, dense)).min(axis=1)
+    assert (nearest <= found.errors).all()
+    np.testing.assert_allclose(found.values, wanted, rtol=0, atol=tolerance * scale)
+    assert found.errors.max() <= 10 * tolerance * scale
+    assert "no room to count" in str(found.certificate)
+    assert found.certificate.kind == "unknown"
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+def test_an_operator_in_float64_runs_in_float32_where_only_that_fits(which):
+    """And neither values nor errors are those of float32."""
+    op = _hessian()
+    found = gnjax.eigenvalues(op, k=3, which=which, rtol=1e-4, limits=_limits(op, 4))
+    _check(found, op, which, 3, 1e-4)
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+    wanted = dense[:3] if which == "largest" else dense[-3:]
+    assert np.abs(found.values - wanted).max() < 1e-7 * dense[0]  # the square of rtol, over a gap
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+def test_an_operator_in_float32_has_a_basis_in_float32(which):
+    op = jax.tree.map(jnp.asarray, _narrowed(_hessian()))
+    assert op.dtype == np.float32
+    found = gnjax.eigenvalues(op, k=3, which=which, rtol=1e-4, limits=_limits(op, 4))
+    _check(found, _hessian(), which, 3, 1e-4)
+
+
+def test_batches_that_are_streamed():
+    model, x, y = _network()
+    batches = [(x[:30], y[:30]), (x[30:], y[30:])]
+    with jax.enable_x64(False):
+        op = gnjax.hessian(model, batches, loss="cross_entropy")
+        assert op.dtype == np.float32
+        found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4))
+    _check(found, _hessian(), "largest", 3, 1e-4)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_vectors_are_unit_rows_with_unknown_angles(narrow):
+    op = _hessian()
+    if narrow:
+        op = _narrowed(op)
+    found = gnjax.eigenvalues(op, k=3, rtol=1e-4, vectors=True, limits=_limits(op, 4))
+    assert found.vectors.shape == (3, op.shape[0])
+    assert found.vectors.dtype == np.float32
+    assert np.isinf(found.angles).all()
+    matrix = np.asarray(_hessian().as_matrix())
+    missed = found.vectors @ matrix - found.values[:, None] * found.vectors
+    assert (np.linalg.norm(missed, axis=1) <= found.errors + 1e-6).all()
+    assert jax.tree.structure(op.unravel(found.vectors[0])).num_leaves == 2
+
+
+def test_where_a_basis_is_in_host_memory_nothing_changes():
+    op = _hessian()
+    found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 8))
+    assert found.certificate.kind == "measured"
+    assert module.bytes_on_device(op, 3, 1e-4, _limits(op, 8)) == 0
+    assert module.bytes_on_device(op, 3, 1e-4, _limits(op, 8, 12)) == 0
+    assert module.bytes_on_device(op, 3, 1e-4, _limits(op, 8, 12), neighbours=1) == 4
+    assert module.bytes_on_device(op, 3, 1e-4, _limits(op, 4, 12)) == 4
+
+
+def test_what_fits_nowhere_is_refused_with_the_least_memory():
+    op = _hessian()
+    size, least = op.shape[0], least_rows(3)
+    with pytest.raises(ValueError, match="12 vectors, .* GB in float32, and limits allow 11") as no:
+        gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4, 11))
+    assert f"basis_bytes={4 * size * least:_}" in str(no.value)
+    with pytest.raises(ValueError, match="GB in float64, and limits allow 11"):
+        gnjax.eigenvalues(op, k=3, rtol=1e-10, limits=_limits(op, 8, 11))
+    with pytest.raises(ValueError, match="GB in float64"):  # computes in float64 whatever comes
+        model, x, y = _network()
+        wide = gnjax.hessian(
+            (lambda p, x: model[0](p, x) * jnp.asarray(np.linspace(1, 2, 4)[None]), model[1]),
+            x,
+            y,
+            loss="cross_entropy",
+        )
+        gnjax.eigenvalues(wide, k=3, rtol=1e-4, limits=_limits(op, 4))
+
+
+def test_the_basis_has_as_many_vectors_as_are_stated(monkeypatch):
+    op, rows = _hessian(), []
+    empty = module.pairs
+    monkeypatch.setattr(module, "pairs", lambda *a, **o: rows.append(o["rows"]) or empty(*a, **o))
+    for limits in (_limits(op, 4, 14), _limits(op, 4, 50), _limits(op, 4, 90)):
+        gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=limits)
+    stated = gnjax.Limits(whole_rows=20, basis_bytes=4 * 60 * op.shape[0], vectors=40)
+    gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=gnjax.Limits(**{**vars(stated)}))
+    assert rows[0] == 14
+    assert max(rows) <= 2 * least_rows(3) or 40 in rows
+
+
+def test_what_does_not_converge_says_so_with_errors_that_hold():
+    class Diagonal:
+        error, symmetric = 0.0, True
+        shape, dtype = (3500, 3500), np.dtype(np.float32)
+        values = np.linspace(0, 1, 3500, dtype=np.float32) ** 3
+
+        def mv(self, v):
+            return self.values * np.asarray(v)
+
+        def as_matrix(self):
+            return np.diag(self.values)
+
+    limits = gnjax.Limits(basis_bytes=4 * 3500 * 12)
+    found = gnjax.eigenvalues(Diagonal(), k=3, rtol=1e-5, limits=limits)
+    assert not found.converged
+    assert "basis of 12 vectors" in str(found.certificate)
+    nearest = np.abs(np.subtract.outer(found.values, Diagonal.values.astype(float))).min(axis=1)
+    assert (nearest <= found.errors).all()
+
+
+def test_an_interrupted_run_returns_the_best_values_so_far():
+    op = _hessian()
+
+    def progress(done, expected):
+        if done == 9:
+            raise KeyboardInterrupt
+
+    found = gnjax.eigenvalues(op, k=3, rtol=1e-5, limits=_limits(op, 4), progress=progress)
+    assert not found.converged
+    assert "interrupted after 12 products" in str(found.certificate)
+    dense = np.linalg.eigvalsh(np.asarray(op.as_matrix()))
+    assert (np.abs(np.subtract.outer(found.values, dense)).min(axis=1) <= found.errors).all()
+
+    def at_once(done, expected):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.eigenvalues(op, k=3, rtol=1e-5, limits=_limits(op, 4), progress=at_once)
