@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.precision import x64
 from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
+from gnjax.operators.function_hessian import FunctionHessian
 from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import WithJacobian, products_before, with_jacobian
@@ -84,6 +86,36 @@ def in_float32(op: Operator) -> Linearised | None:
         light = linearised(_narrowed(op))
     wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
     return light if isinstance(light, Linearised) and not wide else None
+
+
+def in_float64(op: Operator) -> Operator | None:
+    """An operator in float32 with its numbers in float64, or None where that is not possible.
+
+    Its matrix in exact arithmetic is the same. Whatever is done with it belongs inside of
+    :func:`gnjax.x64`. What a model computes in float32 whatever its parameters are stays so, and
+    is seen by the error that the operator states.
+    """
+    if op.dtype != jnp.float32 or not isinstance(
+        op, NetworkGram | NetworkHessian | FunctionHessian
+    ):
+        return None
+    with x64():
+        wide = _widened(op)
+        try:
+            image = jax.eval_shape(wide.mv, jax.ShapeDtypeStruct(op.shape[:1], jnp.float64))
+        except TypeError:  # such as that of a loop whose carry has a dtype of its own
+            return None
+    return wide if image.dtype == jnp.float64 else None
+
+
+@jax.jit
+def _widened(op: Any) -> Any:
+    """The same operator with its numbers in float64."""
+
+    def widen(leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf
+
+    return jax.tree.map(widen, op)
 
 
 @contextmanager

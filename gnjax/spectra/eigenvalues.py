@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import Error, certificate, unknown
+from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
@@ -18,7 +18,7 @@ from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import float32_first, lanczos
 from gnjax.spectra.krylov.few import Extremes, extremes
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
-from gnjax.spectra.on_device import bytes_on_device, few_on_device
+from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.spectrum import Spectrum, part_of, shifted, with_zeros
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
@@ -164,27 +164,16 @@ def _few(
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
+    done = found.converged and not watch.stopped
+    why = [] if done else [why_unfinished(found.products, most, watch)]
     spectrum = Spectrum(
         found.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count, *_why_unfinished(found, most, watch)),
-        found.converged and not watch.stopped,
+        certificate(rounding, found.count, *why),
+        done,
     )
     return spectrum, found
-
-
-def _why_unfinished(found: Extremes, most: int, watch: Watch) -> list[Error]:
-    """What the certificate says where Lanczos came to no end, and how it may come to one."""
-    if watch.stopped:
-        return [unknown(f"the work was interrupted after {found.products} products")]
-    if found.converged:
-        return []
-    reason = (
-        f"Lanczos did not converge within {found.products} products and a basis of {most} vectors; "
-        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
-    )
-    return [unknown(reason)]
 
 
 def _few_vectors(

@@ -3,13 +3,15 @@
 A basis in host memory holds float64, and a second one counts what a run may have missed. Where that
 has no room, or where the parameters are divided over devices, the basis is on the device. It is in
 float32 for an operator in float32. For a network's operator in float64 it is in float32 too, where
-float64 has no room and the tolerance allows it: the run then multiplies in float32, and values and
-residuals come from products in float64.
+float64 has no room and the tolerance allows it. Either way the run of a network multiplies in
+float32, and values and residuals come from products in float64, one for every vector in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,19 +21,19 @@ from jax.sharding import NamedSharding
 
 from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import Limits
+from gnjax.numerics.precision import x64
 from gnjax.operators.base import Operator
-from gnjax.operators.prepare import float32_rules, in_float32, narrows
+from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.few import least_rows
 from gnjax.spectra.krylov.float32_first import NOISE
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
-from gnjax.spectra.krylov.on_device import Pairs, Product, pairs
+from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 
 _UNCOUNTED = unknown("a basis on the device leaves no room to count eigenvalues further out")
-_UNPLACED = np.inf  # the angle of a vector whose neighbours are not known
 _ROOM = 2  # times the least rows: more would take memory and save few products
 
 
@@ -75,50 +77,52 @@ def few_on_device(
     unknown, because nothing is known of their neighbours.
     """
     size = op.shape[0]
-    run_product, run_dtype = _run_product(op, k, limits, width)
-    exact = vector_product(op) if run_dtype != op.dtype else run_product
-    most = limits.basis_rows(size, width)
-    rows = min(most, max(_ROOM * least_rows(k), limits.vectors or 0))
+    form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
+    rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
+    product, dtype = _run_product(op, k, limits, width)
     with beside_xla():
-        found = pairs(
-            _watched(run_product, watch),
-            _watched(exact, watch),
-            layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op)),
+        guess = ritz_vectors(
+            _watched(product, watch),
+            form,
             k,
             sign=-1.0 if which == "largest" else 1.0,
             rtol=rtol,
             rows=rows,
-            dtypes=(run_dtype, op.dtype),
+            dtype=dtype,
             stop=watch.is_stopped,
-            vectors=vectors,
         )
-    if watch.stopped and len(found.values) < k:
-        raise KeyboardInterrupt  # before there were k values
-    return _answer(op, found, rtol, rows, watch)
+        if watch.stopped and len(guess.vectors) < k:
+            raise KeyboardInterrupt  # before there were k values
+        precise, rules = _most_precise(op)
+        if precise is not op or dtype != op.dtype:
+            del product  # and what it holds, before another one takes memory
+            product = _under(rules, precise)
+        values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
+    with rules():
+        rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
+    order = np.argsort(-values, kind="stable")
+    found = Spectrum(values[order], residuals[order] + rounding.value, "krylov")
+    if vectors:
+        unplaced = np.full(k, np.inf)
+        found = replace(found, vectors=guess.vectors[order], angles=unplaced)
+    small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
+    converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
+    why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    return replace(found, converged=converged, certificate=certificate(rounding, _UNCOUNTED, *why))
 
 
-def _answer(op: Operator, found: Pairs, rtol: float, rows: int, watch: Watch) -> Spectrum:
-    rounding = dense_error(op, found.scale)
-    small = max(rtol * found.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
-    converged = found.reached and bool(found.residuals.max() <= small)
-    why: list[Error] = []
+def why_unfinished(products: int, rows: int, watch: Watch) -> Error:
+    """What a certificate says where Lanczos came to no end, and how it may come to one."""
     if watch.stopped:
-        why = [unknown(f"the work was interrupted after {found.products} products")]
-    elif not converged:
-        reason = (
-            f"Lanczos did not converge within {found.products} products and a basis of {rows} "
-            "vectors; a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
-        )
-        why = [unknown(reason)]
-    return Spectrum(
-        found.values,
-        found.residuals + rounding.value,
-        "krylov",
-        certificate(rounding, _UNCOUNTED, *why),
-        converged and not watch.stopped,
-        found.vectors,
-        None if found.vectors is None else np.full(len(found.values), _UNPLACED),
+        return unknown(f"the work was interrupted after {products} products")
+    reason = (
+        f"Lanczos did not converge within {products} products and a basis of {rows} vectors; "
+        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
     )
+    return unknown(reason)
+
+
+Rules = Callable[[], AbstractContextManager[None]]
 
 
 def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Product, Any]:
@@ -129,14 +133,25 @@ def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Prod
     if light is None:  # the network computes in float64 whatever its parameters are
         size = op.shape[0]
         raise ValueError(too_large(size, min(size, least_rows(k)), limits))
-    with float32_rules():
-        multiply = vector_product(light)
+    return _under(float32_rules, light), light.dtype
+
+
+def _most_precise(op: Operator) -> tuple[Operator, Rules]:
+    """The operator with products in float64 where it can have them, and the rules for them."""
+    wide = in_float64(op)
+    return (op, nullcontext) if wide is None else (wide, x64)
+
+
+def _under(rules: Rules, op: Operator) -> Product:
+    """The products of an operator, traced and made under some rules, from vectors of any dtype."""
+    with rules():
+        multiply = vector_product(op)
 
     def product(vector: jax.Array) -> Any:
-        with float32_rules():
-            return multiply(vector)
+        with rules():
+            return multiply(vector.astype(op.dtype))
 
-    return product, jnp.dtype(jnp.float32)
+    return product
 
 
 def _watched(product: Product, watch: Watch) -> Product:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.operators.prepare import _narrowed
+from gnjax.operators.prepare import _narrowed, _widened, in_float64
 from gnjax.spectra import on_device as module
 from gnjax.spectra.krylov import on_device
 from gnjax.spectra.krylov.few import least_rows
@@ -55,11 +55,41 @@ def test_an_operator_in_float64_runs_in_float32_where_only_that_fits(which):
 
 
 @pytest.mark.parametrize("which", ["largest", "smallest"])
-def test_an_operator_in_float32_has_a_basis_in_float32(which):
-    op = jax.tree.map(jnp.asarray, _narrowed(_hessian()))
+def test_an_operator_in_float32_has_values_and_residuals_in_float64(which):
+    """Of the parameters as they are stored, which are not those in float64."""
+    op = _narrowed(_hessian())
     assert op.dtype == np.float32
     found = gnjax.eigenvalues(op, k=3, which=which, rtol=1e-4, limits=_limits(op, 4))
-    _check(found, _hessian(), which, 3, 1e-4)
+    wide = _widened(op)
+    _check(found, wide, which, 3, 1e-4)
+    dense = np.linalg.eigvalsh(np.asarray(wide.as_matrix()))[::-1]
+    wanted = dense[:3] if which == "largest" else dense[-3:]
+    assert np.abs(found.values - wanted).max() < 1e-7 * dense[0]
+    rounding = found.certificate.parts[0]
+    assert rounding.value < 1e-12 * dense[0]
+
+
+def _fixed_carry(p, x):
+    """What computes in float32 whatever its parameters are cannot be widened."""
+    step = lambda carry, row: (carry + row.sum(), None)  # noqa: E731
+    total, _ = jax.lax.scan(step, jnp.zeros((), jnp.float32), p[0])
+    return jnp.tanh(x @ p[0]) @ p[1] + total
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+def test_in_32_bits_only_the_last_products_are_in_float64():
+    model, x, y = _network()
+    with jax.enable_x64(False):
+        params = [jnp.asarray(np.asarray(leaf, np.float32)) for leaf in model[1]]
+        op = gnjax.hessian((model[0], params), x, y, loss="cross_entropy")
+        fixed = gnjax.hessian((_fixed_carry, params), x, y, loss="cross_entropy")
+        found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4))
+        coarse = gnjax.eigenvalues(fixed, k=3, rtol=1e-4, limits=_limits(op, 4))
+    _check(found, _widened(op), "largest", 3, 1e-4)
+    assert found.certificate.parts[0].value < 1e-12 * found.values[0]
+    assert found.values.dtype == float
+    assert coarse.certificate.parts[0].value > 1e-7 * coarse.values[0]
+    assert in_float64(fixed) is None
 
 
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -123,8 +153,9 @@ def test_a_network_that_computes_in_float64_whatever_comes_needs_that_basis():
 def test_the_basis_has_as_many_vectors_as_are_stated(monkeypatch):
     """Twice the least where nothing is stated, and never more than there is room for."""
     op, rows = _hessian(), []
-    pairs = module.pairs
-    monkeypatch.setattr(module, "pairs", lambda *a, **o: rows.append(o["rows"]) or pairs(*a, **o))
+    run = module.ritz_vectors
+    noted = lambda *args, **options: rows.append(options["rows"]) or run(*args, **options)  # noqa: E731
+    monkeypatch.setattr(module, "ritz_vectors", noted)
     room = 4 * 23 * op.shape[0]
     for limits in ({}, {"vectors": 12}, {"basis_bytes": room - 1}):
         given = {"whole_rows": 20, "basis_bytes": room} | limits

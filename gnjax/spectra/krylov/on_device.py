@@ -3,7 +3,8 @@
 Thick restarts (Wu and Simon, 2000), as :mod:`gnjax.spectra.krylov.few` makes them, for operators
 whose basis in float64 has no room in host memory or whose parameters are divided over devices. The
 basis is held once, in the precision of the products, and has a fixed number of vectors: the rows of
-the run and the one that follows them.
+the run and the one that follows them. When the run has ended the k vectors of the answer go to host
+memory, and the basis is given up.
 
 What the run says is a guess. In the end every Ritz vector x is multiplied once more, by the most
 precise product at hand. The value x^T A x / x^T x and the residual ||A x - value x|| / ||x|| are
@@ -14,7 +15,7 @@ would take a second basis to decide, and is not claimed: it is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,63 +92,59 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Checked Ritz pairs from the largest value down: an eigenvalue lies within each residual.
+class Guess:
+    """What a run leads to: Ritz vectors as unit rows (k, n) in host memory, in its precision.
 
-    ``reached`` says whether the run itself came below its tolerance; ``vectors`` are unit rows in
-    host memory, in the basis's precision, or None where they were not asked for.
+    ``reached`` says whether the run itself came below its tolerance; ``scale`` is the largest
+    absolute Ritz value, and ``products`` how many vectors were multiplied.
     """
 
-    values: np.ndarray
-    residuals: np.ndarray
+    vectors: np.ndarray
     scale: float
     products: int
     reached: bool
-    vectors: np.ndarray | None
 
 
-def pairs(
+def ritz_vectors(
     product: Product,
-    exact: Product,
     form: Layout,
     k: int,
     *,
     sign: float,
     rtol: float,
     rows: int,
-    dtypes: tuple[Any, Any],
+    dtype: Any,
     stop: Callable[[], bool] = lambda: False,
-    vectors: bool = False,
-) -> Pairs:
-    """The k outermost Ritz pairs of a basis of ``rows`` vectors, or of fewer where it spans all.
+) -> Guess:
+    """The k outermost Ritz vectors from a basis of ``rows`` rows, or of fewer that span all.
 
     Args:
-      product: A on vectors, for the run.
-      exact: A on vectors, for the values in the end.
-      form: of the vectors.
-      k: how many values.
+      product: A on vectors (n,) of ``dtype``.
+      form: how vectors lie on the devices.
+      k: how many.
       sign: -1 for the largest eigenvalues, 1 for the smallest.
       rtol: of the residuals; the run ends at a few roundings of the norm where that is more.
       rows: of the basis, the row that follows the run included.
-      dtypes: of the vectors that the two products take.
-      stop: whether the best values so far are asked for.
-      vectors: whether these are kept.
+      dtype: of the vectors that the product takes.
+      stop: whether the best vectors so far are asked for.
     """
     run = _begun(form, rows if rows < form.size else form.size + 1)
     target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))
-    reached = _searched(run, product, dtypes[0], k, sign, target, stop)
+    reached = _searched(run, product, dtype, k, sign, target, stop)
     values, _, coefficients = run.ritz(sign)
-    chosen = coefficients[:, : min(k, run.filled)].T
-    found = list(_checked(run, exact, dtypes[1], chosen, vectors))
-    order = np.argsort([-value for value, _, _ in found], kind="stable")
-    return Pairs(
-        np.array([found[i][0] for i in order]),
-        np.array([found[i][1] for i in order]),
-        max(float(np.abs(values).max()), *(abs(value) for value, _, _ in found)),
-        run.products + len(found),
-        reached,
-        np.stack([found[i][2] for i in order]) if vectors else None,
-    )
+    vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
+    return Guess(vectors, float(np.abs(values).max()), run.products, reached)
+
+
+def checked(
+    exact: Product, form: Layout, vectors: np.ndarray, dtype: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rayleigh quotient and residual in float64 of each vector, as the product takes it.
+
+    The product takes vectors of ``dtype``, and may compute in a higher precision.
+    """
+    found = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
+    return found[:, 0], found[:, 1]
 
 
 def _begun(form: Layout, rows: int) -> Run:
@@ -227,24 +224,22 @@ def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
     run.filled = kept
 
 
-def _checked(
-    run: Run, exact: Product, dtype: Any, coefficients: np.ndarray, keep: bool
-) -> Iterator[tuple[float, float, np.ndarray | None]]:
-    """Rayleigh quotient and residual in float64 of each Ritz vector, as the product takes it."""
-    for w in coefficients:
+def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:
+    """The Ritz vectors as unit rows (k, n) in the basis's precision, one after the other."""
+    rows = np.empty((len(coefficients), run.form.size), run.form.dtype)
+    for row, w in zip(rows, coefficients, strict=True):
         padded = np.zeros(run.basis.shape[1])
         padded[: len(w)] = w
-        vector = as_vector(run.form, combination(run.basis, padded), dtype)
-        image = on_host(exact(vector))
-        x = on_host(vector)
-        size = length(x)
-        value = dot(x, image) / size**2
-        check_products(value)
-        residual = length(image, x, value) / size
-        kept = _unit(x, size, run.form) if keep else None
-        del vector, image, x  # before the next ones are made
-        yield value, residual, kept
+        row[:] = on_host(as_vector(run.form, combination(run.basis, padded), run.form.dtype))
+        row /= row.dtype.type(length(row))
+    return rows
 
 
-def _unit(x: np.ndarray, size: float, form: Layout) -> np.ndarray:
-    return (x / x.dtype.type(size)).astype(form.dtype)
+def _checked(exact: Product, form: Layout, row: np.ndarray, dtype: Any) -> tuple[float, float]:
+    """Rayleigh quotient and residual in float64 of a vector, as the product takes it."""
+    vector = as_vector(form, as_row(form, row), dtype)
+    image, x = on_host(exact(vector)), on_host(vector)
+    size = length(x)
+    value = dot(x, image) / size**2
+    check_products(value)
+    return value, length(image, x, value) / size
