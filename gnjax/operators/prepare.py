@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -18,6 +19,7 @@ from gnjax.operators.function_hessian import FunctionHessian
 from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import WithJacobian, products_before, with_jacobian
+from gnjax.operators.of_networks.streamed import Streamed
 
 
 def prepared_product(op: Operator) -> Callable[[Any], Any]:
@@ -95,14 +97,19 @@ def in_float64(op: Operator) -> Operator | None:
     :func:`gnjax.x64`. What a model computes in float32 whatever its parameters are stays so, and
     is seen by the error that the operator states.
     """
-    if op.dtype != jnp.float32 or not isinstance(
-        op, NetworkGram | NetworkHessian | FunctionHessian
-    ):
+    if op.dtype != jnp.float32:
         return None
     with x64():
-        wide = _widened(op)
+        wide: Operator
+        if isinstance(op, NetworkGram | NetworkHessian | FunctionHessian):
+            wide = part = _widened(op)
+        elif isinstance(op, Streamed):
+            wide = replace(op, first=_widened(op.first))
+            part = next(wide.parts())
+        else:
+            return None
         try:
-            image = jax.eval_shape(wide.mv, jax.ShapeDtypeStruct(op.shape[:1], jnp.float64))
+            image = jax.eval_shape(part.mv, jax.ShapeDtypeStruct(op.shape[:1], jnp.float64))
         except TypeError:  # such as that of a loop whose carry has a dtype of its own
             return None
     return wide if image.dtype == jnp.float64 else None

@@ -39,8 +39,8 @@ from gnjax.spectra.krylov.device_basis import (
 )
 from gnjax.spectra.krylov.few import most_products
 from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.tracked import BREAKDOWN
 
-BREAKDOWN = 8.0  # roundings of the norm, below which a direction is no new one
 _LOOKED = 4  # products, at least, that look outside of a space that seems to be invariant
 
 Product = Callable[[jax.Array], Any]
