@@ -22,8 +22,8 @@ class Limits:
         an operator is made by it or by its matrix, and where "auto" takes them before the matrix.
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
       basis_bytes: the most memory that a Krylov basis may take, on all devices together where it is
-        on devices. In host memory, what counts eigenvalues that a run may have missed holds a
-        second one.
+        on devices: then the vectors of the answer, in host memory, come on top. In host memory,
+        what counts eigenvalues that a run may have missed holds a second one.
       vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
         ``basis_bytes`` has room for.
       factor_rows: up to so many rows or columns "auto" takes the singular values of a factor where
