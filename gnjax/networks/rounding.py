@@ -16,7 +16,7 @@ For a vector v of random direction and squared length p, the mean of |E v|^2 is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,14 +31,13 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.host import on_host
+from gnjax.numerics.host import dot, length, on_host
 
 SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
-_PART = 2**22  # numbers that are converted to float64 at once
 _SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
@@ -127,8 +126,8 @@ def product_error(
         image, moved = (on_host(_scaled(scaling, jnp.asarray(one))) for one in both)
         vectors.append(on_host(v))
         images.append(image)
-        moves.append(_length(moved))
-    products = np.array([[_dot(v, image) for image in images] for v in vectors])
+        moves.append(length(moved))
+    products = np.array([[dot(v, image) for image in images] for v in vectors])
     gaps = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(moves), _root_mean_square(gaps))
     return _measured(largest, size**2, narrowest(function, v, *pieces_of[0]), reason)
@@ -188,14 +187,14 @@ def _batch_size(
         image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
         vectors.append(on_host(v))
         images.append(on_host(image))
-        pushed.append(_length(on_host(moved)))
+        pushed.append(length(on_host(moved)))
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
         both = _backward_gap(net, x, target, _seed(rng), u)
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
-        pulled.append(_length(moved))
+        pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
-        gaps += [_dot(on_host(u), image) - _dot(pull, v) for v, image in pairs]
+        gaps += [dot(on_host(u), image) - dot(pull, v) for v, image in pairs]
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
@@ -219,7 +218,7 @@ def _rows_size(
             on_host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
             for x, target in pieces(net, net.target)
         ]
-        lengths.append(_length(column - np.concatenate(parts).ravel()))
+        lengths.append(length(column - np.concatenate(parts).ravel()))
     return _root_mean_square(lengths)
 
 
@@ -228,28 +227,6 @@ def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
     if not np.isfinite(values).all():
         return math.nan
     return math.hypot(*values) / math.sqrt(max(len(values), 1))
-
-
-def _length(array: np.ndarray) -> float:
-    """The Euclidean length in float64, in which squares of small errors do not vanish."""
-    largest = float(np.abs(array).max(initial=0.0))
-    if not 0 < largest < math.inf:
-        return largest
-    parts = (part.astype(np.float64) / largest for part in _in_parts(array))
-    return largest * math.sqrt(sum(float(part @ part) for part in parts))
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """The inner product in float64."""
-    pairs = zip(_in_parts(a), _in_parts(b), strict=True)
-    with np.errstate(invalid="ignore", over="ignore"):  # reported as unknown
-        return float(sum(p.astype(np.float64) @ q.astype(np.float64) for p, q in pairs))
-
-
-def _in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The entries of an array, some at a time, so that their float64 copies take no memory."""
-    flat = array.reshape(-1)
-    yield from (flat[start : start + _PART] for start in range(0, flat.size, _PART))
 
 
 def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 _ALIGNMENT = 64  # bytes
+_PART = 2**22  # numbers that are converted to float64 at once
 
 
 def on_cpu(array: Any) -> bool:
@@ -54,3 +56,33 @@ def all_finite(array: jax.Array) -> bool:
     if on_cpu(array):
         return bool(np.isfinite(np.asarray(array)).all())
     return bool(jnp.isfinite(array).all())
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """The inner product in float64."""
+    pairs = zip(in_parts(a), in_parts(b), strict=True)
+    with np.errstate(invalid="ignore", over="ignore"):  # reported where it is used
+        return float(sum(p.astype(np.float64) @ q.astype(np.float64) for p, q in pairs))
+
+
+def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> float:
+    """The Euclidean length of a, or of a - factor b, in float64, without underflow."""
+    parts = [in_parts(a)] if b is None else [in_parts(a), in_parts(b)]
+    lengths = []
+    for part, *other in zip(*parts, strict=True):
+        moved = part.astype(np.float64)
+        for subtracted in other:
+            moved -= factor * subtracted.astype(np.float64)
+        lengths.append(_length(moved))
+    return math.hypot(*lengths)
+
+
+def _length(part: np.ndarray) -> float:
+    largest = float(np.abs(part).max(initial=0.0))
+    return largest * float(np.linalg.norm(part / largest)) if 0 < largest < math.inf else largest
+
+
+def in_parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The entries of an array, some at a time, so that their float64 copies take no memory."""
+    flat = array.reshape(-1)
+    yield from (flat[start : start + _PART] for start in range(0, flat.size, _PART))

@@ -10,8 +10,10 @@ class Limits:
     """What a computation may take.
 
     Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
-    makes the products: these are limits of the host's memory and time. How much goes through the
-    device at once is decided by that device (``gnjax.numerics.device``).
+    makes the products: these are limits of the host's memory and time. A Krylov basis of a few
+    eigenvalues that has no room there in float64, or whose operator's parameters are divided over
+    devices, is kept on the devices in the precision of the products, within the same limits. How
+    much goes through the device at once is decided by that device (``gnjax.numerics.device``).
 
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
@@ -19,8 +21,9 @@ class Limits:
       factor_work: the most multiplications that the singular values of such a factor may take where
         an operator is made by it or by its matrix, and where "auto" takes them before the matrix.
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
-      basis_bytes: the most memory that a Krylov basis may take; what counts eigenvalues that a run
-        may have missed holds a second one.
+      basis_bytes: the most memory that a Krylov basis may take, on all devices together where it is
+        on devices: then the vectors of the answer, in host memory, come on top. In host memory,
+        what counts eigenvalues that a run may have missed holds a second one.
       vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
         ``basis_bytes`` has room for.
       factor_rows: up to so many rows or columns "auto" takes the singular values of a factor where
@@ -43,10 +46,10 @@ class Limits:
     whole_rows: int = 3000
     vectors: int | None = None
 
-    def basis_rows(self, size: int) -> int:
-        """How many vectors of a length a Krylov basis may hold."""
+    def basis_rows(self, size: int, itemsize: int = 8) -> int:
+        """How many vectors of a length a Krylov basis may hold, of numbers of so many bytes."""
         most = size if self.vectors is None else min(size, self.vectors)
-        return int(min(most, self.basis_bytes / (8 * size)))
+        return int(min(most, self.basis_bytes / (itemsize * size)))
 
 
 LIMITS = Limits()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.precision import x64
 from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
+from gnjax.operators.function_hessian import FunctionHessian
 from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import WithJacobian, products_before, with_jacobian
+from gnjax.operators.of_networks.streamed import Streamed
 
 
 def prepared_product(op: Operator) -> Callable[[Any], Any]:
@@ -71,14 +75,54 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
 
 
+def narrows(op: Operator) -> TypeGuard[NetworkGram | NetworkHessian]:
+    """Whether the operator is a network's, and so may have products in float32."""
+    return isinstance(op, NetworkGram | NetworkHessian)
+
+
 def in_float32(op: Operator) -> Linearised | None:
     """The operator of a network linearised in float32, or None where float64 stays inside."""
-    if not isinstance(op, NetworkGram | NetworkHessian):
+    if not narrows(op):
         return None
     with float32_rules():
         light = linearised(_narrowed(op))
     wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
     return light if isinstance(light, Linearised) and not wide else None
+
+
+def in_float64(op: Operator) -> Operator | None:
+    """An operator in float32 with its numbers in float64, or None where that is not possible.
+
+    Its matrix in exact arithmetic is the same. Whatever is done with it belongs inside of
+    :func:`gnjax.x64`. What a model computes in float32 whatever its parameters are stays so, and
+    is seen by the error that the operator states.
+    """
+    if op.dtype != jnp.float32:
+        return None
+    with x64():
+        wide: Operator
+        if isinstance(op, NetworkGram | NetworkHessian | FunctionHessian):
+            wide = part = _widened(op)
+        elif isinstance(op, Streamed):
+            wide = replace(op, first=_widened(op.first))
+            part = next(wide.parts())
+        else:
+            return None
+        try:
+            image = jax.eval_shape(part.mv, jax.ShapeDtypeStruct(op.shape[:1], jnp.float64))
+        except TypeError:  # such as that of a loop whose carry has a dtype of its own
+            return None
+    return wide if image.dtype == jnp.float64 else None
+
+
+@jax.jit
+def _widened(op: Any) -> Any:
+    """The same operator with its numbers in float64."""
+
+    def widen(leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf
+
+    return jax.tree.map(widen, op)
 
 
 @contextmanager

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import Error, certificate, unknown
+from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import check_shape, twin_of, unshifted_of
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import float32_first, lanczos
-from gnjax.spectra.krylov.few import Extremes, extremes, least_rows
-from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
+from gnjax.spectra.krylov.few import Extremes, extremes
+from gnjax.spectra.krylov.host_products import beside_xla, host_product
+from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.spectrum import Spectrum, part_of, shifted, with_zeros
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
@@ -99,7 +100,11 @@ def _few_of_twin(
     if which == "smallest" and spare >= k:
         return _zeros(k)
     wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
-    found, _ = _few(twin, wanted, which, rtol, limits, watch)
+    width = bytes_on_device(twin, wanted, rtol, limits)
+    if width:
+        found = few_on_device(twin, wanted, which, rtol, limits, watch, width=width)
+    else:
+        found, _ = _few(twin, wanted, which, rtol, limits, watch)
     return with_zeros(found, k)
 
 
@@ -138,9 +143,6 @@ def _few(
     """k Ritz values from one end, when the residuals of all of them are small, and their run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
-    refused = too_large(size, min(size, least_rows(k)), limits)
-    if refused:
-        raise ValueError(refused)
     product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
         found = float32_first.extremes_of(
@@ -162,27 +164,16 @@ def _few(
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
+    done = found.converged and not watch.stopped
+    why = [] if done else [why_unfinished(found.products, most, watch)]
     spectrum = Spectrum(
         found.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count, *_why_unfinished(found, most, watch)),
-        found.converged and not watch.stopped,
+        certificate(rounding, found.count, *why),
+        done,
     )
     return spectrum, found
-
-
-def _why_unfinished(found: Extremes, most: int, watch: Watch) -> list[Error]:
-    """What the certificate says where Lanczos came to no end, and how it may come to one."""
-    if watch.stopped:
-        return [unknown(f"the work was interrupted after {found.products} products")]
-    if found.converged:
-        return []
-    reason = (
-        f"Lanczos did not converge within {found.products} products and a basis of {most} vectors; "
-        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
-    )
-    return [unknown(reason)]
 
 
 def _few_vectors(
@@ -190,6 +181,9 @@ def _few_vectors(
 ) -> Spectrum:
     """k Ritz pairs from one end, and one more value: the neighbour of the last."""
     size = op.shape[0]
+    width = bytes_on_device(op, k, rtol, limits, neighbours=1)
+    if width:
+        return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
     found, run = _few(op, min(k + 1, size), which, rtol, limits, watch)
     vectors, images = run.vectors, run.images
     if len(vectors) < len(found):

@@ -102,6 +102,11 @@ def least_rows(k: int) -> int:
     return 2 * k + _SPARE
 
 
+def most_products(rows: int) -> int:
+    """After how many products with a basis of so many rows a run ends, converged or not."""
+    return _CYCLES * rows + _LEAST_PRODUCTS
+
+
 @dataclass(frozen=True)
 class _Found:
     """A run, and its Ritz pairs from the end inwards."""
@@ -142,7 +147,7 @@ def extremes(
         return apply(rows)
 
     end, block, level = _End(counting, size, k, sign, rtol, noise, most, stop), 1, _MISSED / 2
-    limit = _CYCLES * end.rows + _LEAST_PRODUCTS
+    limit = most_products(end.rows)
     while True:
         found = _search(end, block, limit - products, level)
         if found.run.complete or end.stop() or not _small(end, found):

@@ -26,7 +26,7 @@ from gnjax.spectra.krylov.host_products import NotFinite, host_product
 from gnjax.spectra.krylov.places import position_errors
 from gnjax.spectra.watch import UNWATCHED, Watch
 
-_NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
+NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
 _MARGIN = 0.9  # of rtol, for the residuals with A_32
 
 
@@ -46,14 +46,14 @@ def extremes_of(
     not converge; where the network computes in float64 whatever its parameters are; and for
     operators that are no network's. ``products`` counts those in float32 as well.
     """
-    if rtol < _NOISE or op.dtype != jnp.float64:
+    if rtol < NOISE or op.dtype != jnp.float64:
         return None
     light = in_float32(op)
     if light is None:
         return None
     size, product = op.shape[0], watch(_product(light))
     try:
-        if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, _NOISE)):
+        if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, NOISE)):
             return None
         rough = extremes(
             product,
@@ -61,7 +61,7 @@ def extremes_of(
             k,
             sign=sign,
             rtol=_MARGIN * rtol,
-            noise=_NOISE,
+            noise=NOISE,
             most=most,
             stop=watch.is_stopped,
         )
@@ -101,7 +101,7 @@ def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extrem
     values, rotation = values[::-1], rotation[:, ::-1].T
     vectors, images = rotation @ vectors, rotation @ images
     residuals = np.linalg.norm(images - values[:, None] * vectors, axis=1)
-    if moved > _NOISE * rough.scale or residuals.max() > rtol * rough.scale:
+    if moved > NOISE * rough.scale or residuals.max() > rtol * rough.scale:
         return None
     products = rough.products + len(vectors) + 1
     return Extremes(values, residuals, rough.scale, vectors, images, products=products)
@@ -111,7 +111,7 @@ def _placed(rough: Extremes, found: Extremes, sign: float) -> Extremes:
     """The count of A_32 and the errors of the places, for A."""
     count = rough.count
     values, known = sign * found.values, sign * rough.values
-    edge = known.max() - count.value - _NOISE * rough.scale
+    edge = known.max() - count.value - NOISE * rough.scale
     if not np.isfinite(edge):
         return replace(found, count=count, errors=np.full(len(values), np.inf))
     errors = position_errors(values, found.residuals, edge)

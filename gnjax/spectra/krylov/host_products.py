@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,16 +18,20 @@ from gnjax.operators.prepare import prepared_product
 from gnjax.spectra.krylov import lanczos
 
 
-def too_large(size: int, vectors: int, limits: Limits = LIMITS) -> str:
-    """Why a Krylov basis of so many vectors cannot be held, or "" where it can."""
-    if min(vectors, size) <= limits.basis_rows(size):
+def too_large(size: int, vectors: int, limits: Limits = LIMITS, itemsize: int = 8) -> str:
+    """Why a Krylov basis of so many vectors cannot be held, or "" where it can.
+
+    Its numbers have ``itemsize`` bytes.
+    """
+    allowed, least = limits.basis_rows(size, itemsize), min(vectors, size)
+    if least <= allowed:
         return ""
-    least = min(vectors, size)
     also = "" if limits.vectors is None else f", vectors={least}"
+    taken = itemsize * size * least
     return (
         f"an operator of {size:,} rows needs a Krylov basis of at least {least} vectors, "
-        f"{8e-9 * size * least:.3g} GB, and limits allow {limits.basis_rows(size)}; pass "
-        f"limits=gnjax.Limits(basis_bytes={8 * size * least:_}{also}) if the machine has the memory"
+        f"{1e-9 * taken:.3g} GB in float{8 * itemsize}, and limits allow {allowed}; pass "
+        f"limits=gnjax.Limits(basis_bytes={taken:_}{also}) if the machine has the memory"
     )
 
 
@@ -52,6 +58,21 @@ def host_product(op: Operator) -> lanczos.Apply:
     either would take a quarter of the time of a small network's product.
     """
     multiply = prepared_product(op)
+    return _on_rows(op, multiply)
+
+
+def vector_product(op: Operator) -> Callable[[Any], Any]:
+    """A function from vectors (n,), wherever they are, to their products with the operator.
+
+    An operator whose products are not symmetric is refused, on two vectors in host memory.
+    """
+    multiply = prepared_product(op)
+    _on_rows(op, multiply)
+    return multiply
+
+
+def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> lanczos.Apply:
+    """The products with rows in host memory, once they are known to be symmetric."""
 
     def apply(rows: np.ndarray) -> np.ndarray:
         block = rows.astype(op.dtype, copy=False)

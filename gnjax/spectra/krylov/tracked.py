@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 _LEAST = 2  # products: one alone says nothing of other directions than that of the start
 _FIRST_ROWS = 4  # of the basis, which warm runs do with; it doubles when it is full
-_BREAKDOWN = 8.0  # roundings of the norm below which a direction is no new one
+BREAKDOWN = 8.0  # roundings of the norm below which a direction is no new one
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _advanced(run: _Run, image: jax.Array) -> _Run:
     image, inside = image - again @ basis, inside + again
     length = jnp.linalg.norm(image)
     size = jnp.maximum(run.ends[2], jnp.linalg.norm(inside))
-    length = jnp.where(length > _BREAKDOWN * jnp.finfo(basis.dtype).eps * size, length, 0.0)
+    length = jnp.where(length > BREAKDOWN * jnp.finfo(basis.dtype).eps * size, length, 0.0)
     following = jnp.where(length > 0, image / jnp.where(length > 0, length, 1.0), 0.0)
     column = jnp.where(jnp.arange(len(run.projection)) <= j, inside[:-1], 0.0)
     projection = run.projection.at[:, j].set(column).at[j, :].set(column)

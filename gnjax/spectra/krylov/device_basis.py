@@ -1,0 +1,178 @@
+"""A Krylov basis on the device: rows in the precision of the products, divided over all devices.
+
+A row is cut into slabs of at most 2^14 numbers, so that the basis V of r rows is an array (slabs,
+r, width), with zeros behind the last number. Where an operator's arrays are spread over several
+devices the slabs are, and every device holds the same part of all rows: products with V need
+nothing of the other devices, except for the sum of a few numbers.
+
+Sums over a slab are in the basis's own precision. Those over the slabs, and whatever is computed
+from them, are in float64 in host memory: a sum of 10^8 terms in float32, one after the other, would
+have no digit left. An array that is changed is donated, and a second basis is never held.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from gnjax.numerics.host import on_host
+from gnjax.spectra.krylov.host_products import check_products
+
+_SLAB = 2**14  # numbers that are added in the basis's own precision
+_PIECES = 32  # of a slab, of which one at a time is rotated
+_STREAM = 104729
+_AXIS = "parameters"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How vectors of ``size`` numbers lie on the devices: as (slabs, width)."""
+
+    size: int
+    slabs: int
+    width: int
+    dtype: jnp.dtype
+    mesh: Mesh | None  # None: all on one device
+
+    def placed(self, array: jax.Array) -> jax.Array:
+        """The array with its first axis, that of the slabs, divided over the devices."""
+        if self.mesh is None:
+            return array
+        sharding = NamedSharding(self.mesh, PartitionSpec(_AXIS))
+        return jax.lax.with_sharding_constraint(array, sharding)
+
+
+def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
+    """The layout over these devices, in their order; over none where all is on one."""
+    count = max(1, len(devices))
+    share = -(-size // count)
+    width = min(_SLAB, _PIECES * -(-share // _PIECES))
+    slabs = count * -(-share // width)
+    mesh = Mesh(np.array(devices), (_AXIS,)) if count > 1 else None
+    return Layout(size, slabs, width, jnp.dtype(dtype), mesh)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def empty_basis(form: Layout, rows: int) -> jax.Array:
+    """Rows (slabs, rows, width) of zeros."""
+    return form.placed(jnp.zeros((form.slabs, rows, form.width), form.dtype))
+
+
+@partial(jax.jit, static_argnums=0)
+def random_row(form: Layout, number: int) -> jax.Array:
+    """A row of normal numbers, the same for every layout; another one for another number.
+
+    Its stream is none that the caller's weights may have come from.
+    """
+    key = jax.random.fold_in(jax.random.key(_STREAM), number)
+    drawn = jax.random.normal(key, (form.slabs, form.width), form.dtype)
+    slab, column = (jax.lax.broadcasted_iota(int, drawn.shape, axis) for axis in (0, 1))
+    place = form.width * slab + column
+    return form.placed(jnp.where(place < form.size, drawn, 0.0))
+
+
+@partial(jax.jit, static_argnums=0)
+def as_row(form: Layout, vector: Any) -> jax.Array:
+    """A vector (n,) as a row (slabs, width)."""
+    short = form.slabs * form.width - form.size
+    padded = jnp.pad(jnp.asarray(vector, form.dtype), (0, short))
+    return form.placed(padded.reshape(form.slabs, form.width))
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def as_vector(form: Layout, row: jax.Array, dtype: Any) -> jax.Array:
+    """A row (slabs, width) as a vector (n,)."""
+    return row.reshape(-1)[: form.size].astype(dtype)
+
+
+@jax.jit
+def row_of(basis: jax.Array, place: int) -> jax.Array:
+    """The row at a place, (slabs, width)."""
+    return jax.lax.dynamic_index_in_dim(basis, place, 1, keepdims=False)
+
+
+@jax.jit
+def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
+    """w^T V as a row; in batches of slabs, for which no axis of V is moved."""
+    by_slab = jnp.broadcast_to(coefficients, basis.shape[:2]).astype(basis.dtype)
+    return jnp.einsum("sr,src->sc", by_slab, basis, precision="highest")
+
+
+def orthogonalised(
+    basis: jax.Array, row: jax.Array, filled: int, negligible: float
+) -> tuple[jax.Array, np.ndarray, float]:
+    """A row less its part in the first ``filled`` rows, V times the row, and the length left.
+
+    Twice at least, and again for as long as most of the row was in V, unless what is left is
+    ``negligible``. Rows behind the first ones may be anything.
+    """
+    inside, length = np.zeros(filled), math.inf
+    for attempt in range(_ATTEMPTS):
+        before = length
+        part = np.zeros(basis.shape[1])
+        part[:filled] = on_host(_shares(basis, row)).astype(np.float64).sum(axis=0)[:filled]
+        row = _less(basis, row, part)
+        inside, length = inside + part[:filled], norm(row)
+        if attempt and (length <= negligible or length > _KEPT * before):
+            break
+    return row, inside, length
+
+
+_ATTEMPTS = 4
+_KEPT = 0.7  # of the length: then nothing to speak of was in V
+
+
+def norm(row: jax.Array) -> float:
+    """The length of a row, without overflow; what is not finite is refused."""
+    largest, squares = _squares(row)
+    peak = float(on_host(largest))
+    check_products(peak)
+    return peak * math.sqrt(on_host(squares).astype(np.float64).sum())
+
+
+@jax.jit
+def _squares(row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    peak = jnp.abs(row).max()
+    return peak, jnp.square(row / jnp.where(peak > 0, peak, 1.0)).sum(axis=1)
+
+
+@jax.jit
+def _shares(basis: jax.Array, row: jax.Array) -> jax.Array:
+    """V times the row, (slabs, rows): what every slab adds to it."""
+    return jnp.einsum("src,sc->sr", basis, row, precision="highest")
+
+
+@partial(jax.jit, donate_argnums=1)
+def _less(basis: jax.Array, row: jax.Array, coefficients: Any) -> jax.Array:
+    return row - combination(basis, coefficients)
+
+
+@partial(jax.jit, donate_argnums=0)
+def with_row(basis: jax.Array, row: jax.Array, place: int, scale: float) -> jax.Array:
+    """The basis with ``scale`` times a row at a place."""
+    entry = (row * jnp.asarray(scale, row.dtype))[:, None]
+    return jax.lax.dynamic_update_slice_in_dim(basis, entry, place, 1)
+
+
+def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
+    """The basis whose first rows are M V for M (p, rows); the others stay what they are."""
+    for start in range(0, basis.shape[2], basis.shape[2] // _PIECES):
+        basis = _rotated_piece(basis, matrix, start)
+    return basis
+
+
+@partial(jax.jit, donate_argnums=0)
+def _rotated_piece(basis: jax.Array, matrix: Any, start: int) -> jax.Array:
+    """The same for a piece of every slab, written where it was read."""
+    slabs, _, width = basis.shape
+    piece = jax.lax.dynamic_slice_in_dim(basis, start, width // _PIECES, 2)
+    by_slab = jnp.broadcast_to(matrix, (slabs, *matrix.shape)).astype(basis.dtype)
+    turned = jnp.einsum("spr,src->spc", by_slab, piece, precision="highest")
+    return jax.lax.dynamic_update_slice(basis, turned, (0, 0, start))

@@ -1,0 +1,245 @@
+"""The k largest or smallest eigenvalues by Lanczos with its basis on the device.
+
+Thick restarts (Wu and Simon, 2000), as :mod:`gnjax.spectra.krylov.few` makes them, for operators
+whose basis in float64 has no room in host memory or whose parameters are divided over devices. The
+basis is held once, in the precision of the products, and has a fixed number of vectors: the rows of
+the run and the one that follows them. When the run has ended the k vectors of the answer go to host
+memory, and the basis is given up.
+
+What the run says is a guess. In the end every Ritz vector x is multiplied once more, by the most
+precise product at hand. The value x^T A x / x^T x and the residual ||A x - value x|| / ||x|| are
+computed in float64 from x as it is stored. For the A of that product an eigenvalue lies that close
+to the value, whatever rounding has done to the run. Whether eigenvalues further out are missing
+would take a second basis to decide, and is not claimed: it is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.numerics.host import dot, length, on_host
+from gnjax.spectra.krylov.device_basis import (
+    Layout,
+    as_row,
+    as_vector,
+    combination,
+    empty_basis,
+    norm,
+    orthogonalised,
+    random_row,
+    rotated,
+    row_of,
+    with_row,
+)
+from gnjax.spectra.krylov.few import most_products
+from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.tracked import BREAKDOWN
+
+_LOOKED = 4  # products, at least, that look outside of a space that seems to be invariant
+
+Product = Callable[[jax.Array], Any]
+"""A on a vector (n,)."""
+
+
+@dataclass
+class Run:
+    """A V^T = V^T T + q^T r for the first rows V of the basis and the row q after them.
+
+    It is changed in place: each step donates the basis that it has.
+    """
+
+    form: Layout
+    basis: jax.Array
+    projection: np.ndarray  # T (m, m), in float64
+    filled: int = 0  # the rows of V
+    coupling: float = 0.0  # ||q r||: r is this times the last unit vector, after a step
+    scale: float = 0.0  # the length of the longest column of T so far
+    products: int = 0
+    draws: int = 0
+    closed_at: int | None = None  # the products after which V first seemed to be invariant
+
+    @property
+    def steps(self) -> int:
+        """How many rows V can have."""
+        return len(self.projection)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether V spans everything."""
+        return self.filled == self.form.size
+
+    def looked(self, k: int, negligible: float) -> bool:
+        """Whether k directions outside have been tried, if V has ever seemed to be invariant.
+
+        All Ritz pairs of an invariant space have small residuals, at whatever end they are.
+        """
+        if self.coupling <= negligible and self.closed_at is None:
+            self.closed_at = self.products
+        return self.closed_at is None or self.products >= self.closed_at + max(_LOOKED, k)
+
+    def ritz(self, sign: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ritz values from the least of sign * A on, residuals, and coefficients in columns."""
+        values, vectors = np.linalg.eigh(self.projection[: self.filled, : self.filled])
+        order = np.argsort(sign * values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
+        return values, self.coupling * np.abs(vectors[-1]), vectors
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a run leads to: Ritz vectors as unit rows (k, n) in host memory, in its precision.
+
+    ``reached`` says whether the run itself came below its tolerance; ``scale`` is the largest
+    absolute Ritz value, and ``products`` how many vectors were multiplied.
+    """
+
+    vectors: np.ndarray
+    scale: float
+    products: int
+    reached: bool
+
+
+def ritz_vectors(
+    product: Product,
+    form: Layout,
+    k: int,
+    *,
+    sign: float,
+    rtol: float,
+    rows: int,
+    dtype: Any,
+    stop: Callable[[], bool] = lambda: False,
+) -> Guess:
+    """The k outermost Ritz vectors from a basis of ``rows`` rows, or of fewer that span all.
+
+    Args:
+      product: A on vectors (n,) of ``dtype``.
+      form: how vectors lie on the devices.
+      k: how many.
+      sign: -1 for the largest eigenvalues, 1 for the smallest.
+      rtol: of the residuals; the run ends at a few roundings of the norm where that is more.
+      rows: of the basis, the row that follows the run included.
+      dtype: of the vectors that the product takes.
+      stop: whether the best vectors so far are asked for.
+    """
+    run = _begun(form, rows if rows < form.size else form.size + 1)
+    target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))
+    reached = _searched(run, product, dtype, k, sign, target, stop)
+    values, _, coefficients = run.ritz(sign)
+    vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
+    return Guess(vectors, float(np.abs(values).max()), run.products, reached)
+
+
+def checked(
+    exact: Product, form: Layout, vectors: np.ndarray, dtype: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rayleigh quotient and residual in float64 of each vector, as the product takes it.
+
+    The product takes vectors of ``dtype``, and may compute in a higher precision.
+    """
+    found = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
+    return found[:, 0], found[:, 1]
+
+
+def _begun(form: Layout, rows: int) -> Run:
+    """A run whose first row is random."""
+    steps = rows - 1
+    run = Run(form, empty_basis(form, rows), np.zeros((steps, steps)))
+    _start_anew(run)
+    return run
+
+
+def _searched(
+    run: Run,
+    product: Product,
+    dtype: Any,
+    k: int,
+    sign: float,
+    target: float,
+    stop: Callable[[], bool],
+) -> bool:
+    """Step and restart until the k outermost residuals are small; whether they are."""
+    most = most_products(run.steps)
+    kept = k + (run.steps - k) // 2
+    while True:
+        _step(run, product, dtype)
+        if stop():
+            return False
+        if run.exhausted:
+            return True
+        values, residuals, vectors = run.ritz(sign)
+        negligible = target * run.scale
+        looked = run.looked(k, negligible)
+        if run.filled >= k and looked and residuals[:k].max() <= negligible:
+            return True
+        if run.products >= most:
+            return False
+        if run.filled == run.steps:
+            _restart(run, values[:kept], vectors[:, :kept])
+
+
+def _step(run: Run, product: Product, dtype: Any) -> None:
+    """Multiply the row that follows V, which joins V, and store what follows it."""
+    form, at = run.form, run.filled
+    image = as_row(form, product(as_vector(form, row_of(run.basis, at), dtype)))
+    run.products, run.filled = run.products + 1, at + 1
+    eps = float(jnp.finfo(form.dtype).eps)
+    negligible = BREAKDOWN * eps * max(run.scale, norm(image))
+    image, inside, left = orthogonalised(run.basis, image, run.filled, negligible)
+    run.projection[: at + 1, at] = run.projection[at, : at + 1] = inside
+    run.scale = max(run.scale, float(np.linalg.norm(inside)))
+    run.coupling = left
+    if run.exhausted:
+        run.coupling = 0.0
+    elif left > BREAKDOWN * eps * run.scale:
+        run.basis = with_row(run.basis, image, run.filled, 1 / left)
+    else:
+        del image
+        _start_anew(run)
+
+
+def _start_anew(run: Run) -> None:
+    """Let a random direction outside V follow, where nothing new does."""
+    run.coupling, run.draws = 0.0, run.draws + 1
+    row = random_row(run.form, run.draws)
+    row, _, left = orthogonalised(run.basis, row, run.filled, 0.0)
+    run.basis = with_row(run.basis, row, run.filled, 1 / left)
+
+
+def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
+    """Keep some Ritz vectors and the row that follows V, in the place of V."""
+    kept = len(values)
+    matrix = np.zeros((kept + 1, run.basis.shape[1]))
+    matrix[:kept, : run.filled] = vectors.T
+    matrix[kept, run.filled] = 1.0
+    run.basis = rotated(run.basis, matrix)
+    run.projection[:] = 0.0
+    run.projection[:kept, :kept] = np.diag(values)
+    run.filled = kept
+
+
+def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:
+    """The Ritz vectors as unit rows (k, n) in the basis's precision, one after the other."""
+    rows = np.empty((len(coefficients), run.form.size), run.form.dtype)
+    for row, w in zip(rows, coefficients, strict=True):
+        padded = np.zeros(run.basis.shape[1])
+        padded[: len(w)] = w
+        row[:] = on_host(as_vector(run.form, combination(run.basis, padded), run.form.dtype))
+        row /= row.dtype.type(length(row))
+    return rows
+
+
+def _checked(exact: Product, form: Layout, row: np.ndarray, dtype: Any) -> tuple[float, float]:
+    """Rayleigh quotient and residual in float64 of a vector, as the product takes it."""
+    vector = as_vector(form, as_row(form, row), dtype)
+    image, x = on_host(exact(vector)), on_host(vector)
+    size = length(x)
+    value = dot(x, image) / size**2
+    check_products(value)
+    return value, length(image, x, value) / size

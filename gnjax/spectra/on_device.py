@@ -1,0 +1,192 @@
+"""A few eigenvalues with the basis on the device: when that is done, in which precision, and how.
+
+A basis in host memory holds float64, and a second one counts what a run may have missed. Where that
+has no room, or where the parameters are divided over devices, the basis is on the device. It is in
+float32 for an operator in float32. For a network's operator in float64 it is in float32 too, where
+float64 has no room and the tolerance allows it. Either way the run of a network multiplies in
+float32, and values and residuals come from products in float64, one for every vector in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from gnjax.numerics.certificate import Error, certificate, unknown
+from gnjax.numerics.limits import Limits
+from gnjax.numerics.precision import x64
+from gnjax.operators.base import Operator
+from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
+from gnjax.spectra.krylov.device_basis import layout
+from gnjax.spectra.krylov.few import least_rows
+from gnjax.spectra.krylov.float32_first import NOISE
+from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
+from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
+from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.watch import Watch
+from gnjax.spectra.whole import dense_error
+
+_UNCOUNTED = unknown("a basis on the device leaves no room to count eigenvalues further out")
+_ROOM = 2  # times the least rows: more would take memory and save few products
+
+
+def bytes_on_device(
+    op: Operator, k: int, rtol: float, limits: Limits, *, neighbours: int = 0
+) -> int:
+    """How many bytes a number of a basis on the device has; 0 where the basis is in host memory.
+
+    In host memory ``neighbours`` more than k values are computed. Refused where the limits have no
+    room for either.
+    """
+    size = op.shape[0]
+    least = min(size, least_rows(k))
+    in_host = min(size, least_rows(min(k + neighbours, size)))
+    if not too_large(size, in_host, limits) and not _divided(op):
+        return 0
+    widths = [_own_bytes(op)]
+    if widths == [8] and rtol >= NOISE and narrows(op):
+        widths.append(4)
+    for width in widths:
+        refused = too_large(size, least, limits, width)
+        if not refused:
+            return width
+    raise ValueError(refused)
+
+
+def few_on_device(
+    op: Operator,
+    k: int,
+    which: str,
+    rtol: float,
+    limits: Limits,
+    watch: Watch,
+    *,
+    width: int,
+    vectors: bool = False,
+) -> Spectrum:
+    """k eigenvalues from one end, with their residuals; a number of the basis has ``width`` bytes.
+
+    Errors are residuals: an eigenvalue lies that close to each value. The angles of vectors are
+    unknown, because nothing is known of their neighbours.
+    """
+    size = op.shape[0]
+    form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
+    rows = min(limits.basis_rows(size, width), max(_ROOM * least_rows(k), limits.vectors or 0))
+    product, dtype = _run_product(op, k, limits, width)
+    with beside_xla():
+        guess = ritz_vectors(
+            _watched(product, watch),
+            form,
+            k,
+            sign=-1.0 if which == "largest" else 1.0,
+            rtol=rtol,
+            rows=rows,
+            dtype=dtype,
+            stop=watch.is_stopped,
+        )
+        if watch.stopped and len(guess.vectors) < k:
+            raise KeyboardInterrupt  # before there were k values
+        precise, rules = _most_precise(op)
+        if precise is not op or dtype != op.dtype:
+            del product  # and what it holds, before another one takes memory
+            product = _under(rules, precise)
+        values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
+    with rules():
+        rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
+    order = np.argsort(-values, kind="stable")
+    found = Spectrum(values[order], residuals[order] + rounding.value, "krylov")
+    if vectors:
+        unplaced = np.full(k, np.inf)
+        found = replace(found, vectors=guess.vectors[order], angles=unplaced)
+    small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
+    converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
+    why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    return replace(found, converged=converged, certificate=certificate(rounding, _UNCOUNTED, *why))
+
+
+def why_unfinished(products: int, rows: int, watch: Watch) -> Error:
+    """What a certificate says where Lanczos came to no end, and how it may come to one."""
+    if watch.stopped:
+        return unknown(f"the work was interrupted after {products} products")
+    reason = (
+        f"Lanczos did not converge within {products} products and a basis of {rows} vectors; "
+        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
+    )
+    return unknown(reason)
+
+
+Rules = Callable[[], AbstractContextManager[None]]
+
+
+def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Product, Any]:
+    """The product that the run is made with, and the dtype of its vectors."""
+    if width == _own_bytes(op):
+        return vector_product(op), op.dtype
+    light = in_float32(op)
+    if light is None:  # the network computes in float64 whatever its parameters are
+        size = op.shape[0]
+        raise ValueError(too_large(size, min(size, least_rows(k)), limits))
+    return _under(float32_rules, light), light.dtype
+
+
+def _most_precise(op: Operator) -> tuple[Operator, Rules]:
+    """The operator with products in float64 where it can have them, and the rules for them."""
+    wide = in_float64(op)
+    return (op, nullcontext) if wide is None else (wide, x64)
+
+
+def _under(rules: Rules, op: Operator) -> Product:
+    """The products of an operator, traced and made under some rules, from vectors of any dtype."""
+    with rules():
+        multiply = vector_product(op)
+
+    def product(vector: jax.Array) -> Any:
+        with rules():
+            return multiply(vector.astype(op.dtype))
+
+    return product
+
+
+def _watched(product: Product, watch: Watch) -> Product:
+    """The product with a vector, counted as one."""
+    counted: Callable[[Any], Any] = watch(lambda only: product(only[0]))
+    return lambda vector: counted((vector,))
+
+
+def _own_bytes(op: Operator) -> int:
+    return 4 if jnp.dtype(op.dtype).itemsize <= 4 else 8
+
+
+def devices_of(op: Operator) -> tuple[jax.Device, ...]:
+    """The devices over which the operator's arrays lie, in the order of their mesh; () for one."""
+    for leaf in [*_parameters(op), *_arrays(op)]:
+        devices = leaf.sharding.device_set
+        if len(devices) > 1:
+            if isinstance(leaf.sharding, NamedSharding):
+                return tuple(leaf.sharding.mesh.devices.flat)
+            return tuple(sorted(devices, key=lambda device: device.id))
+    return ()
+
+
+def _divided(op: Operator) -> bool:
+    """Whether vectors of the operator's size are divided over devices, as its parameters are."""
+    return any(not leaf.is_fully_replicated for leaf in _parameters(op))
+
+
+def _parameters(op: Operator) -> list[jax.Array]:
+    """The parameters of a network's operator that acts on them; else every array."""
+    net = getattr(op, "net", None)
+    if net is None:
+        return _arrays(op)
+    return _arrays(net.leaves) if getattr(op, "side", "parameters") == "parameters" else []
+
+
+def _arrays(tree: Any) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
