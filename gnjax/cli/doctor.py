@@ -24,6 +24,7 @@ from gnjax.cli.machine import git_state, usable_cores
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
 from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.memory import free_memory
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -34,8 +35,6 @@ _PAPER_MEMORY = 24e9  # the widest cells of the paper profile need 20 GB
 _PAPER_CORES = 8  # from which on hours on 2 cores are less than one
 _LEAST_DISK = 1e9
 _NVIDIA = Path("/proc/driver/nvidia/version")
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -182,39 +181,6 @@ def _room(results: Path) -> Iterator[Finding]:
         little = free < _LEAST_DISK
         remedy = f"free {_gigabytes(_LEAST_DISK)} on the disk of {folder}" if little else ""
         yield Finding(section, f"disk for {name}", f"{_gigabytes(free)} free", remedy)
-
-
-def free_memory() -> tuple[float | None, str]:
-    """Bytes that a new process can have, and how that is known.
-
-    Linux says what is available, and a container what it may still take; where the system says
-    only how much there is in all (macOS), it is that.
-    """
-    available = _available()
-    limits = [room for room in (available, _left_in_container()) if room is not None]
-    if limits:
-        return min(limits), "free"
-    names = getattr(os, "sysconf_names", {})
-    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), "in all"
-    return None, "this system does not say"
-
-
-def _available() -> float | None:
-    if not _MEMINFO.is_file():
-        return None
-    fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
-    amount = fields.get("MemAvailable", "").split()  # ["123", "kB"]
-    return 1024.0 * int(amount[0]) if amount else None
-
-
-def _left_in_container() -> float | None:
-    """The bytes that the limit of this control group (version 2) leaves; None without a limit."""
-    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
-    if not (limit.is_file() and used.is_file()):
-        return None
-    most = limit.read_text().strip()
-    return None if most == "max" else max(float(most) - float(used.read_text()), 0.0)
 
 
 def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:

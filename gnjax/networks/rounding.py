@@ -31,13 +31,15 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
 from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.host import dot, length, on_host
+from gnjax.numerics.host import dot, length, on_cpu, on_host
+from gnjax.numerics.memory import free_memory
 
 SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # draws
 _WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
 _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # entries
+_LARGE = 1e8  # bytes of a vector from which on memory may be short
 _SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
@@ -105,6 +107,7 @@ def product_error(
 
     A v is the sum of ``product(v, *batch)`` over the batches. Where one mode computes what the
     other does not, the computed A is not symmetric: the gap <x, A y> - <A x, y> counts as well.
+    Where the evaluations would not fit into the memory that is left, the error is unknown.
 
     Args:
       product: a JAX function; one that is a pytree (``jax.tree_util.Partial``) is compiled once.
@@ -119,9 +122,13 @@ def product_error(
     """
     function = product if isinstance(product, Partial) else Partial(product)
     rng, count, pieces_of = np.random.default_rng(seed), draws(work, size), list(batches)
-    vectors, images, moves = [], [], []
+    vectors: list[np.ndarray] = []
+    images, moves = [], []
     for _ in range(count):
         v = _direction(rng, (size,), dtype)
+        lacking = "" if vectors else _lacks_memory(count, function, v, pieces_of[0])
+        if lacking:
+            return unknown(f"{reason}: {lacking}")
         both = _summed(function, rng, _scaled(scaling, v), pieces_of)
         image, moved = (on_host(_scaled(scaling, jnp.asarray(one))) for one in both)
         vectors.append(on_host(v))
@@ -131,6 +138,20 @@ def product_error(
     gaps = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(moves), _root_mean_square(gaps))
     return _measured(largest, size**2, narrowest(function, v, *pieces_of[0]), reason)
+
+
+def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
+    """Why vectors as large as v cannot be compared in the memory that is left, or ""."""
+    room, _ = free_memory()
+    if v.nbytes < _LARGE or room is None or not on_cpu(v):
+        return ""  # an accelerator refuses by itself what it has no memory for
+    plan = _product_gap.lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
+    if plan is None:
+        return ""
+    needed = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
+    if needed <= room:
+        return ""
+    return f"measuring it takes {needed / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
 
 
 def _summed(

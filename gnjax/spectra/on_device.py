@@ -108,6 +108,8 @@ def few_on_device(
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
     converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
     why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    if not np.isfinite(rounding.value):
+        why.append(unknown(f"residuals are at most {residuals.max():.3g}, rounding left aside"))
     return replace(found, converged=converged, certificate=certificate(rounding, _UNCOUNTED, *why))
 
 

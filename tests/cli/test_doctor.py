@@ -11,7 +11,7 @@ import pytest
 from gnjax import data
 from gnjax.cli import doctor
 from gnjax.cli.main import main
-from gnjax.numerics import precision
+from gnjax.numerics import memory, precision
 
 Device = namedtuple("Device", "platform device_kind")
 
@@ -24,7 +24,7 @@ def _healthy(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
     monkeypatch.setattr(doctor, "cache_folder", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr(doctor, "_NVIDIA", tmp_path / "driver")
-    monkeypatch.setattr(doctor, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     _meminfo(monkeypatch, tmp_path, 8_000_000_000)
     _free_disk(monkeypatch, 50e9)
     monkeypatch.setattr(jax, "devices", lambda: [Device("cpu", "cpu")])
@@ -34,7 +34,7 @@ def _healthy(monkeypatch, tmp_path):
 def _meminfo(monkeypatch, folder, available):
     path = folder / "meminfo"
     path.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {available // 1024} kB\n")
-    monkeypatch.setattr(doctor, "_MEMINFO", path)
+    monkeypatch.setattr(memory, "_MEMINFO", path)
 
 
 def _free_disk(monkeypatch, free):
@@ -204,11 +204,11 @@ def test_the_limit_of_a_container(monkeypatch, tmp_path):
 
 
 def test_memory_where_the_system_says_only_how_much_there_is(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "_MEMINFO", tmp_path / "gone")
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "gone")
     amounts = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf_names", amounts, raising=False)
     monkeypatch.setattr(os, "sysconf", amounts.__getitem__, raising=False)
-    assert doctor.free_memory() == (4_096_000.0, "in all")
+    assert memory.free_memory() == (4_096_000.0, "in all")
     monkeypatch.setattr(os, "sysconf_names", {})
     findings = doctor.examine()
     assert _text("memory", findings) == "this system does not say"
@@ -224,9 +224,9 @@ def test_a_full_disk(monkeypatch):
 
 
 def test_the_largest_dense_matrix_fits_with_its_copies():
-    for memory in (1e6, 2e9, 7.7e9):
-        size = doctor.largest_dense(memory)
-        assert 3 * 8 * size**2 <= 0.8 * memory < 3 * 8 * (size + 1) ** 2
+    for room in (1e6, 2e9, 7.7e9):
+        size = doctor.largest_dense(room)
+        assert 3 * 8 * size**2 <= 0.8 * room < 3 * 8 * (size + 1) ** 2
     assert doctor.largest_dense(1e15) == 20_000
 
 

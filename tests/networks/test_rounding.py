@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks import kernels
+from gnjax.networks import kernels, rounding
 from gnjax.networks.construct import network
 from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
@@ -266,3 +266,19 @@ def test_product_error_of_batches():
     many = product_error(product, size, op.dtype, batches=batches).value
     assert one / 3 < many < 3 * one
     assert functional(model)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="an accelerator refuses by itself")
+def test_an_error_whose_measurement_has_no_memory_is_unknown(monkeypatch):
+    """A process that takes more than there is would be killed, and its answer with it."""
+    matrix = jnp.asarray(np.diag([3.0, 2.0, 1.0]))
+    product = jax.tree_util.Partial(_quadratic, matrix)
+    known = product_error(product, 3, jnp.dtype(float))
+    monkeypatch.setattr(rounding, "_LARGE", 0.0)
+    monkeypatch.setattr(rounding, "free_memory", lambda: (1e9, "free"))
+    assert product_error(product, 3, jnp.dtype(float)) == known
+    monkeypatch.setattr(rounding, "free_memory", lambda: (100.0, "free"))
+    refused = product_error(product, 3, jnp.dtype(float))
+    assert refused.kind == "unknown"
+    assert refused.value == np.inf
+    assert "GB are left" in refused.reason

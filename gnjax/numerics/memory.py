@@ -1,0 +1,42 @@
+"""How much memory a computation can still have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> tuple[float | None, str]:
+    """Bytes that a process can still have, and how that is known.
+
+    Linux says what is available, and a container what it may still take; where the system says
+    only how much there is in all (macOS), it is that.
+    """
+    available = _available()
+    limits = [room for room in (available, _left_in_container()) if room is not None]
+    if limits:
+        return min(limits), "free"
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" in names and "SC_PAGE_SIZE" in names:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), "in all"
+    return None, "this system does not say"
+
+
+def _available() -> float | None:
+    if not _MEMINFO.is_file():
+        return None
+    fields = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
+    amount = fields.get("MemAvailable", "").split()  # ["123", "kB"]
+    return 1024.0 * int(amount[0]) if amount else None
+
+
+def _left_in_container() -> float | None:
+    """The bytes that the limit of this control group (version 2) leaves; None without a limit."""
+    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    if not (limit.is_file() and used.is_file()):
+        return None
+    most = limit.read_text().strip()
+    return None if most == "max" else max(float(most) - float(used.read_text()), 0.0)
