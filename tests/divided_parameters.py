@@ -52,7 +52,7 @@ def main():
     }
     texts = [lowered.compile().as_text() for lowered in steps.values()]
     rotated = device_basis.rotated(device_basis.with_row(basis, row, 0, 1.0), np.eye(5, 10))
-    limits = gnjax.Limits(whole_rows=20)
+    limits = gnjax.Limits(whole_rows=20, basis_bytes=14 * 8 * op.shape[0])  # the host takes 16
     found = gnjax.eigenvalues(op, k=4, vectors=True, limits=limits)
     sys.stdout.write(
         json.dumps(

@@ -11,9 +11,9 @@ class Limits:
 
     Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
     makes the products: these are limits of the host's memory and time. A Krylov basis of a few
-    eigenvalues that has no room there in float64, or whose operator's parameters are divided over
-    devices, is kept on the devices in the precision of the products, within the same limits. How
-    much goes through the device at once is decided by that device (``gnjax.numerics.device``).
+    eigenvalues that has no room there in float64 is kept on the devices in the precision of the
+    products, within the same limits. How much goes through the device at once is decided by that
+    device (``gnjax.numerics.device``).
 
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.

@@ -1,7 +1,7 @@
 """A few eigenvalues with the basis on the device: when that is done, in which precision, and how.
 
 A basis in host memory holds float64, and a second one counts what a run may have missed. Where that
-has no room, or where the parameters are divided over devices, the basis is on the device. It is in
+has no room the basis is on the device, or divided over all devices that hold the operator. It is in
 float32 for an operator in float32. For a network's operator in float64 it is in float32 too, where
 float64 has no room and the tolerance allows it. Either way the run of a network multiplies in
 float32, and values and residuals come from products in float64, one for every vector in the end.
@@ -48,7 +48,7 @@ def bytes_on_device(
     size = op.shape[0]
     least = min(size, least_rows(k))
     in_host = min(size, least_rows(min(k + neighbours, size)))
-    if not too_large(size, in_host, limits) and not _divided(op):
+    if not too_large(size, in_host, limits):
         return 0
     widths = [_own_bytes(op)]
     if widths == [8] and rtol >= NOISE and narrows(op):
@@ -175,11 +175,6 @@ def devices_of(op: Operator) -> tuple[jax.Device, ...]:
                 return tuple(leaf.sharding.mesh.devices.flat)
             return tuple(sorted(devices, key=lambda device: device.id))
     return ()
-
-
-def _divided(op: Operator) -> bool:
-    """Whether vectors of the operator's size are divided over devices, as its parameters are."""
-    return any(not leaf.is_fully_replicated for leaf in _parameters(op))
 
 
 def _parameters(op: Operator) -> list[jax.Array]:

@@ -1,10 +1,9 @@
 """The k largest or smallest eigenvalues by Lanczos with its basis on the device.
 
 Thick restarts (Wu and Simon, 2000), as :mod:`gnjax.spectra.krylov.few` makes them, for operators
-whose basis in float64 has no room in host memory or whose parameters are divided over devices. The
-basis is held once, in the precision of the products, and has a fixed number of vectors: the rows of
-the run and the one that follows them. When the run has ended the k vectors of the answer go to host
-memory, and the basis is given up.
+whose basis in float64 has no room in host memory. The basis is held once, in the precision of the
+products, and has a fixed number of vectors: the rows of the run and the one that follows them. When
+the run has ended the k vectors of the answer go to host memory, and the basis is given up.
 
 What the run says is a guess. In the end every Ritz vector x is multiplied once more, by the most
 precise product at hand. The value x^T A x / x^T x and the residual ||A x - value x|| / ||x|| are
