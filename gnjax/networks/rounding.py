@@ -142,11 +142,11 @@ def product_error(
 
 def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
     """Why vectors as large as v cannot be compared in the memory that is left, or ""."""
-    room, _ = free_memory()
-    if v.nbytes < _LARGE or room is None or not on_cpu(v):
+    if v.nbytes < _LARGE or not on_cpu(v):
         return ""  # an accelerator refuses by itself what it has no memory for
+    room, _ = free_memory()
     plan = _product_gap.lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
-    if plan is None:
+    if room is None or plan is None:
         return ""
     needed = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
     if needed <= room:

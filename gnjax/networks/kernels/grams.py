@@ -200,8 +200,8 @@ def _over_positions(left: Pair, right: Pair) -> jax.Array:
         return jax.lax.scan(add_one, total, _positions_first(right))
 
     delta, epsilon = left[1], right[1]
-    zeros = jnp.zeros((*delta.shape[:2], *epsilon.shape[:2]), delta.dtype)
-    return jax.lax.scan(add, zeros, _positions_first(left))[0]
+    nothing = jnp.zeros((*delta.shape[:2], *epsilon.shape[:2]), delta.dtype)
+    return jax.lax.scan(add, nothing, _positions_first(left))[0]
 
 
 def _positions_first(pair: Pair) -> Pair:

@@ -129,7 +129,8 @@ class NetworkGram(Algebra, ParameterTrees):
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
         if self.side == "parameters":
-            return self.scale * gram.parameter_gram(self.net)
+            summed = gram.parameter_gram(self.net)
+            return summed if self.scale == 1 else self.scale * summed
         matrix = gram.output_gram(self.net)
         if self.scale != 1:
             matrix *= self.scale
