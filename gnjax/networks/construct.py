@@ -55,7 +55,11 @@ def network(
     n = sample_count(inputs)
     size = n if batch_size is None else min(n, max(batch_size, 2))
     apply, shapes = _described(apply, params, inputs, size)
-    target, total = make_target(loss, y, weights, shapes, n, real_dtype())
+    try:
+        target, total = make_target(loss, y, weights, shapes, n, real_dtype())
+    except ValueError:
+        _check_same_outputs(apply, params, inputs, size, shapes)
+        raise
     leaves, structure = jax.tree.flatten(params)
     chosen, kept = choose(params, mask, only)
     counts = tuple(
@@ -134,6 +138,20 @@ def _described(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Out
             f"{error}; leave batch_size out where the model takes the whole of x alone"
         )
         raise ValueError(msg) from error
+
+
+def _check_same_outputs(apply: Apply, params: Any, x: Any, size: int, shapes: Outputs) -> None:
+    """Refuse a model whose outputs of one sample have another shape in a batch of another size."""
+    if size == sample_count(x):
+        return
+    _, whole = described(apply, params, x)
+    if whole != shapes:
+        msg = (
+            f"with batch_size the outputs of a sample have shape {shapes.shapes}, and "
+            f"{whole.shapes} among all {sample_count(x)} samples; leave batch_size out where the "
+            "model compares samples of one batch"
+        )
+        raise ValueError(msg)
 
 
 def _check_not_one_sample(x: Any) -> None:
