@@ -222,7 +222,9 @@ class Monitor:
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
         product = Partial(_product, op)
-        return product_error(product, op.shape[0], op.dtype, work=work, scaling=scaling)
+        return product_error(
+            product, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=True
+        )
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram

@@ -10,7 +10,7 @@ import pytest
 
 import gnjax
 from gnjax.networks.construct import network
-from gnjax.networks.monte_carlo import narrowest, perturbed
+from gnjax.networks.rounding.monte_carlo import narrowest, perturbed
 from tests.networks import CASES
 
 _U = 2.0**-53

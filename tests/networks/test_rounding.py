@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks import kernels, rounding
+from gnjax.networks import kernels
 from gnjax.networks.construct import network
 from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, forward_products
-from gnjax.networks.rounding import SAFETY, draws, jacobian_error, product_error
+from gnjax.networks.rounding import SAFETY, draws, errors, jacobian_error, product_error
 from tests.networks import CASES
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
@@ -274,10 +274,10 @@ def test_an_error_whose_measurement_has_no_memory_is_unknown(monkeypatch):
     matrix = jnp.asarray(np.diag([3.0, 2.0, 1.0]))
     product = jax.tree_util.Partial(_quadratic, matrix)
     known = product_error(product, 3, jnp.dtype(float))
-    monkeypatch.setattr(rounding, "_LARGE", 0.0)
-    monkeypatch.setattr(rounding, "free_memory", lambda: (1e9, "free"))
+    monkeypatch.setattr(errors, "_LARGE", 0.0)
+    monkeypatch.setattr(errors, "free_memory", lambda: (1e9, "free"))
     assert product_error(product, 3, jnp.dtype(float)) == known
-    monkeypatch.setattr(rounding, "free_memory", lambda: (100.0, "free"))
+    monkeypatch.setattr(errors, "free_memory", lambda: (100.0, "free"))
     refused = product_error(product, 3, jnp.dtype(float))
     assert refused.kind == "unknown"
     assert refused.value == np.inf

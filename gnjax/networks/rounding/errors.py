@@ -3,9 +3,10 @@
 The Jacobian J = R^T dF/dtheta is computed with rounding, so that a spectrum belongs to another
 matrix J + E. The size ||E||_F is measured in three ways, and the largest counts:
 
-- Monte Carlo arithmetic (:mod:`gnjax.networks.monte_carlo`) on forward products J v and on backward
-  products J^T u. It sees what both share: saturated units, a softmax that is nearly one-hot, sums
-  that cancel, layers in low precision. R is a function of the outputs, and moves with them.
+- Monte Carlo arithmetic (:mod:`gnjax.networks.rounding.monte_carlo`) on forward products J v and on
+  backward products J^T u. It sees what both share: saturated units, a softmax that is nearly
+  one-hot, sums that cancel, layers in low precision. R is a function of the outputs, and moves with
+  them.
 - The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
 - The gap between J v and the rows of J as ``gnjax.networks.kernels`` forms them, sample by
   sample, for small networks.
@@ -24,12 +25,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
 
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
-from gnjax.networks.monte_carlo import narrowest, perturbed
 from gnjax.networks.network import Network, backward, forward, pieces
+from gnjax.networks.rounding.gaps import compiled, gap
+from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_host
 from gnjax.numerics.memory import free_memory
@@ -101,6 +102,7 @@ def product_error(
     work: float = 0.0,
     scaling: Scaling | None = None,
     seed: int = 0,
+    repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> Error:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
@@ -118,10 +120,13 @@ def product_error(
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
       seed: of the random signs and vectors.
+      repeated: whether the same product is measured again and again, as along a training, so that a
+        program that takes long to compile and runs fast is worth it.
       reason: what the error comes from, in words.
     """
     function = product if isinstance(product, Partial) else Partial(product)
     rng, count, pieces_of = np.random.default_rng(seed), draws(work, size), list(batches)
+    written = math.inf if repeated or not work else work * len(pieces_of)
     vectors: list[np.ndarray] = []
     images, moves = [], []
     for _ in range(count):
@@ -129,7 +134,7 @@ def product_error(
         lacking = "" if vectors else _lacks_memory(count, function, v, pieces_of[0])
         if lacking:
             return unknown(f"{reason}: {lacking}")
-        both = _summed(function, rng, _scaled(scaling, v), pieces_of)
+        both = _summed(function, rng, _scaled(scaling, v), pieces_of, written)
         image, moved = (on_host(_scaled(scaling, jnp.asarray(one))) for one in both)
         vectors.append(on_host(v))
         images.append(image)
@@ -145,7 +150,7 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
     if v.nbytes < _LARGE or not on_cpu(v):
         return ""  # an accelerator refuses by itself what it has no memory for
     room, _ = free_memory()
-    plan = _product_gap.lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
+    plan = compiled.lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
     if room is None or plan is None:
         return ""
     needed = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
@@ -155,12 +160,16 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
 
 
 def _summed(
-    function: Partial, rng: np.random.Generator, v: jax.Array, batches: Sequence[Sequence[Any]]
+    function: Partial,
+    rng: np.random.Generator,
+    v: jax.Array,
+    batches: Sequence[Sequence[Any]],
+    work: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sums over the batches of A_b v, and of how far it moves."""
-    image, moved = map(on_host, _product_gap(function, _seed(rng), v, *batches[0]))
+    image, moved = map(on_host, gap(function, _seed(rng), v, *batches[0], work=work))
     for batch in batches[1:]:
-        more, further = _product_gap(function, _seed(rng), v, *batch)
+        more, further = gap(function, _seed(rng), v, *batch, work=work)
         image, moved = image + on_host(more), moved + on_host(further)
     return image, moved
 
@@ -201,17 +210,18 @@ def _batch_size(
     images J v: a vector of parameters may be large.
     """
     x, target = piece
-    shape = (sample_count(x), net.rows)
+    shape, work = (sample_count(x), net.rows), net.written * net.samples
+    forwards, backwards = (Partial(product, net, x, target) for product in (forward, backward))
     vectors, images, pushed, pulled, gaps = [], [], [], [], []
     for _ in range(count):
         v = _direction(rng, (net.parameters,), net.dtype)
-        image, moved = _forward_gap(net, x, target, _seed(rng), _scaled(scaling, v))
+        image, moved = map(on_host, gap(forwards, _seed(rng), _scaled(scaling, v), work=work))
         vectors.append(on_host(v))
-        images.append(on_host(image))
-        pushed.append(length(on_host(moved)))
+        images.append(image)
+        pushed.append(length(moved))
     for _ in range(count):
         u = _direction(rng, shape, net.dtype)
-        both = _backward_gap(net, x, target, _seed(rng), u)
+        both = gap(backwards, _seed(rng), u, work=work)
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
@@ -263,31 +273,3 @@ def _seed(rng: np.random.Generator) -> np.uint32:
 @jax.jit
 def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     return forward(net, x, target, v)
-
-
-# Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
-@jax.jit
-def _forward_gap(
-    net: Network, x: Any, target: Any, seed: ArrayLike, v: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """J_b v, and how far it moves in Monte Carlo arithmetic."""
-    plain = forward(net, x, target, v)
-    return plain, perturbed(partial(forward, net, x, target), seed, v) - plain
-
-
-@jax.jit
-def _backward_gap(
-    net: Network, x: Any, target: Any, seed: ArrayLike, u: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """J_b^T u, and how far it moves in Monte Carlo arithmetic."""
-    plain = backward(net, x, target, u)
-    return plain, perturbed(partial(backward, net, x, target), seed, u) - plain
-
-
-@jax.jit
-def _product_gap(
-    product: Any, seed: ArrayLike, v: jax.Array, *batch: Any
-) -> tuple[jax.Array, jax.Array]:
-    """A_b v, and how far it moves in Monte Carlo arithmetic."""
-    plain = product(v, *batch)
-    return plain, perturbed(lambda w: product(w, *batch), seed, v) - plain

@@ -30,10 +30,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gnjax.networks.jaxprs import bind, evaluate, wrapped
 from gnjax.numerics.rounding import unit_roundoff
@@ -83,10 +84,19 @@ def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: A
       args: its arguments, which are taken as exact.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    signs = _signs(jnp.asarray(seed).astype(jnp.uint32))
+    rounded = _Traced(jnp.asarray(seed).astype(jnp.uint32))
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, signs))
+    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, rounded))
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
+    """The results of a closed jaxpr in Monte Carlo arithmetic, one operation after the other.
+
+    No program is compiled but those of single operations, which are many times smaller together
+    than one of them all; every intermediate value stays in memory until the end.
+    """
+    return evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, _Stepped(seed)))
 
 
 def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
@@ -111,24 +121,82 @@ def _is_jaxpr(value: Any) -> bool:
     return hasattr(value, "eqns")
 
 
-Signs = Callable[[tuple[int, ...]], jax.Array]
-"""A source of random booleans of a shape, others at every call."""
+class _Roundings(Protocol):
+    """A source of random roundings, others at every call."""
+
+    def moved(self, value: Any, size: float) -> Any:
+        """value (1 + size xi) for independent random signs xi, one for every entry."""
+        ...
+
+    def word(self) -> jax.Array:
+        """A random word of 32 bits, the seed of a loop."""
+        ...
 
 
-def _signs(seed: jax.Array) -> Signs:
-    """The random booleans of a seed, drawn many at a time, which XLA compiles sooner."""
-    held, used, blocks = jnp.zeros(0, bool), 0, itertools.count(1)
+class _Stepped:
+    """Roundings of arrays that are at hand, by NumPy, which compiles nothing."""
 
-    def take(shape: tuple[int, ...]) -> jax.Array:
-        nonlocal held, used
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def moved(self, value: Any, size: float) -> Any:
+        if not (hasattr(value, "dtype") and _perturbs(value, size)):
+            return value
+        found = np.asarray(value)
+        step = np.asarray(_step(size), found.dtype)
+        signs = self.rng.integers(0, 2, found.shape, np.uint8).view(bool)
+        with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
+            moved = found + found * np.where(signs, step, -step)
+        return np.where(np.isinf(found), found, moved)
+
+    def word(self) -> jax.Array:
+        return jnp.uint32(self.rng.integers(2**32))
+
+
+class _Traced:
+    """Roundings inside of a program that JAX compiles, from the random booleans of a seed.
+
+    They are drawn many at a time, which XLA compiles sooner.
+    """
+
+    def __init__(self, seed: jax.Array) -> None:
+        self.seed = seed
+        self.held, self.used, self.blocks = jnp.zeros(0, bool), 0, itertools.count(1)
+
+    def moved(self, value: Any, size: float) -> Any:
+        value = jnp.asarray(value)
+        if not _perturbs(value, size):
+            return value
+        step = _step(size)
+        up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
+        moved = value + value * jax.lax.select(self._signs(value.shape), up, down)
+        return jax.lax.select(jnp.isinf(value), value, moved)
+
+    def word(self) -> jax.Array:
+        powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)
+        return jnp.where(self._signs((32,)), powers, jnp.uint32(0)).sum(dtype=jnp.uint32)
+
+    def _signs(self, shape: tuple[int, ...]) -> jax.Array:
         size = math.prod(shape)
-        if used + size > held.size:
-            block = max(size, min(4 * held.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
-            held, used = _drawn(seed + jnp.uint32(next(blocks) * _GOLDEN % 2**32), block), 0
-        used += size
-        return jax.lax.slice(held, (used - size,), (used,)).reshape(shape)
+        if self.used + size > self.held.size:
+            block = max(size, min(4 * self.held.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
+            seed = self.seed + jnp.uint32(next(self.blocks) * _GOLDEN % 2**32)
+            self.held, self.used = _drawn(seed, block), 0
+        self.used += size
+        return jax.lax.slice(self.held, (self.used - size,), (self.used,)).reshape(shape)
 
-    return take
+
+def _perturbs(value: jax.Array, size: float) -> bool:
+    return _inexact(value) and value.size > 0 and size > 0
+
+
+def _step(size: float) -> float:
+    """What is added rounds to the neighbour of the value.
+
+    With u itself, a power of two would stay where it is, because of the rule for ties. An infinity,
+    as of a mask before a softmax, is no rounded number and stays: inf - inf would be nan.
+    """
+    return (1 + 2.0**-6) * size
 
 
 def _drawn(seed: jax.Array, size: int) -> jax.Array:
@@ -155,47 +223,27 @@ def mixed(word: jax.Array) -> jax.Array:
     return word ^ (word >> 16)
 
 
-def _word(signs: Signs) -> jax.Array:
-    """A random word of 32 bits, the seed of a loop."""
-    powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)
-    return jnp.where(signs((32,)), powers, jnp.uint32(0)).sum(dtype=jnp.uint32)
-
-
-def _moved(value: Any, size: float, signs: Signs) -> Any:
-    """value (1 + size xi) for independent random signs xi, one for every entry."""
-    value = jnp.asarray(value)
-    if not _inexact(value) or value.size == 0 or size == 0:
-        return value
-    # What is added rounds to the neighbour of the value. With u itself, a power of two would stay
-    # where it is, because of the rule for ties.
-    step = (1 + 2.0**-6) * size
-    up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
-    moved = value + value * jax.lax.select(signs(value.shape), up, down)
-    # An infinity, as of a mask before a softmax, is no rounded number; inf - inf would be nan.
-    return jax.lax.select(jnp.isinf(value), value, moved)
-
-
 def _inexact(value: Any) -> bool:
     return bool(jnp.issubdtype(value.dtype, jnp.inexact))
 
 
-def _bind(signs: Signs, eqn: Any, operands: Sequence[Any]) -> Any:
+def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation in Monte Carlo arithmetic."""
     name = eqn.primitive.name
     if name in _LOOPS:
-        results: list[Any] = _LOOPS[name](_word(signs), eqn, operands)
+        results: list[Any] = _LOOPS[name](rounded.word(), eqn, operands)
         return results
     inner = wrapped(eqn)
     if inner is not None:
-        values = evaluate(*inner, operands, partial(_bind, signs))
+        values = evaluate(*inner, operands, partial(_bind, rounded))
         return values if eqn.primitive.multiple_results else values[0]
     before, after = _sizes(eqn)
     if before:
-        operands = [_moved(_as_wide(eqn, o), before, signs) for o in operands]
+        operands = [rounded.moved(_as_wide(eqn, o), before) for o in operands]
     bound = bind(eqn, operands)
     if not eqn.primitive.multiple_results:
-        return _moved(bound, after, signs)
-    return [_moved(result, after, signs) for result in bound]
+        return rounded.moved(bound, after)
+    return [rounded.moved(result, after) for result in bound]
 
 
 def _sizes(eqn: Any) -> tuple[float, float]:
@@ -301,7 +349,7 @@ def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 def _inside(seed: jax.Array, closed: Any, values: Sequence[Any]) -> list[Any]:
     """The body of a loop or a branch, in Monte Carlo arithmetic."""
-    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, _signs(seed)))
+    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, _Traced(seed)))
 
 
 _LOOPS = {"while": _while, "scan": _scan, "cond": _cond}
