@@ -42,13 +42,20 @@ def choose(
             chosen.append(index)
             kept.append(None if entries is None else on_device(entries))
     if not chosen:
-        what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
-        msg = (
-            f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
-            "such as '*kernel'"
-        )
-        raise ValueError(msg)
+        raise ValueError(_nothing_left(only, names))
     return tuple(chosen), tuple(kept)
+
+
+def _nothing_left(only: Only | None, names: list[str]) -> str:
+    if only is None:
+        return "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
+    what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
+    if names == [""]:
+        return f"{what} chooses by paths, and the one array of parameters has none; leave it out"
+    return (
+        f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
+        "such as '*kernel'"
+    )
 
 
 def paths(params: Any) -> list[str]:
@@ -82,7 +89,8 @@ def _wrong_mask(given: dict[str, Any], wanted: dict[str, Any]) -> str:
     about = f"it has entries {', '.join(given)} and the parameters {', '.join(wanted)}"
     if wrong is not None:
         found = f"shape {given[wrong]}" if wrong in given else "no entry"
-        about = f"at {wrong} it has {found}, and {wanted[wrong]} is needed"
+        place = f"at {wrong} " if wrong else ""
+        about = f"{place}it has {found}, and {wanted[wrong]} is needed"
     return (
         f"mask must have the structure and the shapes of the parameters: {about}; make it by "
         "jax.tree.map from the params that gnjax.functional(model) returns"

@@ -35,7 +35,7 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preconditioned(Around, Algebra, ParameterTrees):
     """S A S for A = ``op`` and S = P^{-1/2}; J S^2 J^T where ``op`` is on the side of outputs.
 
