@@ -63,6 +63,20 @@ def test_batches_are_the_mean_over_all_samples(name):
     np.testing.assert_allclose(top.values, truth, rtol=0, atol=1e-6 * size)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_a_batch_of_padding_counts_for_nothing(name):
+    """Where it comes first, and where it comes last; nothing but padding is refused."""
+    padding = X[:2], np.full(2, -1)
+    exact = np.asarray(CALLS[name](MODEL, X, y=LABELS, loss="cross_entropy").as_matrix())
+    size = np.linalg.norm(exact, 2)
+    for source in ([padding, *BATCHES], [*BATCHES, padding]):
+        op = CALLS[name](MODEL, source, loss="cross_entropy")
+        np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-12 * size)
+        assert 0 < op.error(float(size)).value < 1e-11 * size
+    with pytest.raises(ValueError, match=r"no sample counts: .*; give labels"):
+        CALLS[name](MODEL, [padding], loss="cross_entropy")
+
+
 def test_passes_that_differ_are_refused():
     with pytest.raises(ValueError, match="two passes over the batches differ, at batch 0"):
         gnjax.gauss_newton(MODEL, Loader(change=1e-3), loss="cross_entropy")
