@@ -20,7 +20,7 @@ Only = str | Sequence[str] | type | Callable[[str], bool]
 """A pattern of paths, several of them, an NNX filter, or a function of the path."""
 
 Groups = str | Sequence[str] | Callable[[str], str]
-"""What makes blocks of parameters: "layer", "parameter", patterns, or a function of the path."""
+"""What makes blocks: "layer", "module", "parameter", patterns, or a function of the path."""
 
 _FILTERS = filterlib.__name__
 
@@ -166,6 +166,11 @@ def layer_name(parameter: str) -> str:
     return parameter.rpartition("/")[0] or parameter
 
 
+def module_name(parameter: str) -> str:
+    """The module that holds the layer of a parameter; a layer that nothing holds is one itself."""
+    return layer_name(layer_name(parameter))
+
+
 def natural_order(name: str) -> list[str | int]:
     """A key that sorts dense2 before dense10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
@@ -173,13 +178,14 @@ def natural_order(name: str) -> list[str | int]:
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
     """The places of the parameters of every group, groups in the natural order of their names."""
-    name_of = {"layer": layer_name, "parameter": str}.get(by) if isinstance(by, str) else by
+    named = {"layer": layer_name, "module": module_name, "parameter": str}
+    name_of = named.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
         name_of = partial(_first_match, by)
     if not callable(name_of):
         msg = (
-            f"by={by!r} is neither 'layer' nor 'parameter', no list of patterns, and no function "
-            "from the path of a parameter to the name of its block"
+            f"by={by!r} is none of 'layer', 'module' and 'parameter', no list of patterns, and no "
+            "function from the path of a parameter to the name of its block"
         )
         raise ValueError(msg)
     places: dict[str, list[int]] = {}
