@@ -175,7 +175,7 @@ def diagnose(
     model: Any,
     x: Any,
     y: Any = None,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     *,
     only: Only | None = None,
     batch_size: int | None = None,
