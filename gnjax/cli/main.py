@@ -116,7 +116,9 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     diagnosing.set_defaults(run=_diagnose)
     add_arguments(diagnosing, "model, (model, x) or (model, x, y)")
-    diagnosing.add_argument("--loss", choices=LOSSES, default="mse", help="default: %(default)s")
+    diagnosing.add_argument(
+        "--loss", choices=LOSSES, default="squared_error", help="default: %(default)s"
+    )
     diagnosing.add_argument(
         "--out", type=Path, metavar="PICTURE", help="the png, pdf or svg file to draw"
     )

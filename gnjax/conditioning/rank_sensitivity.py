@@ -83,6 +83,12 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
           3           2     2e+08           4  [4, 4]  largest gap
           4       1e-08                 8e+08  [8e+08, 8e+08]  last above the floor
     """
+    if not isinstance(spectrum, Spectrum):
+        msg = (
+            "the rank is looked for in all eigenvalues, got a "
+            f"{type(spectrum).__name__}; pass gnjax.eigenvalues(op)"
+        )
+        raise ValueError(msg)
     values, errors = np.asarray(spectrum.values, float), np.asarray(spectrum.errors, float)
     _check_spectrum(values, errors)
     resolved = values > errors

@@ -22,6 +22,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.spectra.distance import distances
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum, with_zeros
+from gnjax.spectra.watch import Progress, stages
 
 _ZERO = 1e-12  # of the largest eigenvalue of all blocks, below which one counts as zero
 
@@ -142,6 +143,7 @@ def block_spectra(
     by: Groups | Mapping[str, Any] = "layer",
     labels: Any = None,
     centred: bool = False,
+    progress: Progress = None,
     limits: Limits = LIMITS,
     **options: Any,
 ) -> BlockSpectra:
@@ -159,15 +161,18 @@ def block_spectra(
     Args:
       op: an operator of a network, or a model with its inputs ``x``.
       x: inputs, where ``op`` is a model; it is then ``gauss_newton(op, x, **options)``.
-      by: "layer" (a kernel and its bias), "parameter" (every leaf), a list of patterns of paths
-        (each parameter goes to the first that it matches), or a function from a path to the name
-        of its block. Or a dict from paths to labels of the entries of these parameters, in an array
-        that broadcasts to theirs: ``{"head/kernel": np.arange(classes)}`` makes a block of the
-        weights of every class, and one named "others" of all other parameters.
+      by: "layer" (a kernel and its bias), "module" (what holds layers, such as the attention of
+        one block), "parameter" (every leaf), a list of patterns of paths (each parameter goes to
+        the first that it matches), or a function from a path to the name of its block.
+        Or a dict from paths to labels of the entries of these parameters, in an array that
+        broadcasts to theirs: ``{"head/kernel": np.arange(classes)}`` makes a block of the weights
+        of every class, and one named "others" of all other parameters.
       labels: integers or strings, (n,) or one for each token: the class of each sample, or its
         band by :func:`frequency_bands`. A label below zero is in no part.
       centred: with ``labels``, whether the mean of the rows of J is subtracted first. The parts of
         :func:`empirical_fisher` are then those of the covariance of the gradients, its noise.
+      progress: True for a bar on stderr, or a function of the stages done and expected: the
+        formation of all blocks, and the eigenvalues of each.
       limits: of memory and work.
       options: those of :func:`gauss_newton`.
 
@@ -188,14 +193,16 @@ def block_spectra(
     """
     operator = _operator(op, x, options)
     names, terms, sizes, found = _blocks(operator, by, labels, centred, limits)
-    blocks = tuple(
-        replace(_block(name, size, block, limits), terms=count)
-        for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True)
-    )
+    blocks = []
+    with stages(progress, len(names) + 1) as advance:
+        for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True):
+            advance()
+            blocks.append(replace(_block(name, size, block, limits), terms=count))
+        advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
     apart = distances([block.spectrum for block in blocks], floor)
     share = found.off_share, found.off_error
-    return BlockSpectra(blocks, *apart, floor, *share, found.method)
+    return BlockSpectra(tuple(blocks), *apart, floor, *share, found.method)
 
 
 def _blocks(

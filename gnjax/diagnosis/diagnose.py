@@ -34,6 +34,7 @@ from gnjax.diagnosis.remedies.suggestion import (
 from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of
+from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import backward_products, differentiated, parameter_names
@@ -174,7 +175,7 @@ def diagnose(
     model: Any,
     x: Any,
     y: Any = None,
-    loss: Loss = "mse",
+    loss: Loss = "squared_error",
     *,
     only: Only | None = None,
     batch_size: int | None = None,
@@ -204,6 +205,12 @@ def diagnose(
     >>> print(str(found).splitlines()[0])
     26 parameters, 2 layers, 5 samples, 2 outputs
     """
+    if is_batches(x):
+        msg = (
+            "x is a sequence of batches, and a diagnosis is of one Jacobian; pass one batch (x, y) "
+            "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
+        )
+        raise ValueError(msg)
     given = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
     whole = given.gram()
     problem, part = (given, "") if _fits(whole) else part_of(given, whole, _PART_ROWS)

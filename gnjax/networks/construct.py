@@ -42,12 +42,13 @@ def network(
     mask: Any = None,
     batch_size: int | None = None,
     convex: bool = True,
+    idle: bool = False,
 ) -> Network:
     """Check what comes in, choose the parameters, and decide how many samples go at once.
 
     With a ``batch_size`` no more samples than that are evaluated at once here either (two, where it
     is one). Without, the batch is evaluated as a whole, as the caller would. ``convex`` refuses a
-    loss that is not convex in the outputs.
+    loss that is not convex in the outputs; ``idle`` takes samples of which none counts.
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
@@ -56,7 +57,7 @@ def network(
     size = n if batch_size is None else min(n, max(batch_size, 2))
     apply, shapes = _described(apply, params, inputs, size)
     try:
-        target, total = make_target(loss, y, weights, shapes, n, real_dtype())
+        target, total = make_target(loss, y, weights, shapes, n, real_dtype(), idle=idle)
     except ValueError:
         _check_same_outputs(apply, params, inputs, size, shapes)
         raise

@@ -95,12 +95,22 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
     return [v for v in atoms if not isinstance(v, core.Literal)]
 
 
+def _needed(jaxpr: Any) -> list[Any]:
+    """The equations that the results depend on; extras beside the outputs leave others behind."""
+    read, needed = set(_variables(jaxpr.outvars)), []
+    for eqn in reversed(jaxpr.eqns):
+        if read.intersection(eqn.outvars):
+            read.update(_variables(eqn.invars))
+            needed.append(eqn)
+    return needed[::-1]
+
+
 def _search(jaxpr: Any, places: dict[Any, _Place], found: _Found) -> None:
     """Follow the parameters at some places through a jaxpr."""
     read = {v for eqn in jaxpr.eqns for v in _variables(eqn.invars)} | set(
         _variables(jaxpr.outvars)
     )
-    for eqn in jaxpr.eqns:
+    for eqn in _needed(jaxpr):
         held = {
             side: places[v]
             for side, v in enumerate(eqn.invars)

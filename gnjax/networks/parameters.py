@@ -20,7 +20,7 @@ Only = str | Sequence[str] | type | Callable[[str], bool]
 """A pattern of paths, several of them, an NNX filter, or a function of the path."""
 
 Groups = str | Sequence[str] | Callable[[str], str]
-"""What makes blocks of parameters: "layer", "parameter", patterns, or a function of the path."""
+"""What makes blocks: "layer", "module", "parameter", patterns, or a function of the path."""
 
 _FILTERS = filterlib.__name__
 
@@ -42,13 +42,20 @@ def choose(
             chosen.append(index)
             kept.append(None if entries is None else on_device(entries))
     if not chosen:
-        what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
-        msg = (
-            f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
-            "such as '*kernel'"
-        )
-        raise ValueError(msg)
+        raise ValueError(_nothing_left(only, names))
     return tuple(chosen), tuple(kept)
+
+
+def _nothing_left(only: Only | None, names: list[str]) -> str:
+    if only is None:
+        return "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
+    what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
+    if names == [""]:
+        return f"{what} chooses by paths, and the one array of parameters has none; leave it out"
+    return (
+        f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
+        "such as '*kernel'"
+    )
 
 
 def paths(params: Any) -> list[str]:
@@ -82,7 +89,8 @@ def _wrong_mask(given: dict[str, Any], wanted: dict[str, Any]) -> str:
     about = f"it has entries {', '.join(given)} and the parameters {', '.join(wanted)}"
     if wrong is not None:
         found = f"shape {given[wrong]}" if wrong in given else "no entry"
-        about = f"at {wrong} it has {found}, and {wanted[wrong]} is needed"
+        place = f"at {wrong} " if wrong else ""
+        about = f"{place}it has {found}, and {wanted[wrong]} is needed"
     return (
         f"mask must have the structure and the shapes of the parameters: {about}; make it by "
         "jax.tree.map from the params that gnjax.functional(model) returns"
@@ -158,6 +166,11 @@ def layer_name(parameter: str) -> str:
     return parameter.rpartition("/")[0] or parameter
 
 
+def module_name(parameter: str) -> str:
+    """The module that holds the layer of a parameter; a layer that nothing holds is one itself."""
+    return layer_name(layer_name(parameter))
+
+
 def natural_order(name: str) -> list[str | int]:
     """A key that sorts dense2 before dense10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
@@ -165,13 +178,14 @@ def natural_order(name: str) -> list[str | int]:
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
     """The places of the parameters of every group, groups in the natural order of their names."""
-    name_of = {"layer": layer_name, "parameter": str}.get(by) if isinstance(by, str) else by
+    named = {"layer": layer_name, "module": module_name, "parameter": str}
+    name_of = named.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
         name_of = partial(_first_match, by)
     if not callable(name_of):
         msg = (
-            f"by={by!r} is neither 'layer' nor 'parameter', no list of patterns, and no function "
-            "from the path of a parameter to the name of its block"
+            f"by={by!r} is none of 'layer', 'module' and 'parameter', no list of patterns, and no "
+            "function from the path of a parameter to the name of its block"
         )
         raise ValueError(msg)
     places: dict[str, list[int]] = {}

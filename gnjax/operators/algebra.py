@@ -270,6 +270,9 @@ def _product(op: Operator, v: Any) -> jax.Array:
             "multiply vectors one after the other: op1 @ (op2 @ v)"
         )
         raise ValueError(msg)
+    if _is_tree(v):
+        msg = "op @ v is for arrays; op.mv(tree) multiplies a tree like the parameters of a network"
+        raise ValueError(msg)
     columns, size = jnp.asarray(v), op.shape[0]
     if columns.ndim not in (1, 2) or columns.shape[0] != size:
         msg = (
@@ -281,6 +284,14 @@ def _product(op: Operator, v: Any) -> jax.Array:
         msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
         raise ValueError(msg)
     return op.mv(columns.astype(op.dtype))
+
+
+def _is_tree(v: Any) -> bool:
+    """Whether this is a pytree, and no array and no list of numbers."""
+    if jax.tree_util.all_leaves([v]):
+        return False
+    nested = not any(np.ndim(leaf) for leaf in jax.tree.leaves(v))
+    return not (isinstance(v, list | tuple) and nested)
 
 
 def _scaled(op: Operator, factor: float) -> LinearCombination:

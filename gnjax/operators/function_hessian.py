@@ -16,6 +16,7 @@ from gnjax.networks import jaxprs
 from gnjax.networks.equations.widen import traced
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Params
+from gnjax.networks.forms.refusals import PYTHON_VALUES, RAISED, told
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import batched, columns, gather, spread
@@ -178,24 +179,55 @@ def _described(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
         if real_dtype() == jnp.float64:
             return traced(function, params, *args)
         return jax.eval_shape(function, params, *args), None
-    except (TypeError, IndexError, KeyError, AttributeError, AssertionError) as error:
+    except RAISED as error:
         shapes = jax.tree.map(lambda leaf: leaf.shape, args)
-        msg = f"loss_fn does not take the parameters and arguments of shape {shapes}: {error}"
+        msg = (
+            f"loss_fn does not take the parameters and arguments of shape {shapes}: {told(error)}; "
+            f"{_advice(error)}"
+        )
         raise ValueError(msg) from error
+
+
+def _advice(error: BaseException) -> str:
+    """What a user can do about an error that a loss_fn has raised."""
+    if isinstance(error, PYTHON_VALUES):
+        return (
+            "it is traced, so write it with jax.numpy in place of numpy and float, and with "
+            "jnp.where in place of an if on numbers"
+        )
+    return "it is called as loss_fn(params, *args), with the args that hessian_of is given"
 
 
 def _check_scalar(value: Any) -> None:
     shape = getattr(value, "shape", None)
     if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
         found = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
-        msg = f"loss_fn must return one real number, got {found}; take the mean or the sum of it"
+        what = "return the loss alone" if shape is None else "take the mean or the sum of it"
+        msg = f"loss_fn must return one real number, got {found}; {what}"
         raise ValueError(msg)
 
 
 def _check_finite(op: FunctionHessian) -> None:
-    if not bool(jnp.isfinite(jax.jit(op.value)(list(op.leaves)))):
-        msg = "loss_fn is NaN or Inf at these parameters and arguments"
+    value, finite = _value_and_whether_finite(op)
+    if not bool(jnp.isfinite(value)):
+        msg = (
+            "loss_fn is NaN or Inf at these parameters and arguments; look for an overflow, a "
+            "division by zero or a logarithm of what is not positive"
+        )
         raise ValueError(msg)
+    if not bool(finite):
+        msg = (
+            "the gradient of loss_fn has NaN or Inf at these parameters and arguments, as that of "
+            "a square root or a norm has at zero; add a small number under the root"
+        )
+        raise ValueError(msg)
+
+
+@jax.jit
+def _value_and_whether_finite(op: FunctionHessian) -> tuple[jax.Array, jax.Array]:
+    """The value of the function, and whether every entry of its gradient is finite."""
+    value, gradient = jax.value_and_grad(op.value)(list(op.leaves))
+    return value, jnp.stack([jnp.isfinite(leaf).all() for leaf in gradient]).all()
 
 
 @jax.jit

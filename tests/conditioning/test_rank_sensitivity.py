@@ -104,6 +104,11 @@ def test_table_shows_the_gap_the_floor_and_both_ends():
     assert [line.split()[0] for line in lines if "above the floor" in line] == ["100"]
 
 
+def test_an_operator_is_no_spectrum():
+    with pytest.raises(ValueError, match=r"got a Dense; pass gnjax.eigenvalues\(op\)"):
+        rank_sensitivity(gnjax.dense(np.eye(2)))
+
+
 @pytest.mark.parametrize(
     ("values", "errors", "words"),
     [

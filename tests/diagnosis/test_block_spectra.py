@@ -216,8 +216,26 @@ def test_ways_to_make_blocks():
     assert names("parameter")[:2] == ["dense1/bias", "dense1/kernel"]
     assert names(["dense1/*", "*"]) == ["*", "dense1/*"]
     assert names(lambda path: path[:5]) == ["dense"]
+    assert names("module") == names("layer")  # layers that no module holds
+    nested = (
+        (lambda p, x: x @ p["a"]["q"]["w"] + x @ p["a"]["k"]["w"] + p["b"][None]),
+        {
+            "a": {"q": {"w": np.ones((4, 1))}, "k": {"w": np.ones((4, 1))}},
+            "b": np.ones(1),
+        },
+    )
+    assert _names(gnjax.block_spectra(nested, mlp.x[:, :4], by="module")) == ["a", "b"]
     only = gnjax.gauss_newton(mlp.model, mlp.x, only="dense2/*")
     assert _names(gnjax.block_spectra(only)) == ["dense2"]
+
+
+def test_progress_counts_the_blocks(capsys):
+    mlp = _reference("mlp")
+    seen = []
+    gnjax.block_spectra(mlp.model, mlp.x, progress=lambda *stage: seen.append(stage))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    gnjax.block_spectra(mlp.model, mlp.x, progress=True)
+    assert "4/4 stages" in capsys.readouterr().err
 
 
 def test_a_block_is_what_only_makes():
@@ -296,7 +314,7 @@ def test_what_cannot_be_split_is_refused():
     op = gnjax.gauss_newton(mlp.model, mlp.x)
     for call, words in (
         (lambda: gnjax.block_spectra(gnjax.dense(np.eye(2))), "of a network"),
-        (lambda: gnjax.block_spectra(op, by="head"), "neither 'layer' nor"),
+        (lambda: gnjax.block_spectra(op, by="head"), "none of 'layer', 'module' and"),
         (lambda: gnjax.block_spectra(op, by=["dense1/*"]), "is no name"),
         (lambda: gnjax.block_spectra(op, loss="cross_entropy"), "belong to a model and x"),
         (lambda: gnjax.block_spectra(op)["dense9"], "there is no block 'dense9'"),

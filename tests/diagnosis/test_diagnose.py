@@ -379,6 +379,12 @@ def test_dead_models_have_nothing_to_diagnose():
         diagnose((lambda p, x: x * 0 * p["w"], {"w": jnp.ones(())}), np.ones((3, 2)))
 
 
+def test_a_sequence_of_batches_is_refused():
+    batches = [(_inputs(), None), (_inputs(1), None)]
+    with pytest.raises(ValueError, match="a diagnosis is of one Jacobian; pass one batch"):
+        diagnose(_mlp(), batches)
+
+
 _MODULE = """
 import jax.numpy as jnp
 import numpy as np

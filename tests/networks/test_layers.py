@@ -266,6 +266,18 @@ def test_coupled_samples_and_some_parameters():
     _close(op.as_matrix(), j @ j.T, np.linalg.norm(j, 2) ** 2)
 
 
+def test_extras_beside_the_outputs_hide_no_layer():
+    """A penalty reads the weights too, and no output depends on it."""
+
+    def apply(p, x):
+        return x @ p, {"penalty": jnp.square(p).sum()}
+
+    x, p = _drawn(_N, 4), _drawn(4, 2)
+    op = gnjax.ntk((apply, p), x, has_aux=True)
+    assert op.net.layered == (0,)
+    np.testing.assert_allclose(op.as_matrix(), np.kron(x @ x.T, np.eye(2)), rtol=1e-13, atol=1e-14)
+
+
 def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
     """An unrolled cell makes as many matrix products as a scanned one."""
     _, params, x = KNOWN["recurrent cell"]

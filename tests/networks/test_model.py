@@ -49,6 +49,19 @@ def test_adapters_are_chosen_by_type_by_filter_and_by_pattern(only):
 
 
 @pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"only": "kernel"}, "the one array of parameters has none; leave it out"),
+        ({"mask": np.zeros((3, 2))}, "the mask is zero everywhere and leaves no parameter; set"),
+        ({"mask": np.ones(3)}, r"parameters: it has shape \(3,\), and \(3, 2\) is needed"),
+    ],
+)
+def test_a_choice_among_the_entries_of_one_array_is_refused_in_its_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        gnjax.gauss_newton((lambda w, x: x @ w, np.ones((3, 2))), np.ones((4, 3)), **options)
+
+
+@pytest.mark.parametrize(
     ("only", "words"),
     [
         (nnx.LoRAParam, "NNX variables"),
@@ -61,6 +74,12 @@ def test_adapters_are_chosen_by_type_by_filter_and_by_pattern(only):
 def test_other_filters_are_refused(only, words):
     with pytest.raises(ValueError, match=words):
         gnjax.ntk(CASES["plain"]()[0], X, only=only)
+
+
+def test_a_keyword_that_a_call_does_not_have_is_named():
+    model = gnjax.functional(nnx.Linear(X.shape[1], 2, rngs=nnx.Rngs(0)), train=False)
+    with pytest.raises(ValueError, match=r"'train'; its call has no such keyword; leave it out"):
+        gnjax.ntk(model, X)
 
 
 class Normed(flax.linen.Module):

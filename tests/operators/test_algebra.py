@@ -226,6 +226,7 @@ def test_refusals_say_what_to_do():
         (lambda: one @ two, "no operator; multiply vectors"),
         (lambda: one @ np.ones(5), r"multiplies vectors \(6,\)"),
         (lambda: one @ np.ones(6, complex), "real vectors"),
+        (lambda: op @ op.unravel(np.ones(26)), r"op.mv\(tree\)"),
         (lambda: one + gnjax.dense(np.eye(5)), "of one shape"),
         (lambda: one + np.eye(6), r"gnjax.dense\(matrix\)"),
         (lambda: one * np.nan, "finite number"),
@@ -250,6 +251,9 @@ def test_an_operator_prints_as_one_line():
     parameters = "20 of 26 parameters in known layers"  # the biases are in none
     expected = f"J J^T, 10 x 10, float64, {parameters}, 5 samples of 2 outputs"
     assert repr(op) == f"<NetworkGram: {expected}>"
+    assert repr(gnjax.preconditioned(op, "diagonal")) == "<Preconditioned: 10 x 10, float64>"
+    assert repr(gnjax.linearised(op)) == "<Linearised: 10 x 10, float64>"
+    assert repr(gnjax.with_jacobian(op)) == "<WithJacobian: 10 x 10, float64>"
     assert repr(gnjax.hessian(model, np.ones((5, 3)), np.ones((5, 2)))).startswith(
         "<NetworkHessian: H, 26 x 26"
     )

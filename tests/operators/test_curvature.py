@@ -63,6 +63,20 @@ def test_batches_are_the_mean_over_all_samples(name):
     np.testing.assert_allclose(top.values, truth, rtol=0, atol=1e-6 * size)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_a_batch_of_padding_counts_for_nothing(name):
+    """Where it comes first, and where it comes last; nothing but padding is refused."""
+    padding = X[:2], np.full(2, -1)
+    exact = np.asarray(CALLS[name](MODEL, X, y=LABELS, loss="cross_entropy").as_matrix())
+    size = np.linalg.norm(exact, 2)
+    for source in ([padding, *BATCHES], [*BATCHES, padding]):
+        op = CALLS[name](MODEL, source, loss="cross_entropy")
+        np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-12 * size)
+        assert 0 < op.error(float(size)).value < 1e-11 * size
+    with pytest.raises(ValueError, match=r"no sample counts: .*; give labels"):
+        CALLS[name](MODEL, [padding], loss="cross_entropy")
+
+
 def test_passes_that_differ_are_refused():
     with pytest.raises(ValueError, match="two passes over the batches differ, at batch 0"):
         gnjax.gauss_newton(MODEL, Loader(change=1e-3), loss="cross_entropy")
@@ -192,6 +206,10 @@ def test_hessian_of_a_module_and_of_a_function_with_its_own_reverse_mode():
         (lambda p: p, np.ones(3), "one real number"),
         (lambda p: 1j * p.sum(), np.ones(3), "one real number"),
         (lambda p: jnp.log(-p.sum()), np.ones(3), "NaN"),
+        (lambda p: jnp.sqrt(p).sum(), np.zeros(3), "gradient of loss_fn has NaN or Inf"),
+        (lambda p: (p.sum(), p), np.ones(3), "got tuple; return the loss alone"),
+        (lambda p: float(p.sum()), np.ones(3), "it is traced, so write it with jax.numpy"),
+        (lambda p: p @ jnp.ones(4), np.ones(3), r"called as loss_fn\(params, \*args\)"),
         (lambda p, x: p.sum(), np.ones(3), "does not take"),
         (3, np.ones(3), "must be a function"),
         (lambda p: p.sum(), np.ones(3, int), "dtype int"),

@@ -20,7 +20,9 @@ RAISED = (
 )
 """What a function raises that does not take an input of a given shape."""
 
-_PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+"""What a traced function raises that asks for a number which is not there yet."""
+
 _LINK = re.compile(r"\s*\(https?://\S+\)")
 
 
@@ -77,7 +79,7 @@ def _advice(error: BaseException, x: Any) -> str:
             "eqx.nn.inference_mode(model) of Equinox, or fix one mask by "
             "gnjax.functional(model, rng=key)"
         )
-    if isinstance(error, _PYTHON_VALUES):
+    if isinstance(error, PYTHON_VALUES):
         return (
             "a model is traced, so write it with jax.numpy in place of numpy, and with jnp.where "
             "or jax.lax.cond in place of an if on numbers"
@@ -86,6 +88,11 @@ def _advice(error: BaseException, x: Any) -> str:
         return (
             "pass (module, variables) with all that module.init has returned, statistics included, "
             "in place of (module.apply, params)"
+        )
+    if "unexpected keyword" in text:
+        return (
+            "its call has no such keyword; leave it out, or pass those that it has by "
+            "gnjax.functional(model, name=value)"
         )
     if type(x) is tuple and ("argument" in text or "tuple" in text):
         return (

@@ -285,11 +285,15 @@ def _probed(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:
     if not (bool(jnp.isfinite(smallest)) and bool(jnp.isfinite(largest))):
-        msg = "the loss has an output Hessian with NaN or Inf"
+        msg = (
+            "the loss has an output Hessian with NaN or Inf at these outputs and targets; look for "
+            "a square root or a logarithm of zero, a division by zero, or an overflow"
+        )
         raise ValueError(msg)
     if float(smallest) < -_CONCAVE * max(float(largest), 1e-300):
         msg = (
             f"the loss is not convex in the outputs: an output Hessian has eigenvalue "
-            f"{float(smallest):.3g}, and the Gauss-Newton matrix needs B_i >= 0"
+            f"{float(smallest):.3g}, and the Gauss-Newton matrix needs B_i >= 0; take a loss that "
+            "is convex, or take gnjax.hessian, which needs none"
         )
         raise ValueError(msg)

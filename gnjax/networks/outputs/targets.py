@@ -21,6 +21,10 @@ from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss
 from gnjax.networks.outputs.shapes import Outputs
 
 _SUM_OF_TARGETS = 1e-3  # targets in half precision sum to one to about this
+NOTHING_COUNTS = (
+    "no sample counts: every weight is zero or every label is -1; give labels from 0 on, or "
+    "weights above zero, to the samples that do"
+)
 _ONE_CLASS = (
     "the cross-entropy of a model with one output is zero whatever that output is; give the model "
     'one output for each class, or use loss="binary_cross_entropy" with labels y of 0 and 1'
@@ -95,9 +99,19 @@ def check_has_targets(loss: Loss, y: Any) -> None:
 
 
 def make_target(
-    loss: Loss, y: Any, weights: Any, outputs: Outputs, n: int, dtype: jnp.dtype
+    loss: Loss,
+    y: Any,
+    weights: Any,
+    outputs: Outputs,
+    n: int,
+    dtype: jnp.dtype,
+    *,
+    idle: bool = False,
 ) -> tuple[Target, float]:
-    """The checked target, and by what its :func:`loss_sum` is divided to give the mean loss."""
+    """The checked target, and by what its :func:`loss_sum` is divided to give the mean loss.
+
+    ``idle`` takes samples of which none counts, such as a batch of padding among others.
+    """
     check_loss(loss)
     _check_outputs(loss, outputs)
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
@@ -105,9 +119,8 @@ def make_target(
     given = None if weights is None else _checked_weights(weights, n, terms, dtype)
     counted = _counted(loss, targets, y)
     total = _total(loss, n, terms, given, counted)
-    if not total > 0:
-        msg = "no sample counts: every weight is zero or every label is -1"
-        raise ValueError(msg)
+    if not (total > 0 or idle):
+        raise ValueError(NOTHING_COUNTS)
     if counted is not None and not counted.all():
         mask = jnp.asarray(counted, dtype)
         given = mask if given is None else mask * _with_axes(given, mask.ndim)

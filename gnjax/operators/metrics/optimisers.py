@@ -102,7 +102,10 @@ def _metric(state: Any, known: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     if kind in _CORRECTED or kind.endswith("WithCountState"):
         steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
         if steps == 0:
-            msg = "the optimiser has made no step yet, so that it has no second moments"
+            msg = (
+                "the optimiser has made no step yet, so that it has no second moments; pass its "
+                "state from the first step on"
+            )
             raise ValueError(msg)
         decay = b2 if kind in _CORRECTED else float(known.get("decay", 0.9))
         moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)

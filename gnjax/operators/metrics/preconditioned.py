@@ -7,6 +7,7 @@ curvature is P^{-1/2} A P^{-1/2}. What the computed root of P^{-1} is off by ent
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.network import backward_products, forward_products, parameter_names
 from gnjax.networks.parameters import grouped
 from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
-from gnjax.numerics.validation import check_damping
+from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -31,11 +33,14 @@ from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
 from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
+from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
+
+_ASYMMETRY = 1e-6  # of the largest entry of a metric, as products in float32 round
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preconditioned(Around, Algebra, ParameterTrees):
     """S A S for A = ``op`` and S = P^{-1/2}; J S^2 J^T where ``op`` is on the side of outputs.
 
@@ -141,7 +146,8 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
       metric: P, as positive diagonal entries (a tree like the parameters, or a vector (p,)); a
         state of optax's Adam, RMSprop or Adagrad (see :func:`optimizer_metric` for constants other
         than optax's defaults); "diagonal" for diag(A); "layers" for the diagonal blocks of the
-        layers; or a :class:`gnjax.Metric`, such as :func:`gnjax.kfac` makes. P is the matrix of
+        layers; a :class:`gnjax.Metric`, such as :func:`gnjax.kfac` makes; or, for a few thousand
+        parameters, an operator or a function from a vector v (p,) to P v. P is the matrix of
         these numbers as they are computed; the error of its inverse root is part of the answer.
       damping: a number that is added to the diagonal of P.
 
@@ -181,8 +187,52 @@ def _metric(op: Any, metric: Any) -> Metric:
         parts = [indices_of(op.net.counts, group) for group in groups.values()]
         found = zip(groups, parts, exact_blocks(inner, parts), strict=True)
         return Metric("exact layers", tuple(MatrixBlock(*block) for block in found))
+    if isinstance(metric, Operator) or callable(metric):
+        every = np.arange(op.net.parameters)
+        return Metric("given", (MatrixBlock("all parameters", every, _matrix(op, metric)),))
     entries = _entries(inner, metric)
     return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
+
+
+def _matrix(op: Any, metric: Any) -> np.ndarray:
+    """P (p, p) of an operator, or of a function from v to P v."""
+    size = op.net.parameters
+    if size > LIMITS.factor_rows:
+        msg = (
+            f"the root of a metric of {size} parameters is that of its matrix, which is formed up "
+            f"to {LIMITS.factor_rows}; pass a gnjax.Metric such as gnjax.kfac makes, or fewer "
+            "parameters by only="
+        )
+        raise ValueError(msg)
+    given = metric.as_matrix() if isinstance(metric, Operator) else _columns(metric, op)
+    matrix = np.asarray(given, np.float64)
+    if matrix.shape != (size, size):
+        msg = f"P is a metric of {size} parameters, got shape {matrix.shape}"
+        raise ValueError(msg)
+    check_symmetric_matrix("a metric", jnp.asarray(matrix), _ASYMMETRY)
+    return (matrix + matrix.T) / 2
+
+
+def _columns(function: Callable[[jax.Array], Any], op: Any) -> Any:
+    """The images P e_i, one in each row."""
+    size = op.net.parameters
+    try:
+        found = jax.vmap(function)(jnp.eye(size, dtype=op.dtype))
+    except RAISED as error:
+        msg = (
+            f"the metric fails on a vector ({size},): {told(error)}; for trees write "
+            "lambda v: op.ravel(metric(op.unravel(v)))"
+        )
+        raise ValueError(msg) from error
+    shape = getattr(found, "shape", None)
+    if shape != (size, size):
+        what = f"a {type(found).__name__}" if shape is None else f"the shape {shape[1:]}"
+        msg = (
+            f"a metric is a function from a vector ({size},) to P v, and this one returns {what}; "
+            "let it return one vector of as many numbers"
+        )
+        raise ValueError(msg)
+    return found
 
 
 def _entries(op: Any, metric: Any) -> np.ndarray:

@@ -53,7 +53,7 @@ class LinearMap:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Linearised(Prepared):
     """The operator ``op`` from linear maps, one for each batch of its samples."""
 

@@ -53,7 +53,7 @@ class Block:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WithJacobian(Prepared):
     """The operator ``op`` from R^T J, some samples at a time."""
 

@@ -23,7 +23,7 @@ from gnjax.networks.forms.batches import Batches, check_again, digest, pair_of
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network, sum_of
-from gnjax.networks.outputs.targets import check_has_targets, make_target
+from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, make_target
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
@@ -100,18 +100,23 @@ class Streamed(Algebra, ParameterTrees):
         return gram_error(norm, whole.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
-        """The operator of each batch, summed over its samples."""
+        """The operator of each batch in which a sample counts, summed over its samples."""
         for x, y in self.batches:
             net = self._batch(x, y)
+            if net is None:
+                continue
             if self.functional is None:
                 yield NetworkGram(without_idle_target(net), "parameters", 1.0)
             else:
                 yield NetworkHessian(net, self.functional)
 
-    def _batch(self, x: Any, y: Any) -> Network:
+    def _batch(self, x: Any, y: Any) -> Network | None:
+        """The network at a batch; None where no sample of it counts."""
         inputs, first = check_samples("x", x), self.first
         n = sample_count(inputs)
-        target, _ = make_target(self.loss, y, None, first.shapes, n, first.dtype)
+        target, total = make_target(self.loss, y, None, first.shapes, n, first.dtype, idle=True)
+        if total == 0:
+            return None
         return replace(first, x=inputs, target=target, total=1.0, batch=min(first.batch, n))
 
 
@@ -125,7 +130,8 @@ def streamed(
         x, y = pair_of(batch)
         if functional is not None:
             check_has_targets(loss, y)
-        net = network(model, x, y=y, loss=loss, convex=functional is None, **options)
+        convex = functional is None
+        net = network(model, x, y=y, loss=loss, convex=convex, idle=True, **options)
         if net.coupled:
             msg = (
                 "the samples of a batch are coupled, and the matrix would depend on how they are "
@@ -141,6 +147,8 @@ def streamed(
     if first is None:
         msg = "x is an empty sequence of batches; give at least one batch (x, y)"
         raise ValueError(msg)
+    if total == 0:
+        raise ValueError(NOTHING_COUNTS)
     batches = Batches(source, tuple(digests))
     for _ in batches:
         pass

@@ -109,6 +109,20 @@ def test_the_diagonal_and_the_layers_of_the_matrix_itself():
     _agrees(gnjax.preconditioned(batches, "layers", damping=1e-4), matrix, layers)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [gnjax.dense, lambda p: lambda v: p @ v, lambda p: gnjax.dense(p - np.eye(43)) + 1.0],
+    ids=["an operator", "a function", "a sum"],
+)
+def test_a_metric_that_is_an_operator_or_a_function(given):
+    root = np.random.default_rng(7).standard_normal((43, 43))
+    metric = root @ root.T / 43 + np.eye(43)
+    for call, matrix in ((gnjax.gauss_newton, _dense()), (gnjax.ntk, _dense() * len(X))):
+        found = gnjax.eigenvalues(gnjax.preconditioned(call(_model(), X), given(metric)))
+        exact = scipy.linalg.eigvalsh(matrix, metric)[::-1][: len(found)]
+        assert np.abs(found.values[: len(exact)] - exact).max() < 1e-10 * exact[0]
+
+
 def test_the_metric_of_its_own_blocks_is_one():
     """With one layer P is G + damping, and every eigenvalue is lambda / (lambda + damping)."""
     op = gnjax.gauss_newton(_model(), X, only="dense2/*")
@@ -213,6 +227,12 @@ def test_a_metric_of_twelve_decades():
         (lambda: np.ones(43), {"damping": -1.0}, "is negative"),
         (lambda: "kfc", {}, "neither 'diagonal' nor 'layers'"),
         (lambda: {"w": np.ones(43)}, {}, "does not look like"),
+        (lambda: lambda v: v[:3], {}, r"from a vector \(43,\) to P v, and this one returns"),
+        (lambda: lambda v: {"w": v}, {}, "and this one returns a dict; let it return one vector"),
+        (lambda: lambda v: v @ v["w"], {}, r"fails on a vector \(43,\): .*; for trees write"),
+        (lambda: lambda v: jnp.roll(v, 1), {}, "a metric must be symmetric"),
+        (lambda: gnjax.dense(np.eye(2)), {}, r"a metric of 43 parameters, got shape \(2, 2\)"),
+        (lambda: gnjax.dense(-np.eye(43)), {}, "is not positive definite"),
         (lambda: optax.sgd(0.1).init(_model()[1]), {}, "this one has none"),
         (lambda: optax.adam(0.1).init(_model()[1]), {}, "no step yet"),
         (lambda: optax.contrib.muon(0.1).init(_model()[1]), {}, "no fixed metric"),
