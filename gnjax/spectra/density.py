@@ -89,7 +89,10 @@ def spectral_density(
         exact=np.array([exhausted(run) or run.complete for _, _, run in found]),
         certificate=certificate(
             error,
-            Error(max(run.dropped for _, _, run in found), reason="couplings dropped as rounding"),
+            Error(
+                max(run.dropped for _, _, run in found),
+                reason="entries of T that Lanczos set to zero as rounding",
+            ),
         ),
     )
 
