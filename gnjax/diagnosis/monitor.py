@@ -1,4 +1,4 @@
-"""The sharpness along a training loop, each row from the vectors of the row before."""
+"""The sharpness along a training loop; each run starts from the eigenvectors of the last one."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHes
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
-_SMALL = 500  # rows of the smaller side of G, up to which kappa is computed without being asked for
-_RENEWED = 10  # rows from one start with a random half, and measurement of rounding, to the next
-_ROUNDING = 8.0  # times eps sqrt(p) of the scale: the rounding of a run's own sums
+_SMALL = 500  # rows of the smaller side of G up to which kappa is computed by default
+_RENEWED = 10  # after so many rows the start is half random and rounding is measured once more
+_ROUNDING = 8.0  # times eps sqrt(p) times the scale: the rounding of a run's own sums
 _RECURRENCE = "the residual, with the rounding of the run"
 
 
 @dataclass(frozen=True)
 class _Rounding:
-    """The error of a matrix from rounding, at the row and the scale at which it was measured."""
+    """The rounding error of a matrix, with the row and the scale at which it was measured."""
 
     error: Error
     scale: float
@@ -43,28 +43,31 @@ class _Rounding:
 
 
 class Monitor:
-    """The sharpness and its relatives at every ``every``-th step of a training loop.
+    """The sharpness and other measures of curvature at every ``every``-th step of training.
 
-    ``monitor(step, model)`` measures the model as it is and appends a row to ``monitor.history``;
-    at other steps it returns None at once. A row starts from the eigenvectors of the row before,
-    and everything is compiled once as long as the structure of the model stays the same.
+    ``monitor(step, model)`` measures the model and appends a row to ``monitor.history``. At other
+    steps it returns None at once. Lanczos starts from the eigenvectors of the row before, and
+    everything is compiled once as long as the structure of the model stays the same.
 
-    The samples are fixed: some hundreds are usually enough, and the costs of a row grow with them.
-    At the first row and at every tenth one after it a run starts half from a random vector, so that
-    an eigenvalue that has overtaken is seen, and the rounding of the network is measured.
+    The samples are fixed. Some hundreds are usually enough, and the cost of a row grows with their
+    number. At the first row and at every tenth one after it the start is half a random vector, so
+    that an eigenvalue that has become the largest is seen, and the rounding of the network is
+    measured.
 
     Args:
       x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
-      loss: see there, as are ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
+      loss: see there, as for ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
         ``batch_size``.
-      every: the steps from row to row; steps that it does not divide are passed over.
-      rtol: of the residuals: each value has an eigenvalue within about rtol times the norm.
-      gauss_newton: whether the largest eigenvalue of the Gauss-Newton matrix is wanted.
-      kappa: whether its condition number is wanted. It is certified as by
-        :func:`gnjax.condition_number`, and much dearer than the rest. None: where G or its twin has
-        at most 500 rows.
-      probes: of the trace of the Hessian; 0 leaves it out.
-      steps: the most products of a run, of which each holds a vector of parameters.
+      every: how many steps there are from one row to the next.
+      rtol: the tolerance of residuals: an eigenvalue lies within about rtol times the norm of each
+        value.
+      gauss_newton: whether to compute the largest eigenvalue of the Gauss-Newton matrix.
+      kappa: whether to compute its condition number, certified as by
+        :func:`gnjax.condition_number`. That takes much longer than the rest. By default it is
+        computed where the smaller side of G has at most 500 rows.
+      probes: the number of random vectors for the trace of the Hessian; with 0 it is left out.
+      steps: the largest number of products of a run. For each, a vector of the length of the
+        parameters is held in memory.
 
     >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (20, 4))
@@ -136,9 +139,9 @@ class Monitor:
 
         Args:
           step: the number of the step.
-          model: in evaluation mode, see :func:`gnjax.functional`.
-          metric: a tree of positive entries P like the parameters, or the state of an optimiser, of
-            which :func:`gnjax.optimizer_metric` makes one.
+          model: the model in evaluation mode, see :func:`gnjax.functional`.
+          metric: a tree of positive entries P like the parameters, or the state of an optimiser,
+            from which :func:`gnjax.optimizer_metric` makes one.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
@@ -181,7 +184,7 @@ class Monitor:
         return found
 
     def _take(self, model: Any) -> None:
-        """The operators at the model; what is known of its structure is kept while that stays."""
+        """Make the operators of this model, from the last ones if the structure is the same."""
         net = None
         if self._hessian is not None:
             net = moved(self._hessian.net, model, has_aux=self._has_aux)
@@ -202,7 +205,7 @@ class Monitor:
             )
 
     def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
-        """How far an eigenvalue is from the value: the residual, and what rounding adds."""
+        """How far an eigenvalue can be from the value: the residual and the rounding."""
         eps = float(jnp.finfo(found.vector.dtype).eps)
         size = found.scale
         own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
@@ -237,7 +240,7 @@ class Monitor:
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
     if is_batches(x):
-        msg = "a monitor measures on one batch, and x is a sequence of them; pass one (x, y) of it"
+        msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
         raise ValueError(msg)
     for name, value, least in (("every", every, 1), ("probes", probes, 0), ("steps", steps, 2)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -289,7 +292,7 @@ def _probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
 
 @jax.jit
 def _mixed(number: jax.Array, share: float, known: jax.Array) -> jax.Array:
-    """A unit vector and a random one of length ``share``, in which an eigenvalue may have grown."""
+    """The sum of the known vector, scaled to length 1, and of a random one of length ``share``."""
     key = jax.random.fold_in(jax.random.key(1), number)
     random = jax.random.normal(key, known.shape, known.dtype)
     return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)
