@@ -66,16 +66,6 @@ class OuterRitzPairs:
     errors: np.ndarray = field(default_factory=lambda: np.empty(0))
     count: Error = _UNCOUNTED
 
-    @property
-    def counted(self) -> bool | None:
-        """True where ``count`` was decided, with the chance ``count.failure``; else None."""
-        return True if self.count.value < np.inf else None
-
-    @property
-    def chance(self) -> float:
-        """The probability that eigenvalues are missing although ``counted`` is True."""
-        return self.count.failure
-
 
 def outer_ritz_pairs(
     apply: krylov.Apply,

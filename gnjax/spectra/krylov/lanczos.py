@@ -30,9 +30,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.spectra.krylov.missed import beyond, missed_probability, null_bound
+from gnjax.spectra.krylov.orthogonal import (
+    STREAM,
+    directions,
+    lost_digits,
+    orthonormal,
+    outside,
+    padded,
+    random_rows,
+)
 
 __all__ = [
     "Apply",
@@ -51,9 +59,6 @@ __all__ = [
 ]
 
 _ROUNDING = 8.0  # times eps ||A||: how large a zero may become by rounding
-_STREAM = 104729
-_SHORT = 1e-3  # directions shorter than this times ||A|| are orthogonalised once more,
-_UNEVEN = 0.1  # and those shorter than this times the longest of their block
 _FRESH = 4  # how many random rows follow where a run found no new direction
 _NULL_CHANCE = 1e-4
 
@@ -125,21 +130,6 @@ class Run:
         return null_bound(self, _NULL_CHANCE)
 
 
-def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = None) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space, orthogonal to the rows ``apart``.
-
-    They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
-    data: a start that depends on the matrix is not random.
-    """
-    room = size - (0 if apart is None else len(apart))
-    gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, room)))
-    if apart is not None:
-        gaussian = outside(outside(gaussian.T, apart), apart).T
-    if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
-        return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
-    return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
-
-
 def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
     """One run, see :func:`steps_of`."""
     return side_by_side(apply, [start], **options)[0]
@@ -205,7 +195,7 @@ def steps_of(
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
     zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
     whole block is dropped, the run goes on from random directions outside the basis. Past the
-    numerical rank it so looks for what the start may have missed, and does not amplify rounding.
+    numerical rank it looks for what the start may have missed and does not amplify rounding.
     When the operator maps a block of random directions to less than the noise, the run is complete,
     in the sense of ``null_error``.
 
@@ -232,16 +222,11 @@ def _steps(
     apart: np.ndarray | None = None,
 ) -> Steps:
     """The steps from a run that has none, or from a restarted one."""
-    size = run.following.shape[1]
+    size, filled = run.following.shape[1], len(run.basis)
     shut = 0 if apart is None else len(apart)
-    held = np.empty((min(shut + rows, size), size))
-    if apart is not None:
-        held[:shut] = apart
-    basis, filled = held[shut:], len(run.basis)
-    basis[:filled] = run.basis
-    projection = np.zeros((len(basis), len(basis)))
-    projection[:filled, :filled] = run.projection
-    rng = np.random.default_rng([_STREAM, seed, 1 + run.products])
+    held, projection = _storage(run, rows, apart)
+    basis = held[shut:]
+    rng = np.random.default_rng([STREAM, seed, 1 + run.products])
     first, lost = run, [0.0]
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
     step = 0
@@ -266,10 +251,10 @@ def _steps(
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, relative_noise * scale)
-        following, remainder, cut = _directions(image, level)
+        following, remainder, cut = directions(image, level)
         lost.append(cut)
-        if _lost_digits(remainder, scale):
-            following = _orthonormal(outside(outside(following, known), known))
+        if lost_digits(remainder, scale):
+            following = orthonormal(outside(outside(following, known), known))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
         exhausted = filled == size - shut
@@ -294,12 +279,20 @@ def _steps(
             return run
 
 
-def _lost_digits(remainder: np.ndarray, scale: float) -> bool:
-    """Whether a direction is a short difference of long vectors, which loses orthogonality."""
-    lengths = np.abs(remainder).max(axis=1, initial=0.0)
-    if not len(lengths):
-        return False
-    return bool(lengths.min() < max(_SHORT * scale, _UNEVEN * lengths.max()))
+def _storage(run: Run, rows: int, apart: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for the rows ``apart`` followed by ``rows`` rows of a basis, and for T.
+
+    They hold the rows and the T of the run already.
+    """
+    size, filled = run.following.shape[1], len(run.basis)
+    shut = 0 if apart is None else len(apart)
+    held = np.empty((min(shut + rows, size), size))
+    if apart is not None:
+        held[:shut] = apart
+    held[shut : shut + filled] = run.basis
+    projection = np.zeros((len(held) - shut, len(held) - shut))
+    projection[:filled, :filled] = run.projection
+    return held, projection
 
 
 def _next_block(
@@ -313,43 +306,9 @@ def _next_block(
     fresh, coupling = run.following[:wanted], run.remainder[:wanted]
     unseen = float(np.linalg.norm(run.remainder[wanted:]))
     if len(fresh) < wanted:
-        fresh = _padded(fresh, wanted, known, rng)
+        fresh = padded(fresh, wanted, known, rng)
         coupling = np.vstack([coupling, np.zeros((wanted - len(coupling), run.block))])
     return fresh, coupling, unseen
-
-
-def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """The rows minus their projections onto the basis."""
-    return rows - (rows @ basis.T) @ basis
-
-
-def _orthonormal(rows: np.ndarray) -> np.ndarray:
-    """The nearest orthonormal rows to nearly orthonormal ones, up to second order."""
-    q, r = np.linalg.qr(rows.T)
-    return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
-
-
-def _directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal rows Q and coefficients beta with rows^T = Q^T beta + E, and ||E||_F."""
-    if len(rows) == 1:
-        length = float(np.linalg.norm(rows))
-        rank = int(length > noise)
-        return rows[:rank] / (length or 1.0), np.full((rank, 1), length), (1 - rank) * length
-    q, r, order = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
-    rank = int((np.abs(np.diagonal(r)) > noise).sum())
-    coupling = np.empty((rank, len(rows)))
-    coupling[:, order] = r[:rank]
-    return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
-
-
-def _padded(
-    rows: np.ndarray, wanted: int, known: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """``rows``, and random directions that are orthogonal to them and to the basis."""
-    fill = rng.standard_normal((wanted - len(rows), known.shape[1]))
-    for _ in range(2):
-        fill = _orthonormal(outside(outside(fill, known), rows))
-    return np.vstack([rows, fill])
 
 
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
