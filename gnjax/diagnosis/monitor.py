@@ -13,6 +13,15 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.conditioning.condition_number import condition_number
+from gnjax.diagnosis.monitor_products import (
+    along,
+    inverse_root,
+    mixed,
+    probed,
+    product,
+    random_start,
+    scaled_product,
+)
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import moved
 from gnjax.networks.forms.batches import is_batches
@@ -21,10 +30,8 @@ from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
-from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
-from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
 _SMALL = 500  # rows of the smaller side of G up to which kappa is computed by default
@@ -150,14 +157,14 @@ class Monitor:
         self._take(model)
         op = self._hessian
         assert op is not None
-        scale = None if metric is None else _inverse_root(op, metric)
+        scale = None if metric is None else inverse_root(op, metric)
         number = len(self.history)
         ready = self._ready(op)
         found = self._tracked(ready, scale, number)
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
-        along = None if update is None else float(_along(ready, op.ravel(update)))
-        samples = None if not self._probes else _probed(ready, np.uint32(number), self._probes)
-        row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
+        curvature = None if update is None else float(along(ready, op.ravel(update)))
+        samples = None if not self._probes else probed(ready, np.uint32(number), self._probes)
+        row = _row(int(step), found, errors, self._roundings["hessian"].error, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
         row = replace(row, threshold=threshold, **self._condition())
         self.history.append(row)
@@ -171,15 +178,15 @@ class Monitor:
         """The largest eigenvalues, each from the vector of the row before."""
         share = 1.0 if number % _RENEWED == 0 else 0.0
         run = partial(tracked, rtol=self._rtol, steps=self._steps)
-        start = partial(_mixed, np.uint32(number), share)
-        found = {"hessian": run(partial(_product, op), start(self._vectors["hessian"]))}
+        start = partial(mixed, np.uint32(number), share)
+        found = {"hessian": run(partial(product, op), start(self._vectors["hessian"]))}
         top = found["hessian"].vector
         if self._gram is not None:
             gram = self._ready(self._gram)
-            found["gauss_newton"] = run(partial(_product, gram), start(top))
+            found["gauss_newton"] = run(partial(product, gram), start(top))
         if scale is not None:
             known = self._vectors.get("preconditioned", top)
-            found["preconditioned"] = run(partial(_scaled_product, op, scale), start(known))
+            found["preconditioned"] = run(partial(scaled_product, op, scale), start(known))
         self._vectors = {name: one.vector for name, one in found.items()}
         return found
 
@@ -192,7 +199,8 @@ class Monitor:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
             self._linearises = fits(self._hessian)
-            self._vectors, self._roundings = _random(self._hessian), {}
+            self._vectors = {"hessian": random_start(self._hessian)}
+            self._roundings = {}
             return
         assert self._hessian is not None
         self._hessian = NetworkHessian(net, functional=False)
@@ -224,8 +232,8 @@ class Monitor:
         if name == "preconditioned":
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
-        product = Partial(_product, op)
-        return product_error(product, op.shape[0], op.dtype, work=work, scaling=scaling)
+        multiply = Partial(product, op)
+        return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram
@@ -251,59 +259,12 @@ def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
         raise ValueError(msg)
 
 
-def _random(op: NetworkHessian) -> dict[str, jax.Array]:
-    start = jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
-    return {"hessian": start}
-
-
-def _inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
-    tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
-    entries = op.ravel(tree)
-    if not bool((entries > 0).all()):
-        msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"
-        raise ValueError(msg)
-    return 1 / jnp.sqrt(entries)
-
-
-@jax.jit
-def _product(op: Operator, v: jax.Array) -> jax.Array:
-    return op.mv(v)
-
-
-def _scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
-    """S A S v with the diagonal S."""
-    return scale * _product(op, scale * v)
-
-
-@jax.jit
-def _along(op: Operator, update: jax.Array) -> jax.Array:
-    """u^T H u / u^T u."""
-    u = update / jnp.linalg.norm(update)
-    return u @ op.mv(u)
-
-
-@partial(jax.jit, static_argnums=2)
-def _probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
-    """z^T H z for vectors z of random signs."""
-    key = jax.random.fold_in(jax.random.key(2), number)
-    signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
-    return (signs * op.mv(signs)).sum(0)
-
-
-@jax.jit
-def _mixed(number: jax.Array, share: float, known: jax.Array) -> jax.Array:
-    """The sum of the known vector, scaled to length 1, and of a random one of length ``share``."""
-    key = jax.random.fold_in(jax.random.key(1), number)
-    random = jax.random.normal(key, known.shape, known.dtype)
-    return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)
-
-
 def _row(
     step: int,
     found: dict[str, Tracked],
     errors: dict[str, Error],
     rounding: Error,
-    along: float | None,
+    curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
     hessian_top = found["hessian"]
@@ -313,9 +274,9 @@ def _row(
     for name in ("gauss_newton", "preconditioned"):
         if name in found:
             values |= {name: found[name].value, f"{name}_error": errors[name].value}
-    if along is not None:
+    if curvature is not None:
         products += 1
-        values |= {"directional": along, "directional_error": own}
+        values |= {"directional": curvature, "directional_error": own}
     if samples is not None:
         drawn = np.asarray(samples, float)
         products += len(drawn)

@@ -101,17 +101,35 @@ def few_on_device(
         values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
     with rules():
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
-    order = np.argsort(-values, kind="stable")
-    found = Spectrum(values[order], residuals[order] + rounding.value, "krylov")
-    if vectors:
-        unplaced = np.full(k, np.inf)
-        found = replace(found, vectors=guess.vectors[order], angles=unplaced)
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
     converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
     why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    found = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)
+    return replace(found, converged=converged)
+
+
+def _spectrum(
+    values: np.ndarray,
+    residuals: np.ndarray,
+    rounding: Error,
+    why: list[Error],
+    vectors: np.ndarray | None,
+) -> Spectrum:
+    """The values from the largest down, with the vectors if they are asked for.
+
+    The certificate has the parts ``why``, which say why a run did not converge.
+    """
     if not np.isfinite(rounding.value):
-        why.append(unknown(f"residuals are at most {residuals.max():.3g}, without rounding"))
-    return replace(found, converged=converged, certificate=certificate(rounding, _UNCOUNTED, *why))
+        why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]
+    order = np.argsort(-values, kind="stable")
+    return Spectrum(
+        values[order],
+        residuals[order] + rounding.value,
+        "krylov",
+        certificate(rounding, _UNCOUNTED, *why),
+        vectors=None if vectors is None else vectors[order],
+        angles=None if vectors is None else np.full(len(values), np.inf),
+    )
 
 
 def why_unfinished(products: int, rows: int, watch: Watch) -> Error:

@@ -136,17 +136,23 @@ def _plain(problem: Problem) -> Ends | None:
     if run.complete:
         ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
         return None if ends is None else replace(ends, products=run.products)
-    if problem.watch.stopped and (run.products <= _BLOCK or problem.rank not in (None, size)):
+    _check_answerable(problem, run)
+    ends = _incomplete(problem, run, values, residuals, error)
+    return replace(ends, finished=not problem.watch.stopped)
+
+
+def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
+    """Raise an error where an incomplete run gives no answer to the problem."""
+    assumed = problem.rank not in (None, problem.size)
+    if problem.watch.stopped and (run.products <= _BLOCK or assumed):
         raise KeyboardInterrupt  # before anything was known
-    if problem.rank not in (None, size):
+    if assumed:
         msg = (
             f"rank={problem.rank}: Lanczos did not find the whole range within {run.products} "
             f"products, so it cannot tell which eigenvalue has the number {problem.rank}; use "
             "method='factored' or 'dense', or leave the rank out"
         )
         raise ValueError(msg)
-    ends = _incomplete(problem, run, values, residuals, error)
-    return replace(ends, finished=not problem.watch.stopped)
 
 
 def _stopped_or(
@@ -181,8 +187,10 @@ def _complete(
 
 
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
-    """Whether all eigenvalues lie, but for the probability ``MISSED``, within a part of rtol of
-    the range of the Ritz values."""
+    """Whether every eigenvalue is certified to lie close to the range of the Ritz values.
+
+    Close means by a part of rtol, and certified except with the probability ``MISSED``.
+    """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)
     if bottom <= error:
