@@ -1,7 +1,7 @@
 """Each layer's share of both ends of the spectrum
 
-`diagnose` splits lambda_max and lambda_min into one share for each layer. A layer with more of the
-top than of the bottom ill-conditions the network.
+`diagnose` splits lambda_max and lambda_min into one share for each layer. A layer with a larger
+share of lambda_max than of lambda_min makes the condition number large.
 """
 
 import jax

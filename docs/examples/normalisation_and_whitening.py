@@ -1,8 +1,8 @@
 """Condition number before and after whitening and BatchNorm
 
 The same network on raw images, on whitened images, and with BatchNorm behind its hidden layer.
-Every bar has its interval, which is too narrow to be seen. Behind whitened inputs BatchNorm does
-not help here.
+Every bar has an interval, which is too narrow to be seen. With whitened inputs BatchNorm does not
+help here.
 """
 
 import jax

@@ -1,7 +1,7 @@
 """The spectrum of the NTK over the width
 
-As a network gets wider, its NTK at initialisation settles down to a limit. Five draws at each
-width, each divided by its trace.
+As a network gets wider, its NTK at initialisation converges to a limit. Five draws at each width,
+each divided by its trace.
 """
 
 import jax

@@ -1,7 +1,8 @@
 """What kappa depends on: the assumed rank
 
-Images have many directions of almost no variance. kappa at every rank that one might assume, with
-its interval: where the eigenvalues reach their error, the interval has no upper end.
+Images have many directions with almost no variance. The figure shows kappa, with its interval, at
+every rank that one might assume. Where eigenvalues are below their error, the interval has no upper
+end.
 """
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,7 @@
 """The largest eigenvalues of the Hessian during training
 
-Gradient descent with a constant rate: the largest eigenvalue, the sharpness, rises past 2 / rate,
-is thrown back, and rises again (the edge of stability: Cohen et al., 2021).
+Under gradient descent with a constant rate the largest eigenvalue, the sharpness, rises above
+2 / rate, falls, and rises again (the edge of stability: Cohen et al., 2021).
 """
 
 import jax

@@ -1,8 +1,8 @@
 """A spectrum with its error bars
 
-The eigenvalues of the NTK of a small network, and the error to which each is known. The small
-eigenvalues of the matrix drown in rounding; as squares of singular values of the Jacobian they do
-not.
+The eigenvalues of the NTK of a small network, each with its error. Computed from the matrix, the
+small eigenvalues are smaller than their rounding errors. As squares of singular values of the
+Jacobian they are accurate.
 """
 
 import jax

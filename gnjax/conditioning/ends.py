@@ -18,13 +18,16 @@ GIVEN, ANALYTIC, FULL, GAP, FLOOR = "given", "analytic", "full", "gap", "floor"
 KNOWN = (GIVEN, ANALYTIC, FULL)
 """The sources of a rank that make an answer kappa itself, and not kappa at an assumed rank."""
 
-_CLEAR_GAP = 1e3  # between neighbouring eigenvalues, for a numerical rank to be called a gap
-_INDEFINITE = 100.0  # errors below zero that an eigenvalue of a semidefinite matrix may lie
+_CLEAR_GAP = 1e3  # the least quotient of neighbouring eigenvalues that is called a gap
+_INDEFINITE = 100.0  # times its error: an eigenvalue further below zero proves a matrix indefinite
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method has to solve: the smaller of two twins, and what the caller asked for."""
+    """What a method has to solve: an operator, and what the caller of condition_number asked for.
+
+    Of two operators with the same non-zero eigenvalues ``op`` is the smaller one.
+    """
 
     op: Operator
     rank: int | None
@@ -44,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Enclosure:
-    """An eigenvalue: its best value, and bounds."""
+    """An eigenvalue: the computed value, and bounds on the true one."""
 
     value: float
     low: float
@@ -76,7 +79,7 @@ class Ends:
 
 
 def bound_source(problem: Problem) -> str:
-    """How the rank is known when the eigenvalue at its structural bound is certified positive."""
+    """The source of the rank where the eigenvalue at the structural bound is certified positive."""
     if rank_is_assumed(problem.op):
         return GAP
     return FULL if problem.rank_bound == problem.size else ANALYTIC
@@ -85,9 +88,10 @@ def bound_source(problem: Problem) -> str:
 def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
     """Both ends of a whole spectrum; None where no eigenvalue can be told from zero.
 
-    The rank is the caller's; else what structure allows at most, where the eigenvalue there is
-    certified to be positive, which proves it; else the number of eigenvalues above their errors,
-    which is an assumption. Eigenvalues that are certified beyond the bound contradict it.
+    The rank is the one that the caller gave. Otherwise it is the largest that structure allows, if
+    the eigenvalue at this rank is certified to be positive, which proves the rank. Otherwise it is
+    the number of eigenvalues above their errors, which is an assumption. If an eigenvalue beyond
+    the structural bound is certified to be positive, the bound is wrong and is not used.
     """
     values, errors = whole.values, whole.errors
     norm = float(np.abs(values).max())
@@ -123,16 +127,16 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
 
 
 def semidefinite(value: float, error: float) -> Enclosure:
-    """An eigenvalue of a semidefinite matrix, which is not below zero, from a computed value."""
+    """An eigenvalue of a semidefinite matrix, with bounds that are not below zero."""
     return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
 
 
 def _floor(whole: Spectrum) -> float:
-    """The least positive number that can be told from zero with the errors of the last values.
+    """The smallest eigenvalue that can be told from zero with the errors of the smallest values.
 
-    For a matrix that is its error. For singular values known to e it is (3 + 2 sqrt 2) e^2, the
-    value of sigma^2 at which (2 sigma + e) e reaches it; there the error at zero is e^2. Zeros that
-    come from the shapes of the factors have no error and do not count.
+    For the eigenvalues of a matrix it is their error. For squares of singular values that are known
+    to e it is (3 + 2 sqrt 2) e^2, where sigma^2 equals its error (2 sigma + e) e; the error of a
+    zero is e^2. Zeros that follow from the shapes of the factors have no error and are left out.
     """
     computed = whole.errors[whole.errors > 0]
     last = float(computed[-1]) if len(computed) else 0.0
@@ -140,7 +144,7 @@ def _floor(whole: Spectrum) -> float:
 
 
 def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:
-    """Ends of a spectrum whose errors are unknown: the values as computed, and no bound."""
+    """The ends of a spectrum whose errors are unknown: values as computed, without bounds."""
     values = whole.values
     noise = spectral_error(problem.size, problem.op.dtype) * norm
     if norm == 0:
@@ -159,7 +163,7 @@ def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:
 
 
 def check_semidefinite(least: float, largest: float, error: float) -> None:
-    """Refuse a matrix with an eigenvalue that rounding cannot have moved below zero."""
+    """Raise a ValueError if the least eigenvalue is too negative to be a rounding error."""
     if least < -_INDEFINITE * error:
         msg = (
             f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "

@@ -18,7 +18,10 @@ _ITERATIONS = 6
 
 
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
-    """The matrix restricted to the range that structure allows, its operator, and its error."""
+    """The matrix on the largest range that structure allows, as an array and as an operator.
+
+    The last entry is an error: the norm of the skew part of the array that was left out.
+    """
     known = kroneckers_of(problem.op)
     if known is None:
         matrix, asymmetry = host_matrix(problem.op, problem.limits)
@@ -30,7 +33,7 @@ def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
 def cholesky(matrix: np.ndarray) -> np.ndarray | None:
     """The lower factor, or None where the factorisation meets a pivot that is not positive."""
     try:
-        # transposed, which changes nothing but the layout that LAPACK would copy it to
+        # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
         return scipy.linalg.cho_factor(matrix.T, lower=True, check_finite=False)[0]
     except np.linalg.LinAlgError:
         return None

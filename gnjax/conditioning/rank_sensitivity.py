@@ -17,16 +17,18 @@ _AROUND = 3
 class RankSensitivity(Result):
     """kappa_r = lambda_1 / lambda_r for every assumed rank r = 1 .. n; entry r - 1 belongs to r.
 
+    An eigenvalue is resolved if it is larger than its error.
+
     Attributes:
       values, errors: the eigenvalues, from the largest down, and the bounds on their errors.
-      kappa: kappa_r where lambda_r is resolved, which means above its error; elsewhere a lower
-        bound of it, equal to ``low`` (nan where lambda_1 itself is not resolved).
-      low, high: enclose kappa_r; ``high`` is infinite where lambda_r is not resolved.
-      gaps: lambda_r / lambda_{r+1} for r = 1 .. n - 1; a lower bound where lambda_{r+1} is not
-        resolved, with its error in its place.
+      kappa: kappa_r where lambda_r is resolved; elsewhere ``low``, which is a lower bound of it
+        (nan where lambda_1 itself is not resolved).
+      low, high: bounds on kappa_r; ``high`` is infinite where lambda_r is not resolved.
+      gaps: lambda_r / lambda_{r+1} for r = 1 .. n - 1. Where lambda_{r+1} is not resolved, its
+        error takes its place, and the quotient is a lower bound.
       floor_rank: the number of resolved eigenvalues.
-      largest_gap: the resolved rank r < n with the largest of the gaps (the first of equals); 0
-        where nothing is resolved, 1 for a single eigenvalue.
+      largest_gap: the resolved rank r < n at which the gap is largest, the smallest one of several;
+        0 where nothing is resolved, 1 for a single eigenvalue.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
     >>> found = gnjax.rank_sensitivity(spectrum)
@@ -48,7 +50,7 @@ class RankSensitivity(Result):
         return np.arange(1, len(self.values) + 1)
 
     def __str__(self) -> str:
-        """A table of the ranks around the largest gap, with the first and the last resolved one."""
+        """A table of the ranks around the largest gap, and of the first and last resolved rank."""
         size = len(self.values)
         near = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
         shown = sorted({1, max(self.floor_rank, 1), size, *near} & set(self.ranks.tolist()))
@@ -112,7 +114,7 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
 def _intervals(
     values: np.ndarray, errors: np.ndarray, resolved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(lambda_1 -+ e_1) / (lambda_r +- e_r), at least 1; kappa_1 is 1 whatever the errors."""
+    """Bounds on kappa_r: (lambda_1 -+ e_1) / (lambda_r +- e_r), at least 1, and 1 for r = 1."""
     if not resolved[0]:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
     reach = values + errors
@@ -125,7 +127,7 @@ def _intervals(
 
 
 def _gaps(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """lambda_r / max(lambda_{r+1}, its error), at least 1 as the values descend."""
+    """lambda_r / max(lambda_{r+1}, its error), and 1 where that is smaller."""
     above, below = values[:-1], np.maximum(np.abs(values[1:]), errors[1:])
     gaps = np.where(above > 0, np.inf, 1.0)
     np.divide(above, below, out=gaps, where=below > 0)

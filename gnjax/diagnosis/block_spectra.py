@@ -24,7 +24,7 @@ from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum, with_zeros
 from gnjax.spectra.watch import Progress, stages
 
-_ZERO = 1e-12  # of the largest eigenvalue of all blocks, below which one counts as zero
+_ZERO = 1e-12  # times the largest eigenvalue of all blocks: a smaller one counts as zero
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,10 +32,11 @@ class BlockSpectrum(Result):
     """One diagonal block.
 
     Attributes:
-      name: of the block; ``parameters`` is how many it has.
+      name: the name of the block.
+      parameters: how many rows it has.
       spectrum: all of its eigenvalues, with their errors.
       condition: its kappa; None where it has a negative eigenvalue.
-      terms: how many samples or tokens it comes from, of a part by ``labels``; else None.
+      terms: for a part by ``labels``, how many samples or tokens it comes from; else None.
 
     >>> model = lambda w, x: x @ w["a"] + w["b"], {"a": np.ones((1, 1)), "b": np.ones((1, 1))}
     >>> x = np.array([[1.0], [2.0]])
@@ -273,7 +274,10 @@ def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
 
 
 def _block(name: str, parameters: int, op: Operator, limits: Limits) -> BlockSpectrum:
-    """A block from the smaller of its twins: the eigenvalues that only one of them has are zero."""
+    """The spectrum of a block from an operator that may have fewer rows.
+
+    The operator has the same non-zero eigenvalues, so that those that are missing are zero.
+    """
     whole = eigenvalues(op, limits=limits)
     condition = None
     if whole.values[-1] >= -whole.errors[-1]:

@@ -1,8 +1,8 @@
-"""Which classes, or which tokens by their frequency, make both ends of the spectrum.
+"""The share of each class, or of tokens by their frequency, in both ends of the spectrum.
 
 G = sum_c G_c over the classes c of the samples or tokens. For a unit eigenvector v of G with the
-eigenvalue lambda, v^T G_c v / lambda is the class's share of it: the squared length of the rows of
-J v that belong to the class, in that of all rows.
+eigenvalue lambda, the share of class c is v^T G_c v / lambda. That is the squared length of the
+entries of J v that belong to the class, divided by that of all entries.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import numpy as np
 from gnjax.diagnosis.frequency import frequency_bands
 from gnjax.numerics.result import Result
 
-_CLASSES = 12  # above so many, classes are put into bands by how frequent they are
+_CLASSES = 12  # the most classes that have a line of their own; more are put into bands
 _BANDS = 5
 
 
 @dataclass(frozen=True, repr=False)
 class ClassShare(Result):
-    """The part that a class, or a band of classes, has in both ends of the spectrum.
+    """The share of a class, or of a band of classes, in both ends of the spectrum.
 
     Attributes:
-      name: of the class, or which band it is.
-      count: the samples or tokens that have it; ``weight`` is their share of all that count.
+      name: the name of the class or of the band.
+      count: the number of samples or tokens of this class.
+      weight: ``count`` divided by the number of all samples or tokens that have a class.
       top, bottom: its shares of lambda_max and of the smallest non-zero eigenvalue.
     """
 
@@ -39,12 +40,12 @@ class ClassShare(Result):
 def class_shares(
     y: Any, jacobian: np.ndarray, top: np.ndarray, bottom: np.ndarray
 ) -> tuple[ClassShare, ...]:
-    """A share for every class of integer labels; nothing for other targets.
+    """The shares of every class of integer labels; an empty tuple for other targets.
 
     Args:
       y: the targets.
-      jacobian: (n r, p), with equally many rows for each label.
-      top, bottom: eigenvectors (p, .) at both ends.
+      jacobian: (n r, p), with the same number of rows for each label.
+      top, bottom: eigenvectors (p, .) for both ends of the spectrum.
     """
     labels = np.asarray(y)
     known = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iu" else labels[:0]
@@ -67,7 +68,7 @@ def class_shares(
 
 
 def _named(labels: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """For every label the number of its class or band, -1 for none, and the names of these."""
+    """The number of each label's class or band, -1 for none, and the names of these classes."""
     flat = labels.ravel()
     if len(known) <= _CLASSES:
         places = np.searchsorted(known, flat)
@@ -77,6 +78,6 @@ def _named(labels: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]
 
 
 def _of_rows(images: np.ndarray) -> np.ndarray:
-    """The share of every row, averaged over the eigenvectors."""
+    """The share of every row in the squared length of a column, averaged over the columns."""
     squares = np.square(images)
     return np.asarray((squares / squares.sum(axis=0)).mean(axis=1))

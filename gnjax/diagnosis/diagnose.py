@@ -1,88 +1,52 @@
 """What makes a user's own model ill-conditioned: kappa, learning rates, layers, and remedies.
 
-On the output side G = sum_l G_l, one term for each layer, so that for a unit eigenvector u of G
+On the output side G = sum_l G_l with one term for each layer. For a unit eigenvector u of G
 
-    lambda = sum_l u^T G_l u = 1/n sum_l |J_l^T u|^2,
+    lambda = sum_l u^T G_l u = 1/n sum_l |J_l^T u|^2.
 
-and the layer's share of the eigenvalue, u^T G_l u / lambda, is the squared norm of its part of
-the eigenvector J^T u / |J^T u| on the parameter side. With a learning rate s_l eta for the layer,
-G_l becomes s_l G_l, and d ln lambda / d ln s_l is that share (first-order perturbation).
+The share of layer l in the eigenvalue is u^T G_l u / lambda. It equals the squared norm of the
+layer's entries of the eigenvector J^T u / |J^T u| on the parameter side. With a learning rate
+s_l eta for the layer, G_l becomes s_l G_l, and d ln lambda / d ln s_l is that share (first-order
+perturbation).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.classes import ClassShare, class_shares
+from gnjax.diagnosis.end_eigenvectors import end_eigenvectors, top_eigenvectors
+from gnjax.diagnosis.layer_shares import LayerShare, layer_shares, most_sensitive
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import (
-    HELPS,
-    Found,
-    LeftOut,
-    Problem,
-    Suggestion,
-    block_condition,
-)
+from gnjax.diagnosis.remedies.suggestion import HELPS, Found, LeftOut, Problem, Suggestion
 from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
-from gnjax.networks.network import backward_products, differentiated, parameter_names
-from gnjax.networks.parameters import Only, layer_name, natural_order
+from gnjax.networks.network import differentiated, parameter_names
+from gnjax.networks.parameters import Only, layer_name
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
-from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.curvature import hessian
-from gnjax.operators.factorisation import compact
 from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.protocol import Operator
 from gnjax.spectra import eigenvalues as spectrum
-from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.watch import Progress, stages
 
+__all__ = ["Diagnosis", "LayerShare", "diagnose"]
+
 _DENSE_UP_TO = 3000
-_PART_ROWS = 1000  # of J where a part of the samples is taken: some seconds for each remedy
+_PART_ROWS = 1000  # rows of J for a part of the samples: a remedy then takes some seconds
 _OWN_STAGES = 3  # kappa, learning rates, layers
-_BLOCKS = 1000  # the largest block of a layer that is decomposed
-_BLOCK = 4
-_RESIDUAL = 1e-6
 _RATE = 1e-3  # of the learning rates
-_SMALL_KAPPA = 1e8  # eps times it, relative to the smallest eigenvalue, is far below a share
-_CLUSTER = 1e-6  # singular values this close count as one, with all their vectors
-_STANDS_OUT = 0.1
-
-
-@dataclass(frozen=True, repr=False)
-class LayerShare(Result):
-    """A layer's part in both ends of the spectrum.
-
-    Attributes:
-      name: the common prefix of its parameters' paths; ``parameters`` is how many they hold.
-      top, bottom: its shares of lambda_max and of the smallest non-zero eigenvalue; each add up to
-        1 over the layers. ``bottom`` is None where the matrix is too large for eigenvectors.
-      block: kappa of G_l alone, the layer's own block; None where it was not computed.
-    """
-
-    name: str
-    parameters: int
-    top: float
-    bottom: float | None
-    block: ConditionNumber | None
-
-    @property
-    def sensitivity(self) -> float | None:
-        """d ln kappa / d ln s for a learning rate s times the others': top less bottom."""
-        return None if self.bottom is None else self.top - self.bottom
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,15 +56,16 @@ class Diagnosis(Result):
     Attributes:
       condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate.
       samples, outputs, parameters: n, k and p of the Jacobian that was decomposed.
-      part: what part of the samples that is, in words; "" where it is all of them.
+      part: which part of the samples this was, in words; "" where it was all of them.
       whole_lambda_max: the largest eigenvalue of G over all samples.
-      eigenvalues: of G from the largest down; None for a matrix too large to be decomposed.
+      eigenvalues: those of G from the largest down; None for a matrix too large to be decomposed.
       sharpness: the largest eigenvalue of the Hessian; None where no targets were given.
-      layers: in the order of their names.
+      layers: the shares of the layers, in the order of their names.
       classes: the shares of the classes, or of bands of them by frequency; empty without labels.
-      suggestions, left_out: remedies measured on the model, and those that could not be.
-      differentiated: the paths of the parameters that are in no layer of a known type, so that
-        their part of the Jacobian is computed by automatic differentiation.
+      suggestions: the remedies that were measured on the model.
+      left_out: the remedies that could not be measured, and why.
+      differentiated: the paths of the parameters that belong to no layer of a known type. Their
+        part of the Jacobian is computed by automatic differentiation.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -127,41 +92,44 @@ class Diagnosis(Result):
 
     @property
     def learning_rate(self) -> float:
-        """2 / lambda_max(G) over all samples: descent on the quadratic model diverges above it."""
+        """2 / lambda_max(G) over all samples.
+
+        Above it gradient descent on the quadratic model with the matrix G diverges.
+        """
         return 2 / self.whole_lambda_max
 
     @property
     def hessian_learning_rate(self) -> float | None:
-        """2 / lambda_max(H), where targets were given and H curves upwards anywhere."""
+        """2 / lambda_max(H); None without targets, or where H has no positive eigenvalue."""
         if self.sharpness is None or self.sharpness <= 0:
             return None
         return 2 / self.sharpness
 
     @property
     def best_learning_rate(self) -> float:
-        """2 / (lambda_max + lambda_min), the constant one with the best rate."""
+        """2 / (lambda_max + lambda_min), the constant learning rate that converges fastest."""
         return 2 / (self.condition.lambda_max + self.condition.lambda_min)
 
     @property
     def rate(self) -> float:
-        """(kappa - 1) / (kappa + 1), what is left of the error after a step at the best rate."""
+        """(kappa - 1) / (kappa + 1), by which a step at the best rate multiplies the error."""
         return (self.condition.value - 1) / (self.condition.value + 1)
 
     @property
     def steps_per_decade(self) -> float:
-        """ln 10 / -ln(rate), by -ln((kappa - 1) / (kappa + 1)) = 2 artanh(1 / kappa)."""
+        """How many steps at the best learning rate divide the error by 10: -ln 10 / ln(rate)."""
         if self.condition.value <= 1:
             return 0.0
         return math.log(10) / (2 * math.atanh(1 / self.condition.value))
 
     @property
     def suspect(self) -> LayerShare | None:
-        """The layer with the largest top - bottom share, if it stands out."""
-        return _most_sensitive(self.layers)
+        """The layer with the largest ``sensitivity``, if that is at least 0.1."""
+        return most_sensitive(self.layers)
 
     @property
     def culprit(self) -> LayerShare | None:
-        """The suspect, if a learning rate of its own was measured to lower kappa."""
+        """The suspect, if a learning rate of its own lowered kappa when it was tried."""
         suspect = self.suspect
         helping = [found.name for found in self.suggestions if found.verdict == HELPS]
         blamed = suspect and any(name.startswith(own_rate(suspect.name)) for name in helping)
@@ -188,14 +156,15 @@ def diagnose(
       model: see :func:`gnjax.functional`.
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
-      loss: see :func:`gnjax.gauss_newton`, as are ``only`` and ``batch_size``.
+      loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
       progress: True for a bar on stderr, or a function of the stages done and expected.
       seed: of random starts, and of the weights that are drawn at another width.
 
-    A Jacobian of up to 3000 rows or columns is decomposed. Of more samples, some at equal distances
-    are taken, or some tokens of one sample where that alone has more rows; ``part`` says which, and
-    only the learning rates are those of all samples. Where no such part exists, both ends come from
-    Lanczos, and the report says what is missing.
+    A Jacobian is decomposed if its shorter side is at most 3000. Otherwise everything but the
+    learning rates is computed for a part of the data: some samples at equal distances, or some
+    tokens of one sample where one sample alone has too many rows. ``part`` says which. Where no
+    such part can be taken, kappa and the largest eigenvectors come from Lanczos, and the report
+    says what is missing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -243,6 +212,7 @@ def diagnose(
 
 
 def _fits(op: NetworkGram) -> bool:
+    """Whether the Jacobian is small enough to be decomposed."""
     stated = op.factorisation()
     fits = stated is not None and stated.size_in_bytes <= LIMITS.factor_bytes
     return min(op.factor_shape) <= _DENSE_UP_TO and fits
@@ -254,10 +224,10 @@ def _from_factor(
     """The fields of a diagnosis that are computed from the eigenvectors at both ends."""
     factor = op.factor()
     jacobian = factor.T if op.side == "parameters" else factor
-    values, top, bottom = _end_eigenvectors(jacobian, condition)
-    layers = _shares(op, top, bottom, jacobian)
+    values, top, bottom = end_eigenvectors(jacobian, condition)
+    layers = layer_shares(op, top, bottom, jacobian)
     advance()
-    suspect = _most_sensitive(layers)
+    suspect = most_sensitive(layers)
     names = parameter_names(op.net) if suspect is not None else []
     chosen = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
     made, missing = suggestions(problem, Found(condition, op, jacobian, chosen), advance)
@@ -276,18 +246,20 @@ def _top_only(
     """The same fields from the eigenvectors of the largest eigenvalue alone."""
     del condition
     reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
-    layers = _shares(op, _top_eigenvectors(op, problem.seed), None, None)
+    layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
     advance()
     missing = (LeftOut("all remedies", reason),)
     return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": missing}
 
 
-def _largest(op: NetworkGram) -> float:
+def _largest(op: Operator) -> float:
+    """The largest eigenvalue, to the accuracy of learning rates."""
     found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
     return float(found.values[0])
 
 
 def _sharpness(problem: Problem) -> float:
+    """The largest eigenvalue of the Hessian."""
     op = hessian(
         problem.model,
         problem.x,
@@ -296,82 +268,4 @@ def _sharpness(problem: Problem) -> float:
         only=problem.only,
         batch_size=problem.batch_size,
     )
-    found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
-    return float(found.values[0])
-
-
-def _end_eigenvectors(
-    jacobian: np.ndarray, condition: ConditionNumber
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvalues of G, and the eigenvectors (p, .) of the largest and of the rank-th.
-
-    They are right singular vectors v = J^T u / sigma; of a wide J the left ones u come from its
-    small triangular factor. The matrix J J^T, which is decomposed several times sooner, loses the
-    bottom at eps lambda_max: it is taken where kappa is small enough for that.
-    """
-    few, many = jacobian.shape
-    if few < many and condition.resolved and condition.value < _SMALL_KAPPA:
-        squares, columns = scipy.linalg.eigh(
-            jacobian @ jacobian.T, driver="evd", overwrite_a=True, check_finite=False
-        )
-        lefts, sigma = columns[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
-    else:
-        lefts, sigma, _ = np.linalg.svd(compact(jacobian), full_matrices=False)
-    top, bottom = (jacobian.T @ lefts[:, _cluster(sigma, end)] for end in (0, condition.rank - 1))
-    return sigma**2, top, bottom
-
-
-def _cluster(values: np.ndarray, index: int) -> np.ndarray:
-    """Which values equal that of the index: a multiple eigenvalue has many eigenvectors."""
-    return np.abs(values - values[index]) <= _CLUSTER * values[index]
-
-
-def _top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
-    """Eigenvectors (p, .) of the largest eigenvalue, by block Lanczos."""
-
-    def enough(run: krylov.Run) -> bool:
-        values, residuals, _ = krylov.ritz(run)
-        return bool(residuals[-1] <= _RESIDUAL * values[-1])
-
-    size = op.shape[0]
-    with beside_xla():
-        run = krylov.lanczos(
-            host_product(op),
-            krylov.random_rows(size, _BLOCK, seed),
-            max_steps=max(2, LIMITS.basis_rows(size) // _BLOCK),
-            noise=spectral_error(size, op.dtype) * spectrum.operator_norm(op),
-            enough=enough,
-        )
-    values, _, coefficients = krylov.ritz(run)
-    found = run.basis.T @ coefficients[:, _cluster(values, -1)]
-    if op.side == "parameters":
-        return found
-    return np.asarray(backward_products(op.net, jnp.asarray(found, op.dtype)))
-
-
-def _shares(
-    op: NetworkGram, top: np.ndarray, bottom: np.ndarray | None, jacobian: np.ndarray | None
-) -> tuple[LayerShare, ...]:
-    """A line for every layer, from eigenvectors (p, .) of any length."""
-    owners = np.repeat([layer_name(name) for name in parameter_names(op.net)], op.net.counts)
-    made = []
-    names = sorted(set(owners.tolist()), key=natural_order)
-    for name in names:
-        own = owners == name
-        block = None
-        if jacobian is not None and len(names) > 1 and min(own.sum(), len(jacobian)) <= _BLOCKS:
-            block = block_condition(op, jacobian[:, own])
-        least = None if bottom is None else _share_of_squares(bottom, own)
-        made.append(LayerShare(name, int(own.sum()), _share_of_squares(top, own), least, block))
-    return tuple(made)
-
-
-def _share_of_squares(vectors: np.ndarray, own: np.ndarray) -> float:
-    """The squared norm of the chosen entries in that of the whole, averaged over columns."""
-    squares = np.square(vectors)
-    return float((squares[own].sum(axis=0) / squares.sum(axis=0)).mean())
-
-
-def _most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:
-    first = max(layers, key=lambda layer: layer.sensitivity or 0.0)
-    return first if (first.sensitivity or 0.0) >= _STANDS_OUT else None
+    return _largest(op)

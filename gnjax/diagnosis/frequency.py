@@ -9,10 +9,10 @@ from jax.typing import ArrayLike
 def frequency_bands(y: ArrayLike, bands: int = 10) -> np.ndarray:
     """The band of every label of y: 0 has the most frequent classes, ``bands - 1`` the rarest.
 
-    Classes are sorted by their number of labels, and a class whose middle label, in that order, is
-    at a share s of all labels is in band floor(s * bands): every band has about as many labels,
-    and some may be empty (Kunstner et al. 2024, arXiv 2402.19449, have ten). A label of -1 stays
-    -1. The answer has the shape of y, and is what ``block_spectra`` takes as ``labels``.
+    The labels are sorted by how frequent their class is. If the middle label of a class comes after
+    a share s of all labels, the class is in band floor(s * bands). The bands have about the same
+    number of labels, and some may be empty (Kunstner et al. 2024, arXiv 2402.19449, use ten). A
+    label of -1 stays -1. The answer has the shape of y; ``block_spectra`` takes it as ``labels``.
 
     >>> y = np.array([[0, 0, 0, 1], [0, 0, 2, -1]])
     >>> gnjax.frequency_bands(y, 2)
@@ -22,8 +22,8 @@ def frequency_bands(y: ArrayLike, bands: int = 10) -> np.ndarray:
     labels = np.asarray(y)
     if labels.dtype.kind not in "iu" or labels.size == 0 or labels.max() < 0 or bands < 1:
         msg = (
-            f"bands are of integer labels, at least one of them not below zero, and at least one "
-            f"band; got shape {labels.shape}, dtype {labels.dtype}, bands={bands}"
+            "y must be integer labels of which at least one is not negative, and bands at least 1; "
+            f"got shape {labels.shape}, dtype {labels.dtype}, bands={bands}"
         )
         raise ValueError(msg)
     classes, counts = np.unique(labels[labels >= 0], return_counts=True)

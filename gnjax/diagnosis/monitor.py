@@ -1,4 +1,4 @@
-"""The sharpness along a training loop, each row from the vectors of the row before."""
+"""The sharpness along a training loop; each run starts from the eigenvectors of the last one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.conditioning.condition_number import condition_number
+from gnjax.diagnosis.monitor_products import (
+    along,
+    inverse_root,
+    mixed,
+    probed,
+    product,
+    random_start,
+    scaled_product,
+)
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import moved
 from gnjax.networks.forms.batches import is_batches
@@ -21,21 +30,19 @@ from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
-from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
-from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
-_SMALL = 500  # rows of the smaller side of G, up to which kappa is computed without being asked for
-_RENEWED = 10  # rows from one start with a random half, and measurement of rounding, to the next
-_ROUNDING = 8.0  # times eps sqrt(p) of the scale: the rounding of a run's own sums
+_SMALL = 500  # rows of the smaller side of G up to which kappa is computed by default
+_RENEWED = 10  # after so many rows the start is half random and rounding is measured once more
+_ROUNDING = 8.0  # times eps sqrt(p) times the scale: the rounding of a run's own sums
 _RECURRENCE = "the residual, with the rounding of the run"
 
 
 @dataclass(frozen=True)
 class _Rounding:
-    """The error of a matrix from rounding, at the row and the scale at which it was measured."""
+    """The rounding error of a matrix, with the row and the scale at which it was measured."""
 
     error: Error
     scale: float
@@ -43,28 +50,31 @@ class _Rounding:
 
 
 class Monitor:
-    """The sharpness and its relatives at every ``every``-th step of a training loop.
+    """The sharpness and other measures of curvature at every ``every``-th step of training.
 
-    ``monitor(step, model)`` measures the model as it is and appends a row to ``monitor.history``;
-    at other steps it returns None at once. A row starts from the eigenvectors of the row before,
-    and everything is compiled once as long as the structure of the model stays the same.
+    ``monitor(step, model)`` measures the model and appends a row to ``monitor.history``. At other
+    steps it returns None at once. Lanczos starts from the eigenvectors of the row before, and
+    everything is compiled once as long as the structure of the model stays the same.
 
-    The samples are fixed: some hundreds are usually enough, and the costs of a row grow with them.
-    At the first row and at every tenth one after it a run starts half from a random vector, so that
-    an eigenvalue that has overtaken is seen, and the rounding of the network is measured.
+    The samples are fixed. Some hundreds are usually enough, and the cost of a row grows with their
+    number. At the first row and at every tenth one after it the start is half a random vector, so
+    that an eigenvalue that has become the largest is seen, and the rounding of the network is
+    measured.
 
     Args:
       x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
-      loss: see there, as are ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
+      loss: see there, as for ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
         ``batch_size``.
-      every: the steps from row to row; steps that it does not divide are passed over.
-      rtol: of the residuals: each value has an eigenvalue within about rtol times the norm.
-      gauss_newton: whether the largest eigenvalue of the Gauss-Newton matrix is wanted.
-      kappa: whether its condition number is wanted. It is certified as by
-        :func:`gnjax.condition_number`, and much dearer than the rest. None: where G or its twin has
-        at most 500 rows.
-      probes: of the trace of the Hessian; 0 leaves it out.
-      steps: the most products of a run, of which each holds a vector of parameters.
+      every: how many steps there are from one row to the next.
+      rtol: the tolerance of residuals: an eigenvalue lies within about rtol times the norm of each
+        value.
+      gauss_newton: whether to compute the largest eigenvalue of the Gauss-Newton matrix.
+      kappa: whether to compute its condition number, certified as by
+        :func:`gnjax.condition_number`. That takes much longer than the rest. By default it is
+        computed where the smaller side of G has at most 500 rows.
+      probes: the number of random vectors for the trace of the Hessian; with 0 it is left out.
+      steps: the largest number of products of a run. For each, a vector of the length of the
+        parameters is held in memory.
 
     >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (20, 4))
@@ -136,9 +146,9 @@ class Monitor:
 
         Args:
           step: the number of the step.
-          model: in evaluation mode, see :func:`gnjax.functional`.
-          metric: a tree of positive entries P like the parameters, or the state of an optimiser, of
-            which :func:`gnjax.optimizer_metric` makes one.
+          model: the model in evaluation mode, see :func:`gnjax.functional`.
+          metric: a tree of positive entries P like the parameters, or the state of an optimiser,
+            from which :func:`gnjax.optimizer_metric` makes one.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
@@ -147,14 +157,14 @@ class Monitor:
         self._take(model)
         op = self._hessian
         assert op is not None
-        scale = None if metric is None else _inverse_root(op, metric)
+        scale = None if metric is None else inverse_root(op, metric)
         number = len(self.history)
         ready = self._ready(op)
         found = self._tracked(ready, scale, number)
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
-        along = None if update is None else float(_along(ready, op.ravel(update)))
-        samples = None if not self._probes else _probed(ready, np.uint32(number), self._probes)
-        row = _row(int(step), found, errors, self._roundings["hessian"].error, along, samples)
+        curvature = None if update is None else float(along(ready, op.ravel(update)))
+        samples = None if not self._probes else probed(ready, np.uint32(number), self._probes)
+        row = _row(int(step), found, errors, self._roundings["hessian"].error, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
         row = replace(row, threshold=threshold, **self._condition())
         self.history.append(row)
@@ -168,20 +178,20 @@ class Monitor:
         """The largest eigenvalues, each from the vector of the row before."""
         share = 1.0 if number % _RENEWED == 0 else 0.0
         run = partial(tracked, rtol=self._rtol, steps=self._steps)
-        start = partial(_mixed, np.uint32(number), share)
-        found = {"hessian": run(partial(_product, op), start(self._vectors["hessian"]))}
+        start = partial(mixed, np.uint32(number), share)
+        found = {"hessian": run(partial(product, op), start(self._vectors["hessian"]))}
         top = found["hessian"].vector
         if self._gram is not None:
             gram = self._ready(self._gram)
-            found["gauss_newton"] = run(partial(_product, gram), start(top))
+            found["gauss_newton"] = run(partial(product, gram), start(top))
         if scale is not None:
             known = self._vectors.get("preconditioned", top)
-            found["preconditioned"] = run(partial(_scaled_product, op, scale), start(known))
+            found["preconditioned"] = run(partial(scaled_product, op, scale), start(known))
         self._vectors = {name: one.vector for name, one in found.items()}
         return found
 
     def _take(self, model: Any) -> None:
-        """The operators at the model; what is known of its structure is kept while that stays."""
+        """Make the operators of this model, from the last ones if the structure is the same."""
         net = None
         if self._hessian is not None:
             net = moved(self._hessian.net, model, has_aux=self._has_aux)
@@ -189,7 +199,8 @@ class Monitor:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
             self._linearises = fits(self._hessian)
-            self._vectors, self._roundings = _random(self._hessian), {}
+            self._vectors = {"hessian": random_start(self._hessian)}
+            self._roundings = {}
             return
         assert self._hessian is not None
         self._hessian = NetworkHessian(net, functional=False)
@@ -202,7 +213,7 @@ class Monitor:
             )
 
     def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
-        """How far an eigenvalue is from the value: the residual, and what rounding adds."""
+        """How far an eigenvalue can be from the value: the residual and the rounding."""
         eps = float(jnp.finfo(found.vector.dtype).eps)
         size = found.scale
         own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
@@ -221,10 +232,8 @@ class Monitor:
         if name == "preconditioned":
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
-        product = Partial(_product, op)
-        return product_error(
-            product, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=True
-        )
+        multiply = Partial(product, op)
+        return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram
@@ -239,7 +248,7 @@ class Monitor:
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
     if is_batches(x):
-        msg = "a monitor measures on one batch, and x is a sequence of them; pass one (x, y) of it"
+        msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
         raise ValueError(msg)
     for name, value, least in (("every", every, 1), ("probes", probes, 0), ("steps", steps, 2)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -250,59 +259,12 @@ def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
         raise ValueError(msg)
 
 
-def _random(op: NetworkHessian) -> dict[str, jax.Array]:
-    start = jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
-    return {"hessian": start}
-
-
-def _inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
-    tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
-    entries = op.ravel(tree)
-    if not bool((entries > 0).all()):
-        msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"
-        raise ValueError(msg)
-    return 1 / jnp.sqrt(entries)
-
-
-@jax.jit
-def _product(op: Operator, v: jax.Array) -> jax.Array:
-    return op.mv(v)
-
-
-def _scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
-    """S A S v with the diagonal S."""
-    return scale * _product(op, scale * v)
-
-
-@jax.jit
-def _along(op: Operator, update: jax.Array) -> jax.Array:
-    """u^T H u / u^T u."""
-    u = update / jnp.linalg.norm(update)
-    return u @ op.mv(u)
-
-
-@partial(jax.jit, static_argnums=2)
-def _probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
-    """z^T H z for vectors z of random signs."""
-    key = jax.random.fold_in(jax.random.key(2), number)
-    signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
-    return (signs * op.mv(signs)).sum(0)
-
-
-@jax.jit
-def _mixed(number: jax.Array, share: float, known: jax.Array) -> jax.Array:
-    """A unit vector and a random one of length ``share``, in which an eigenvalue may have grown."""
-    key = jax.random.fold_in(jax.random.key(1), number)
-    random = jax.random.normal(key, known.shape, known.dtype)
-    return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)
-
-
 def _row(
     step: int,
     found: dict[str, Tracked],
     errors: dict[str, Error],
     rounding: Error,
-    along: float | None,
+    curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
     hessian_top = found["hessian"]
@@ -312,9 +274,9 @@ def _row(
     for name in ("gauss_newton", "preconditioned"):
         if name in found:
             values |= {name: found[name].value, f"{name}_error": errors[name].value}
-    if along is not None:
+    if curvature is not None:
         products += 1
-        values |= {"directional": along, "directional_error": own}
+        values |= {"directional": curvature, "directional_error": own}
     if samples is not None:
         drawn = np.asarray(samples, float)
         products += len(drawn)

@@ -12,20 +12,23 @@ from gnjax.numerics.result import Result
 
 @dataclass(frozen=True, repr=False)
 class MonitorRow(Result):
-    """The curvature at one step; what was not asked for is None. ``row["name"]`` reads a field too.
+    """The curvature at one step. Quantities that were not asked for are None.
+
+    ``row["name"]`` reads a field too.
 
     Attributes:
-      step: of the training.
-      sharpness: the largest eigenvalue of the Hessian that was found. The true one is at least
-        ``at_least``, and an eigenvalue lies within ``sharpness_error``. That no other eigenvalue is
-        larger is not certified here; ``gnjax.eigenvalues(hessian, k=1)`` certifies it.
+      step: the step of the training.
+      sharpness: the largest eigenvalue of the Hessian that was found. Some eigenvalue is within
+        ``sharpness_error`` of it, and the largest one is at least ``at_least``. It is not certified
+        that no other eigenvalue is larger; ``gnjax.eigenvalues(hessian, k=1)`` certifies that.
       gauss_newton: the same for the Gauss-Newton matrix, with ``gauss_newton_error``.
-      preconditioned: the same for P^{-1/2} H P^{-1/2} with the metric P, and its error.
+      preconditioned: the same for P^{-1/2} H P^{-1/2} with the metric P, with
+        ``preconditioned_error``.
       directional: u^T H u / u^T u along the update u, with its error.
       trace: of the Hessian, by random probes, with its standard error.
       kappa: the condition number of the Gauss-Newton matrix, between ``kappa_low`` and
         ``kappa_high``; where that is infinite, kappa is a lower bound.
-      threshold: 2 / rate, beyond which gradient descent is unstable.
+      threshold: 2 / rate; gradient descent is unstable where the sharpness exceeds it.
       at_least: a lower bound on the largest eigenvalue of the Hessian.
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.

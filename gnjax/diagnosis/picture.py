@@ -41,7 +41,7 @@ def figure_of(found: Diagnosis) -> Figure:
 
 
 def _spectrum(axes: Axes, found: Diagnosis) -> None:
-    """Eigenvalues over their index; only both ends of a matrix too large to be decomposed."""
+    """Eigenvalues over their index; two of them for a matrix too large to be decomposed."""
     condition = found.condition
     axes.set_yscale("log")
     if found.eigenvalues is None:

@@ -14,9 +14,9 @@ from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, counted
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis, LayerShare
 
-_FOUR_DIGITS = 1e-4  # the relative width of an interval from which on four digits are certain
+_FOUR_DIGITS = 1e-4  # the largest relative width of an interval that leaves four digits certain
 _WIDTH = 80
-_LAYERS = 8  # lines
+_LAYERS = 8  # how many layers have a line of their own
 
 
 def report(found: Diagnosis) -> str:
@@ -35,7 +35,7 @@ def _heading(found: Diagnosis) -> str:
     text = ", ".join(counted(count, noun) for noun, count in counts.items())
     if not found.part:
         return text
-    said = f"measured on {found.part}, so many as can be decomposed; learning rates on all of them"
+    said = f"measured on {found.part}, which can be decomposed; learning rates are for all data"
     return "\n".join([text, *_filled(said)])
 
 
@@ -68,12 +68,12 @@ def _resolved(found: Diagnosis) -> str:
         return "resolved: the smallest non-zero eigenvalue is certified to lie above its error"
     if found.condition.bounded:
         return (
-            "NOT RESOLVED: this is kappa at a numerical rank, which was read off a gap; "
-            f"eigenvalues below {found.condition.floor:.2g} are taken for zero"
+            "NOT RESOLVED: this is kappa at a numerical rank, which was taken from a gap in the "
+            f"spectrum; eigenvalues below {found.condition.floor:.2g} are assumed to be zero"
         )
     return (
-        "NOT RESOLVED: eigenvalues run down into the floor of this arithmetic, so kappa is a "
-        "lower bound and the rank counts what exceeds the floor"
+        "NOT RESOLVED: the smallest eigenvalues cannot be told from zero in this arithmetic, so "
+        "kappa is a lower bound, and the rank is the number of eigenvalues above the floor"
     )
 
 
@@ -86,14 +86,15 @@ def _rates(found: Diagnosis) -> str:
     if found.hessian_learning_rate is not None:
         lines.append(f"  stable below 2 / lambda_max(H) = {found.hessian_learning_rate:.4g}")
     lines += _filled(
-        f"at the best constant one, {found.best_learning_rate:.4g}, the error is multiplied by "
-        f"{bound}(kappa - 1) / (kappa + 1) = {_near_one(found)} in each step: {bound}"
-        f"{found.steps_per_decade:.3g} steps for one decimal digit"
+        f"at the best constant rate, {found.best_learning_rate:.4g}, each step multiplies the "
+        f"error by {bound}(kappa - 1) / (kappa + 1) = {_near_one(found)}: one more decimal digit "
+        f"takes {bound}{found.steps_per_decade:.3g} steps"
     )
     return "\n".join(lines)
 
 
 def _near_one(found: Diagnosis) -> str:
+    """The factor of a step, as 1 - x where it is close to 1."""
     if found.rate < 0.999:
         return f"{found.rate:.4g}"
     return f"1 - {2 / (found.condition.value + 1):.3g}"
@@ -120,7 +121,7 @@ def _layers(found: Diagnosis) -> str:
 
 
 def _by_differentiation(found: Diagnosis) -> str:
-    """The parameters in no known layer; of several with one name, the name and their number."""
+    """The parameters of no known layer; those with the same last name are counted together."""
     named = Counter(name.rpartition("/")[2] for name in found.differentiated)
     shown = dict.fromkeys(
         name if named[last] == 1 else f"{named[last]} called {last}"
@@ -143,7 +144,7 @@ def _verdict(found: Diagnosis) -> str:
     if len(found.layers) == 1:
         return "one layer holds every parameter"
     if any(layer.bottom is None for layer in found.layers):
-        return "the bottom of the spectrum is not available: the matrix is too large for it"
+        return "the shares of lambda_min are not available: the matrix is too large"
     suspect = found.suspect
     if suspect is None:
         return "no layer stands out: each has about the same share at both ends"
@@ -152,12 +153,12 @@ def _verdict(found: Diagnosis) -> str:
     tried = [s for s in found.suggestions if s.name.startswith(own_rate(suspect.name))]
     if found.culprit is not None:
         return (
-            f"{suspect.name} ill-conditions the model most: it contributes {shares}, and a lower "
-            f"learning rate for it was measured to take kappa {_change(tried[0])}"
+            f"{suspect.name} contributes most to kappa: it makes {shares}, and a lower learning "
+            f"rate for it changed kappa {_change(tried[0])} when it was tried"
         )
-    outcome = f"was measured to take it only {_change(tried[0])}" if tried else "was not measured"
+    outcome = f"changed kappa only {_change(tried[0])}" if tried else "was not tried"
     return (
-        f"{suspect.name} has the most uneven shares, {shares}, but it is not to blame for kappa: "
+        f"{suspect.name} has the most uneven shares, {shares}, but it is not the cause of kappa: "
         f"a learning rate of its own {outcome}"
     )
 
@@ -167,7 +168,7 @@ def _change(suggestion: Suggestion) -> str:
 
 
 def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
-    """The layers with the largest shares of either end, in their own order."""
+    """The layers with the largest shares of either end, in the order in which they came."""
     ranked = sorted(layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
     chosen = {layer.name for layer in ranked[:_LAYERS]}
     return [layer for layer in layers if layer.name in chosen]
@@ -188,7 +189,7 @@ def _remedies(found: Diagnosis) -> str:
     helping = [s for s in found.suggestions if s.verdict == HELPS]
     helping.sort(key=lambda s: s.after.value / s.before.value)
     others = [s for s in found.suggestions if s.verdict != HELPS]
-    lines = ["what would help (measured on this model, nothing trained)"]
+    lines = ["what would help (measured on this model, without training)"]
     if not helping:
         lines.append(
             "  nothing that was tried" if found.suggestions else "  nothing could be tried"
@@ -216,7 +217,7 @@ def _numbers(suggestion: Suggestion) -> str:
 
 
 def _within(condition: ConditionNumber) -> str:
-    """Four digits, and the interval where they are not all certain."""
+    """kappa to four digits, with its interval where these are not all certain."""
     low, high = condition.at_rank
     if condition.bounded and high - low <= _FOUR_DIGITS * condition.value:
         return f"{condition.value:.4g}"

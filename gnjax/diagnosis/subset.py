@@ -1,4 +1,4 @@
-"""A part of a problem whose Jacobian can be decomposed: some samples, or tokens of one sample."""
+"""A part of the data, small enough for its Jacobian to be decomposed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gnjax.operators.of_networks.network import NetworkGram
 
 
 def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]:
-    """A problem of at most ``rows`` rows of J, and what it is in words; "" where it is all of it.
+    """The problem for a part of the data with at most ``rows`` rows of J, and which part that is.
 
-    Samples are taken at equal distances. Where a single one has too many rows, and its labels are
-    of tokens, the tokens are taken in the same way from one sample, whose other tokens the model
-    still sees.
+    The part is described in words, by "" where it is all of the data. Samples are taken at equal
+    distances. Where a single sample has too many rows, and each of its tokens has a label, some
+    tokens of one sample are taken in the same way. The model still sees the other tokens.
     """
     n, each = op.net.samples, op.net.rows
     if op.net.coupled:
@@ -48,7 +48,7 @@ class _SomeTokens:
     """The outputs of a model at some of its tokens."""
 
     kept: tuple[int, ...]
-    axes: int  # of tokens, behind that of the samples
+    axes: int  # how many axes of tokens follow the axis of the samples
 
     def __call__(self, apply: Any, params: Any, x: Any) -> jax.Array:
         outputs = apply(params, x)

@@ -1,4 +1,4 @@
-"""The spectra that are known: linear networks of one and two layers, and what operators state."""
+"""Spectra in closed form: those of linear networks with one or two layers, and stated ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def stated_spectrum(op: Operator) -> Spectrum | None:
 
 
 def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
-    """One layer: the eigenvalues of Sigma, k times. Two layers: sums of squares.
+    """The spectrum of G for a linear network with one or two layers.
 
-    With S_1 = W_2 and T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
-    sigma_i(W_2)^2 Sigma + T_2 T_2^T, whose factor is [sigma_i(W_2) Sigma^{1/2}, T_2]. For whitened
-    data the blocks share their eigenvectors and G has the eigenvalues
+    With one layer these are the eigenvalues of Sigma, each k times. With two layers, S_1 = W_2 and
+    T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
+    sigma_i(W_2)^2 Sigma + T_2 T_2^T, which have the factors [sigma_i(W_2) Sigma^{1/2}, T_2]. For
+    whitened data the blocks have the same eigenvectors, and the eigenvalues of G are
     sigma_i(W_2)^2 + sigma_j(W_1)^2.
     """
     k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))

@@ -25,7 +25,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.spectra.spectrum import Spectrum
 
 _TO_A_DECADE = 4
-_LOGARITHM = 1e-12  # of a bin: more than rounding moves four times a logarithm
+_LOGARITHM = 1e-12  # in bins: more than the rounding of a logarithm moves an eigenvalue
 
 _ZERO = np.iinfo(int).min  # for the bin of zero; another is twice its place, plus 1 if negative
 
@@ -33,11 +33,11 @@ _ZERO = np.iinfo(int).min  # for the bin of zero; another is twice its place, pl
 def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float, Error]:
     """d between the eigenvalues of both that are larger than ``floor`` in size, and its error.
 
-    An eigenvalue whose error leaves open in which bin it lies, or whether it lies above the floor,
-    could move; the share of those that could is t, and bounds how far p is from the true histogram
-    in total variation. In base 2 the square of d is at most the total variation (Lin, 1991), and so
-    the distance is off by at most t_1^{1/2} + t_2^{1/2} by the triangle inequality. It is not
-    defined, and nan, where a spectrum has no eigenvalue above the floor.
+    Let t be the share of the eigenvalues whose errors leave open in which bin they lie, or whether
+    they lie above the floor. It bounds the total variation between p and the true histogram. In
+    base 2 the square of d is at most the total variation (Lin, 1991). So, by the triangle
+    inequality, the error of the distance is at most t_1^{1/2} + t_2^{1/2}. The distance is nan if a
+    spectrum has no eigenvalue above the floor.
     """
     return _between(_histogram(one, floor), _histogram(other, floor))
 
@@ -98,7 +98,7 @@ def _histogram(found: Spectrum, floor: float) -> _Histogram:
 
 
 def _bins(values: np.ndarray, floor: float, way: float) -> np.ndarray:
-    """The bins of eigenvalues, or of some a little further off in a direction; _ZERO of zeros."""
+    """The bins of eigenvalues, moved a little in the direction ``way``; ``_ZERO`` for zeros."""
     sizes = np.abs(values)
     kept = (sizes > floor) & np.isfinite(sizes)
     places = _TO_A_DECADE * np.log10(np.where(kept, sizes, 1.0))

@@ -16,7 +16,7 @@ from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import check_shape, twin_of, unshifted_of
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import float32_first, lanczos
-from gnjax.spectra.krylov.few import Extremes, extremes
+from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
 from gnjax.spectra.spectrum import Spectrum, part_of, shifted, with_zeros
@@ -40,24 +40,25 @@ def eigenvalues(
 ) -> Spectrum:
     """All eigenvalues, or the k largest or smallest, from the largest down.
 
-    All of them come from the singular values of a factor where one is known and small enough, else
-    from the dense matrix. A few of a large operator come from Lanczos, repeated ones as often as
-    they are, with the residual norm as error: an eigenvalue lies that close to each value. The
-    residuals are at most rtol times the operator's norm, or ``converged`` is False. For an rtol
-    from 1e-6 on, networks multiply in float32, and values and residuals are computed in float64
-    from the vectors that this leads to.
+    All of them are computed from the singular values of a factor if one is known and small enough,
+    else from the dense matrix. A few of a large operator are computed by Lanczos, with repeated
+    eigenvalues as often as they occur. Their errors are residual norms: some eigenvalue is that
+    close to each value. If a residual is above rtol times the norm of the operator, ``converged``
+    is False. If rtol is 1e-6 or more, the run of a network multiplies in float32, and values and
+    residuals are then computed in float64 from its vectors.
 
     Args:
       op: an operator, or a symmetric matrix.
-      k: how many; all where it is not given.
+      k: how many eigenvalues; by default all.
       which: "largest" (the default with a k), "smallest", or "all".
-      rtol: of the residuals of Lanczos.
-      vectors: whether eigenvectors are wanted, as unit rows with bounds on their angles. The work
-        is then done on the operator itself, where values alone may come from a smaller one.
+      rtol: the tolerance of the residuals of Lanczos.
+      vectors: whether to compute eigenvectors, as unit rows with bounds on their angles. They are
+        computed from the operator itself. Eigenvalues alone may be computed from a smaller one with
+        the same non-zero eigenvalues.
       progress: True for a bar on stderr, or a function of the products made and expected (None),
-        where products with the operator are what the work consists of. Ctrl-C then ends Lanczos
-        with the best values so far, which are not ``converged``.
-      limits: of memory and work.
+        for methods that consist of products with the operator. Ctrl-C then ends Lanczos with the
+        best values so far, and ``converged`` is False.
+      limits: the limits of memory and work.
 
     >>> gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]), k=2, which="largest").values.round(12).tolist()
     [4.0, 2.0]
@@ -94,7 +95,7 @@ def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
 def _few_of_twin(
     op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k eigenvalues from one end, of which those that the twin does not have are zero."""
+    """k eigenvalues from one end, from the smaller operator with the same non-zero eigenvalues."""
     twin = twin_of(op)
     spare = op.shape[0] - twin.shape[0]
     if which == "smallest" and spare >= k:
@@ -109,14 +110,14 @@ def _few_of_twin(
 
 
 def as_operator(op: Operator | ArrayLike) -> Operator:
-    """An operator as it is, a matrix as the operator that multiplies with it."""
+    """The operator itself, or the operator that multiplies with a given matrix."""
     if isinstance(op, Operator):
         check_shape(op)
         return op
     if not (hasattr(op, "__array__") or _has_rows(op)):
         msg = (
-            "what has a spectrum is an operator, such as gnjax.gauss_newton(model, x), or a "
-            f"matrix; got {type(op).__name__}"
+            "op must be an operator, such as gnjax.gauss_newton(model, x), or a matrix; "
+            f"got {type(op).__name__}"
         )
         raise ValueError(msg)
     return dense(op)
@@ -130,7 +131,7 @@ def _has_rows(op: Any) -> bool:
 
 
 def operator_norm(op: Operator) -> float:
-    """||A||_2 to a few per cent, for scales of rounding."""
+    """||A||_2 to a few per cent, from which the size of rounding errors is estimated."""
     start = lanczos.random_rows(op.shape[0], _NORM_BLOCK, 1)
     with beside_xla():
         run = lanczos.lanczos(host_product(op), start, max_steps=_NORM_STEPS, noise=0.0)
@@ -139,17 +140,17 @@ def operator_norm(op: Operator) -> float:
 
 def _few(
     op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
-) -> tuple[Spectrum, Extremes]:
-    """k Ritz values from one end, when the residuals of all of them are small, and their run."""
+) -> tuple[Spectrum, OuterRitzPairs]:
+    """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run."""
     size = op.shape[0]
     sign = -1.0 if which == "largest" else 1.0
     product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
-        found = float32_first.extremes_of(
+        found = float32_first.ritz_pairs_from_float32(
             op, product, k, sign=sign, rtol=rtol, most=most, watch=watch
         )
         if found is None:
-            found = extremes(
+            found = outer_ritz_pairs(
                 product,
                 size,
                 k,
@@ -179,7 +180,7 @@ def _few(
 def _few_vectors(
     op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k Ritz pairs from one end, and one more value: the neighbour of the last."""
+    """k Ritz pairs from one end, with angles that depend on the next eigenvalue, too."""
     size = op.shape[0]
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)
     if width:
@@ -198,9 +199,9 @@ def _few_vectors(
 
 
 def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The vectors with unit rows orthogonal to them for a null space that their run left out.
+    """The vectors of a run, with random ones for eigenvalues of a null space that it did not enter.
 
-    Its zeros come after those that are Ritz values of the run.
+    These are orthogonal to the others. Their zeros come after the zeros that are Ritz values.
     """
     missing = len(values) - len(vectors)
     places = np.flatnonzero(values == 0)[-missing:]
@@ -209,7 +210,7 @@ def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _zeros(count: int) -> Spectrum:
-    """Eigenvalues that are zero by the shapes of the factors."""
+    """Eigenvalues that are zero because of the shapes of the factors."""
     exact = Error(0.0, reason="the rank that the shapes allow")
     return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(exact))
 

@@ -1,10 +1,11 @@
 """A few eigenvalues with the basis on the device: when that is done, in which precision, and how.
 
-A basis in host memory holds float64, and a second one counts what a run may have missed. Where that
-has no room the basis is on the device, or divided over all devices that hold the operator. It is in
-float32 for an operator in float32. For a network's operator in float64 it is in float32 too, where
-float64 has no room and the tolerance allows it. Either way the run of a network multiplies in
-float32, and values and residuals come from products in float64, one for every vector in the end.
+Usually a basis is in host memory in float64, and a second one is needed to find eigenvalues that
+the first run missed. Where these do not fit, a single basis is on the device, or divided over all
+devices that hold the operator. It is in float32 for an operator in float32. For a network's
+operator in float64 it is in float32 if float64 does not fit and the tolerance allows it. In both
+cases the run of a network multiplies in float32, and values and residuals are computed in the end
+from one product in float64 with every vector.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from gnjax.numerics.precision import x64
 from gnjax.operators.base import Operator
 from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
 from gnjax.spectra.krylov.device_basis import layout
-from gnjax.spectra.krylov.few import least_rows
 from gnjax.spectra.krylov.float32_first import NOISE
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
 from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
+from gnjax.spectra.krylov.wanted import least_rows
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 
 _UNCOUNTED = unknown("a basis on the device leaves no room to count eigenvalues further out")
-_ROOM = 2  # times the least rows: more would take memory and save few products
+_ROOM = 2  # times the least number of rows: more rows would save few products
 
 
 def bytes_on_device(
@@ -42,8 +43,8 @@ def bytes_on_device(
 ) -> int:
     """How many bytes a number of a basis on the device has; 0 where the basis is in host memory.
 
-    In host memory ``neighbours`` more than k values are computed. Refused where the limits have no
-    room for either.
+    In host memory ``neighbours`` more than k values are computed. A ValueError where neither basis
+    fits into the limits.
     """
     size = op.shape[0]
     least = min(size, least_rows(k))
@@ -71,10 +72,10 @@ def few_on_device(
     width: int,
     vectors: bool = False,
 ) -> Spectrum:
-    """k eigenvalues from one end, with their residuals; a number of the basis has ``width`` bytes.
+    """k eigenvalues from one end, by a basis on the device whose numbers have ``width`` bytes.
 
-    Errors are residuals: an eigenvalue lies that close to each value. The angles of vectors are
-    unknown, because nothing is known of their neighbours.
+    Errors are residuals: some eigenvalue is that close to each value. The angles of vectors are
+    unknown, because it is not known whether other eigenvalues are close.
     """
     size = op.shape[0]
     form = layout(size, jnp.dtype(f"float{8 * width}"), devices_of(op))
@@ -100,26 +101,44 @@ def few_on_device(
         values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
     with rules():
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
-    order = np.argsort(-values, kind="stable")
-    found = Spectrum(values[order], residuals[order] + rounding.value, "krylov")
-    if vectors:
-        unplaced = np.full(k, np.inf)
-        found = replace(found, vectors=guess.vectors[order], angles=unplaced)
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
     converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
     why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    found = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)
+    return replace(found, converged=converged)
+
+
+def _spectrum(
+    values: np.ndarray,
+    residuals: np.ndarray,
+    rounding: Error,
+    why: list[Error],
+    vectors: np.ndarray | None,
+) -> Spectrum:
+    """The values from the largest down, with the vectors if they are asked for.
+
+    The certificate has the parts ``why``, which say why a run did not converge.
+    """
     if not np.isfinite(rounding.value):
-        why.append(unknown(f"residuals are at most {residuals.max():.3g}, rounding left aside"))
-    return replace(found, converged=converged, certificate=certificate(rounding, _UNCOUNTED, *why))
+        why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]
+    order = np.argsort(-values, kind="stable")
+    return Spectrum(
+        values[order],
+        residuals[order] + rounding.value,
+        "krylov",
+        certificate(rounding, _UNCOUNTED, *why),
+        vectors=None if vectors is None else vectors[order],
+        angles=None if vectors is None else np.full(len(values), np.inf),
+    )
 
 
 def why_unfinished(products: int, rows: int, watch: Watch) -> Error:
-    """What a certificate says where Lanczos came to no end, and how it may come to one."""
+    """Why Lanczos did not converge, as a part of a certificate, and what may help."""
     if watch.stopped:
         return unknown(f"the work was interrupted after {products} products")
     reason = (
         f"Lanczos did not converge within {products} products and a basis of {rows} vectors; "
-        "a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..), lets it"
+        "pass a larger rtol, or limits=gnjax.Limits(basis_bytes=.., vectors=..)"
     )
     return unknown(reason)
 
@@ -128,7 +147,7 @@ Rules = Callable[[], AbstractContextManager[None]]
 
 
 def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Product, Any]:
-    """The product that the run is made with, and the dtype of its vectors."""
+    """The product that the run uses, and the dtype of its vectors."""
     if width == _own_bytes(op):
         return vector_product(op), op.dtype
     light = in_float32(op)
@@ -139,7 +158,7 @@ def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Prod
 
 
 def _most_precise(op: Operator) -> tuple[Operator, Rules]:
-    """The operator with products in float64 where it can have them, and the rules for them."""
+    """The operator with products in float64, if there are such products, and the rules for them."""
     wide = in_float64(op)
     return (op, nullcontext) if wide is None else (wide, x64)
 
@@ -157,7 +176,7 @@ def _under(rules: Rules, op: Operator) -> Product:
 
 
 def _watched(product: Product, watch: Watch) -> Product:
-    """The product with a vector, counted as one."""
+    """The product with a vector, counted as one product."""
     counted: Callable[[Any], Any] = watch(lambda only: product(only[0]))
     return lambda vector: counted((vector,))
 

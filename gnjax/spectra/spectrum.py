@@ -20,11 +20,11 @@ class Spectrum(Result):
 
     Attributes:
       values: the eigenvalues, from the largest down.
-      errors: a bound on the error of each, infinite where the operator does not state its own.
+      errors: a bound on the error of each, infinite where the operator does not state its error.
       method: how they were computed.
       certificate: what the errors rest on.
       converged: whether an iterative method reached the tolerance that was asked for.
-      vectors: unit rows, one eigenvector for each value, where they were asked for.
+      vectors: unit rows, one eigenvector for each value; None if they were not asked for.
       angles: a bound on the angle between each of the vectors and the exact one, in radians;
         infinite where the eigenvalue cannot be told from its neighbours.
 
@@ -84,7 +84,7 @@ def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
 
 
 def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
-    """The spectrum of A + s I from that of A: the sums round once more."""
+    """The spectrum of A + s I from that of A, with the rounding of the sums in the errors."""
     values = spectrum.values + shift
     errors = raised(1.0) * (spectrum.errors + unit_roundoff(np.dtype(float)) * np.abs(values))
     return replace(spectrum, values=values, errors=errors)

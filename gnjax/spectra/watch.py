@@ -1,9 +1,10 @@
 """Progress of long work, and how it is stopped without losing what it has.
 
-Work that is watched tells how many products with the operator it has made, and how many it will
-make where that is known. Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a
-product, asks it to stop: methods that can then return the best values so far. A second one ends the
-work at once, and so does the first where nobody watches or where nothing can be returned.
+Work that is watched reports how many products with the operator it has made, and how many it will
+make if that is known. Ctrl-C, or a ``KeyboardInterrupt`` from the caller's function or from a
+product, asks the work to stop. Methods that can return the best values so far then do so. A second
+interrupt ends the work at once, and so does the first if the work is not watched or cannot return
+anything.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Progress = bool | Callable[[int, int | None], object] | None
 class Watch:
     """Counts products and remembers whether a stop was asked for.
 
-    ``begin`` is called when the first products are about to be made, and returns what to report to;
-    without it nobody watches.
+    ``begin`` is called before the first product, and returns the function to which the number of
+    products is reported. Without it nothing is counted.
     """
 
     def __init__(self, begin: Callable[[Watch], Report] | None, stoppable: bool) -> None:
@@ -43,7 +44,7 @@ class Watch:
         return lambda rows: self._counted(apply, report, rows)
 
     def _counted(self, apply: Apply, report: Report, rows: np.ndarray) -> np.ndarray:
-        """One block of products; an interrupted one is made once more, so that none is missing."""
+        """The products with one block, which are made once more if they are interrupted."""
         try:
             images = apply(rows)
         except KeyboardInterrupt:
@@ -58,7 +59,7 @@ class Watch:
         return images
 
     def stop(self) -> None:
-        """Ask the work to stop; asked twice, it ends at once."""
+        """Ask the work to stop; the second request ends it at once."""
         if self.stopped or not self.stoppable:
             raise KeyboardInterrupt
         self.stopped = True
@@ -74,7 +75,7 @@ UNWATCHED = Watch(None, False)
 def watching(
     progress: Progress, expected: int | None = None, *, stoppable: bool = False
 ) -> Iterator[Watch]:
-    """Watch the work of a ``with`` block; where it is stoppable, Ctrl-C is a wish to stop."""
+    """Watch the work of a ``with`` block; if it is stoppable, Ctrl-C asks it to stop."""
     if progress is None or progress is False:
         yield UNWATCHED
         return
@@ -98,7 +99,7 @@ def watching(
 
 @contextmanager
 def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
-    """For work of ``expected`` stages: what is to be called after each of them."""
+    """A function for the work in a ``with`` block to call after each of ``expected`` stages."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         msg = (
             f"progress={progress!r} is neither True, for a bar on stderr, nor a function of the "
@@ -133,7 +134,7 @@ def _bar(expected: int | None, unit: str = "products") -> Iterator[Report]:
 
 @contextmanager
 def _ctrl_c(watch: Watch) -> Iterator[None]:
-    """Ctrl-C asks for a stop, where this is the main thread and nobody else handles it."""
+    """Let Ctrl-C ask for a stop, in the main thread and if nobody else handles it."""
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not usual or threading.current_thread() is not threading.main_thread():
         yield

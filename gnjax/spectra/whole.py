@@ -20,7 +20,7 @@ from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
 
 
 def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue: as stated; by a factor that is stated and fits in memory; by the matrix."""
+    """Every eigenvalue: stated ones, or from a factor that fits in memory, or from the matrix."""
     if (known := stated_spectrum(op)) is not None:
         return known
     factor = factorisation_of(op)
@@ -30,7 +30,10 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """LAPACK's values-only driver on the matrix; the error by Weyl, from rounding and formation."""
+    """Every eigenvalue from the matrix by LAPACK.
+
+    The error follows by Weyl from rounding and from the error of the matrix.
+    """
     matrix, asymmetry = host_matrix(op, limits)
     values = scipy.linalg.eigvalsh(matrix, check_finite=False)
     norm = float(np.abs(values).max())
@@ -39,7 +42,7 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
-    """Every eigenvalue with its vector: by a factor where one is stated and fits in memory."""
+    """Every eigenvalue with its vector, from a factor that fits in memory or from the matrix."""
     refused = why_not_dense(op.shape[0], limits)
     if refused:
         raise ValueError(refused)
@@ -62,15 +65,16 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def _seen(lengths: np.ndarray) -> Error:
-    """How far eigenvalues are from values whose orthonormal vectors have residuals this long.
+    """How far eigenvalues are from values, from the residuals of their orthonormal vectors.
 
-    LAPACK's constant is that of its drivers without vectors; those with vectors are a little off.
+    LAPACK's measured constant is for its drivers without vectors; those with vectors are a little
+    less accurate, so the residuals are added.
     """
     return LAPACK.to(float(np.linalg.norm(lengths)))
 
 
 def dense_error(op: Operator, norm: float) -> Error:
-    """How far an eigenvalue computed from the formed matrix can be from the operator's."""
+    """How far an eigenvalue computed from the matrix can be from that of the operator."""
     rounding = spectral_error(op.shape[0], op.dtype) * abs(float(norm))
     return LAPACK.to(rounding) + error_of(op, norm)
 
@@ -78,7 +82,7 @@ def dense_error(op: Operator, norm: float) -> Error:
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
     """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
 
-    Refused where it would not fit, and where it is far from symmetric.
+    A ValueError where the matrix would not fit, or is far from symmetric.
     """
     refused = why_not_dense(op.shape[0], limits)
     if refused:
@@ -111,8 +115,8 @@ def _symmetric_part(matrix: np.ndarray) -> tuple[np.ndarray, Error]:
 def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     """Squares of the singular values of J with A = J J^T.
 
-    A singular value known to e gives sigma^2 to 2 sigma e + e^2, so that eigenvalues down to
-    about (eps ||J||)^2 are resolved where the matrix itself stops at eps ||J||^2.
+    If a singular value is known to e, sigma^2 is known to 2 sigma e + e^2. So eigenvalues are
+    resolved down to about (eps ||J||)^2, and from the matrix itself only down to eps ||J||^2.
     """
     factor = factorisation_of(op)
     refused = why_not_factored(factor, limits)
@@ -133,7 +137,7 @@ def _factored(sigma: np.ndarray, error: Error) -> Spectrum:
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
-    """How far a singular value of the formed factor, of the given 2-norm, can be from exact."""
+    """How far a singular value of the formed factor can be from exact; ``norm`` is its 2-norm."""
     return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 _GRAM_FROM = 200
 _GRAM_CONDITION = 1e6
-_FAR = 1e3  # an eigenvalue this many errors away from zero moves the bound by a thousandth
+_FAR = 1e3  # errors: an eigenvalue larger than so many moves the bound by less than a thousandth
 _DOUBLE = np.dtype(np.float64)
 
 
@@ -43,15 +43,16 @@ class ExtremeSingularValues:
 
     @property
     def part(self) -> Error:
-        """The part of a certificate on which they rest."""
+        """Their error, as a part of a certificate."""
         return Error(self.error, MEASURED, reason="rounding of LAPACK's singular values")
 
 
 def extreme_singular_values(matrix: ArrayLike, moved: float = 0.0) -> ExtremeSingularValues:
-    """The extreme singular values of a matrix that is stored up to ``moved`` in the spectral norm.
+    """The extreme singular values of a matrix that is stored with an error of norm ``moved``.
 
-    A matrix with fewer columns than rows has smallest value 0. A large well-conditioned one goes
-    through its Gram matrix, whose smallest eigenvalue then still has nine digits.
+    The smallest one is 0 for a matrix with fewer columns than rows. For a large well-conditioned
+    matrix both are roots of eigenvalues of its Gram matrix, the smallest of which still has nine
+    correct digits.
     """
     host = np.asarray(matrix, np.float64)
     rows, columns = host.shape
@@ -85,7 +86,7 @@ class Eigenvalues:
 
 
 def eigenvalues(matrix: Array) -> Eigenvalues:
-    """Eigenvalues with errors that follow from the residual, so that LAPACK need not be trusted.
+    """Eigenvalues with errors that are proved from the residual, without any trust in LAPACK.
 
     With computed values D and vectors V, R = A V - V D and O = V^T V - I, the eigenvalues of
     V^T A V = D + O D + V^T R are within ||O|| ||D|| + ||V|| ||R|| of D (Weyl) and are those of A
@@ -124,7 +125,7 @@ def _interval(value: float, error: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Condition:
-    """An upper bound on kappa(Sigma) on its range; nan and a reason where there is none."""
+    """An upper bound on kappa(Sigma) on its range; nan with a reason where there is none."""
 
     value: float
     part: Error
@@ -133,10 +134,10 @@ class Condition:
 
 
 def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition:
-    """kappa(Sigma) = lambda_max / lambda_r.
+    """kappa(Sigma) = lambda_max / lambda_r for the rank r of Sigma.
 
-    Rows of zeros are left out, and so are eigenvalues that rounding can have made of zero: that
-    rank is then read off a cut-off, and is no proof.
+    Rows of zeros are left out. Eigenvalues so small that they may be rounding errors of a zero are
+    left out too; the rank then depends on that threshold and is not proved.
     """
     if covariance is None:
         return Condition(1.0, Error(0.0, PROVED, reason="whitened data"))
@@ -159,7 +160,8 @@ def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition
         measured = spectral_error(inputs, _DOUBLE) * float(values[-1]) + rounding
         part = Error(measured, MEASURED, reason="rounding of LAPACK's eigenvalues of Sigma")
     if len(kept) < len(values):
-        part = part + Error(0.0, MEASURED, reason="the rank of Sigma was read off a cut-off")
+        reason = "the rank of Sigma is the number of eigenvalues above a threshold"
+        part = part + Error(0.0, MEASURED, reason=reason)
     least = kept[0] - part.value
     if least <= 0:
         return Condition(math.nan, part, "Sigma is singular to working precision", True)

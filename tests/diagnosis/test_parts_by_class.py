@@ -244,7 +244,7 @@ def test_answers_with_terms_are_saved():
             "a sum over samples",
         ),
         (lambda: gnjax.frequency_bands(np.ones(3)), "integer labels"),
-        (lambda: gnjax.frequency_bands(-np.ones(3, int)), "not below zero"),
+        (lambda: gnjax.frequency_bands(-np.ones(3, int)), "at least one is not negative"),
     ],
 )
 def test_what_is_refused(call, words):

@@ -397,14 +397,14 @@ def test_sharpness_takes_the_grid_of_a_contour():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: balanced.eigenvalues([-1.0], 2), "not negative"),
-        (lambda: balanced.eigenvalues([], 2), "list of numbers"),
+        (lambda: balanced.eigenvalues([-1.0], 2), "non-negative"),
+        (lambda: balanced.eigenvalues([], 2), "list of finite"),
         (lambda: balanced.eigenvalues([1.0], 0), "at least 1"),
-        (lambda: balanced.eigenvalues([1.0], 2.5), "whole number"),
+        (lambda: balanced.eigenvalues([1.0], 2.5), "integer"),
         (lambda: balanced.eigenvalues([1.0], 2, 0.0), "must be positive"),
         (lambda: balanced.eigenvalues([1.0, 0.5], 2, 1.0, 1, 3), "more than inputs=1"),
         (lambda: balanced.nonzero(3, 2, 3), "do not lie within"),
-        (lambda: balanced.trace([np.eye(2)], 2.0, covariance=np.eye(2)), "leave sigma_x"),
+        (lambda: balanced.trace([np.eye(2)], 2.0, covariance=np.eye(2)), "the covariance alone"),
         (lambda: balanced.trace([np.eye(2), np.eye(3)]), "W2 has 3 columns"),
         (lambda: balanced.least_sharpness(np.ones((3, 2)), np.ones((3, 1)), 2), "orthogonalise"),
         (lambda: balanced.minimiser(np.eye(2) * 2**0.5, np.ones((3, 1))), "y has 3 rows"),

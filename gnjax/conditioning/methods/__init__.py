@@ -1,4 +1,4 @@
-"""The methods of computing kappa, one file each: whether it applies, what it costs, both ends."""
+"""The methods of computing kappa. Each file says when its method applies and what it costs."""
 
 from gnjax.conditioning.methods import (
     closed_form,

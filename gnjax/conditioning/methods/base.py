@@ -10,16 +10,17 @@ from gnjax.conditioning.ends import Ends, Problem
 
 @dataclass(frozen=True)
 class Method:
-    """One way to both ends of a spectrum.
+    """One way to compute both ends of a spectrum.
 
     Attributes:
-      name: the word for ``condition_number(.., method=name)``.
-      summary: what it does, in a sentence for the documentation.
-      needs: what the operator must state or be, in a sentence for the documentation.
-      refuses: returns why the method does not apply to a problem, or "" where it does.
-      cost: returns the multiplications that it takes, roughly, for "auto" to compare.
-      ends: computes both ends; None where no eigenvalue can be told from zero.
-      sharp: whether it works on a factor, so that kappa up to 1e28 can be resolved.
+      name: the name for ``condition_number(.., method=name)``.
+      summary: what it does, for the table of the documentation.
+      needs: what the operator must state or be, for the table of the documentation.
+      refuses: returns why the method does not apply to a problem, or "" where it applies.
+      cost: returns roughly how many multiplications it takes; "auto" compares these numbers.
+      ends: computes both ends; returns None where no eigenvalue can be told from zero.
+      sharp: whether it resolves eigenvalues far below the rounding of the matrix, because it works
+        on a factor or on known structure.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """A + s I for a semidefinite A and s > 0, from both ends of the spectrum of A.
 
-The eigenvalues are lambda_i(A) + s, and lambda_n(A) is at least zero: exactly zero where the
-structure of A allows no full rank, as for a Gauss-Newton matrix of more parameters than outputs.
-The smallest eigenvalue therefore is certified to be at least s, however small the others are.
+The eigenvalues are lambda_i(A) + s, and lambda_n(A) is at least zero, so the smallest eigenvalue is
+certified to be at least s. It is exactly s where the structure of A does not allow full rank, as
+for a Gauss-Newton matrix with more parameters than outputs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
-    """The largest and the smallest eigenvalue of A, which has none below zero."""
+    """The largest and the smallest eigenvalue of a semidefinite A from its whole spectrum."""
     whole = whole_spectrum(small, problem.limits)
     values, errors = whole.values, whole.errors
     check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))

@@ -16,8 +16,8 @@ from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.whole import dense_error
 
 _BLOCK = 8  # a stored matrix is read once for all rows: eight cost little more than four
-_OVERHEAD = 2e10  # multiplications in the time that small matrices take all the same
-_FORMING = 1e6  # so that a matrix whose structure does not help is not formed
+_OVERHEAD = 2e10  # multiplications that would take as long as the calls for a small matrix do
+_FORMING = 1e6  # multiplications for an entry of a matrix that is slow to form: it is never chosen
 
 
 def _refuses(problem: Problem) -> str:
@@ -36,10 +36,10 @@ def _cost(problem: Problem) -> float:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    """A matrix that is singular to working precision goes to the dense method instead.
+    """Both ends by Lanczos, or by the dense method for a matrix singular to working precision.
 
-    A Cholesky factorisation can succeed by rounding on a singular matrix: only an eigenvalue of the
-    inverse that stays above the error proves full rank.
+    Because of rounding a Cholesky factorisation can succeed for a singular matrix. Only a smallest
+    eigenvalue that is larger than its error proves full rank.
     """
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
@@ -71,7 +71,10 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosure:
-    """The largest eigenvalue of a positive definite operator, to rtol with the usual chance."""
+    """The largest eigenvalue of a positive definite operator, to a relative error of rtol.
+
+    The upper bound fails with a probability of at most ``MISSED / 2``.
+    """
 
     def enough(run: lanczos.Run) -> bool:
         top = float(np.linalg.eigvalsh(run.projection)[-1])

@@ -1,7 +1,8 @@
 """Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
 
-Ritz values bound the ends of the spectrum from inside. What a run from a random start may have
-missed is bounded by :func:`gnjax.spectra.krylov.missed.missed_probability`.
+lambda_max is at least the largest Ritz value, and lambda_min at most the smallest. The probability
+that a run from a random start missed an eigenvalue further out is bounded by
+:func:`gnjax.spectra.krylov.missed.missed_probability`.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_lar
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.whole import dense_error
 
-MISSED = 1e-3  # the chance that both ends of one answer may miss an eigenvalue
+MISSED = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
-_OVERHEAD = 2e10  # multiplications in the time of compiling and of many small calls
-_PRODUCTS = 600.0  # of a run, to compare costs
-_RUN = 2.0  # LAPACK's errors that the recurrence and the small eigenproblem add to the products'
-_LOOK = 8  # steps between looks at both ends
-_OPAQUE = 3.4e10  # the cost where only products are known: it makes this the method above 1500 rows
+_OVERHEAD = 2e10  # multiplications that would take as long as compiling and many small calls
+_PRODUCTS = 600.0  # products that a run is assumed to make when costs are compared
+_RUN = 2.0  # in LAPACK's error: the rounding of the recurrence and of the eigenvalues of T
+_LOOK = 8  # steps from one check of both ends to the next
+_OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
 
 
 def chance(failure: float) -> Error:
-    """The part of a certificate that says how likely a random start was to miss an eigenvalue.
+    """The part of a certificate for the probability that a random start missed an eigenvalue.
 
-    A run that came to the end of the space can have missed nothing, and rests on its arithmetic.
+    For a probability of 0, where the basis spans the whole space, it is the rounding of the run.
     """
     if failure == 0:
         return LAPACK
@@ -79,7 +80,10 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _structured(problem: Problem) -> Ends | None:
-    """Both ends on the range that structure allows, whose smallest eigenvalue is lambda_rank."""
+    """Both ends on the largest range that structure allows.
+
+    The smallest eigenvalue on that range is lambda_rank.
+    """
     known = kroneckers_of(problem.op)
     if problem.rank_bound == 0:
         return None
@@ -108,7 +112,7 @@ def _structured(problem: Problem) -> Ends | None:
 
 
 def _plain(problem: Problem) -> Ends | None:
-    """Both ends by Lanczos, until they are certified, the space is complete or memory is full."""
+    """Both ends by Lanczos, until they are certified, the space is exhausted or memory is full."""
     op, size = problem.op, problem.size
     norm = operator_norm(op)
     error = dense_error(op, norm)
@@ -125,30 +129,36 @@ def _plain(problem: Problem) -> Ends | None:
             check_every=1,
             seed=problem.seed,
         )
-    error += Error(run.dropped, reason="couplings that a run of Lanczos left out as noise")
+    error += Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
     error += LAPACK.to(_RUN * spectral_error(size, op.dtype) * norm)
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:
         ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
         return None if ends is None else replace(ends, products=run.products)
-    if problem.watch.stopped and (run.products <= _BLOCK or problem.rank not in (None, size)):
+    _check_answerable(problem, run)
+    ends = _incomplete(problem, run, values, residuals, error)
+    return replace(ends, finished=not problem.watch.stopped)
+
+
+def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
+    """Raise an error where an incomplete run gives no answer to the problem."""
+    assumed = problem.rank not in (None, problem.size)
+    if problem.watch.stopped and (run.products <= _BLOCK or assumed):
         raise KeyboardInterrupt  # before anything was known
-    if problem.rank not in (None, size):
+    if assumed:
         msg = (
-            f"rank={problem.rank}: Lanczos did not come to the end of the range within "
-            f"{run.products} products, so that it cannot count {problem.rank} eigenvalues; use "
+            f"rank={problem.rank}: Lanczos did not find the whole range within {run.products} "
+            f"products, so it cannot tell which eigenvalue has the number {problem.rank}; use "
             "method='factored' or 'dense', or leave the rank out"
         )
         raise ValueError(msg)
-    ends = _incomplete(problem, run, values, residuals, error)
-    return replace(ends, finished=not problem.watch.stopped)
 
 
 def _stopped_or(
     problem: Problem, certain: Callable[[lanczos.Run], bool]
 ) -> Callable[[lanczos.Run], bool]:
-    """Whether a stop was asked for, or both ends are certain, looked at after every eighth step."""
+    """A test of a run: whether a stop was asked for, or, at every eighth step, it is certain."""
     steps = 0
 
     def enough(run: lanczos.Run) -> bool:
@@ -162,7 +172,10 @@ def _stopped_or(
 def _complete(
     run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
 ) -> Spectrum:
-    """All Ritz values, and zeros for the rest: a random block outside was mapped to zero."""
+    """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
+
+    The run found that random vectors outside its basis are mapped to zero.
+    """
     outside = size > len(values)
     null = run.null_error if outside else 0.0
     rests_on = certificate(error, chance(run.null_chance if outside else 0.0))
@@ -174,7 +187,10 @@ def _complete(
 
 
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
-    """Whether nothing hides further out than a share of rtol beyond either end."""
+    """Whether every eigenvalue is certified to lie close to the range of the Ritz values.
+
+    Close means by a part of rtol, and certified except with the probability ``MISSED``.
+    """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)
     if bottom <= error:
@@ -190,7 +206,11 @@ def _incomplete(
     residuals: np.ndarray,
     error: Error,
 ) -> Ends:
-    """Ends of an incomplete run; the smallest is known only if the whole space is positive."""
+    """Both ends from an incomplete run.
+
+    Without a whole spectrum zeros cannot be counted, so the smallest non-zero eigenvalue is known
+    only if every eigenvalue is certified to be positive.
+    """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
     known: Certificate = certificate(error, chance(MISSED))
     if not np.isfinite(error.value):

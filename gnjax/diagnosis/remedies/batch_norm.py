@@ -35,7 +35,9 @@ def batch_norm(problem: Problem, found: Found) -> Remedy:
         msg = "the model is normalised already"
         raise NotMeasurableError(msg)
     if op.net.samples * op.net.k > _COUPLED_UP_TO:
-        msg = f"it couples the samples, which is measured up to k n = {_COUPLED_UP_TO}"
+        msg = (
+            f"BatchNorm couples the samples, and this is measured only up to k n = {_COUPLED_UP_TO}"
+        )
         raise NotMeasurableError(msg)
     normalised, count = _with_batch_norm(model, op)
     if count == 0:
@@ -60,7 +62,7 @@ class _Normalised(nnx.Module):
 
 
 def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
-    """A copy in training mode, and how many layers it gained."""
+    """A copy of the model in training mode with BatchNorm, and the number of layers inserted."""
     names = paths(jax.tree.unflatten(op.net.structure, op.net.leaves))
     used = [layer_name(names[use.leaf]) for use in dense_layers(op)]
     hidden = set(used[:-1])

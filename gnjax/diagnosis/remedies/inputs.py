@@ -27,8 +27,8 @@ def whitened(problem: Problem, found: Found) -> Remedy:
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
         msg = (
-            f"{len(flat)} samples in {flat.shape[1]} dimensions are independent, and whitening "
-            "would make them orthogonal and nothing else; give more samples than dimensions"
+            f"whitening {len(flat)} independent samples in {flat.shape[1]} dimensions only makes "
+            "them orthogonal to each other; give more samples than dimensions"
         )
         raise NotMeasurableError(msg)
     changed = _with_inputs(problem, found.op, white.inputs)
@@ -38,7 +38,7 @@ def whitened(problem: Problem, found: Found) -> Remedy:
 def flat_inputs(op: NetworkGram) -> np.ndarray:
     """The inputs, with one flat row for each sample."""
     if not isinstance(op.net.x, jax.Array):
-        msg = "inputs of several arrays have no one covariance"
+        msg = "inputs of several arrays do not have a single covariance"
         raise NotMeasurableError(msg)
     if not jnp.issubdtype(op.net.x.dtype, jnp.floating):
         msg = f"inputs of type {op.net.x.dtype} are tokens, which have no scale"

@@ -21,13 +21,14 @@ _LEARNING_RATES = (0.25, 1 / 16)
 
 
 def own_learning_rate(problem: Problem, found: Found) -> Remedy:
-    """theta_l = sqrt(s) theta'_l: gradient descent on theta' gives layer l the rate s eta.
+    """A learning rate s eta for layer l, for several s below 1.
 
-    G_l becomes s G_l, and d ln kappa / d ln s is the layer's share at the top less its share at
-    the bottom (first-order perturbation of both eigenvalues).
+    It is the same as gradient descent on theta' with theta_l = sqrt(s) theta'_l. G_l becomes s G_l,
+    and to first order d ln kappa / d ln s is the layer's share of lambda_max less its share of
+    lambda_min.
     """
     if not found.culprit:
-        msg = "no layer has a larger share at the top of the spectrum than at its bottom"
+        msg = "no layer has a much larger share of lambda_max than of lambda_min"
         raise NotMeasurableError(msg)
     net = found.op.net
     chosen = np.repeat([name in found.culprit for name in parameter_names(net)], net.counts)
@@ -40,7 +41,7 @@ def own_learning_rate(problem: Problem, found: Found) -> Remedy:
         )
         for scale in _LEARNING_RATES
     )
-    reason = "d ln kappa / d ln rate is its share at the top less its share at the bottom"
+    reason = "d ln kappa / d ln rate is its share of lambda_max less its share of lambda_min"
     return Remedy(own_rate(layer_name(found.culprit[0])), reason, variants)
 
 

@@ -1,4 +1,4 @@
-"""kappa under the metrics of optimisers, measured like any other remedy."""
+"""The metrics of optimisers as remedies: kappa of P^{-1/2} G P^{-1/2}."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAMPING = 1e-4  # of lambda_max
 
 
 def diagonal_metric(problem: Problem, found: Found) -> Remedy:
-    """P = diag(G) + damping I, the aim of methods with one rate for every parameter."""
+    """P = diag(G) + damping I, approximated by methods with a learning rate for each parameter."""
     kappa = partial(_under, problem, found, "diagonal", _damping(found))
     return Remedy("the metric diag(G)", _reason("one rate for each parameter"), (("", kappa),))
 

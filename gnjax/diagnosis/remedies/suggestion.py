@@ -1,4 +1,4 @@
-"""Suggestions: kappa before and after a remedy, and what a remedy is given and gives back."""
+"""Suggestions: kappa before and after a remedy, and the arguments and results of remedies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnjax.operators.of_networks.network import NetworkGram
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1
-RTOL = 1e-2  # of a kappa that is compared with another: a narrower interval takes more work
+RTOL = 1e-2  # the relative width of an interval that is only compared with another one
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class Suggestion(Result):
 
     @property
     def verdict(self) -> str:
-        """What the change does to kappa, where the intervals prove a factor of 1.1 or more."""
+        """Whether the change helps or hurts: the intervals must prove a factor of at least 1.1."""
         before, after = self.before.at_rank, self.after.at_rank
         if before[0] >= _WORTHWHILE * after[1]:
             return HELPS
@@ -57,7 +57,11 @@ Measure = Callable[[], ConditionNumber]
 
 @dataclass(frozen=True)
 class Problem:
-    """A model on data, as (apply, params) and, for layers to be inserted, as it was given."""
+    """A model on data, and the options of its Gauss-Newton matrix.
+
+    ``model`` is (apply, params). ``given`` is the model as the user gave it, into which a remedy
+    can insert layers.
+    """
 
     model: tuple[Apply, Params]
     given: Any
@@ -85,7 +89,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Found:
-    """Results that are computed once, before any remedy is tried.
+    """Results that are computed once and then given to every remedy.
 
     Attributes:
       condition: kappa of G.
@@ -107,7 +111,7 @@ class Remedy:
     name: str
     reason: str
     variants: tuple[tuple[str, Measure], ...]
-    before: Measure | None = None  # where it is not the kappa of the problem itself
+    before: Measure | None = None  # kappa to compare with; None for that of the problem itself
 
 
 class NotMeasurableError(ValueError):
@@ -115,7 +119,7 @@ class NotMeasurableError(ValueError):
 
 
 def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
-    """The variant whose interval of kappa ends lowest."""
+    """The suggestion of the variant whose kappa has the smallest upper bound."""
     before = condition if remedy.before is None else remedy.before()
     tried = [(label, measure()) for label, measure in remedy.variants]
     label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
@@ -125,7 +129,7 @@ def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
 
 
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
-    """kappa of J J^T for some columns of the Jacobian of ``op``, each scaled by at most 1."""
+    """kappa of J J^T for some columns J of the Jacobian of ``op``, each scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
     stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)

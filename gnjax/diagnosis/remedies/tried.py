@@ -1,7 +1,7 @@
 """Remedies that the theory offers for a large kappa, each tried on the model and measured.
 
-A remedy changes one thing: the inputs, the weights, a learning rate or the layers. Nothing is
-trained after the change, so that the number says what the change itself does to kappa.
+A remedy changes one thing: the inputs, the weights, a learning rate, the layers or the metric. The
+model is not trained after the change, so that kappa changes because of the remedy alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnjax.diagnosis.remedies.weights import skips, wider
 def suggestions(
     problem: Problem, found: Found, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
-    """Every remedy that can be measured on this model, and the others with the reason.
+    """The remedies that could be measured on this model, and the others with the reason why not.
 
     ``advance`` is called after each of the :data:`REMEDIES`.
     """
@@ -34,7 +34,7 @@ def suggestions(
     for name, remedy in REMEDIES.items():
         try:
             made.append(measured(remedy(problem, found), found.condition))
-        except ValueError as error:  # what a changed model returns may be refused as well
+        except ValueError as error:  # from the remedy, or from the operator of the changed model
             missing.append(LeftOut(name, str(error)))
         advance()
     return tuple(made), tuple(missing)

@@ -39,7 +39,7 @@ def skips(problem: Problem, found: Found) -> Remedy:
     chain = _linear_chain(op)
     places = list(range(len(chain))) if chain else _square_kernels(op)
     if not places:
-        msg = "no square dense kernel acts on whole samples, and the model is no chain of matrices"
+        msg = "no dense layer maps samples to as many units, and the model is no chain of matrices"
         raise NotMeasurableError(msg)
     depth = len(places)
     betas = sorted({1 / depth, depth**-0.5, 1.0})
@@ -72,7 +72,7 @@ def _square_kernels(op: NetworkGram) -> list[int]:
 
 
 def dense_layers(op: NetworkGram) -> list[Use]:
-    """The dense layers outside loops whose parameter has a single use, in a sample's order."""
+    """The dense layers outside loops whose parameter is used once, in the order of their use."""
     traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
     uses = [layer.only_use for layer in traced.layers]
     return [
@@ -83,7 +83,7 @@ def dense_layers(op: NetworkGram) -> list[Use]:
 
 
 def _linear_chain(op: NetworkGram) -> list[jax.Array]:
-    """W_1 .. W_L, (a_{l-1}, a_l) each, where the model is x -> x W_1 .. W_L; else nothing."""
+    """W_1 .. W_L, each (a_{l-1}, a_l), if the model is x -> x W_1 .. W_L; else an empty list."""
     net = op.net
     if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
         return []
@@ -145,7 +145,7 @@ def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> lis
 def _limits_of_eq_22(op: NetworkGram, chain: list[jax.Array]) -> str:
     """Eq 22 at both widths, for two layers."""
     if len(chain) > 2:
-        return "Lemma 7 (two layers): singular values of wide Gaussian matrices draw together"
+        return "Lemma 7 (two layers): the singular values of a wide Gaussian matrix are close"
     (d, m), k = chain[0].shape, chain[1].shape[1]
     sigma = covariance_condition(flat_inputs(op)).value
     inner, outer = (float(jnp.square(weight).mean()) for weight in chain)

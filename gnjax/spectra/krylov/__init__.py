@@ -1,1 +1,1 @@
-"""Lanczos runs: the recurrence, what a run can have missed, a few eigenvalues from one end."""
+"""Lanczos runs, what they may have missed, and a few eigenvalues from one end of a spectrum."""

@@ -7,7 +7,7 @@ nothing of the other devices, except for the sum of a few numbers.
 
 Sums over a slab are in the basis's own precision. Those over the slabs, and whatever is computed
 from them, are in float64 in host memory: a sum of 10^8 terms in float32, one after the other, would
-have no digit left. An array that is changed is donated, and a second basis is never held.
+have no correct digit. An array that is changed is donated, so that a second basis is never held.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnjax.numerics.host import on_host
 from gnjax.spectra.krylov.host_products import check_products
 
 _SLAB = 2**14  # numbers that are added in the basis's own precision
-_PIECES = 32  # of a slab, of which one at a time is rotated
+_PIECES = 32  # pieces of a slab, which are rotated one after the other
 _STREAM = 104729
 _AXIS = "parameters"
 
@@ -67,9 +67,9 @@ def empty_basis(form: Layout, rows: int) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def random_row(form: Layout, number: int) -> jax.Array:
-    """A row of normal numbers, the same for every layout; another one for another number.
+    """A row of normal random numbers, which depends on ``number`` and not on the layout.
 
-    Its stream is none that the caller's weights may have come from.
+    The random stream is different from those from which the caller may have drawn weights.
     """
     key = jax.random.fold_in(jax.random.key(_STREAM), number)
     drawn = jax.random.normal(key, (form.slabs, form.width), form.dtype)
@@ -100,7 +100,7 @@ def row_of(basis: jax.Array, place: int) -> jax.Array:
 
 @jax.jit
 def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
-    """w^T V as a row; in batches of slabs, for which no axis of V is moved."""
+    """w^T V as a row, computed for each slab, so that no axis of V is moved."""
     by_slab = jnp.broadcast_to(coefficients, basis.shape[:2]).astype(basis.dtype)
     return jnp.einsum("sr,src->sc", by_slab, basis, precision="highest")
 
@@ -108,10 +108,10 @@ def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
 def orthogonalised(
     basis: jax.Array, row: jax.Array, filled: int, negligible: float
 ) -> tuple[jax.Array, np.ndarray, float]:
-    """A row less its part in the first ``filled`` rows, V times the row, and the length left.
+    """A row minus its projection onto the first ``filled`` rows, V times the row, and its length.
 
-    Twice at least, and again for as long as most of the row was in V, unless what is left is
-    ``negligible``. Rows behind the first ones may be anything.
+    The projection is removed at least twice, and again as long as that shortens the row much and
+    the length that is left is not ``negligible``. Later rows of the basis may hold anything.
     """
     inside, length = np.zeros(filled), math.inf
     for attempt in range(_ATTEMPTS):
@@ -126,7 +126,7 @@ def orthogonalised(
 
 
 _ATTEMPTS = 4
-_KEPT = 0.7  # of the length: then nothing to speak of was in V
+_KEPT = 0.7  # times the length: if more is left, the row was nearly orthogonal to V
 
 
 def norm(row: jax.Array) -> float:
@@ -170,7 +170,7 @@ def rotated(basis: jax.Array, matrix: np.ndarray) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def _rotated_piece(basis: jax.Array, matrix: Any, start: int) -> jax.Array:
-    """The same for a piece of every slab, written where it was read."""
+    """:func:`rotated` for a piece of every slab, in place."""
     slabs, _, width = basis.shape
     piece = jax.lax.dynamic_slice_in_dim(basis, start, width // _PIECES, 2)
     by_slab = jnp.broadcast_to(matrix, (slabs, *matrix.shape)).astype(basis.dtype)

@@ -1,17 +1,11 @@
 """The k largest or smallest eigenvalues by Lanczos, each as often as it is repeated.
 
-From rows V (j, n) a run knows T = V A V^T and R with A V^T = V^T T + Q^T R, Q the rows that would
-follow. One vector leads to one eigenvector of a repeated eigenvalue; the others are orthogonal to
-V. By Sylvester's law A has as many eigenvalues above t as T has, and
+A run from a random start finds one eigenvector of a repeated eigenvalue. Whether eigenvalues are
+hidden from it is decided by :mod:`gnjax.spectra.krylov.hidden`. If so, a run from more vectors
+follows.
 
-    S(t) = A - Q^T R (T - t)^{-1} R^T Q    on the complement of V
-
-together. T's are known. Whether S has any a second run decides, from a random start in the
-complement, with the chance of :mod:`gnjax.spectra.krylov.lanczos` that it misses one. Where t lies
-beyond all of T, the first run's own start decides.
-
-A basis that is full is restarted with the Ritz vectors nearest to the end. The recurrence, and with
-it S(t), holds for those as well.
+When a basis is full, the run is restarted with the Ritz vectors whose values are nearest to the end
+of the spectrum. The recurrence, on which that decision rests, holds for those as well.
 """
 
 from __future__ import annotations
@@ -23,34 +17,43 @@ import numpy as np
 
 from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
 from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, is_outermost, threshold
 from gnjax.spectra.krylov.places import position_errors
+from gnjax.spectra.krylov.wanted import (
+    SPARE,
+    RitzPairs,
+    Wanted,
+    most_products,
+    never,
+    ritz_pairs,
+    rowwise,
+    small,
+)
 
-_MISSED = 1e-3
-_LOOK = 6  # steps without a look at the residuals or at the count, at most
-_SPARE = 6  # rows of the least basis beyond 2 k
-_CYCLES = 20  # products, as a multiple of the rows of a basis
-_LEAST_PRODUCTS = 1000
-_MATTERS = 0.1  # of the tolerance: what was dropped is then seen in products of its own
+_LOOK = 6  # steps from one check of the residuals to the next, at most
+_MATTERS = 0.1  # times the tolerance: if more was dropped, the images are computed once more
 _UNCOUNTED = unknown("it was not decided whether eigenvalues further out are missing")
 
 
 @dataclass(frozen=True)
-class Extremes:
-    """Ritz values from the largest down.
+class OuterRitzPairs:
+    """k Ritz pairs from one end of the spectrum, from the largest value down.
 
     Attributes:
-      values: the k values.
-      residuals: an eigenvalue lies this close to each value: ||A x - theta x|| for its vector.
-      scale: the largest absolute Ritz value, for the norm of the operator.
-      vectors: unit rows; fewer than values where these are a null space's.
-      images: A on each of the vectors.
+      values: the k Ritz values.
+      residuals: ||A x - theta x|| for each pair; some eigenvalue is this close to the value.
+      scale: the largest absolute Ritz value, an estimate of the norm of the operator.
+      vectors: unit rows. There are fewer than values if some values are zeros for a null space that
+        the run did not enter.
+      images: the product of A with each of the vectors.
       converged: whether every residual is below the tolerance, and no eigenvalue further out is
         known to be missing. Otherwise these are the best values so far.
       products: how many rows were multiplied in all.
-      errors: the i-th eigenvalue from the end, repeated ones counted, lies this close to the i-th
-        value, if ``count`` holds; infinite where it was not decided.
-      count: "no eigenvalue further out than the k-th is missing", with its chance to be wrong; its
-        value is how far beyond the k-th value the k-th eigenvalue can be.
+      errors: if ``count`` holds, the i-th eigenvalue from the end, counted with multiplicity, is
+        this close to the i-th value. They are infinite where ``count`` was not decided.
+      count: the statement that no eigenvalue further out than the k-th is missing, with the
+        probability that it is wrong. Its value is how far beyond the k-th value the k-th eigenvalue
+        can be.
     """
 
     values: np.ndarray
@@ -63,65 +66,8 @@ class Extremes:
     errors: np.ndarray = field(default_factory=lambda: np.empty(0))
     count: Error = _UNCOUNTED
 
-    @property
-    def counted(self) -> bool | None:
-        """True where ``count`` was decided, with the chance ``count.failure``; else None."""
-        return True if self.count.value < np.inf else None
 
-    @property
-    def chance(self) -> float:
-        """The chance that eigenvalues are missing although ``counted`` is True."""
-        return self.count.failure
-
-
-def _never() -> bool:
-    return False
-
-
-@dataclass(frozen=True)
-class _End:
-    """Where eigenvalues are wanted: the k least values of sign * A."""
-
-    apply: krylov.Apply
-    size: int
-    k: int
-    sign: float
-    rtol: float  # of the scale, for the residuals of those wanted
-    noise: float  # of the scale, what a product rounds
-    most: int  # rows that a basis may have
-    stop: Callable[[], bool] = _never  # whether the best values so far are asked for
-
-    @property
-    def rows(self) -> int:
-        """``most``, but never fewer than the answer and what a restart needs to proceed."""
-        return min(self.size, max(self.most, least_rows(self.k)))
-
-
-def least_rows(k: int) -> int:
-    """How many rows a basis has at least: those of the answer, and what a restart proceeds with."""
-    return 2 * k + _SPARE
-
-
-def most_products(rows: int) -> int:
-    """After how many products with a basis of so many rows a run ends, converged or not."""
-    return _CYCLES * rows + _LEAST_PRODUCTS
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A run, and its Ritz pairs from the end inwards."""
-
-    run: krylov.Run
-    values: np.ndarray
-    residuals: np.ndarray
-    vectors: np.ndarray  # coefficients (j, j)
-
-    @property
-    def scale(self) -> float:
-        return float(np.abs(self.values).max())
-
-
-def extremes(
+def outer_ritz_pairs(
     apply: krylov.Apply,
     size: int,
     k: int,
@@ -130,14 +76,26 @@ def extremes(
     rtol: float,
     noise: float,
     most: int,
-    stop: Callable[[], bool] = _never,
-) -> Extremes:
-    """A run from one vector, and from twice as many where one of the k may be hidden from it.
+    stop: Callable[[], bool] = never,
+) -> OuterRitzPairs:
+    """The k outermost Ritz pairs of an operator of ``size`` rows.
 
-    A run from k vectors sees as many copies of an eigenvalue as can be asked for. A basis has
-    ``most`` rows, or 2 k + 6 where those are more; a restart and a count need up to as many again.
-    After 20 times the rows of a basis and 1000 products, and once ``stop`` says so, the best values
-    so far come back with ``converged`` False.
+    The first run starts from one vector. As long as one of the k eigenvalues may be hidden, another
+    run starts from twice as many vectors, since a run from k vectors finds k copies of a repeated
+    eigenvalue. A basis has ``most`` rows, or 2 k + 6 if those are more. A restart and the search
+    for hidden eigenvalues need up to as many again. If 20 products for each row of a basis and 1000
+    more do not suffice, or once ``stop`` returns True, the best values so far come back with
+    ``converged`` False.
+
+    Args:
+      apply: the product of the operator with rows.
+      size: the number of rows of the operator.
+      k: the number of eigenvalues.
+      sign: -1 for the largest eigenvalues, 1 for the smallest.
+      rtol: the tolerance of residuals, relative to the scale.
+      noise: the rounding of a product, relative to the scale.
+      most: the largest number of rows of a basis.
+      stop: returns whether the best values so far are wanted now.
     """
     products = 0
 
@@ -146,106 +104,85 @@ def extremes(
         products += len(rows)
         return apply(rows)
 
-    end, block, level = _End(counting, size, k, sign, rtol, noise, most, stop), 1, _MISSED / 2
-    limit = most_products(end.rows)
+    wanted, block, level = Wanted(counting, size, k, sign, rtol, noise, most, stop), 1, MISSED / 2
+    limit = most_products(wanted.rows)
     while True:
-        found = _search(end, block, limit - products, level)
-        if found.run.complete or end.stop() or not _small(end, found):
-            answer = _answer(end, found, False)
+        found = _search(wanted, block, limit - products, level)
+        if found.run.complete or wanted.stop() or not small(wanted, found):
+            answer = _answer(wanted, found, False)
             break
-        hidden = _hides(end, found, level)
-        answer = _answer(end, found, hidden is False)
-        if end.stop() or not _more_vectors(end, found, block, hidden):
+        hidden = hides(wanted, found, level)
+        answer = _answer(wanted, found, hidden is False)
+        if wanted.stop() or not _more_vectors(wanted, found, block, hidden):
             answer = replace(answer, converged=answer.converged and not hidden)
             break
         block, level = min(2 * block, k if block < k else 2 * k), level / 2
     return replace(answer, products=products)
 
 
-def _more_vectors(end: _End, found: _Found, block: int, hidden: bool | None) -> bool:
-    """Whether a run from more vectors may find what this one hides.
+def _more_vectors(wanted: Wanted, found: RitzPairs, block: int, hidden: bool | None) -> bool:
+    """Whether a run from more vectors may find eigenvalues that are hidden from this one.
 
-    Where the count stays undecided, a run from several vectors is taken at its word unless it holds
-    one value as often as there are vectors.
+    Where that is undecided, more vectors are needed only after a run from one vector, or if one
+    value occurs as often as there are vectors.
     """
     if hidden is not None:
-        return hidden and block < 2 * end.k
-    errors = found.residuals[: end.k] + end.noise * found.scale
-    return block < end.k and (block < 2 or _copies(found.values[: end.k], errors) >= block)
+        return hidden and block < 2 * wanted.k
+    errors = found.residuals[: wanted.k] + wanted.noise * found.scale
+    return block < wanted.k and (block < 2 or _copies(found.values[: wanted.k], errors) >= block)
 
 
 def _copies(values: np.ndarray, errors: np.ndarray) -> int:
-    """How many of the values, at most, may be one and the same."""
+    """The largest number of values that may all be equal."""
     apart = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
     return int((~apart).sum(axis=1).max())
 
 
-def _search(end: _End, block: int, products: int, level: float) -> _Found:
-    """Until the residuals of the k outermost Ritz values are small, restarted where need be."""
-    options = {"noise": 0.0, "relative_noise": end.noise, "check_every": 1}
+def _search(wanted: Wanted, block: int, products: int, level: float) -> RitzPairs:
+    """A run until the residuals of the k outermost Ritz values are small, restarted if need be."""
+    options = {"noise": 0.0, "relative_noise": wanted.noise, "check_every": 1}
     run = krylov.lanczos(
-        end.apply,
-        krylov.random_rows(end.size, block, 0),
-        max_steps=max(2, end.rows // block),
-        enough=_converged(end, level),
+        wanted.apply,
+        krylov.random_rows(wanted.size, block, 0),
+        max_steps=max(2, wanted.rows // block),
+        enough=_converged(wanted, level),
         **options,
     )
-    kept, restarts = end.k + (end.rows - end.k) // 2, False
-    while not (run.complete or end.stop() or _small(end, _ritz(run, end.sign))):
+    kept, restarts = wanted.k + (wanted.rows - wanted.k) // 2, False
+    while not (run.complete or wanted.stop() or small(wanted, ritz_pairs(run, wanted.sign))):
         if run.products >= products:
             break
-        run, restarts = krylov.restarted(run, _ritz(run, end.sign).vectors[:, :kept]), True
+        run, restarts = krylov.restarted(run, ritz_pairs(run, wanted.sign).vectors[:, :kept]), True
         run = krylov.extended(
-            end.apply, run, rows=end.rows, enough=_converged(end, level), **options
+            wanted.apply, run, rows=wanted.rows, enough=_converged(wanted, level), **options
         )
-    return _ritz(_confirmed(end, run) if restarts else run, end.sign)
+    return ritz_pairs(_confirmed(wanted, run) if restarts else run, wanted.sign)
 
 
-def _confirmed(end: _End, run: krylov.Run) -> krylov.Run:
-    """The few outermost Ritz vectors, with what their images differ from the recurrence.
+def _converged(wanted: Wanted, level: float) -> Callable[[krylov.Run], bool]:
+    """A test of a run: whether the residuals are small.
 
-    After restarts that difference, seen in products of their own, is all that was dropped. The
-    symmetric perturbation that makes it zero has at most 2 / sqrt(3) of its norm.
+    The residuals are computed again after half of the steps that they would need if they decayed as
+    they have since the last time. Where the k values are the outermost Ritz values, the run goes on
+    for the few steps that it takes to prove that no eigenvalue lies further out.
     """
-    if run.complete:
-        return run
-    run = krylov.restarted(run, _ritz(run, end.sign).vectors[:, : end.k + _SPARE])
-    images = _rowwise(end.apply, run.basis)
-    known = run.projection @ run.basis + run.remainder.T @ run.following
-    return replace(run, dropped=2 / 3**0.5 * float(np.linalg.norm(images - known)))
-
-
-def _rowwise(apply: krylov.Apply, rows: np.ndarray) -> np.ndarray:
-    """A on every row by itself, as in the run: a block may be compiled anew."""
-    return np.concatenate([apply(row[None]) for row in rows])
-
-
-def _small(end: _End, found: _Found) -> bool:
-    """Whether the residuals of the k outermost Ritz values are below the tolerance."""
-    known = found.residuals[: end.k]
-    return len(known) == end.k and bool(known.max() <= end.rtol * found.scale)
-
-
-def _converged(end: _End, level: float) -> Callable[[krylov.Run], bool]:
-    """Whether the residuals are small, looked at again half-way to where they would be.
-
-    That is by their decay since the last look, at first since they were as long as the operator.
-    Where all values wanted are at the very end, a few steps more make the run itself prove that
-    nothing lies beyond them.
-    """
-    due, before = 0, (0, -float(np.log(end.rtol)))
+    due, before = 0, (0, -float(np.log(wanted.rtol)))
 
     def enough(run: krylov.Run) -> bool:
         nonlocal due, before
         steps = len(run.basis)
-        if end.stop():
+        if wanted.stop():
             return True
-        if steps < max(due, end.k):
+        if steps < max(due, wanted.k):
             return False
-        found = _ritz(run, end.sign)
-        worst, target = found.residuals[: end.k].max(), end.rtol * found.scale
+        found = ritz_pairs(run, wanted.sign)
+        worst, target = found.residuals[: wanted.k].max(), wanted.rtol * found.scale
         if worst <= target:
-            return not run.unbroken or not _at_the_end(end, found) or _excludes(end, found, level)
+            return (
+                not run.unbroken
+                or not is_outermost(wanted, found)
+                or excludes(wanted, found, level)
+            )
         excess = float(np.log(worst / target))
         rate = (before[1] - excess) / (steps - before[0])
         ahead = excess / rate if rate > 0 else np.inf
@@ -256,124 +193,66 @@ def _converged(end: _End, level: float) -> Callable[[krylov.Run], bool]:
     return enough
 
 
-def _ritz(run: krylov.Run, sign: float) -> _Found:
-    values, residuals, vectors = krylov.ritz(run)
-    order = np.argsort(sign * values)
-    return _Found(run, values[order], residuals[order], vectors[:, order])
+def _confirmed(wanted: Wanted, run: krylov.Run) -> krylov.Run:
+    """A run on a few outermost Ritz vectors, whose ``dropped`` is measured by new products.
+
+    After restarts the difference between the products with these vectors and the recurrence is all
+    that was dropped. The smallest symmetric perturbation of A without such a difference has at most
+    2 / sqrt(3) times the norm of the difference.
+    """
+    if run.complete:
+        return run
+    run = krylov.restarted(run, ritz_pairs(run, wanted.sign).vectors[:, : wanted.k + SPARE])
+    images = rowwise(wanted.apply, run.basis)
+    known = run.projection @ run.basis + run.remainder.T @ run.following
+    return replace(run, dropped=2 / 3**0.5 * float(np.linalg.norm(images - known)))
 
 
-def _threshold(end: _End, found: _Found) -> float:
-    """The t beyond the k-th value, and beyond those not told apart from it, to count at."""
-    errors = found.residuals[: end.k] + found.run.dropped
-    inner = end.sign * found.values[: end.k] - errors
-    outer = inner + 2 * errors
-    room = max(errors[-1], end.rtol / 2 * found.scale, 4 * end.noise * found.scale)
-    room = max(room, 2 * found.run.dropped, float(np.finfo(float).tiny))  # of zero, too
-    reach = inner[-1]
-    for low, high in zip(inner[::-1], outer[::-1], strict=True):
-        if high > reach - 2 * room:
-            reach = min(reach, low)
-    return float(end.sign * (reach - room))
-
-
-def _at_the_end(end: _End, found: _Found) -> bool:
-    """Whether no Ritz value lies beyond the threshold."""
-    return bool(end.sign * found.values[0] > end.sign * _threshold(end, found))
-
-
-def _excludes(end: _End, found: _Found, level: float) -> bool:
-    return bool(krylov.missed_probability(found.run, _threshold(end, found))[0] <= level)
-
-
-def _hides(end: _End, found: _Found, level: float) -> bool | None:
-    """Whether an eigenvalue beyond the threshold is outside the run; None where undecided."""
-    if _at_the_end(end, found) and _excludes(end, found, level):
-        return False
-    return _any_beyond(end, found, _threshold(end, found), level)
-
-
-def _any_beyond(end: _End, found: _Found, t: float, level: float = _MISSED) -> bool | None:
-    """Whether S(t) has an eigenvalue beyond t; None where that takes too many steps."""
+def _answer(wanted: Wanted, found: RitzPairs, decided: bool) -> OuterRitzPairs:
+    """The k values with their vectors and errors."""
     run = found.run
-    start = krylov.random_rows(end.size, len(run.diagonals[0]), 1, apart=run.basis)
-    fit = max(len(run.basis), end.rows - len(run.basis))
-    rows = min(end.size - len(run.basis), fit, 2 * run.products)
-
-    def verdict(second: krylov.Run) -> bool | None:
-        outermost = float((end.sign * np.linalg.eigvalsh(second.projection)).min())
-        if outermost < end.sign * t:
-            return True
-        return False if krylov.missed_probability(second, t)[0] <= level else None
-
-    second = krylov.lanczos(
-        _beyond(end, found, t),
-        start,
-        max_steps=max(2, rows // len(start)),
-        noise=end.noise * found.scale,
-        enough=lambda second: end.stop() or verdict(second) is not None,
-        check_every=_LOOK,
-        apart=run.basis,
-    )
-    return verdict(second)
-
-
-def _beyond(end: _End, found: _Found, t: float) -> krylov.Apply:
-    """S(t), up to rows of V."""
-    run = found.run
-    pushed = run.remainder.T @ run.following  # R^T Q
-    last = found.vectors[-run.block :]
-    inverse = (last / (found.values - t)) @ last.T  # of T - t, its last block
-
-    def apply(rows: np.ndarray) -> np.ndarray:
-        return end.apply(rows) - (rows @ pushed.T) @ inverse @ pushed
-
-    return apply
-
-
-def _answer(end: _End, found: _Found, decided: bool) -> Extremes:
-    """The k values with their vectors, and what is known of each."""
-    run = found.run
-    unseen = min(end.k, end.size - len(found.values)) if run.complete else 0
+    unseen = min(wanted.k, wanted.size - len(found.values)) if run.complete else 0
     values = np.append(found.values, np.zeros(unseen))  # of the null space outside the run
-    wanted = np.argsort(end.sign * values, kind="stable")[: end.k]
-    descending = wanted[np.argsort(-values[wanted])]
+    chosen = np.argsort(wanted.sign * values, kind="stable")[: wanted.k]
+    descending = chosen[np.argsort(-values[chosen])]
     inside = descending < len(found.values)
-    vectors, images, lengths = _pairs(end, found, descending[inside])
+    vectors, images, lengths = _pairs(wanted, found, descending[inside])
     residuals = np.full(len(descending), run.null_error + run.dropped)
     residuals[inside] = lengths
-    count, errors = _counted(end, found, end.sign * values[descending], residuals, decided)
-    return Extremes(
+    count, errors = _counted(wanted, found, wanted.sign * values[descending], residuals, decided)
+    tolerance = max(wanted.rtol, 4 * wanted.noise)
+    return OuterRitzPairs(
         values[descending],
         residuals,
         found.scale,
         vectors,
         images,
-        bool(residuals[inside].max(initial=0.0) <= max(end.rtol, 4 * end.noise) * found.scale),
+        bool(residuals[inside].max(initial=0.0) <= tolerance * found.scale),
         errors=errors,
         count=count,
     )
 
 
 def _pairs(
-    end: _End, found: _Found, chosen: np.ndarray
+    wanted: Wanted, found: RitzPairs, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ritz vectors V^T w as rows, A V^T w = theta V^T w + Q^T R w, and residuals of A itself.
+    """Ritz vectors V^T w as rows, their images A V^T w = theta V^T w + Q^T R w, and the residuals.
 
-    The images come from products of their own where what was dropped matters for the residuals.
+    If what was dropped may change a residual, the images are computed by new products.
     """
     run, coefficients, values = found.run, found.vectors[:, chosen].T, found.values[chosen]
     vectors = coefficients @ run.basis
-    if run.dropped > _MATTERS * end.rtol * found.scale:
-        images = _rowwise(end.apply, vectors) if len(vectors) else vectors
+    if run.dropped > _MATTERS * wanted.rtol * found.scale:
+        images = rowwise(wanted.apply, vectors) if len(vectors) else vectors
         return vectors, images, np.linalg.norm(images - values[:, None] * vectors, axis=1)
     onward = coefficients[:, -run.block :] @ run.remainder.T @ run.following
     return vectors, values[:, None] * vectors + onward, found.residuals[chosen] + run.dropped
 
 
 def _counted(
-    end: _End, found: _Found, signed: np.ndarray, residuals: np.ndarray, decided: bool
+    wanted: Wanted, found: RitzPairs, signed: np.ndarray, residuals: np.ndarray, decided: bool
 ) -> tuple[Error, np.ndarray]:
-    """What is known of eigenvalues outside the run, and of the place of each value among all."""
+    """The statement ``count`` about eigenvalues outside the run, and ``errors`` of the values."""
     run = found.run
     if run.complete:
         everywhere = np.full(len(signed), run.dropped + run.null_error)
@@ -384,7 +263,7 @@ def _counted(
         ), everywhere
     if not decided:
         return _UNCOUNTED, np.full(len(signed), np.inf)
-    edge = end.sign * _threshold(end, found) - run.dropped
+    edge = wanted.sign * threshold(wanted, found) - run.dropped
     errors = np.maximum(position_errors(signed, residuals, edge), run.dropped)
     room = max(float(signed.max()) - edge, run.dropped)
-    return Error(room, PROBABLE, _MISSED, "eigenvalues that a random start hides"), errors
+    return Error(room, PROBABLE, MISSED, "eigenvalues that a random start may have missed"), errors

@@ -1,12 +1,13 @@
 """A few eigenvalues of a network's operator from products in float32, proved in float64.
 
-A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. With
-A_32 = A + E, E what float32 makes of A, a run with A_32 leads to the Ritz vectors V of
-:mod:`gnjax.spectra.krylov.few`. Then A V^T is computed in float64: the eigenpairs of V A V^T give
-values and residuals that E does not enter. It does enter what the second run says of eigenvalues
-that the first has missed: by Weyl the count of A_32 holds for A with an edge that lies ||E||
-further out.
-||E|| itself is measured, as the length of E V^T with a margin, and so is the count then.
+A product in float32 takes half the time of one in float64 on a CPU, and less on many GPUs. Let
+A_32 = A + E be the matrix of the products in float32. :mod:`gnjax.spectra.krylov.few` computes
+Ritz vectors V with A_32. Then A V^T is computed in float64, and the eigenpairs of V A V^T have
+values and residuals without an error from E.
+
+How many eigenvalues lie further out than some t is decided with A_32. By Weyl the statement holds
+for A if t is moved outwards by ||E||. That norm is measured, as the length of E V^T with a margin,
+so the statement is measured too.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Linearised
 from gnjax.operators.prepare import float32_rules, in_float32
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.few import Extremes, extremes
+from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import NotFinite, host_product
 from gnjax.spectra.krylov.places import position_errors
 from gnjax.spectra.watch import UNWATCHED, Watch
 
-NOISE = 8 * float(np.finfo(np.float32).eps)  # of the scale, for E
-_MARGIN = 0.9  # of rtol, for the residuals with A_32
+NOISE = 8 * float(np.finfo(np.float32).eps)  # times the scale: the largest ||E|| that is accepted
+_MARGIN = 0.9  # times rtol: the tolerance for the residuals of A_32
 
 
-def extremes_of(
+def ritz_pairs_from_float32(
     op: Operator,
     exact: krylov.Apply,
     k: int,
@@ -39,12 +40,13 @@ def extremes_of(
     rtol: float,
     most: int,
     watch: Watch = UNWATCHED,
-) -> Extremes | None:
-    """What :func:`~gnjax.spectra.krylov.few.extremes` finds, or None where it takes float64.
+) -> OuterRitzPairs | None:
+    """The Ritz pairs of A from a run in float32, or None where the run must be in float64.
 
-    That is where E is too large for rtol, on one random vector or in the end; where the run does
-    not converge; where the network computes in float64 whatever its parameters are; and for
-    operators that are no network's. ``products`` counts those in float32 as well.
+    It must be in float64 if E is too large for rtol, for one random vector or for the final
+    vectors; if the run in float32 does not converge; if the network computes in float64 whatever
+    the type of its parameters; and for an operator that does not belong to a network. ``products``
+    includes those in float32.
     """
     if rtol < NOISE or op.dtype != jnp.float64:
         return None
@@ -55,7 +57,7 @@ def extremes_of(
     try:
         if not _agree(exact, product, krylov.random_rows(size, 1, 0), min(rtol / 3, NOISE)):
             return None
-        rough = extremes(
+        rough = outer_ritz_pairs(
             product,
             size,
             k,
@@ -73,7 +75,7 @@ def extremes_of(
 
 
 def _product(light: Linearised) -> krylov.Apply:
-    """Products under the rules for float32, for what is traced only when some have been made."""
+    """Products under the rules for float32, which tracing needs, also where it happens later."""
     with float32_rules():
         product = host_product(light)
 
@@ -89,7 +91,9 @@ def _agree(exact: krylov.Apply, product: krylov.Apply, row: np.ndarray, rtol: fl
     return bool(np.linalg.norm(product(row) - image) <= rtol * np.linalg.norm(image))
 
 
-def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extremes | None:
+def _proved(
+    exact: krylov.Apply, rough: OuterRitzPairs, k: int, rtol: float
+) -> OuterRitzPairs | None:
     """The Rayleigh-Ritz values of A on the rough vectors, where the residuals are small."""
     vectors = rough.vectors
     if len(vectors) < k:
@@ -104,11 +108,11 @@ def _proved(exact: krylov.Apply, rough: Extremes, k: int, rtol: float) -> Extrem
     if moved > NOISE * rough.scale or residuals.max() > rtol * rough.scale:
         return None
     products = rough.products + len(vectors) + 1
-    return Extremes(values, residuals, rough.scale, vectors, images, products=products)
+    return OuterRitzPairs(values, residuals, rough.scale, vectors, images, products=products)
 
 
-def _placed(rough: Extremes, found: Extremes, sign: float) -> Extremes:
-    """The count of A_32 and the errors of the places, for A."""
+def _placed(rough: OuterRitzPairs, found: OuterRitzPairs, sign: float) -> OuterRitzPairs:
+    """The pairs of A with the errors of their places, from what was decided with A_32."""
     count = rough.count
     values, known = sign * found.values, sign * rough.values
     edge = known.max() - count.value - NOISE * rough.scale

@@ -54,8 +54,8 @@ def host_product(op: Operator) -> lanczos.Apply:
 
     An operator whose products are not symmetric is refused.
 
-    A single row is passed as a vector and as numpy's array, and axes are changed by numpy: with JAX
-    either would take a quarter of the time of a small network's product.
+    A single row is passed as a vector and as a numpy array, and transposed by numpy. To convert or
+    transpose it with JAX would take a quarter of the time of a small network's product.
     """
     multiply = prepared_product(op)
     return _on_rows(op, multiply)
@@ -88,9 +88,9 @@ def _on_rows(op: Operator, multiply: Callable[[Any], Any]) -> lanczos.Apply:
 
 
 def beside_xla() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread while its small products alternate with large ones of XLA.
+    """Limit BLAS to one thread while its small products alternate with large products of XLA.
 
-    The threads of BLAS would wait busily after each product, on the cores that XLA needs.
+    Otherwise the threads of BLAS keep the cores busy after each product while XLA needs them.
     """
     on_cpu = jax.default_backend() == "cpu"
     return _pools().limit(limits=1, user_api="blas") if on_cpu else nullcontext()

@@ -6,20 +6,21 @@ From orthonormal rows V_1 (b, n) the run builds V_2 .. V_j with
 
 so that T = V A V^T is block tridiagonal; its eigenvalues are the Ritz values.
 
-What a run from a random start can have missed is the subject of :mod:`gnjax.spectra.krylov.missed`.
+:mod:`gnjax.spectra.krylov.missed` gives the probability that a run from a random start has missed
+an eigenvalue.
 
 **What is dropped.** The residual block of step i is W_i = V_{i+1}^T beta_i + E_i. The part E_i is
-shorter than the noise level and is left out, because its direction is rounding; E_i is orthogonal
-to V_1 .. V_i. The run is that of A' = A - E - E^T with E = sum_i E_i V_i, which is symmetric. The
-blocks of E do not overlap with those of E^T, hence
+shorter than the noise level and is left out, because its direction is only rounding; it is
+orthogonal to V_1 .. V_i. The run is therefore a run with the symmetric matrix A' = A - E - E^T,
+where E = sum_i E_i V_i. The blocks of E do not overlap with those of E^T, hence
 
     ||A - A'||_2 <= ||E + E^T||_F = sqrt(2) (sum_i ||E_i||_F^2)^{1/2},
 
 and also ||A - A'||_2 <= sum_i ||E_i||_F, because E_i is orthogonal to V_i. The smaller of the two
-is ``Run.dropped``. By Weyl, what a run says of an eigenvalue of A' is off by at most that for A.
+is ``Run.dropped``. By Weyl the eigenvalues of A and of A' differ by at most that.
 
-All of this is exact arithmetic with the products that the operator returns. Rounding, of the
-products and of the recurrence, is an error of its own.
+These statements are about exact arithmetic with the products that the operator returns. The
+rounding of the products and of the recurrence is an additional error.
 """
 
 from __future__ import annotations
@@ -29,9 +30,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.spectra.krylov.missed import beyond, missed_probability, null_bound
+from gnjax.spectra.krylov.orthogonal import (
+    STREAM,
+    directions,
+    lost_digits,
+    orthonormal,
+    outside,
+    padded,
+    random_rows,
+)
 
 __all__ = [
     "Apply",
@@ -49,11 +58,8 @@ __all__ = [
     "steps_of",
 ]
 
-_ROUNDING = 8.0  # in eps ||A||: the least that rounding makes of zero
-_STREAM = 104729
-_SHORT = 1e-3  # of ||A||, and
-_UNEVEN = 0.1  # of the longest of a block: shorter directions are orthogonalised once more
-_FRESH = 4  # random rows where a run starts anew: the image of a single one is often short
+_ROUNDING = 8.0  # times eps ||A||: how large a zero may become by rounding
+_FRESH = 4  # how many random rows follow where a run found no new direction
 _NULL_CHANCE = 1e-4
 
 Apply = Callable[[np.ndarray], np.ndarray]
@@ -65,24 +71,25 @@ Steps = Generator[np.ndarray, np.ndarray, "Run"]
 
 @dataclass(frozen=True)
 class Run:
-    """Orthonormal rows V (j, n) and T = V A V^T (j, j), of a Krylov space.
+    """Orthonormal rows V (j, n) of a Krylov space, and T = V A V^T (j, j).
 
-    A' V^T = V^T T + Q^T R for a symmetric A' with ||A - A'||_2 <= ``dropped``, in exact arithmetic.
+    In exact arithmetic A' V^T = V^T T + Q^T R for a symmetric A' with ||A - A'||_2 <= ``dropped``.
 
     Attributes:
       basis: the rows V.
-      following: the rows Q of the step that was not taken.
+      following: the rows Q of the next step, which was not taken.
       projection: T.
       diagonals: the blocks alpha_i, up to the first breakdown or restart.
       couplings: the blocks beta_i, up to the first breakdown or restart.
       remainder: the columns of R that belong to the last rows of V; the others are zero.
-      complete: whether nothing is outside the basis but what ``null_error`` bounds.
+      complete: whether A is zero outside the basis, up to ``null_error``.
       products: how many rows were multiplied.
-      size: the dimension of the space that the start was drawn from.
-      dropped: a bound on the 2-norm of all that was left out as rounding.
-      null_image: the Frobenius norm of C Z^T for the random block Z that made the run complete.
-      null_rows: how many rows Z has; 0 where nothing is outside the basis.
-      null_room: the dimension of the complement that Z was drawn from.
+      size: the dimension of the space from which the start was drawn.
+      dropped: a bound on the 2-norm of everything that was left out as rounding.
+      null_image: the Frobenius norm of C Z^T for the random block Z that showed the run to be
+        complete, where C is the compression of A to the complement of the basis.
+      null_rows: how many rows Z has; 0 where the basis spans the whole space.
+      null_room: the dimension of the complement from which Z was drawn.
     """
 
     basis: np.ndarray
@@ -111,28 +118,16 @@ class Run:
 
     @property
     def null_chance(self) -> float:
-        """The chance that the complement of a complete run exceeds ``null_error``."""
+        """The probability that A outside the basis of a complete run exceeds ``null_error``."""
         return _NULL_CHANCE if self.null_rows < self.null_room else 0.0
 
     @property
     def null_error(self) -> float:
-        """The norm of A outside a complete run, but for ``null_chance``; infinite before."""
+        """A bound on the norm of A outside the basis, which fails with probability ``null_chance``.
+
+        It is infinite for a run that is not complete.
+        """
         return null_bound(self, _NULL_CHANCE)
-
-
-def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = None) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space, orthogonal to rows ``apart``.
-
-    Not from ``default_rng(seed)``, which the caller's weights and data may have come from: a start
-    that is a row of the data is not random.
-    """
-    room = size - (0 if apart is None else len(apart))
-    gaussian = np.random.default_rng([_STREAM, seed]).standard_normal((size, min(block, room)))
-    if apart is not None:
-        gaussian = outside(outside(gaussian.T, apart), apart).T
-    if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
-        return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
-    return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
 
 
 def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
@@ -141,23 +136,23 @@ def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
 
 
 def side_by_side(apply: Apply, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
-    """A run from every start, with the products of all in one block: see :func:`steps_of`."""
+    """A run from every start, which multiply all their rows at once; see :func:`steps_of`."""
     return _driven(apply, [steps_of(start, **options) for start in starts])
 
 
 def extended(apply: Apply, run: Run, *, rows: int, **options: Any) -> Run:
-    """Go on from a restarted run until its basis has so many rows: see :func:`steps_of`."""
+    """Continue a restarted run until its basis has so many rows; see :func:`steps_of`."""
     block = len(run.diagonals[0])
     return _driven(apply, [_steps(run, block=block, rows=rows, **options)])[0]
 
 
 def restarted(run: Run, coefficients: np.ndarray) -> Run:
-    """The run on some of its Ritz vectors V^T w alone; the w are columns (j, p).
+    """The run reduced to some of its Ritz vectors V^T w; the w are columns (j, p).
 
     A' U^T = U^T Theta + Q^T (R W) holds for these rows U as well, so that a run can go on from them
-    (the thick restart of Wu and Simon, 2000). U leaves out directions of V, though, and the next
-    steps bring parts of them back, where A and A' differ. The symmetric matrix that differs from A
-    on U alone, and there as A' does, is at most 2 / sqrt(3) times as far away.
+    (the thick restart of Wu and Simon, 2000). The next steps may enter directions of V that are not
+    in U, where A and A' differ. So A' is replaced by the symmetric matrix that differs from A only
+    on U, by as much as A' does. Its distance from A is at most 2 / sqrt(3) times as large.
     """
     values = (coefficients * (run.projection @ coefficients)).sum(axis=0)
     return replace(
@@ -195,17 +190,17 @@ def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
 def steps_of(
     start: np.ndarray, *, max_steps: int, apart: np.ndarray | None = None, **options: Any
 ) -> Steps:
-    """Extend the Krylov space of ``start`` until ``enough``, until nothing is left, or max_steps.
+    """Extend the Krylov space of ``start`` until ``enough``, until it is exhausted, or max_steps.
 
-    ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is what rounding
-    makes of zero in a product: a new direction shorter than that is dropped, and where a whole
-    block is, random directions outside the basis follow, so that running past the numerical rank
-    looks for what a start may have missed instead of amplifying rounding. When the operator maps a
-    block of random directions to less than the noise, the run is complete, in the sense of
-    ``null_error``.
+    ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
+    zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
+    whole block is dropped, the run goes on from random directions outside the basis. Past the
+    numerical rank it looks for what the start may have missed and does not amplify rounding.
+    When the operator maps a block of random directions to less than the noise, the run is complete,
+    in the sense of ``null_error``.
 
-    On the complement of orthonormal rows ``apart`` if there are any, which ``start`` is orthogonal
-    to: the run is that of the operator's compression to it.
+    With orthonormal rows ``apart``, to which ``start`` is orthogonal, the run is one of the
+    operator's compression to their complement.
     """
     block, size = start.shape
     shut = 0 if apart is None else len(apart)
@@ -227,16 +222,11 @@ def _steps(
     apart: np.ndarray | None = None,
 ) -> Steps:
     """The steps from a run that has none, or from a restarted one."""
-    size = run.following.shape[1]
+    size, filled = run.following.shape[1], len(run.basis)
     shut = 0 if apart is None else len(apart)
-    held = np.empty((min(shut + rows, size), size))
-    if apart is not None:
-        held[:shut] = apart
-    basis, filled = held[shut:], len(run.basis)
-    basis[:filled] = run.basis
-    projection = np.zeros((len(basis), len(basis)))
-    projection[:filled, :filled] = run.projection
-    rng = np.random.default_rng([_STREAM, seed, 1 + run.products])
+    held, projection = _storage(run, rows, apart)
+    basis = held[shut:]
+    rng = np.random.default_rng([STREAM, seed, 1 + run.products])
     first, lost = run, [0.0]
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
     step = 0
@@ -261,10 +251,10 @@ def _steps(
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, relative_noise * scale)
-        following, remainder, cut = _directions(image, level)
+        following, remainder, cut = directions(image, level)
         lost.append(cut)
-        if _lost_digits(remainder, scale):
-            following = _orthonormal(outside(outside(following, known), known))
+        if lost_digits(remainder, scale):
+            following = orthonormal(outside(outside(following, known), known))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
         exhausted = filled == size - shut
@@ -289,18 +279,26 @@ def _steps(
             return run
 
 
-def _lost_digits(remainder: np.ndarray, scale: float) -> bool:
-    """Whether a direction is the small difference of longer ones, and so not quite orthogonal."""
-    lengths = np.abs(remainder).max(axis=1, initial=0.0)
-    if not len(lengths):
-        return False
-    return bool(lengths.min() < max(_SHORT * scale, _UNEVEN * lengths.max()))
+def _storage(run: Run, rows: int, apart: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for the rows ``apart`` followed by ``rows`` rows of a basis, and for T.
+
+    They hold the rows and the T of the run already.
+    """
+    size, filled = run.following.shape[1], len(run.basis)
+    shut = 0 if apart is None else len(apart)
+    held = np.empty((min(shut + rows, size), size))
+    if apart is not None:
+        held[:shut] = apart
+    held[shut : shut + filled] = run.basis
+    projection = np.zeros((len(held) - shut, len(held) - shut))
+    projection[:filled, :filled] = run.projection
+    return held, projection
 
 
 def _next_block(
     run: Run, block: int, known: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The next rows of the basis, their coupling to the last ones, and what that leaves out.
+    """The next rows of the basis, their coupling to the last ones, and the norm left out.
 
     Random rows take the place of directions that were dropped.
     """
@@ -308,43 +306,9 @@ def _next_block(
     fresh, coupling = run.following[:wanted], run.remainder[:wanted]
     unseen = float(np.linalg.norm(run.remainder[wanted:]))
     if len(fresh) < wanted:
-        fresh = _padded(fresh, wanted, known, rng)
+        fresh = padded(fresh, wanted, known, rng)
         coupling = np.vstack([coupling, np.zeros((wanted - len(coupling), run.block))])
     return fresh, coupling, unseen
-
-
-def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """rows less their projection on the basis."""
-    return rows - (rows @ basis.T) @ basis
-
-
-def _orthonormal(rows: np.ndarray) -> np.ndarray:
-    """The nearest orthonormal rows to nearly orthonormal ones, up to second order."""
-    q, r = np.linalg.qr(rows.T)
-    return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
-
-
-def _directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal rows Q and coefficients beta with rows^T = Q^T beta + E, and ||E||_F."""
-    if len(rows) == 1:
-        length = float(np.linalg.norm(rows))
-        rank = int(length > noise)
-        return rows[:rank] / (length or 1.0), np.full((rank, 1), length), (1 - rank) * length
-    q, r, order = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
-    rank = int((np.abs(np.diagonal(r)) > noise).sum())
-    coupling = np.empty((rank, len(rows)))
-    coupling[:, order] = r[:rank]
-    return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
-
-
-def _padded(
-    rows: np.ndarray, wanted: int, known: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """``rows`` and random directions orthogonal to them and to the basis."""
-    fill = rng.standard_normal((wanted - len(rows), known.shape[1]))
-    for _ in range(2):
-        fill = _orthonormal(outside(outside(fill, known), rows))
-    return np.vstack([rows, fill])
 
 
 def ritz(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

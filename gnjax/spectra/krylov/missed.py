@@ -9,19 +9,20 @@ are definite for t outside its spectrum. Hence x_1 = N_j x_j with N_j = G_1 .. G
 
     |x_1|^2 <= || N_j Q_j^{-1} N_j^T || =: c(t),
 
-the Christoffel function of the run. V_1 spans a uniformly random space, so |x_1|^2 has the law
-Beta(b/2, (n - b)/2) whatever u is: a run that has an eigenvalue at t had a start whose chance was
-I_c(b/2, (n - b)/2). Outside the hull of the Ritz values c falls monotonically, so the same chance
-covers everything beyond t. This is the bound of Kuczynski and Wozniakowski (1992) a posteriori,
-with the coefficients at hand in place of the worst case, in the spirit of van Dorsselaer,
-Hochstenbach and van der Vorst (2000), for blocks. It is of A itself, because nothing is dropped
-before the first breakdown.
+the Christoffel function of the run. V_1 spans a uniformly random space, so |x_1|^2 has the
+distribution Beta(b/2, (n - b)/2) whatever u is. If A has an eigenvalue at t, a start with this run
+had the probability I_c(b/2, (n - b)/2). Outside the hull of the Ritz values c decreases, so the
+same probability holds for everything beyond t. This is the bound of Kuczynski and Wozniakowski
+(1992) a posteriori, with the computed coefficients in place of the worst case, in the spirit of van
+Dorsselaer, Hochstenbach and van der Vorst (2000), for blocks. The bound is about A itself, because
+nothing is dropped before the first breakdown.
 
 **The null space.** Let Z be a block of b random orthonormal rows in the complement of the basis, of
 dimension N, and C the compression of A to this complement. With u a unit eigenvector of C for the
-eigenvalue mu, ||C Z^T|| >= |mu| |Z u|, and |Z u|^2 has the law Beta(b/2, (N - b)/2), because Z is
-drawn after C is fixed. If ||C Z^T|| = h was seen, then ||C||_2 > h / x^{1/2} has at most the chance
-I_x(b/2, (N - b)/2). A run that ends because Z maps to less than the noise claims no more than this.
+eigenvalue mu, ||C Z^T|| >= |mu| |Z u|, and |Z u|^2 has the distribution Beta(b/2, (N - b)/2),
+because Z is drawn after C is fixed. If ||C Z^T|| = h, then ||C||_2 > h / x^{1/2} has a probability
+of at most I_x(b/2, (N - b)/2). This bound is all that is claimed by a run that ends because C Z^T
+is no larger than the noise.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
-    """The chance, over the start, that this run hides an eigenvalue at t or beyond.
+    """The probability, over random starts, that this run misses an eigenvalue at t or beyond.
 
-    For t outside the hull of the Ritz values; 1 inside of it. A run whose basis V has no direction
-    to follow is invariant but for what was dropped: (t - T) V u = V (A - A') u, hence
+    It is 1 for t inside the hull of the Ritz values. If no direction follows the basis V, its span
+    is invariant but for what was dropped: (t - T) V u = V (A - A') u, hence
     |x_1| <= dropped / |t - theta| for the nearest Ritz value theta.
     """
     points = np.atleast_1d(np.asarray(t, float))
@@ -81,9 +82,10 @@ def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
 
 
 def beyond(run: Run, edge: float, reach: float, probability: float) -> float:
-    """The t between edge and edge + reach past which an eigenvalue is less likely than asked.
+    """The t between edge and edge + reach beyond which the run missed no eigenvalue.
 
-    ``reach`` is signed; infinity times its sign comes back when even edge + reach is not excluded.
+    The statement fails with at most the given probability. ``reach`` has a sign. If it cannot be
+    made even for edge + reach, the answer is infinity with that sign.
     """
     near, far = 0.0, 1.0
     for _ in range(4):
@@ -97,7 +99,10 @@ def beyond(run: Run, edge: float, reach: float, probability: float) -> float:
 
 
 def null_bound(run: Run, chance: float) -> float:
-    """The norm of A on the complement of a complete run, exceeded with at most this chance."""
+    """A bound on the norm of A on the complement of a complete run's basis.
+
+    It fails with at most the given probability.
+    """
     if not run.complete:
         return np.inf
     if run.null_rows == run.null_room:  # Z spans the complement, or there is none

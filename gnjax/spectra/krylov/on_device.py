@@ -1,15 +1,16 @@
 """The k largest or smallest eigenvalues by Lanczos with its basis on the device.
 
-Thick restarts (Wu and Simon, 2000), as :mod:`gnjax.spectra.krylov.few` makes them, for operators
-whose basis in float64 has no room in host memory. The basis is held once, in the precision of the
-products, and has a fixed number of vectors: the rows of the run and the one that follows them. When
-the run has ended the k vectors of the answer go to host memory, and the basis is given up.
+The run has thick restarts (Wu and Simon, 2000), as in :mod:`gnjax.spectra.krylov.few`. It serves
+operators whose basis in float64 does not fit in host memory. The basis is held once, in the
+precision of the products, and has a fixed number of vectors: the rows of the run and the one that
+follows them. When the run has ended, the k vectors of the answer are copied to host memory, and the
+basis is freed.
 
-What the run says is a guess. In the end every Ritz vector x is multiplied once more, by the most
-precise product at hand. The value x^T A x / x^T x and the residual ||A x - value x|| / ||x|| are
-computed in float64 from x as it is stored. For the A of that product an eigenvalue lies that close
-to the value, whatever rounding has done to the run. Whether eigenvalues further out are missing
-would take a second basis to decide, and is not claimed: it is unknown.
+The run only yields approximate eigenvectors. In the end every Ritz vector x is multiplied once
+more, by the most precise product that there is. The value x^T A x / x^T x and the residual
+||A x - value x|| / ||x|| are computed in float64 from x as it is stored. Some eigenvalue of the A
+of that product is that close to the value, whatever rounding did to the run. To decide whether
+eigenvalues further out are missing would take a second basis, so that remains unknown.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from gnjax.spectra.krylov.device_basis import (
     row_of,
     with_row,
 )
-from gnjax.spectra.krylov.few import most_products
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.krylov.tracked import BREAKDOWN
+from gnjax.spectra.krylov.wanted import most_products
 
-_LOOKED = 4  # products, at least, that look outside of a space that seems to be invariant
+_LOOKED = 4  # the fewest products outside a space that seems to be invariant
 
 Product = Callable[[jax.Array], Any]
 """A on a vector (n,)."""
@@ -61,7 +62,7 @@ class Run:
     scale: float = 0.0  # the length of the longest column of T so far
     products: int = 0
     draws: int = 0
-    closed_at: int | None = None  # the products after which V first seemed to be invariant
+    closed_at: int | None = None  # after how many products V first seemed to be invariant
 
     @property
     def steps(self) -> int:
@@ -92,10 +93,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Guess:
-    """What a run leads to: Ritz vectors as unit rows (k, n) in host memory, in its precision.
+    """The Ritz vectors of a run as unit rows (k, n) in host memory, in the precision of the run.
 
-    ``reached`` says whether the run itself came below its tolerance; ``scale`` is the largest
-    absolute Ritz value, and ``products`` how many vectors were multiplied.
+    ``reached`` says whether the residuals of the run came below its tolerance. ``scale`` is the
+    largest absolute Ritz value, and ``products`` how many vectors were multiplied.
     """
 
     vectors: np.ndarray
@@ -115,15 +116,15 @@ def ritz_vectors(
     dtype: Any,
     stop: Callable[[], bool] = lambda: False,
 ) -> Guess:
-    """The k outermost Ritz vectors from a basis of ``rows`` rows, or of fewer that span all.
+    """The k outermost Ritz vectors from a basis of ``rows`` rows, or fewer if these span the space.
 
     Args:
       product: A on vectors (n,) of ``dtype``.
       form: how vectors lie on the devices.
       k: how many.
       sign: -1 for the largest eigenvalues, 1 for the smallest.
-      rtol: of the residuals; the run ends at a few roundings of the norm where that is more.
-      rows: of the basis, the row that follows the run included.
+      rtol: the tolerance of the residuals, but not less than a few roundings of the norm.
+      rows: the number of rows of the basis, with the row that follows the run.
       dtype: of the vectors that the product takes.
       stop: whether the best vectors so far are asked for.
     """
@@ -138,9 +139,10 @@ def ritz_vectors(
 def checked(
     exact: Product, form: Layout, vectors: np.ndarray, dtype: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rayleigh quotient and residual in float64 of each vector, as the product takes it.
+    """The Rayleigh quotient and residual of each vector, in float64.
 
-    The product takes vectors of ``dtype``, and may compute in a higher precision.
+    Vectors are first converted to ``dtype``, the type that the product takes. The product may
+    compute in a higher precision.
     """
     found = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
     return found[:, 0], found[:, 1]
@@ -184,7 +186,7 @@ def _searched(
 
 
 def _step(run: Run, product: Product, dtype: Any) -> None:
-    """Multiply the row that follows V, which joins V, and store what follows it."""
+    """Multiply the row that follows V, add it to V, and store the row that follows next."""
     form, at = run.form, run.filled
     image = as_row(form, product(as_vector(form, row_of(run.basis, at), dtype)))
     run.products, run.filled = run.products + 1, at + 1
@@ -204,7 +206,7 @@ def _step(run: Run, product: Product, dtype: Any) -> None:
 
 
 def _start_anew(run: Run) -> None:
-    """Let a random direction outside V follow, where nothing new does."""
+    """Continue with a random direction outside V, because the last product gave no new one."""
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
     row, _, left = orthogonalised(run.basis, row, run.filled, 0.0)
@@ -212,7 +214,7 @@ def _start_anew(run: Run) -> None:
 
 
 def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
-    """Keep some Ritz vectors and the row that follows V, in the place of V."""
+    """Replace V by some of its Ritz vectors, and keep the row that follows."""
     kept = len(values)
     matrix = np.zeros((kept + 1, run.basis.shape[1]))
     matrix[:kept, : run.filled] = vectors.T
@@ -235,7 +237,7 @@ def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:
 
 
 def _checked(exact: Product, form: Layout, row: np.ndarray, dtype: Any) -> tuple[float, float]:
-    """Rayleigh quotient and residual in float64 of a vector, as the product takes it."""
+    """The Rayleigh quotient and residual of a vector that is converted to ``dtype``."""
     vector = as_vector(form, as_row(form, row), dtype)
     image, x = on_host(exact(vector)), on_host(vector)
     size = length(x)

@@ -8,10 +8,10 @@ import numpy as np
 def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> np.ndarray:
     """How far the i-th least eigenvalue is from the i-th least of these Ritz values.
 
-    Below ``edge`` there are as many eigenvalues as values. Where residual intervals overlap, there
-    are as many eigenvalues within the norm of the residuals of all of them (Kahan): no more than
-    the root of the sum of their squares. A value above the edge bounds its eigenvalue from above,
-    and the edge bounds it from below. Where an interval reaches across the edge nothing is known.
+    The number of eigenvalues below ``edge`` is known to be that of the values below it. If the
+    residual intervals of a group of values overlap, the group has as many eigenvalues within the
+    root of the sum of their squared residuals (Kahan). An eigenvalue whose value is above the edge
+    lies between the edge and the value. Where an interval contains the edge nothing is known.
     """
     order = np.argsort(values, kind="stable")
     errors = np.empty(len(values))
@@ -26,7 +26,7 @@ def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> n
 
 
 def _overlapping(values: np.ndarray, residuals: np.ndarray) -> list[list[int]]:
-    """Groups of neighbouring values whose intervals touch, after widening them for the group."""
+    """Groups of neighbouring values whose intervals overlap, with the common radius of a group."""
     groups: list[list[int]] = []
     for index in range(len(values)):
         groups.append([index])

@@ -15,9 +15,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-_LEAST = 2  # products: one alone says nothing of other directions than that of the start
-_FIRST_ROWS = 4  # of the basis, which warm runs do with; it doubles when it is full
-BREAKDOWN = 8.0  # roundings of the norm below which a direction is no new one
+_LEAST = 2  # the fewest products: from one, nothing is known of directions other than the start
+_FIRST_ROWS = 4  # rows of the first basis, enough for most runs; it is doubled when it is full
+BREAKDOWN = 8.0  # times the rounding of the norm: a shorter direction is no new one
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Tracked:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Run:
-    """A V_j^T = V_j^T T_j + (row j + 1 of V) length; rows from j + 1 on are not used yet."""
+    """A V_j^T = V_j^T T_j + (row j + 1 of V) length, for the first j rows V_j of the basis."""
 
     basis: jax.Array  # (rows + 1, n)
     last: jax.Array  # row j + 1 of V, the next to be multiplied
@@ -58,8 +58,8 @@ def tracked(
     """Lanczos until the residual is at most rtol times the scale, or ``steps`` products are made.
 
     Args:
-      product: v -> A v of a symmetric matrix A, for vectors (n,). It is called as it is; its own
-        compilation serves bases of all sizes.
+      product: v -> A v of a symmetric matrix A, for vectors (n,). It is not compiled here, so that
+        it is compiled once for bases of all sizes.
       start: a vector (n,), not zero.
       rtol: of the residual.
       steps: the most products; as many vectors are held.
@@ -99,7 +99,7 @@ def _widened(run: _Run, more: int) -> _Run:
 
 @partial(jax.jit, donate_argnums=0)
 def _advanced(run: _Run, image: jax.Array) -> _Run:
-    """The image of the last row, orthogonalised twice against all rows of the basis."""
+    """The run after one more product, orthogonalised twice against all rows of the basis."""
     basis, j = run.basis, run.done
     inside = basis @ image
     image = image - inside @ basis

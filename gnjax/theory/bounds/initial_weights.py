@@ -32,10 +32,11 @@ def gaussian_init(
 ) -> InitBound:
     """Lemma 7: kappa(G) for F(x) = W V x with Gaussian V (m, d) and W (k, m), m >= max(d, k).
 
+    With probability at least 1 - 8 exp(-t^2 / 2), kappa(G) is at most
     kappa(Sigma) (var_w (sqrt m + sqrt k + t)^2 + var_v (sqrt m + sqrt d + t)^2)
-    / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2), with probability at least
-    1 - 8 exp(-t^2 / 2). The lemma squares sqrt m - sqrt d - t, which bounds sigma_min from below
-    only while it is positive: a negative difference counts as 0 here.
+    / (var_w (sqrt m - sqrt k - t)^2 + var_v (sqrt m - sqrt d - t)^2). The lemma squares
+    sqrt m - sqrt d - t and sqrt m - sqrt k - t, which bound a smallest singular value from below
+    only while they are positive. A negative difference counts as 0 here.
 
     >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
     >>> 1 < found.value < 3
@@ -70,9 +71,9 @@ def gaussian_init(
 def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float) -> InitBound:
     """Eq 22: the limit of Lemma 1 for Gaussian weights as d, k, m grow in proportion.
 
-    kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
-    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2), almost surely in the limit. The value is
-    not below that limit; of a network of finite width it says nothing for certain.
+    Almost surely, the limit is kappa(Sigma) (var_w (1 + sqrt(k/m))^2 + var_v (1 + sqrt(d/m))^2)
+    / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2). The value is rounded up, so that it is
+    not below the limit. It proves nothing about a network of finite width.
 
     >>> round(gnjax.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
     1.493827

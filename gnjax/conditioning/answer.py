@@ -1,0 +1,145 @@
+"""The answer of a condition number, made from the two ends of a spectrum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gnjax.conditioning.ends import ANALYTIC, FULL, Ends
+from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
+from gnjax.numerics.outward import above, below
+from gnjax.numerics.result import Result
+
+_NOTHING_ABOVE_ZERO = certificate(
+    Error(0.0, reason="every eigenvalue lies within its error of zero")
+)
+
+
+@dataclass(frozen=True, repr=False)
+class ConditionNumber(Result):
+    """kappa = lambda_max / lambda_rank, with its interval and what the interval rests on.
+
+    Attributes:
+      value: lambda_max / lambda_rank, or a lower bound of it where no more is known (nan for the
+        zero matrix).
+      lambda_max, lambda_min: the largest eigenvalue and the smallest non-zero one, lambda_rank.
+      interval: contains kappa, as surely as ``certificate`` says. Where the rank is assumed the
+        true kappa may be any larger number, and the interval has no upper end.
+      at_rank: contains lambda_max / lambda_rank for the ``rank`` of this answer. It equals
+        ``interval`` where the rank is known.
+      rank: the number of non-zero eigenvalues.
+      rank_source: how the rank is known. With three sources the answer is kappa itself: "given", by
+        the caller; "full", every eigenvalue is certified to be positive; "analytic", the structure
+        allows no higher rank and the eigenvalue at this rank is certified to be positive. Two
+        sources are assumptions: "gap", the next eigenvalue is 1000 times smaller or cannot be told
+        from zero; "floor", the eigenvalues decrease to the floor without a gap, so that the number
+        of those above it need not be the rank.
+      resolved: whether lambda_rank is certified to be positive and the rank is not an assumption.
+      floor: the smallest eigenvalue that this computation could have told from zero.
+      method: the name of the method, as in the table of the documentation.
+      certificate: what the interval rests on, see :class:`gnjax.Certificate`.
+      size: the number of rows of the operator.
+      products: how many products with the operator were made; 0 for methods that need none.
+      finished: False where the work was interrupted; the interval holds nevertheless.
+
+    >>> kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
+    >>> print(kappa)
+    kappa = 4 in [4, 4] (rank 3 of 3, full; dense, measured)
+    >>> low, high = kappa.interval
+    >>> low <= 4 <= high, kappa.resolved
+    (True, True)
+    """
+
+    value: float
+    lambda_max: float
+    lambda_min: float
+    interval: tuple[float, float]
+    at_rank: tuple[float, float]
+    rank: int
+    rank_source: str
+    resolved: bool
+    floor: float
+    method: str
+    certificate: Certificate
+    size: int
+    products: int = 0
+    finished: bool = True
+
+    @property
+    def confidence(self) -> float:
+        """The probability with which the interval is claimed to hold.
+
+        It is 1 where everything is proved, and nan where no probability can be claimed.
+        """
+        return self.certificate.confidence
+
+    @property
+    def bounded(self) -> bool:
+        """Whether kappa at the stated rank, known or assumed, has an upper bound."""
+        return self.at_rank[1] < math.inf
+
+    @property
+    def log10(self) -> float:
+        return math.log10(self.value) if self.value > 0 else math.nan
+
+    def __str__(self) -> str:
+        low, high = self.at_rank
+        known = (
+            f"(rank {self.rank} of {self.size}, {self.rank_source}; "
+            f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
+        )
+        if math.isnan(self.value):
+            return f"kappa is not defined: no eigenvalue can be told from zero {known}"
+        if self.certificate.kind == UNKNOWN:
+            return f"kappa about {self.value:.6g} {known}"
+        within = f"{self.value:.6g} in [{low:.6g}, {high:.6g}] {known}"
+        if self.resolved:
+            return f"kappa = {within}"
+        if self.bounded:
+            text = f"kappa at numerical rank {self.rank} = {within}"
+            return f"{text}, NOT RESOLVED: the rank is assumed"
+        return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
+
+
+def assembled(ends: Ends, size: int) -> ConditionNumber:
+    """The answer for an operator of ``size`` rows: quotients of both ends, rounded outwards."""
+    low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
+    low = max(low, 1.0)
+    positive = ends.smallest.low > 0
+    high = above(ends.largest.high / ends.smallest.low) if positive else math.inf
+    exact = ends.smallest.value > 0 and (positive or ends.certificate.kind == UNKNOWN)
+    value = max(ends.largest.value / ends.smallest.value, 1.0) if exact else low
+    return ConditionNumber(
+        value=float(value),
+        lambda_max=float(ends.largest.value),
+        lambda_min=float(ends.smallest.value),
+        interval=(float(low), float(high) if ends.resolved else math.inf),
+        at_rank=(float(low), float(high)),
+        rank=ends.rank,
+        rank_source=ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source,
+        resolved=ends.resolved,
+        floor=float(ends.floor),
+        method=ends.method,
+        certificate=ends.certificate,
+        size=size,
+        products=ends.products,
+        finished=ends.finished,
+    )
+
+
+def undefined(method: str, size: int) -> ConditionNumber:
+    """The answer where no eigenvalue can be told from zero, so that kappa is not defined."""
+    return ConditionNumber(
+        value=math.nan,
+        lambda_max=0.0,
+        lambda_min=0.0,
+        interval=(math.nan, math.nan),
+        at_rank=(math.nan, math.nan),
+        rank=0,
+        rank_source="floor",
+        resolved=False,
+        floor=0.0,
+        method=method,
+        certificate=_NOTHING_ABOVE_ZERO,
+        size=size,
+    )

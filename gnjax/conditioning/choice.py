@@ -1,0 +1,55 @@
+"""Which method computes a condition number: the one asked for, or the cheapest that applies."""
+
+from __future__ import annotations
+
+from gnjax.conditioning.ends import Problem
+from gnjax.conditioning.methods import METHODS, Method
+from gnjax.operators.facts import factorisation_of, kroneckers_of
+
+
+def asked_for(problem: Problem, name: str) -> Method:
+    """The method of a name; a ValueError where it does not apply."""
+    method = METHODS[name]
+    refused = method.refuses(problem)
+    if refused:
+        raise ValueError(refused)
+    return method
+
+
+def cheapest(problem: Problem) -> Method:
+    """The cheapest method that applies.
+
+    Methods that use structure are preferred: closed forms, Lanczos on sums of Kronecker products,
+    and the singular values of a factor, which resolve the smallest eigenvalues, where these take at
+    most ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
+    ``limits.factor_rows``, the eigenvalues of the matrix are preferred because they take a tenth of
+    the time; the caller computes singular values where these leave kappa unresolved.
+    """
+    applying = [method for method in METHODS.values() if not method.refuses(problem)]
+    if not applying:
+        reasons = "; ".join(method.refuses(problem) for method in METHODS.values())
+        msg = f"no method applies: {reasons}"
+        raise ValueError(msg)
+    structured = kroneckers_of(problem.op) is not None
+    preferred = [
+        method
+        for method in applying
+        if method.name == "closed_form"
+        or (method.name == "krylov" and structured)
+        or (method.name == _by_factor(problem))
+    ]
+    return min(preferred or applying, key=lambda method: method.cost(problem))
+
+
+def _by_factor(problem: Problem) -> str:
+    """The name of the preferred method for an operator with a small factor; "" for any other."""
+    if not small_factor(problem):
+        return ""
+    work = METHODS["factored"].cost(problem)
+    return "factored" if work <= problem.limits.factor_work else "dense"
+
+
+def small_factor(problem: Problem) -> bool:
+    """Whether the operator states a factor with a side of at most ``limits.factor_rows``."""
+    factor = factorisation_of(problem.op)
+    return factor is not None and min(factor.shape) <= problem.limits.factor_rows

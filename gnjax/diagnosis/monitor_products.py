@@ -1,0 +1,62 @@
+"""The products and the starts of a monitor's runs, compiled once for one structure of a model."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
+from gnjax.operators.of_networks.network import NetworkHessian
+from gnjax.operators.protocol import Operator
+
+
+def random_start(op: NetworkHessian) -> jax.Array:
+    """The vector from which the first run starts."""
+    return jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
+
+
+def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
+    """The diagonal of P^{-1/2} for a metric P, or for the state of an optimiser."""
+    tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
+    entries = op.ravel(tree)
+    if not bool((entries > 0).all()):
+        msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"
+        raise ValueError(msg)
+    return 1 / jnp.sqrt(entries)
+
+
+@jax.jit
+def product(op: Operator, v: jax.Array) -> jax.Array:
+    """A v."""
+    return op.mv(v)
+
+
+def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
+    """S A S v with the diagonal S."""
+    return scale * product(op, scale * v)
+
+
+@jax.jit
+def along(op: Operator, update: jax.Array) -> jax.Array:
+    """u^T H u / u^T u."""
+    u = update / jnp.linalg.norm(update)
+    return u @ op.mv(u)
+
+
+@partial(jax.jit, static_argnums=2)
+def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
+    """z^T H z for vectors z of random signs."""
+    key = jax.random.fold_in(jax.random.key(2), number)
+    signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
+    return (signs * op.mv(signs)).sum(0)
+
+
+@jax.jit
+def mixed(number: jax.Array, share: float, known: jax.Array) -> jax.Array:
+    """The sum of the known vector, scaled to length 1, and of a random one of length ``share``."""
+    key = jax.random.fold_in(jax.random.key(1), number)
+    random = jax.random.normal(key, known.shape, known.dtype)
+    return known / jnp.linalg.norm(known) + share * random / jnp.linalg.norm(random)

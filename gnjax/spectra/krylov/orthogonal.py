@@ -1,0 +1,67 @@
+"""Orthonormal rows: random ones, and those that a Lanczos run adds to its basis."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+STREAM = 104729  # of random numbers, which the caller is unlikely to use
+_SHORT = 1e-3  # directions shorter than this times ||A|| are orthogonalised once more,
+_UNEVEN = 0.1  # and those shorter than this times the longest of their block
+
+
+def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = None) -> np.ndarray:
+    """Orthonormal rows (b, n) that span a uniformly random space, orthogonal to the rows ``apart``.
+
+    They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
+    data: a start that depends on the matrix is not random.
+    """
+    room = size - (0 if apart is None else len(apart))
+    gaussian = np.random.default_rng([STREAM, seed]).standard_normal((size, min(block, room)))
+    if apart is not None:
+        gaussian = outside(outside(gaussian.T, apart), apart).T
+    if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
+        return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
+    return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
+
+
+def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """The rows minus their projections onto the basis."""
+    return rows - (rows @ basis.T) @ basis
+
+
+def orthonormal(rows: np.ndarray) -> np.ndarray:
+    """The nearest orthonormal rows to nearly orthonormal ones, up to second order."""
+    q, r = np.linalg.qr(rows.T)
+    return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
+
+
+def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Orthonormal rows Q and coefficients beta with rows^T = Q^T beta + E, and ||E||_F."""
+    if len(rows) == 1:
+        length = float(np.linalg.norm(rows))
+        rank = int(length > noise)
+        return rows[:rank] / (length or 1.0), np.full((rank, 1), length), (1 - rank) * length
+    q, r, order = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
+    rank = int((np.abs(np.diagonal(r)) > noise).sum())
+    coupling = np.empty((rank, len(rows)))
+    coupling[:, order] = r[:rank]
+    return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
+
+
+def padded(
+    rows: np.ndarray, wanted: int, known: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """``rows``, and random directions that are orthogonal to them and to the basis."""
+    fill = rng.standard_normal((wanted - len(rows), known.shape[1]))
+    for _ in range(2):
+        fill = orthonormal(outside(outside(fill, known), rows))
+    return np.vstack([rows, fill])
+
+
+def lost_digits(remainder: np.ndarray, scale: float) -> bool:
+    """Whether a direction is a short difference of long vectors, which loses orthogonality."""
+    lengths = np.abs(remainder).max(axis=1, initial=0.0)
+    if not len(lengths):
+        return False
+    return bool(lengths.min() < max(_SHORT * scale, _UNEVEN * lengths.max()))

@@ -1,0 +1,79 @@
+"""Which eigenvalues a Lanczos run is to find, and the Ritz pairs that it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.spectra.krylov import lanczos as krylov
+
+SPARE = 6  # how many rows the least basis has beyond 2 k
+_CYCLES = 20  # products, as a multiple of the rows of a basis
+_LEAST_PRODUCTS = 1000
+
+
+def never() -> bool:
+    """Nobody asks for a stop."""
+    return False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The eigenvalues that are wanted: the k least values of sign * A."""
+
+    apply: krylov.Apply
+    size: int
+    k: int
+    sign: float
+    rtol: float  # times the scale: the tolerance of the residuals
+    noise: float  # times the scale: the rounding of a product
+    most: int  # the most rows that a basis may have
+    stop: Callable[[], bool] = never  # whether the best values so far are wanted now
+
+    @property
+    def rows(self) -> int:
+        """The most rows of a basis: ``most``, or what the answer and a restart need at least."""
+        return min(self.size, max(self.most, least_rows(self.k)))
+
+
+def least_rows(k: int) -> int:
+    """How many rows a basis has at least: those of the answer, and those that a restart needs."""
+    return 2 * k + SPARE
+
+
+def most_products(rows: int) -> int:
+    """The number of products after which a run with a basis of so many rows ends in any case."""
+    return _CYCLES * rows + _LEAST_PRODUCTS
+
+
+@dataclass(frozen=True)
+class RitzPairs:
+    """A run and its Ritz pairs, the outermost first."""
+
+    run: krylov.Run
+    values: np.ndarray
+    residuals: np.ndarray
+    vectors: np.ndarray  # coefficients (j, j)
+
+    @property
+    def scale(self) -> float:
+        return float(np.abs(self.values).max())
+
+
+def ritz_pairs(run: krylov.Run, sign: float) -> RitzPairs:
+    values, residuals, vectors = krylov.ritz(run)
+    order = np.argsort(sign * values)
+    return RitzPairs(run, values[order], residuals[order], vectors[:, order])
+
+
+def small(wanted: Wanted, found: RitzPairs) -> bool:
+    """Whether the residuals of the k outermost Ritz values are below the tolerance."""
+    known = found.residuals[: wanted.k]
+    return len(known) == wanted.k and bool(known.max() <= wanted.rtol * found.scale)
+
+
+def rowwise(apply: krylov.Apply, rows: np.ndarray) -> np.ndarray:
+    """The product of A with every row, one by one: a block of rows may have to be compiled."""
+    return np.concatenate([apply(row[None]) for row in rows])

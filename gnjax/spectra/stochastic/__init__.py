@@ -1,0 +1,1 @@
+"""Estimates from products with random vectors: spectral densities and traces."""

@@ -1,0 +1,240 @@
+"""A spectral density as Gauss quadratures, and what is computed from it, each with its errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.result import Result
+from gnjax.spectra.stochastic.probes import student
+
+_FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
+_LEAST_DECADES = 0.01
+_UNCERTIFIED = certificate(unknown("no run stated its errors"))
+_GAUSSIAN = (2 / math.pi) ** 0.5  # ||f(A) - f(B)|| <= this ||A - B|| for f = exp(-x^2 / 2)
+_TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
+
+
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
+    """A mean over probes with its errors.
+
+    Attributes:
+      value: the mean.
+      standard_error: of the mean, from the spread over probes; infinite for one probe.
+      quadrature: a proved bound on the mean error of the quadratures of these probes; 0 where they
+        are exact.
+      certificate: the largest quadrature error over all points, the largest 95% half-width of
+        Student's distribution for the spread, and the certificate of the density. Where eigenvalues
+        are counted up to a point, the point itself is uncertain by ``floor``.
+
+    >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
+    >>> share = density.cdf([0.5, 10.0])
+    >>> share.value.round(12).tolist()
+    [0.0, 1.0]
+    >>> share.standard_error.shape
+    (2,)
+    """
+
+    value: np.ndarray
+    standard_error: np.ndarray
+    quadrature: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    certificate: Certificate = _UNCERTIFIED
+
+
+@dataclass(frozen=True, repr=False)
+class SpectralDensity(Result):
+    """The density mu = (1/n) sum_i delta(lambda_i), as one Gauss quadrature for each probe.
+
+    Attributes:
+      nodes, weights: (probes, m), ascending. A probe whose Krylov space was exhausted may have
+        fewer than m nodes; its largest node is then repeated with weight 0. The weights of a probe
+        sum to 1.
+      n: the size of the operator.
+      steps: the number of Lanczos steps that was asked for.
+      floor: an eigenvalue this small cannot be told from zero, nor two eigenvalues this close from
+        each other.
+      products: how many products with the operator were made, without those that found ``floor``.
+      exact: for each probe, whether its Krylov space was exhausted. Its quadrature is then mu_v
+        itself, and the only error is rounding.
+      certificate: how far the nodes can be from those of exact arithmetic. The parts are the
+        rounding of products ("measured"), entries of T that were set to zero because they are no
+        larger than rounding, and the operator's own error.
+
+    >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
+    >>> density.nodes.shape, density.weights.sum(axis=1).round(12).tolist()
+    ((4, 3), [1.0, 1.0, 1.0, 1.0])
+    >>> density.pdf(np.linspace(0, 4, 50), width=0.2).value.shape
+    (50,)
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+    n: int
+    steps: int
+    floor: float
+    products: int
+    exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    certificate: Certificate = _UNCERTIFIED
+
+    def __str__(self) -> str:
+        """The number of eigenvalues, the extreme nodes, and what the density rests on."""
+        return (
+            f"density of {self.n} eigenvalues between {self.nodes.min():.6g} and "
+            f"{self.nodes.max():.6g} ({len(self.nodes)} probes of {self.steps} steps; "
+            f"{self.certificate.brief})"
+        )
+
+    def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:
+        """The density at ``points``, smoothed by a Gaussian of standard deviation ``width``.
+
+        With ``log`` this is the density of log10(lambda) over the positive eigenvalues. ``points``
+        are then positive eigenvalues, not logarithms, and ``width`` is in decades. Eigenvalues up
+        to ``floor`` are left out, so the density integrates to the share of positive eigenvalues.
+        """
+        at = np.asarray(points, float)
+        if log and not (at > 0).all():
+            msg = f"log=True needs positive points, got {at.min()}; see grid(log=True)"
+            raise ValueError(msg)
+        width = self._width(log) if width is None else float(width)
+        if not 0 < width < math.inf:
+            msg = f"width={width} is not a positive number"
+            raise ValueError(msg)
+        at = np.log10(at) if log else at
+        kept = self.nodes > self.floor if log else np.ones(self.nodes.shape, bool)
+        nodes = np.log10(np.where(kept, self.nodes, 1.0)) if log else self.nodes
+        height = 1 / (width * math.sqrt(2 * math.pi))
+        weights = np.where(kept, self.weights, 0.0) * height
+        values = [
+            np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
+            for theta, w in zip(nodes, weights, strict=True)
+        ]
+        edge = math.log10(self.floor) if log and self.floor > 0 else -math.inf
+        nodes = np.where(kept, nodes, edge)
+        bounds = [
+            np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
+            for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
+        ]
+        return self._estimate(values, bounds, 0.0 if log else _GAUSSIAN * height / width)
+
+    def cdf(self, points: ArrayLike) -> Estimate:
+        """The share of eigenvalues that are not larger than each point."""
+        at = np.asarray(points, float) + self.floor
+        values = [
+            (theta <= at[..., None]) @ w for theta, w in zip(self.nodes, self.weights, strict=True)
+        ]
+        return self._estimate(values, self._beside(at))
+
+    def count(self, low: float, high: float) -> Estimate:
+        """The number of eigenvalues in [low - floor, high + floor].
+
+        The zero eigenvalues therefore belong to [low, 0], and n - count(0, inf) are negative.
+        """
+        if not low <= high:
+            msg = f"low={low} must not exceed high={high}"
+            raise ValueError(msg)
+        low, high = low - self.floor, high + self.floor
+        inside = (self.nodes >= low) & (self.nodes <= high)
+        ends = self._beside(np.asarray(low)) + self._beside(np.asarray(high))
+        return self._estimate(self.n * (self.weights * inside).sum(axis=1), self.n * ends)
+
+    def moment(self, q: int) -> Estimate:
+        """(1/n) tr A^q, without quadrature error up to q = 2 steps - 1."""
+        if not isinstance(q, int | np.integer) or q < 0:
+            msg = f"q={q!r} is not 0, 1, 2, .."
+            raise ValueError(msg)
+        values = (self.weights * self.nodes**q).sum(axis=1)
+        known = q < 2 * self.steps or bool(self._exact.all())
+        slope = q * float(np.abs(self.nodes).max()) ** max(q - 1, 0)
+        return self._estimate(values, np.full(len(values), 0.0 if known else np.inf), slope)
+
+    def grid(self, points: int = 400, log: bool = False) -> np.ndarray:
+        """Points at which to draw :meth:`pdf` at its default width, evenly spaced or in log10."""
+        if points < 2:
+            msg = f"a grid needs at least 2 points, got {points}"
+            raise ValueError(msg)
+        nodes = self._positive_decades() if log else self.nodes
+        if nodes.size == 0:
+            msg = f"no eigenvalue above the floor {self.floor:.3g}; use log=False"
+            raise ValueError(msg)
+        tail = _TAILS * self._width(log)
+        even = np.linspace(nodes.min() - tail, nodes.max() + tail, points)
+        return 10.0**even if log else even
+
+    @property
+    def _exact(self) -> np.ndarray:
+        return self.exact if len(self.exact) else np.zeros(len(self.nodes), bool)
+
+    def _beside(self, points: np.ndarray) -> np.ndarray:
+        """For every probe, the larger of the weights of the two nodes next to each point."""
+        bounds = [
+            _larger(w)[np.searchsorted(theta, points, side="right")] * (not exact)
+            for theta, w, exact in zip(self.nodes, self.weights, self._exact, strict=True)
+        ]
+        return np.asarray(bounds)
+
+    def _estimate(
+        self,
+        samples: Sequence[np.ndarray] | np.ndarray,
+        quadrature: Sequence[np.ndarray] | np.ndarray,
+        slope: float = 0.0,
+    ) -> Estimate:
+        """The mean over the first axis, which is that of the probes, and the mean of the bounds.
+
+        A change of the matrix by e changes the number by at most ``slope`` e. ``slope`` is 0 for
+        counts, for which such a change moves the points up to which eigenvalues are counted.
+        """
+        stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
+        value, count = stacked.mean(axis=0), len(stacked)
+        spread, half = np.full_like(value, np.inf), unknown("one probe has no spread")
+        if count > 1:
+            spread = stacked.std(axis=0, ddof=1) / math.sqrt(count)
+            width = float(spread.max(initial=0.0)) * student(count)
+            half = Error(width, MEASURED, reason=f"the spread of {count} probes")
+        largest = Error(float(bounds.max(initial=0.0)), reason="Gauss quadrature")
+        if math.isinf(largest.value):
+            largest = unknown("the quadrature has no error bound for moments from 2 steps on")
+        moved = (part.scaled(slope) for part in self.certificate.parts)
+        return Estimate(value, spread, bounds, certificate(largest, half, *moved))
+
+    def _width(self, log: bool) -> float:
+        """The mean distance between nodes, below which smoothing would draw single nodes."""
+        finest = min(self.steps, _FINEST)
+        if log:
+            decades = self._positive_decades()
+            return max(float(np.ptp(decades)) / finest if decades.size else 0.0, _LEAST_DECADES)
+        width = float(np.ptp(self.nodes)) / finest
+        one_point = (float(np.abs(self.nodes).max()) or 1.0) / _FINEST
+        return width if width > self.floor else one_point
+
+    def _positive_decades(self) -> np.ndarray:
+        return np.log10(self.nodes[self.nodes > self.floor])
+
+
+def _larger(weights: np.ndarray) -> np.ndarray:
+    """The larger weight of the neighbouring nodes, for every gap between nodes and at both ends."""
+    padded = np.concatenate([[0.0], weights, [0.0]])
+    return np.maximum(padded[:-1], padded[1:])
+
+
+def _variation(
+    at: np.ndarray, nodes: np.ndarray, weights: np.ndarray, width: float, edge: float
+) -> np.ndarray:
+    """The sum over gaps of the larger weight times the variation of exp(-((t - x) / width)^2 / 2).
+
+    The axis begins at ``edge``, and nodes below it are moved there, so that the value of the curve
+    at ``edge`` is added to the variation.
+    """
+    larger = _larger(weights)
+    ends = np.concatenate([[edge], nodes, [math.inf]])
+    left, right = ((ends[some] - at[..., None]) / width for some in (slice(-1), slice(1, None)))
+    low, high = np.exp(-(left**2) / 2), np.exp(-(right**2) / 2)
+    peaked = (left < 0) & (right > 0)
+    inside = np.where(peaked, 2 - low - high, np.abs(high - low)) @ larger
+    start = larger[np.searchsorted(nodes, edge, side="right")]
+    return inside + start * np.exp(-(((edge - at) / width) ** 2) / 2)

@@ -1,0 +1,74 @@
+"""Traces by Hutchinson's estimator and by Hutch++ (Meyer, Musco, Musco and Woodruff, 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.operators.base import Operator
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.stochastic.probes import BLOCK, images_of, lengths_of, signs, standard_error
+from gnjax.spectra.watch import Apply
+
+
+@dataclass(frozen=True)
+class TraceEstimate:
+    """An estimate of tr A from random vectors.
+
+    Attributes:
+      value: the estimate.
+      standard_error: of the value; 0.0 where nothing of it is random.
+      samples: how many numbers the standard error was computed from.
+      products: how many vectors were multiplied by A.
+      lengths: the sum of |x| |A x| over the products that the value is made of, to which their
+        rounding is proportional.
+    """
+
+    value: float
+    standard_error: float
+    samples: int
+    products: int
+    lengths: float
+
+
+def hutchinson(
+    op: Operator, product: Apply, probes: int, rng: np.random.Generator
+) -> TraceEstimate:
+    """The mean of g^T A g over vectors g of random signs."""
+    samples, lengths = [], 0.0
+    for first in range(0, probes, BLOCK):
+        tests = signs(rng, min(BLOCK, probes - first), op.shape[0])
+        images = product(tests)
+        samples.append((images * tests).sum(axis=1))
+        lengths += float(lengths_of(tests, images).sum())
+    values = np.concatenate(samples)
+    check_products(values)
+    return TraceEstimate(
+        float(values.mean()), standard_error(values), probes, probes, lengths / probes
+    )
+
+
+def hutch_plus_plus(
+    op: Operator, product: Apply, probes: int, rng: np.random.Generator
+) -> TraceEstimate:
+    """tr(Q^T A Q), plus the mean of g^T P A P g over vectors g of random signs, with P = I - Q Q^T.
+
+    A third of the products serves to find Q, a third to compute the first term and a third to
+    estimate the second. Q is an orthonormal basis of A S for a Gaussian S (n, k). With k = n, P is
+    zero, and the only error left is rounding.
+    """
+    size, third = op.shape[0], probes // 3
+    sketch = rng.standard_normal((min(third, size), size))
+    basis = np.linalg.qr(images_of(product, sketch).T)[0].T  # (k, n)
+    images = images_of(product, basis)
+    captured, lengths = float((images * basis).sum()), float(lengths_of(basis, images).sum())
+    used = 2 * len(basis)
+    if len(basis) == size:
+        return TraceEstimate(captured, 0.0, 0, used, lengths)
+    rest = krylov.outside(signs(rng, probes - used, size), basis)
+    images = images_of(product, rest)
+    lengths += float(lengths_of(rest, images).mean())
+    values = captured + (images * rest).sum(axis=1)
+    return TraceEstimate(float(values.mean()), standard_error(values), len(values), probes, lengths)

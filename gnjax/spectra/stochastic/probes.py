@@ -1,0 +1,52 @@
+"""Random vectors, the products with them, and the spread of what is computed from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.watch import Apply
+
+BLOCK = 16  # vectors in one product
+_STREAM = 7919
+_COVERED = 0.975  # two-sided 95%
+
+
+def probe_stream(seed: int) -> np.random.Generator:
+    """A generator that differs from ``default_rng(seed)``, which the caller may have used."""
+    return np.random.default_rng([_STREAM, seed])
+
+
+def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
+    """Rows of random signs, (count, size)."""
+    return rng.integers(0, 2, (count, size)) * 2.0 - 1.0
+
+
+def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:
+    """A on every row, a few at a time."""
+    images = np.empty_like(rows)
+    for first in range(0, len(rows), BLOCK):
+        images[first : first + BLOCK] = product(rows[first : first + BLOCK])
+    check_products(images)
+    return images
+
+
+def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """|x| |A x| for every row x."""
+    return np.linalg.norm(rows, axis=1) * np.linalg.norm(images, axis=1)
+
+
+def standard_error(values: np.ndarray) -> float:
+    """The standard error of the mean of independent samples; infinite for one sample."""
+    if len(values) == 1:
+        return math.inf
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def student(samples: int) -> float:
+    """The 95% half-width for a normal sample, in standard errors."""
+    from scipy.special import stdtrit  # it takes 0.1 s, as part of gnjax's own import
+
+    return float(stdtrit(samples - 1, _COVERED)) if samples > 1 else math.inf

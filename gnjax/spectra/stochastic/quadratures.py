@@ -1,0 +1,66 @@
+"""Gauss quadratures of a spectrum: one Lanczos run from each random start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gnjax.numerics.limits import Limits
+from gnjax.spectra.krylov import lanczos as krylov
+from gnjax.spectra.stochastic.probes import probe_stream
+
+_TOGETHER = 10  # probes in one product
+
+
+def quadratures(
+    product: krylov.Apply,
+    size: int,
+    probes: int,
+    steps: int,
+    noise: float,
+    seed: int,
+    limits: Limits,
+) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
+    """Nodes, weights and the run of every probe, without its basis.
+
+    Up to ten probes that fit in memory are multiplied at once, and the last ones one by one. A
+    product with another number of columns would round them differently, and the first probes would
+    then depend on how many there are.
+    """
+    rng = probe_stream(seed)
+    found: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
+    together = int(np.clip(limits.basis_bytes / (8 * steps * size), 1, _TOGETHER))
+    while len(found) < probes:
+        count = together if probes - len(found) >= together else 1
+        starts = [rng.standard_normal((1, size)) for _ in range(count)]
+        runs = krylov.side_by_side(
+            product,
+            [start / np.linalg.norm(start) for start in starts],
+            max_steps=steps,
+            noise=noise,
+            enough=exhausted,
+            check_every=1,
+        )
+        found += [(*_gauss_quadrature(run), _light(run)) for run in runs]
+    return found
+
+
+def exhausted(run: krylov.Run) -> bool:
+    """Whether the run found no new direction, so that the Krylov space of its start is exhausted.
+
+    It is not continued from another random direction, which would change the weights.
+    """
+    return len(run.remainder) == 0
+
+
+def _light(run: krylov.Run) -> krylov.Run:
+    """A run without its basis."""
+    none = np.empty((0, run.basis.shape[1]))
+    return replace(run, basis=none, following=none)
+
+
+def _gauss_quadrature(run: krylov.Run) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes theta_j and weights w_j = (e_1^T y_j)^2 for the eigenpairs (theta_j, y_j) of T."""
+    nodes, _, vectors = krylov.ritz(run)
+    return nodes, vectors[0] ** 2
