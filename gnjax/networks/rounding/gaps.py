@@ -1,12 +1,12 @@
-"""A product, and how far it moves in Monte Carlo arithmetic.
+"""Products with random vectors, and how far they move in Monte Carlo arithmetic.
 
-Small networks are evaluated one operation after the other. In one program, where every result is
-moved, XLA compiles a transformer for a minute that is then evaluated in milliseconds.
+Small networks are evaluated one operation after the other, for all vectors at once. In one program,
+where every result is moved, XLA compiles a transformer for a minute that then runs in milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,40 +16,81 @@ from jax.tree_util import Partial
 
 from gnjax.networks.jaxprs import bind, evaluate, wrapped
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
+from gnjax.numerics.host import on_host
 
-_STEPWISE = 1e7  # numbers that are written until which step by step is taken
+_STEPWISE = 1e7  # numbers that all evaluations write together, up to which they go step by step
 
 
-def gap(
-    product: Partial, seed: np.uint32, *args: Any, work: float = np.inf
-) -> tuple[jax.Array, jax.Array]:
-    """``product(*args)``, and how far it moves in Monte Carlo arithmetic.
+def gaps(
+    product: Partial,
+    rng: np.random.Generator,
+    vectors: Iterable[jax.Array],
+    batches: Sequence[Sequence[Any]] = ((),),
+    *,
+    work: float = np.inf,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
 
-    ``work`` is about how many numbers all evaluations together write.
+    ``work`` is about how many numbers are written for all vectors and batches together. The vectors
+    are taken one by one where that is much.
     """
-    return _stepwise(product, seed, *args) if work <= _STEPWISE else compiled(product, seed, *args)
+    if work <= _STEPWISE:
+        yield from _stepwise(product, rng, jnp.stack(list(vectors)), batches)
+        return
+    for v in vectors:
+        found = (compiled(product, seed_of(rng), v, *batch) for batch in batches)
+        yield _summed(found)
 
 
 # Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
 @jax.jit
-def compiled(product: Partial, seed: np.uint32, *args: Any) -> tuple[jax.Array, jax.Array]:
-    """The same by one program."""
-    plain = product(*args)
-    return plain, perturbed(product, seed, *args) - plain
+def compiled(
+    product: Partial, seed: np.uint32, v: jax.Array, *batch: Any
+) -> tuple[jax.Array, jax.Array]:
+    """A_b v and how far it moves, by one program."""
+    plain = product(v, *batch)
+    return plain, perturbed(product, seed, v, *batch) - plain
 
 
-def _stepwise(product: Partial, seed: np.uint32, *args: Any) -> tuple[jax.Array, jax.Array]:
-    closed = _applied.trace(product, *args).jaxpr
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves((product, args))]
+def seed_of(rng: np.random.Generator) -> np.uint32:
+    return np.uint32(rng.integers(2**32))
+
+
+def _summed(found: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    image, moved = map(on_host, next(iterator := iter(found)))
+    for more, further in iterator:
+        image, moved = image + on_host(more), moved + on_host(further)
+    return image, moved
+
+
+def _stepwise(
+    product: Partial,
+    rng: np.random.Generator,
+    vectors: jax.Array,
+    batches: Sequence[Sequence[Any]],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Every array has one more axis, along the vectors, so that every vector has its own signs."""
+    images, moves = _summed(_steps(product, rng, vectors, batch) for batch in batches)
+    return zip(images, moves, strict=True)
+
+
+def _steps(
+    product: Partial, rng: np.random.Generator, vectors: jax.Array, batch: Sequence[Any]
+) -> tuple[Any, Any]:
+    product, batch = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (len(vectors), *jnp.shape(leaf))), (product, batch)
+    )
+    closed = _applied.trace(product, vectors, *batch).jaxpr
+    leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
-    (moved,) = perturbed_steps(closed, int(seed), leaves)
-    return plain, jnp.asarray(moved) - plain
+    (moved,) = perturbed_steps(closed, int(seed_of(rng)), leaves)
+    return plain, np.asarray(moved) - np.asarray(plain)
 
 
 @jax.jit
-def _applied(product: Partial, *args: Any) -> jax.Array:
+def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
     """Traced alone, once for all that has the same shapes."""
-    return product(*args)
+    return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
