@@ -57,17 +57,39 @@ def widened(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind) -> list[Any]:
-    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes."""
+    """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes.
+
+    A value is let go behind the last equation that uses it.
+    """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
+    unused = _unused(jaxpr)
 
     def read(v: Any) -> Any:
         return v.val if isinstance(v, core.Literal) else values[v]
 
-    for eqn in jaxpr.eqns:
+    for place, eqn in enumerate(jaxpr.eqns):
         results = _results(eqn, [read(v) for v in eqn.invars], bind)
         values.update(zip(eqn.outvars, results, strict=True))
+        for v in unused.get(place, ()):
+            values.pop(v, None)
     return [read(v) for v in jaxpr.outvars]
+
+
+def _unused(jaxpr: Any) -> dict[int, list[Any]]:
+    """The variables that nothing uses behind the equation at a place."""
+    last = {v: place for place, eqn in enumerate(jaxpr.eqns) for v in _variables(eqn)}
+    for v in jaxpr.outvars:
+        if not isinstance(v, core.Literal):
+            last.pop(v, None)
+    found: dict[int, list[Any]] = {}
+    for v, place in last.items():
+        found.setdefault(place, []).append(v)
+    return found
+
+
+def _variables(eqn: Any) -> list[Any]:
+    return [v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, core.Literal)]
 
 
 Step = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]

@@ -18,7 +18,8 @@ from gnjax.networks.jaxprs import bind, evaluate, wrapped
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_host
 
-_STEPWISE = 1e7  # numbers that all evaluations write together, up to which they go step by step
+_STEPWISE = 1e8  # numbers that all evaluations write together, up to which they go step by step
+_AT_ONCE = 1e7  # numbers that the vectors of one such evaluation write
 
 
 def gaps(
@@ -35,7 +36,10 @@ def gaps(
     are taken one by one where that is much.
     """
     if work <= _STEPWISE:
-        yield from _stepwise(product, rng, jnp.stack(list(vectors)), batches)
+        stacked = jnp.stack(list(vectors))
+        groups = min(len(stacked), int(work / len(batches) / _AT_ONCE) + 1)
+        for some in np.array_split(stacked, groups):
+            yield from _stepwise(product, rng, jnp.asarray(some), batches)
         return
     for v in vectors:
         found = (compiled(product, seed_of(rng), v, *batch) for batch in batches)
