@@ -31,7 +31,7 @@ from gnjax.operators.base import Operator, dense
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
-from gnjax.spectra.stochastic.quadratures import exhausted, quadratures
+from gnjax.spectra.stochastic.quadratures import exhausted, quadratures, whole
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 
@@ -60,7 +60,8 @@ def spectral_density(
       probes: the number of random starts; the error falls with its square root.
       steps: the number of Lanczos steps from each start, with full reorthogonalisation. Details of
         the spectrum that are finer than its range divided by ``steps`` are not resolved.
-      progress: True for a bar on stderr, or a function of the products made and expected.
+      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
+        then returns the density of the probes so far, with ``finished`` False.
       seed: of the starts. With the same seed, the starts of fewer probes are the first of more.
       limits: the limits of memory.
 
@@ -76,14 +77,18 @@ def spectral_density(
     norm = operator_norm(operator)
     error = dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
-    with watching(progress, probes * min(steps, size)) as watch, beside_xla():
-        found = quadratures(watch(product), size, probes, steps, _BREAKDOWN * floor, seed, limits)
+    noise = _BREAKDOWN * floor
+    with watching(progress, probes * min(steps, size), stoppable=True) as watch, beside_xla():
+        found = quadratures(
+            watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
+        )
     longest = max(len(nodes) for nodes, _, _ in found)
+    cut = not all(whole(run, min(steps, size)) for _, _, run in found)
     return SpectralDensity(
         nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),
         weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in found]),
         n=size,
-        steps=steps,
+        steps=min(len(nodes) for nodes, _, _ in found) if cut else steps,
         floor=floor,
         products=sum(run.products for _, _, run in found),
         exact=np.array([exhausted(run) or run.complete for _, _, run in found]),
@@ -94,6 +99,7 @@ def spectral_density(
                 reason="entries of T that Lanczos set to zero as rounding",
             ),
         ),
+        finished=len(found) == probes and not cut,
     )
 
 

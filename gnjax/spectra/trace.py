@@ -7,7 +7,7 @@ the largest eigenvalues is exact and only the rest is random.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,6 +51,8 @@ class Trace(Result):
         Student's distribution. It is "measured" because the samples are not normal: in the
         simulations it covered tr A in at least 80% of the draws for each spectrum, and in 92% to
         100% in the average over spectra.
+      finished: False where Hutchinson's estimator was interrupted; the answer is then that of the
+        vectors so far, with their standard error.
 
     >>> found = gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact")
     >>> found.value, found.standard_error, found.certificate.kind
@@ -62,11 +64,13 @@ class Trace(Result):
     method: str
     products: int
     certificate: Certificate = _UNCERTIFIED
+    finished: bool = True
 
     def __str__(self) -> str:
         return (
             f"trace = {self.value:.6g} +- {self.standard_error:.2g} "
-            f"({self.method}, {self.products} products; {self.certificate})"
+            f"({self.method}, {self.products} products; {self.certificate}"
+            f"{'' if self.finished else '; INTERRUPTED'})"
         )
 
 
@@ -90,7 +94,9 @@ def trace(
         "xtrace"; "exact" ignores it. Two more products test the symmetry of an operator that does
         not state it.
       seed: of the random vectors.
-      progress: True for a bar on stderr, or a function of the products made and expected.
+      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
+        then returns Hutchinson's answer so far, with ``finished`` False; the other methods have
+        none before their end.
 
     >>> print(gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact").value)
     7.0
@@ -108,12 +114,16 @@ def trace(
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
             return _exact(operator, watch)
-    estimate = {"hutchinson": hutchinson, "hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
-    with watching(progress, probes) as watch:
+    rng = probe_stream(seed)
+    with watching(progress, probes, stoppable=method == "hutchinson") as watch:
         product = watch(host_product(operator))
-        return _from_random_vectors(
-            operator, estimate(operator, product, probes, probe_stream(seed)), method
-        )
+        if method == "hutchinson":
+            found = hutchinson(operator, product, probes, rng, watch.is_stopped)
+        else:
+            estimate = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
+            found = estimate(operator, product, probes, rng)
+        answer = _from_random_vectors(operator, found, method)
+        return replace(answer, finished=not watch.stopped or found.products == probes)
 
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:

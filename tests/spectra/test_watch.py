@@ -111,15 +111,45 @@ def test_an_interrupted_kappa_encloses_the_truth():
     assert found.lambda_max == pytest.approx(values[-1], rel=0.05)
 
 
+def test_an_interrupted_trace_is_that_of_the_vectors_so_far():
+    whole = gnjax.trace(_SLOW, probes=32, seed=3)
+    cut = gnjax.trace(_SLOW, probes=320, seed=3, progress=_Calls(20))  # 16 vectors in a product
+    assert whole.finished
+    assert not cut.finished
+    assert (cut.products, cut.value) == (whole.products, whole.value)
+    assert cut.standard_error == whole.standard_error
+    assert "INTERRUPTED" in str(cut)
+    assert gnjax.trace(_SLOW, probes=16, progress=_Calls(16)).finished
+    with pytest.raises(KeyboardInterrupt):
+        gnjax.trace(_SLOW, method="hutch++", progress=_Calls(20))
+
+
+def test_an_interrupted_density_has_the_probes_with_all_of_their_steps():
+    whole = gnjax.spectral_density(_SLOW, probes=10, steps=8, seed=2)
+    cut = gnjax.spectral_density(_SLOW, probes=40, steps=8, seed=2, progress=_Calls(100))
+    assert not cut.finished
+    assert (len(cut.nodes), cut.steps) == (10, 8)
+    np.testing.assert_array_equal(cut.nodes, whole.nodes)
+    assert "INTERRUPTED" in str(cut)
+    last = gnjax.spectral_density(_SLOW, probes=10, steps=8, seed=2, progress=_Calls(80))
+    assert last.finished
+
+
+def test_a_density_interrupted_in_its_first_probes_has_fewer_steps_and_its_bounds_hold():
+    cut = gnjax.spectral_density(_SLOW, probes=10, steps=50, seed=2, progress=_Calls(60))
+    whole = gnjax.spectral_density(_SLOW, probes=10, steps=6, seed=2)
+    assert not cut.finished
+    assert (len(cut.nodes), cut.steps) == (10, 6)
+    np.testing.assert_allclose(cut.nodes, whole.nodes, rtol=0, atol=1e-12)
+    assert cut.moment(12).certificate.kind == "unknown"
+    assert cut.moment(11).certificate.kind != "unknown"
+
+
 def test_nothing_yet_and_nobody_watching_are_interrupts_as_usual():
     with pytest.raises(KeyboardInterrupt):
         gnjax.eigenvalues(_SLOW, k=30, limits=_KRYLOV, progress=_Calls(2))
     with pytest.raises(KeyboardInterrupt):
         gnjax.condition_number(_SLOW, method="krylov", progress=_Calls(1))
-    with pytest.raises(KeyboardInterrupt):
-        gnjax.spectral_density(_SLOW, progress=_Calls(10))
-    with pytest.raises(KeyboardInterrupt):
-        gnjax.trace(_SLOW, progress=_Calls(10))
     with pytest.raises(KeyboardInterrupt):
         gnjax.eigenvalues(_Interrupting(30), k=3, limits=_KRYLOV)
 

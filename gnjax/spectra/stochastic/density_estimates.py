@@ -56,7 +56,7 @@ class SpectralDensity(Result):
         fewer than m nodes; its largest node is then repeated with weight 0. The weights of a probe
         sum to 1.
       n: the size of the operator.
-      steps: the number of Lanczos steps that was asked for.
+      steps: the number of Lanczos steps that was asked for, or made before an interruption.
       floor: an eigenvalue this small cannot be told from zero, nor two eigenvalues this close from
         each other.
       products: how many products with the operator were made, without those that found ``floor``.
@@ -65,6 +65,7 @@ class SpectralDensity(Result):
       certificate: how far the nodes can be from those of exact arithmetic. The parts are the
         rounding of products ("measured"), entries of T that were set to zero because they are no
         larger than rounding, and the operator's own error.
+      finished: False where the work was interrupted; there are then fewer probes, or fewer steps.
 
     >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
     >>> density.nodes.shape, density.weights.sum(axis=1).round(12).tolist()
@@ -81,13 +82,14 @@ class SpectralDensity(Result):
     products: int
     exact: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     certificate: Certificate = _UNCERTIFIED
+    finished: bool = True
 
     def __str__(self) -> str:
         """The number of eigenvalues, the extreme nodes, and what the density rests on."""
         return (
             f"density of {self.n} eigenvalues between {self.nodes.min():.6g} and "
             f"{self.nodes.max():.6g} ({len(self.nodes)} probes of {self.steps} steps; "
-            f"{self.certificate.brief})"
+            f"{self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
 
     def pdf(self, points: ArrayLike, width: float | None = None, log: bool = False) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,19 +35,27 @@ class TraceEstimate:
 
 
 def hutchinson(
-    op: Operator, product: Apply, probes: int, rng: np.random.Generator
+    op: Operator,
+    product: Apply,
+    probes: int,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
 ) -> TraceEstimate:
-    """The mean of g^T A g over vectors g of random signs."""
-    samples, lengths = [], 0.0
+    """The mean of g^T A g over vectors g of random signs, of fewer if ``stop`` says so."""
+    samples: list[np.ndarray] = []
+    lengths = 0.0
     for first in range(0, probes, BLOCK):
+        if samples and stop():
+            break
         tests = signs(rng, min(BLOCK, probes - first), op.shape[0])
         images = product(tests)
         samples.append((images * tests).sum(axis=1))
         lengths += float(lengths_of(tests, images).sum())
     values = np.concatenate(samples)
     check_products(values)
+    count = len(values)
     return TraceEstimate(
-        float(values.mean()), standard_error(values), probes, probes, lengths / probes
+        float(values.mean()), standard_error(values), count, count, lengths / count
     )
 
 

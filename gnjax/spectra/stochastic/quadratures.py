@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,17 +22,19 @@ def quadratures(
     noise: float,
     seed: int,
     limits: Limits,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[tuple[np.ndarray, np.ndarray, krylov.Run]]:
     """Nodes, weights and the run of every probe, without its basis.
 
     Up to ten probes that fit in memory are multiplied at once, and the last ones one by one. A
     product with another number of columns would round them differently, and the first probes would
-    then depend on how many there are.
+    then depend on how many there are. Where ``stop`` ends the work, those probes remain that have
+    made all of their steps; if none has, the first ones with the steps that they have made.
     """
     rng = probe_stream(seed)
     found: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
     together = int(np.clip(limits.basis_bytes / (8 * steps * size), 1, _TOGETHER))
-    while len(found) < probes:
+    while len(found) < probes and not (found and stop()):
         count = together if probes - len(found) >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]
         runs = krylov.side_by_side(
@@ -39,11 +42,18 @@ def quadratures(
             [start / np.linalg.norm(start) for start in starts],
             max_steps=steps,
             noise=noise,
-            enough=exhausted,
+            enough=lambda run: exhausted(run) or stop(),
             check_every=1,
         )
+        if found and not all(whole(run, min(steps, size)) for run in runs):
+            break
         found += [(*_gauss_quadrature(run), _light(run)) for run in runs]
     return found
+
+
+def whole(run: krylov.Run, steps: int) -> bool:
+    """Whether the run made all of its steps, or needs no more."""
+    return exhausted(run) or run.complete or len(run.projection) >= steps
 
 
 def exhausted(run: krylov.Run) -> bool:
