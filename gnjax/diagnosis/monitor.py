@@ -233,7 +233,9 @@ class Monitor:
             assert scale is not None
             scaling = partial(jnp.multiply, scale)
         multiply = Partial(product, op)
-        return product_error(multiply, op.shape[0], op.dtype, work=work, scaling=scaling)
+        return product_error(
+            multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=True
+        )
 
     def _condition(self) -> dict[str, Any]:
         op = self._gram

@@ -102,6 +102,7 @@ def product_error(
     work: float = 0.0,
     scaling: Scaling | None = None,
     seed: int = 0,
+    repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
 ) -> Error:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
@@ -119,6 +120,8 @@ def product_error(
       scaling: v -> S v with a symmetric S; the bound then is that of S A S, but for the rounding of
         S v itself.
       seed: of the random signs and vectors.
+      repeated: whether it is measured again and again, as along a training, so that one program
+        that takes long to compile is worth it.
       reason: what the error comes from, in words.
     """
     function = product if isinstance(product, Partial) else Partial(product)
@@ -129,7 +132,7 @@ def product_error(
         return unknown(f"{reason}: {lacking}")
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
-    written = work * count * len(parts) if work else math.inf
+    written = math.inf if repeated or not work else work * count * len(parts)
     images, moves = [], []
     for both in gaps(function, rng, scaled, parts, work=written):
         image, moved = (on_host(_scaled(scaling, one)) for one in both)
