@@ -8,6 +8,7 @@ from jax.tree_util import Partial
 
 from gnjax.networks.construct import network
 from gnjax.networks.network import backward, forward, pieces
+from gnjax.networks.rounding import gaps as gaps_module
 from gnjax.networks.rounding.gaps import gaps
 from tests.networks import CASES
 
@@ -94,3 +95,10 @@ def test_infinities_stay_where_they_are_step_by_step():
     product = Partial(lambda v: jax.nn.softmax(jnp.where(v > 0, v - 1.5, -jnp.inf)))
     for _, moved in _found(product, _STEP_BY_STEP, jnp.asarray([1.0, -1.0, 2.0]), ((),)):
         assert np.isfinite(moved).all()
+
+
+def test_arrays_on_several_devices_stay_in_one_program(monkeypatch):
+    """No operation after the other: another process may hold a part of what it writes."""
+    monkeypatch.setattr(gaps_module, "_on_one_cpu", lambda tree: False)
+    monkeypatch.setattr(gaps_module, "_stepwise", None)
+    assert len(_found(Partial(jnp.sin), _STEP_BY_STEP, jnp.ones(2), ((),))) == 24

@@ -33,9 +33,9 @@ def gaps(
     """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
 
     ``work`` is about how many numbers are written for all vectors and batches together. The vectors
-    are taken one by one where that is much.
+    are taken one by one where that is much, or where arrays are not on a single CPU.
     """
-    if work <= _STEPWISE:
+    if work <= _STEPWISE and _on_one_cpu((product, batches)):
         stacked = jnp.stack(list(vectors))
         groups = min(len(stacked), int(work / len(batches) / _AT_ONCE) + 1)
         for some in np.array_split(stacked, groups):
@@ -54,6 +54,12 @@ def compiled(
     """A_b v and how far it moves, by one program."""
     plain = product(v, *batch)
     return plain, perturbed(product, seed, v, *batch) - plain
+
+
+def _on_one_cpu(tree: Any) -> bool:
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    devices = {device for array in arrays for device in array.devices()}
+    return len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
 
 
 def seed_of(rng: np.random.Generator) -> np.uint32:
