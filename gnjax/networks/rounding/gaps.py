@@ -20,6 +20,7 @@ from gnjax.numerics.host import on_host
 
 _STEPWISE = 1e8  # numbers that all evaluations write together, up to which they go step by step
 _AT_ONCE = 1e7  # numbers that the vectors of one such evaluation write
+_HELD = 2e6  # numbers in the parameters and the data, of which every vector has a copy there
 
 
 def gaps(
@@ -33,9 +34,10 @@ def gaps(
     """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
 
     ``work`` is about how many numbers are written for all vectors and batches together. The vectors
-    are taken one by one where that is much, or where arrays are not on a single CPU.
+    are taken one by one where that is much, where parameters and data are large, and where they are
+    not on a single CPU.
     """
-    if work <= _STEPWISE and _on_one_cpu((product, batches)):
+    if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
         stacked = jnp.stack(list(vectors))
         groups = min(len(stacked), int(work / len(batches) / _AT_ONCE) + 1)
         for some in np.array_split(stacked, groups):
@@ -56,10 +58,12 @@ def compiled(
     return plain, perturbed(product, seed, v, *batch) - plain
 
 
-def _on_one_cpu(tree: Any) -> bool:
-    arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+def _small_on_one_cpu(tree: Any) -> bool:
+    leaves = jax.tree.leaves(tree)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     devices = {device for array in arrays for device in array.devices()}
-    return len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
+    cpu = len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
+    return cpu and sum(np.size(leaf) for leaf in leaves) <= _HELD
 
 
 def seed_of(rng: np.random.Generator) -> np.uint32:
