@@ -16,6 +16,11 @@ _RNG = np.random.default_rng(3)
 _ALL_AT_ONCE, _STEP_BY_STEP = np.inf, 1.0
 
 
+@pytest.fixture(autouse=True)
+def _however_few_equations(monkeypatch):
+    monkeypatch.setattr(gaps_module, "_LONG", 0)
+
+
 def _found(product, work, v, batches, draws=24):
     rng = np.random.default_rng(0)
     return list(gaps(product, rng, [v] * draws, batches, work=work))
@@ -82,7 +87,7 @@ def test_every_vector_has_roundings_of_its_own():
     assert len({moved.tobytes() for moved in moves}) > 1
 
 
-def test_what_is_evaluated_step_by_step_is_traced_once():
+def test_what_is_evaluated_again_is_not_traced_again():
     traced = []
 
     def product(v):
@@ -92,7 +97,7 @@ def test_what_is_evaluated_step_by_step_is_traced_once():
     product = Partial(product)
     for _ in range(3):
         _found(product, _STEP_BY_STEP, jnp.ones(2), ((),))
-    assert len(traced) == 1
+    assert len(traced) == 2  # alone, to count its equations, and for all vectors
 
 
 def test_infinities_stay_where_they_are_step_by_step():
@@ -108,3 +113,14 @@ def test_every_vector_has_a_copy_of_small_parameters_only(held, monkeypatch):
     product = Partial(lambda w, v: w[0] * v, jnp.ones(held))
     _found(product, _STEP_BY_STEP, jnp.ones(2), ((),), draws=2)
     assert len(calls) == (held == 1)
+
+
+def test_few_equations_are_one_program(monkeypatch):
+    monkeypatch.setattr(gaps_module, "_LONG", 10)
+    monkeypatch.setattr(gaps_module, "_stepwise", None)
+    assert len(_found(Partial(jnp.sin), _STEP_BY_STEP, jnp.ones(2), ((),))) == 24
+
+
+def test_long_products_whose_arrays_are_large_stay_in_one_program(monkeypatch):
+    monkeypatch.setattr(gaps_module, "_stepwise", None)
+    assert len(_found(Partial(jnp.sin), _ALL_AT_ONCE, jnp.ones(2), ((),))) == 24

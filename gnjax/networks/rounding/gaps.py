@@ -1,7 +1,8 @@
 """Products with random vectors, and how far they move in Monte Carlo arithmetic.
 
-Small networks are evaluated one operation after the other, for all vectors at once. In one program,
+Small arrays go through one operation after the other, for all vectors at once. In one program,
 where every result is moved, XLA compiles a transformer for a minute that then runs in milliseconds.
+What has few equations is one program all the same: it compiles as soon as its operations do.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.jaxprs import bind, evaluate, wrapped
-from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
+from gnjax.networks.rounding.monte_carlo import equations, perturbed, perturbed_steps
 from gnjax.numerics.host import on_host
 
+_LONG = 300  # equations of a product from which on it goes step by step
 _STEPWISE = 1e8  # numbers that all evaluations write together, up to which they go step by step
 _AT_ONCE = 1e7  # numbers that the vectors of one such evaluation write
 _HELD = 2e6  # numbers in the parameters and the data, of which every vector has a copy there
@@ -34,15 +36,16 @@ def gaps(
     """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
 
     ``work`` is about how many numbers are written for all vectors and batches together. The vectors
-    are taken one by one where that is much, where parameters and data are large, and where they are
-    not on a single CPU.
+    are taken one by one where that is much, where parameters and data are large, where they are not
+    on a single CPU, and where the product has few equations.
     """
     if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
-        stacked = jnp.stack(list(vectors))
-        groups = min(len(stacked), int(work / len(batches) / _AT_ONCE) + 1)
-        for some in np.array_split(stacked, groups):
-            yield from _stepwise(product, rng, jnp.asarray(some), batches)
-        return
+        held = vectors = list(vectors)
+        if _is_long(product, held[0], batches[0]):
+            groups = min(len(held), int(work / len(batches) / _AT_ONCE) + 1)
+            for some in np.array_split(jnp.stack(held), groups):
+                yield from _stepwise(product, rng, jnp.asarray(some), batches)
+            return
     for v in vectors:
         found = (compiled(product, seed_of(rng), v, *batch) for batch in batches)
         yield _summed(found)
@@ -64,6 +67,17 @@ def _small_on_one_cpu(tree: Any) -> bool:
     devices = {device for array in arrays for device in array.devices()}
     cpu = len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
     return cpu and sum(np.size(leaf) for leaf in leaves) <= _HELD
+
+
+def _is_long(product: Partial, v: jax.Array, batch: Sequence[Any]) -> bool:
+    closed = _one.trace(product, v, *batch).jaxpr
+    return sum(1 for _ in equations(closed.jaxpr)) >= _LONG
+
+
+@jax.jit
+def _one(product: Partial, v: jax.Array, *batch: Any) -> jax.Array:
+    """Traced alone."""
+    return product(v, *batch)
 
 
 def seed_of(rng: np.random.Generator) -> np.uint32:

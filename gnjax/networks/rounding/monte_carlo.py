@@ -103,18 +103,18 @@ def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
     """The floating dtype with the smallest exponent range that is a result in ``function``."""
     closed = jax.make_jaxpr(function)(*args)
     found = {
-        v.aval.dtype for eqn in _equations(closed.jaxpr) for v in eqn.outvars if _inexact(v.aval)
+        v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if _inexact(v.aval)
     }
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr: Any) -> Iterator[Any]:
     """The equations of a jaxpr and of the jaxprs among their parameters."""
     for eqn in jaxpr.eqns:
         yield eqn
         for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr):
             if _is_jaxpr(inner):
-                yield from _equations(getattr(inner, "jaxpr", inner))
+                yield from equations(getattr(inner, "jaxpr", inner))
 
 
 def _is_jaxpr(value: Any) -> bool:
