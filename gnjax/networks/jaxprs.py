@@ -32,9 +32,8 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     closed, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
-        inner = wrapped(eqn) if eqn.primitive.name in _CHECKPOINTS else None
-        if inner is not None:
-            return evaluate(*inner, operands, bind_inlined)
+        if eqn.primitive.name in _CHECKPOINTS:
+            return entered(eqn, operands, bind_inlined)
         if eqn.primitive.name == "scan":
             return scanned(eqn, operands, partial(_inside, bind_inlined))[0]
         return bind(eqn, operands)
@@ -78,18 +77,22 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind)
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
     """The variables that nothing uses behind the equation at a place."""
-    last = {v: place for place, eqn in enumerate(jaxpr.eqns) for v in _variables(eqn)}
-    for v in jaxpr.outvars:
-        if not isinstance(v, core.Literal):
-            last.pop(v, None)
+    last = {
+        v: place
+        for place, eqn in enumerate(jaxpr.eqns)
+        for v in (*variables(eqn.invars), *eqn.outvars)
+    }
+    for v in variables(jaxpr.outvars):
+        last.pop(v, None)
     found: dict[int, list[Any]] = {}
     for v, place in last.items():
         found.setdefault(place, []).append(v)
     return found
 
 
-def _variables(eqn: Any) -> list[Any]:
-    return [v for v in (*eqn.invars, *eqn.outvars) if not isinstance(v, core.Literal)]
+def variables(atoms: Sequence[Any]) -> list[Any]:
+    """What is not a literal number."""
+    return [v for v in atoms if not isinstance(v, core.Literal)]
 
 
 Step = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
@@ -234,3 +237,11 @@ def wrapped(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
         return None
     inner = eqn.params[_WRAPPERS[eqn.primitive.name]]
     return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+
+
+def entered(eqn: Any, operands: Sequence[Any], bind: Bind) -> Any:
+    """The results of an equation that is :func:`wrapped`, with ``bind`` inside of it too."""
+    inner = wrapped(eqn)
+    assert inner is not None
+    values = evaluate(*inner, operands, bind)
+    return values if eqn.primitive.multiple_results else values[0]

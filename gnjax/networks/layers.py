@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend import core
 
 from gnjax.networks.equations.taps import evaluate_tapped
-from gnjax.networks.jaxprs import inlined
+from gnjax.networks.jaxprs import inlined, variables
 from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
 from gnjax.networks.layer_types.uses import Pair, by_positions, matrices
 
@@ -66,7 +66,7 @@ def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace
     found = _Found([], set())
     places = {var: _Place(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
     _search(flat.jaxpr, places, found)
-    found.lost.update(places[v].leaf for v in _variables(flat.jaxpr.outvars) if v in places)
+    found.lost.update(places[v].leaf for v in variables(flat.jaxpr.outvars) if v in places)
     known = dict.fromkeys(use.leaf for use in found.uses if use.leaf not in found.lost)
     layers = (Layer(leaf, tuple(u for u in found.uses if u.leaf == leaf)) for leaf in known)
     return Traced(flat.jaxpr, tuple(flat.consts), tuple(layers))
@@ -91,25 +91,19 @@ class _Found:
     lost: set[int]
 
 
-def _variables(atoms: Sequence[Any]) -> list[Any]:
-    return [v for v in atoms if not isinstance(v, core.Literal)]
-
-
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that the results depend on; extras beside the outputs leave others behind."""
-    read, needed = set(_variables(jaxpr.outvars)), []
+    read, needed = set(variables(jaxpr.outvars)), []
     for eqn in reversed(jaxpr.eqns):
         if read.intersection(eqn.outvars):
-            read.update(_variables(eqn.invars))
+            read.update(variables(eqn.invars))
             needed.append(eqn)
     return needed[::-1]
 
 
 def _search(jaxpr: Any, places: dict[Any, _Place], found: _Found) -> None:
     """Follow the parameters at some places through a jaxpr."""
-    read = {v for eqn in jaxpr.eqns for v in _variables(eqn.invars)} | set(
-        _variables(jaxpr.outvars)
-    )
+    read = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
         held = {
             side: places[v]

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import bind, evaluate, wrapped
-from gnjax.networks.rounding.monte_carlo import equations, perturbed, perturbed_steps
+from gnjax.networks.jaxprs import bind, entered, equations, evaluate, wrapped
+from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_host
 
 _LONG = 300  # equations of a product from which on it goes step by step
@@ -40,14 +40,14 @@ def gaps(
     on a single CPU, and where the product has few equations.
     """
     if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
-        held = vectors = list(vectors)
-        if _is_long(product, held[0], batches[0]):
-            groups = min(len(held), int(work / len(batches) / _AT_ONCE) + 1)
-            for some in np.array_split(jnp.stack(held), groups):
+        vectors = list(vectors)
+        if _is_long(product, vectors[0], batches[0]):
+            groups = min(len(vectors), int(work / len(batches) / _AT_ONCE) + 1)
+            for some in np.array_split(jnp.stack(vectors), groups):
                 yield from _stepwise(product, rng, jnp.asarray(some), batches)
             return
     for v in vectors:
-        found = (compiled(product, seed_of(rng), v, *batch) for batch in batches)
+        found = (compiled(product, _seed(rng), v, *batch) for batch in batches)
         yield _summed(found)
 
 
@@ -80,7 +80,7 @@ def _one(product: Partial, v: jax.Array, *batch: Any) -> jax.Array:
     return product(v, *batch)
 
 
-def seed_of(rng: np.random.Generator) -> np.uint32:
+def _seed(rng: np.random.Generator) -> np.uint32:
     return np.uint32(rng.integers(2**32))
 
 
@@ -111,7 +111,7 @@ def _steps(
     closed = _applied.trace(product, vectors, *batch).jaxpr
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
-    (moved,) = perturbed_steps(closed, int(seed_of(rng)), leaves)
+    (moved,) = perturbed_steps(closed, int(_seed(rng)), leaves)
     return plain, np.asarray(moved) - np.asarray(plain)
 
 
@@ -123,8 +123,4 @@ def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation as it is; calls are entered, so that nothing larger is compiled."""
-    inner = wrapped(eqn)
-    if inner is None:
-        return bind(eqn, operands)
-    values = evaluate(*inner, operands, _bind)
-    return values if eqn.primitive.multiple_results else values[0]
+    return bind(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)

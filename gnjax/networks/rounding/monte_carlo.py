@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.jaxprs import bind, evaluate, wrapped
+from gnjax.networks.jaxprs import bind, entered, equations, evaluate, scanned, wrapped
 from gnjax.numerics.rounding import unit_roundoff
 
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
@@ -93,8 +93,8 @@ def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: A
 def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
     """The results of a closed jaxpr in Monte Carlo arithmetic, one operation after the other.
 
-    No program is compiled but those of single operations, which are many times smaller together
-    than one of them all; every intermediate value stays in memory until the end.
+    No program is compiled but those of single operations, which together are many times smaller
+    than one program of them all.
     """
     return evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, _Stepped(seed)))
 
@@ -106,19 +106,6 @@ def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
         v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if _inexact(v.aval)
     }
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr and of the jaxprs among their parameters."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr):
-            if _is_jaxpr(inner):
-                yield from equations(getattr(inner, "jaxpr", inner))
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns")
 
 
 class _Roundings(Protocol):
@@ -233,10 +220,8 @@ def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     if name in _LOOPS:
         results: list[Any] = _LOOPS[name](rounded.word(), eqn, operands)
         return results
-    inner = wrapped(eqn)
-    if inner is not None:
-        values = evaluate(*inner, operands, partial(_bind, rounded))
-        return values if eqn.primitive.multiple_results else values[0]
+    if wrapped(eqn) is not None:
+        return entered(eqn, operands, partial(_bind, rounded))
     before, after = _sizes(eqn)
     if before:
         operands = [rounded.moved(_as_wide(eqn, o), before) for o in operands]
@@ -323,20 +308,12 @@ def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    params, first = eqn.params, eqn.params["num_consts"]
-    second = first + params["num_carry"]
-    used, carry, rows = operands[:first], operands[first:second], operands[second:]
+    steps = jax.lax.iota(jnp.uint32, eqn.params["length"]) * jnp.uint32(_GOLDEN)
 
-    def step(state: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
-        now, *values = state
-        results = _inside(now, params["jaxpr"], [*used, *values, *row])
-        count = params["num_carry"]
-        return [mixed(now + jnp.uint32(1)), *results[:count]], results[count:]
+    def step(body: Any, values: Sequence[Any], now: jax.Array) -> tuple[list[Any], None]:
+        return _inside(now, body, values), None
 
-    last, stacked = jax.lax.scan(
-        step, [seed, *carry], list(rows), params["length"], params["reverse"]
-    )
-    return [*last[1:], *stacked]
+    return scanned(eqn, operands, step, mixed(seed + steps))[0]
 
 
 def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
