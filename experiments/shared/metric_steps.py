@@ -252,7 +252,7 @@ def remembered(op: gnjax.NetworkGram, memory: Memory, gradient: jax.Array, momen
 
 
 def direction(
-    op: gnjax.NetworkGram, memory: Memory, metric: str, damping: Any, momentum: Any
+    metric: str, op: gnjax.NetworkGram, memory: Memory, damping: Any, momentum: Any
 ) -> jax.Array:
     """(P + damping tr(P) / p I)^{-1} m, with m the decayed mean of the gradients."""
     mean = memory.first / (1 - momentum**memory.steps)
@@ -264,7 +264,6 @@ def direction(
     return found
 
 
-@partial(jax.jit, static_argnames="metric")
 def steps(
     op: gnjax.NetworkGram,
     y: jax.Array,
@@ -278,6 +277,24 @@ def steps(
     metric: str,
 ) -> tuple[State, jax.Array]:
     """The state and the loss where it reaches the target, or at the limit, or where it diverges."""
+    chosen = list(METRICS).index(metric)
+    return _steps(op, y, state, rate, damping, momentum, limit, target, chosen)
+
+
+@jax.jit
+def _steps(
+    op: gnjax.NetworkGram,
+    y: jax.Array,
+    state: State,
+    rate: Any,
+    damping: Any,
+    momentum: Any,
+    limit: Any,
+    target: Any,
+    metric: Any,
+) -> tuple[State, jax.Array]:
+    """One program for all metrics, so that XLA compiles the gradient once."""
+    directions = [partial(direction, name) for name in METRICS]
     slope = jax.value_and_grad(partial(mean_loss, op, y))
     first, gradient = slope(state.w)
 
@@ -289,7 +306,8 @@ def steps(
     def step(now: Any) -> Any:
         found, _, gradient = now
         memory = remembered(op, found.memory, gradient, momentum)
-        w = found.w - rate * direction(at(op, found.w), memory, metric, damping, momentum)
+        along = lax.switch(metric, directions, at(op, found.w), memory, damping, momentum)
+        w = found.w - rate * along
         return (State(w, memory), *slope(w))
 
     found, loss, _ = lax.while_loop(goes_on, step, (state, first, gradient))
