@@ -117,7 +117,9 @@ def _invariant(
     rng = np.random.default_rng(1)
     for decades in _decades(net):
         moved = family.moved(rng, decades)
-        leaves = [jnp.asarray(moved.get(i, leaf), net.dtype) for i, leaf in enumerate(net.leaves)]
+        leaves = list(net.leaves)
+        for i, leaf in moved.items():
+            leaves[i] = jnp.asarray(leaf, net.dtype)
         if not _equal_outputs(net, plain, leaves):
             return False
     v = rng.standard_normal(len(directions)) @ np.stack(directions)
