@@ -24,8 +24,7 @@ from jax.flatten_util import ravel_pytree
 import gnjax
 from gnjax.networks.kernels import row_blocks, traced_sample
 from gnjax.networks.network import Network, parameter_names
-from gnjax.networks.parameters import grouped
-from gnjax.operators.blocks.columns import indices_of
+from gnjax.networks.parameters import grouped, indices_of
 from gnjax.operators.metrics.moments import moments, plan
 
 SECOND_DECAY = 0.999  # b2 of Adam, optax's default

@@ -8,7 +8,7 @@ stands for R^T J (n r, p), with r rows for every sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any, Protocol
 
@@ -85,6 +85,16 @@ class Network:
     def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
         params = jax.tree.unflatten(self.structure, list(leaves))
         return self.shapes.ravel(self.apply(params, x), self.dtype)
+
+
+def restricted(net: Network, places: Sequence[int]) -> Network:
+    """The network of the chosen leaves at some places alone, in this order."""
+    return replace(
+        net,
+        chosen=tuple(net.chosen[place] for place in places),
+        kept=tuple(net.kept[place] for place in places),
+        counts=tuple(net.counts[place] for place in places),
+    )
 
 
 def parameter_names(net: Network) -> list[str]:

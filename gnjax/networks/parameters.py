@@ -207,3 +207,9 @@ def _group_name(name_of: Callable[[str], Any], path: str) -> str:
         )
         raise ValueError(msg)
     return found
+
+
+def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
+    """The positions of the entries of some leaves in the vector of parameters."""
+    ends = np.cumsum(counts)
+    return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])

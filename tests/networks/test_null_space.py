@@ -17,7 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax.networks.null_space.dimension import null_dimension
+from gnjax.networks.network import parameter_names, restricted
+from gnjax.networks.null_space import dimension
+from gnjax.networks.null_space.dimension import null_dimensions
+from gnjax.networks.parameters import grouped, indices_of
 
 
 class _Normalised(nnx.Module):
@@ -79,6 +82,10 @@ CASES = {
 }
 
 
+def _null(net: Any) -> int:
+    return null_dimensions(net, [range(len(net.chosen))])[0]
+
+
 def _singular_values(op: Any) -> np.ndarray:
     return np.linalg.svd(op.factor(), compute_uv=False)
 
@@ -87,7 +94,7 @@ def _singular_values(op: Any) -> np.ndarray:
 def test_the_rank_is_the_parameters_less_the_null_space(name: str) -> None:
     model, x, loss, null = CASES[name]
     op = gnjax.gauss_newton(model, x, loss=loss)
-    assert null_dimension(op.net) == null
+    assert _null(op.net) == null
     values = _singular_values(op)
     assert op.rank_bound == (values > 1e-10 * values[0]).sum() == op.net.parameters - null
     kappa = gnjax.condition_number(op)
@@ -109,7 +116,7 @@ def test_the_rank_is_the_parameters_less_the_null_space(name: str) -> None:
 )
 def test_what_holds_only_nearly_is_no_null_space(model: nnx.Module, null: int) -> None:
     """A small epsilon under the root breaks the scale of weights before LayerNorm, but little."""
-    assert null_dimension(gnjax.gauss_newton(model, X).net) == null
+    assert _null(gnjax.gauss_newton(model, X).net) == null
 
 
 def test_what_holds_only_here_is_no_null_space() -> None:
@@ -124,7 +131,7 @@ def test_what_holds_only_here_is_no_null_space() -> None:
         "a": {"kernel": rng.standard_normal((4, 5)), "bias": np.full(5, 40.0)},
         "b": {"kernel": rng.standard_normal((5, 2))},
     }
-    assert null_dimension(gnjax.gauss_newton((apply, layers), X).net) == 0
+    assert _null(gnjax.gauss_newton((apply, layers), X).net) == 0
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu"])
@@ -135,7 +142,7 @@ def test_units_that_look_linear_or_dead_are_parameters(activation: str, factor: 
     for layer in (model.dense1, model.dense2):
         layer.kernel[...] = layer.kernel[...] * factor
         layer.bias[...] = layer.bias[...] * factor - (factor if factor > 1 else 0.0)
-    assert null_dimension(gnjax.gauss_newton(model, X).net) == 0
+    assert _null(gnjax.gauss_newton(model, X).net) == 0
 
 
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
@@ -143,7 +150,7 @@ def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])
     op = gnjax.gauss_newton(model, X)
     # Four weights and a bias into the dead unit, three weights out of it; a scale of each other.
-    assert null_dimension(op.net) == 8 + 5
+    assert _null(op.net) == 8 + 5
     assert op.rank_bound == (_singular_values(op) > 1e-10 * _singular_values(op)[0]).sum()
 
 
@@ -156,13 +163,13 @@ def test_an_expert_that_few_samples_use_is_a_parameter() -> None:
 
     rng = np.random.default_rng(1)
     params = [(rng.standard_normal((4, 2)), rng.standard_normal(2)) for _ in range(2)]
-    assert null_dimension(gnjax.gauss_newton((apply, params), X).net) == 0
+    assert _null(gnjax.gauss_newton((apply, params), X).net) == 0
 
 
 def test_parameters_that_are_held_fixed_compensate_nothing() -> None:
     model = _mlp("relu")
     op = gnjax.gauss_newton(model, X, only=["dense1/*"])
-    assert null_dimension(op.net) == 0
+    assert _null(op.net) == 0
     assert gnjax.gauss_newton(model, X, only=["dense1/*", "dense2/*"]).rank_bound == 30 + 35 - 6
 
 
@@ -184,3 +191,27 @@ def test_the_bound_is_never_below_the_rank_of_random_networks(
     values = _singular_values(op)
     error = op.factorisation().error().value + 1e-15 * 80 * values[0]
     assert (values > error).sum() <= op.rank_bound
+
+
+@pytest.mark.parametrize("name", ["relu and softmax", "layer norm", "batch norm in training"])
+def test_parts_of_the_parameters_have_the_null_spaces_of_networks_of_them_alone(name: str) -> None:
+    model, x, loss, _ = CASES[name]
+    net = gnjax.gauss_newton(model, x, loss=loss).net
+    groups = list(grouped(parameter_names(net), "layer").values())
+    groups += [[0, len(net.chosen) - 1], list(range(len(net.chosen)))]
+    found = null_dimensions(net, groups)
+    assert found == [_null(restricted(net, group)) for group in groups]
+    jacobian = gnjax.gauss_newton(model, x, loss=loss).factor().T
+    for group, null in zip(groups, found, strict=True):
+        columns = jacobian[:, indices_of(net.counts, group)]
+        values = np.linalg.svd(columns, compute_uv=False)
+        assert columns.shape[1] - null == (values > 1e-10 * values[0]).sum()
+
+
+def test_parts_share_their_programs() -> None:
+    model, x, loss, _ = CASES["layer norm"]
+    net = gnjax.gauss_newton(model, x[:37], loss=loss).net
+    before = dimension._compared._cache_size(), dimension._tangent._cache_size()
+    null_dimensions(net, [[place] for place in range(len(net.chosen))])
+    after = dimension._compared._cache_size(), dimension._tangent._cache_size()
+    assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1]

@@ -22,8 +22,10 @@ parameters too. All this is evidence of the kind "measured".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -31,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.jaxprs import pushed
-from gnjax.networks.network import Network, backward_products, pieces, spread
+from gnjax.networks.network import Network, backward_products, pieces, restricted, spread
 from gnjax.networks.null_space.families import (
     MOST_DIRECTIONS,
     Family,
@@ -41,31 +43,75 @@ from gnjax.networks.null_space.families import (
     tolerance,
 )
 from gnjax.networks.null_space.normalised import normalised_units
+from gnjax.networks.parameters import indices_of
 
 _DECADES = 8.0, 100.0, 100.0, 30.0  # of the factors of each trial, an eighth of them in float32
 _INDEPENDENT = 1e-6  # relative to the largest singular value of the directions
 _MOST_PARAMETERS = 10_000
 
 
-def null_dimension(net: Network) -> int:
-    """How many independent directions v of the chosen parameters have J v = 0 by structure.
+@dataclass(frozen=True)
+class _Part:
+    """Some of the chosen parameters of a network, and what it computes at its own parameters.
 
-    Zero where nothing was found or looked for: beyond 10,000 parameters, and for samples that are
-    spread over several processes.
+    Products are those of the whole network, so that all parts use the same compiled programs.
+    """
+
+    whole: Network
+    plain: list[jax.Array]  # the outputs, for each batch
+    products: np.ndarray  # J^T u (p, 2) for random u
+    places: Sequence[int]  # of the part's leaves among the chosen ones
+
+    @cached_property
+    def net(self) -> Network:
+        """With the parameters of the part alone."""
+        return restricted(self.whole, self.places)
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """Where the entries of the part are in the vector of all parameters."""
+        return indices_of(self.whole.counts, self.places)
+
+    def embedded(self, v: np.ndarray) -> jax.Array:
+        """A vector of the part's parameters as one of all, zero elsewhere."""
+        found = np.zeros(self.whole.parameters, self.whole.dtype)
+        found[self.own] = v
+        return jnp.asarray(found)
+
+
+def null_dimensions(
+    net: Network, groups: Sequence[Sequence[int]], most: float = math.inf
+) -> list[int]:
+    """For every group of chosen leaves, how many independent directions v have J v = 0.
+
+    The directions move no other leaves, and are those that structure causes. Zero where nothing was
+    found or looked for: in groups of more than ``most`` or 10,000 parameters, and for samples that
+    are spread over several processes.
     """
     leaves = [leaf.is_fully_addressable for leaf in jax.tree.leaves((net.leaves, net.x))]
-    if net.parameters > _MOST_PARAMETERS or not all(leaves):
-        return 0
+    sizes = [sum(net.counts[place] for place in group) for group in groups]
+    wanted = [size <= min(most, _MOST_PARAMETERS) and all(leaves) for size in sizes]
+    if not any(wanted):
+        return [0] * len(groups)
     plain = [_compared(net, tuple(net.leaves), x) for (x,) in pieces(net)]
-    used = _used(net, plain)
+    u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
+    products = np.asarray(backward_products(net, jnp.asarray(u, net.dtype)))
+    return [
+        _dimension(_Part(net, plain, products, group)) if looked else 0
+        for group, looked in zip(groups, wanted, strict=True)
+    ]
+
+
+def _dimension(part: _Part) -> int:
+    used = _used(part)
     rows: list[np.ndarray] = []
-    for family in families(net):
-        vectors = [chosen(net, direction) for direction in family.directions]
+    for family in families(part.net):
+        vectors = [chosen(part.net, direction) for direction in family.directions]
         known = [v for v in vectors if v is not None and v[used].any()]
         fits = len(rows) + len(known) <= MOST_DIRECTIONS
-        if known and fits and _invariant(net, plain, family, known):
+        if known and fits and _invariant(part, family, known):
             rows += [v[used] / np.linalg.norm(v[used]) for v in known]
-    rows += [v[used] for v in normalised_units(net) if v[used].any()][:MOST_DIRECTIONS]
+    rows += [v[used] for v in normalised_units(part.net) if v[used].any()][:MOST_DIRECTIONS]
     return int((~used).sum()) + _rank(rows)
 
 
@@ -81,20 +127,20 @@ def _decades(net: Network) -> list[float]:
     return [d if net.dtype == jnp.float64 else d / 8 for d in _DECADES]
 
 
-def _used(net: Network, plain: list[jax.Array]) -> np.ndarray:
+def _used(part: _Part) -> np.ndarray:
     """Which columns of J are not zero, by two products J^T u with random u.
 
     All count as used where scaling the others moves an output: a tanh that is 1 up to rounding, or
     a GELU that underflows, has zeros in J that are none in exact arithmetic. The layers are scaled
     up and down in turn, so that every two of them go apart once.
     """
-    u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
-    used = (np.asarray(backward_products(net, jnp.asarray(u, net.dtype))) != 0).any(axis=1)
+    used: np.ndarray = (part.products[part.own] != 0).any(axis=1)
     if used.all():
         return used
+    net = part.whole
     _, layers = layers_of(net)
     layer_of = {leaf: place for place, leaves in enumerate(layers.values()) for leaf in leaves}
-    idle = spread(net, jnp.asarray(~used, net.dtype))
+    idle = spread(net, part.embedded(~used))
     for bit in range(max(1, (len(layers) - 1).bit_length())):
         for sign in (-1, 1):
             factors = [
@@ -102,32 +148,31 @@ def _used(net: Network, plain: list[jax.Array]) -> np.ndarray:
                 for i in range(len(net.leaves))
             ]
             moved = [
-                jnp.where(part != 0, factor * leaf, leaf)
-                for leaf, part, factor in zip(net.leaves, idle, factors, strict=True)
+                jnp.where(still != 0, factor * leaf, leaf)
+                for leaf, still, factor in zip(net.leaves, idle, factors, strict=True)
             ]
-            if not _equal_outputs(net, plain, moved):
+            if not _equal_outputs(part, moved):
                 return np.ones_like(used)
     return used
 
 
-def _invariant(
-    net: Network, plain: list[jax.Array], family: Family, directions: list[np.ndarray]
-) -> bool:
+def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> bool:
     """Whether the outputs stay where they are, for some random members of the family."""
-    rng = np.random.default_rng(1)
+    rng, net = np.random.default_rng(1), part.whole
     for decades in _decades(net):
         moved = family.moved(rng, decades)
         leaves = list(net.leaves)
         for i, leaf in moved.items():
             leaves[i] = jnp.asarray(leaf, net.dtype)
-        if not _equal_outputs(net, plain, leaves):
+        if not _equal_outputs(part, leaves):
             return False
     v = rng.standard_normal(len(directions)) @ np.stack(directions)
-    return _no_tangent(net, v)
+    return _no_tangent(part, v)
 
 
-def _equal_outputs(net: Network, plain: list[jax.Array], leaves: list[jax.Array]) -> bool:
-    for (x,), before in zip(pieces(net), plain, strict=True):
+def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
+    net = part.whole
+    for (x,), before in zip(pieces(net), part.plain, strict=True):
         after = _compared(net, tuple(leaves), x)
         gap, scale = float(jnp.abs(before - after).max()), float(jnp.abs(before).max())
         if not gap <= tolerance(net) * scale:  # also where something is not finite
@@ -135,11 +180,12 @@ def _equal_outputs(net: Network, plain: list[jax.Array], leaves: list[jax.Array]
     return True
 
 
-def _no_tangent(net: Network, v: np.ndarray) -> bool:
+def _no_tangent(part: _Part, v: np.ndarray) -> bool:
     """Whether J v is zero up to rounding, beside J w for a w with entries of this size."""
     w = np.abs(v).max() * np.random.default_rng(2).choice([-1.0, 1.0], size=len(v))
+    net = part.whole
     for (x,) in pieces(net):
-        still, other = (_tangent(net, x, jnp.asarray(u, net.dtype)) for u in (v, w))
+        still, other = (_tangent(net, x, part.embedded(u)) for u in (v, w))
         if not float(jnp.abs(still).max()) <= tolerance(net) * float(jnp.abs(other).max()):
             return False
     return True

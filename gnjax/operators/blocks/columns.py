@@ -19,7 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import kernels
-from gnjax.networks.network import Network
+from gnjax.networks.network import Network, restricted
+from gnjax.networks.null_space.ranks import rank_bounds
+from gnjax.networks.parameters import indices_of
 from gnjax.networks.rounding import jacobian_errors
 from gnjax.numerics.certificate import Error, unknown
 from gnjax.numerics.limits import LIMITS, Limits
@@ -85,12 +87,6 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
     return _of_columns(op, parts, limits)
 
 
-def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:
-    """The positions of the entries of some leaves in the vector of parameters."""
-    ends = np.cumsum(counts)
-    return np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in group])
-
-
 def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
     """Whether the Jacobian of a block is formed, whose singular values give all digits."""
     rows = net.samples * net.rows
@@ -122,7 +118,7 @@ def _of_gram(
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
     whole, errors = jacobian_errors(whole_net, parts)
-    ranks = [_rank_limit(net, group) for group in groups]
+    ranks = rank_bounds(net, groups)
     formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
     square = 8.0 * (net.samples * net.rows) ** 2
     every = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
@@ -166,7 +162,7 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
     """J_b (n r, p_b) of some groups, from one Jacobian."""
     if not groups:
         return []
-    some = _restricted(net, [place for group in groups for place in group])
+    some = restricted(net, [place for group in groups for place in group])
     whole = kernels.jacobian(some)
     sizes = [sum(net.counts[place] for place in group) for group in groups]
     return np.split(whole, np.cumsum(sizes)[:-1], axis=1)
@@ -176,25 +172,10 @@ def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """J_b J_b^T (n r, n r) of some groups, from one pass over the network."""
     if not groups:
         return []
-    some = _restricted(net, [place for group in groups for place in group])
+    some = restricted(net, [place for group in groups for place in group])
     ends = np.cumsum([len(group) for group in groups])
     parts = [range(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
     return kernels.output_grams(some, parts)
-
-
-def _restricted(net: Network, places: Sequence[int]) -> Network:
-    """The network of some of the chosen leaves alone, in this order."""
-    return replace(
-        net,
-        chosen=tuple(net.chosen[place] for place in places),
-        kept=tuple(net.kept[place] for place in places),
-        counts=tuple(net.counts[place] for place in places),
-    )
-
-
-def _rank_limit(net: Network, group: Sequence[int]) -> int:
-    """A bound on the rank of a block: that of the operator of its parameters alone."""
-    return NetworkGram(_restricted(net, group), "parameters", 1.0).rank_bound
 
 
 def off_share(

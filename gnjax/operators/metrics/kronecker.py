@@ -14,8 +14,8 @@ import numpy as np
 from gnjax.networks.kernels import traced_sample
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
+from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping
-from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import (
     Block,

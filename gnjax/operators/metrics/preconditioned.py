@@ -18,14 +18,13 @@ import numpy as np
 
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.network import backward_products, forward_products, parameter_names
-from gnjax.networks.parameters import grouped
+from gnjax.networks.parameters import grouped, indices_of
 from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
 from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Around, error_of, factorisation_of
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters

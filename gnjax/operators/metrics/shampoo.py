@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.network import Network, parameter_names
+from gnjax.networks.parameters import indices_of
 from gnjax.numerics.validation import check_damping
-from gnjax.operators.blocks.columns import indices_of
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import Block, KroneckerBlock, Metric, product_block
 from gnjax.operators.metrics.optimisers import soap_state

@@ -20,7 +20,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.duplicates import merged, unique_samples
+from gnjax.networks.duplicates import merged
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.network import (
     Network,
@@ -36,7 +36,7 @@ from gnjax.networks.network import (
     spread,
     sum_of,
 )
-from gnjax.networks.null_space.dimension import null_dimension
+from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import jacobian_error, product_error
@@ -108,17 +108,8 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def rank_bound(self) -> int:
-        """A number that the rank of the exact matrix does not exceed.
-
-        It is the smaller of the rows of J of samples that differ, of its rows whose weight is not
-        zero (a label of -1 has none) and of the number of chosen parameters, less the directions in
-        which structure keeps every output where it is (see
-        :mod:`gnjax.networks.null_space.dimension`).
-        """
-        rows = min(unique_samples(self.net) * self.net.rows, _weighted_rows(self.net))
-        if self.net.parameters > 2 * rows or not has_root(self.net.target):
-            return min(self.net.parameters, rows)
-        return min(self.net.parameters - null_dimension(self.net), rows)
+        """A number that the rank of the exact matrix does not exceed, by its structure alone."""
+        return rank_bounds(self.net, [range(len(self.net.chosen))])[0]
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
@@ -256,17 +247,6 @@ class NetworkHessian(Algebra, ParameterTrees):
 
     def as_matrix(self) -> jax.Array:
         return symmetric_columns(self)
-
-
-def _weighted_rows(net: Network) -> int:
-    """The rows of J of terms of the loss whose weight is not zero; the other rows are zero."""
-    weights = None if net.target is None else net.target.weights
-    if weights is None:
-        return net.samples * net.rows
-    terms = np.asarray(weights).reshape(net.samples, -1)
-    if net.rows % terms.shape[1]:
-        return net.samples * net.rows
-    return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])
 
 
 def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
