@@ -96,7 +96,10 @@ def _read(path: Path) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, Any]:
-    """The records, by profile and claim, with those about these figures brought up to date."""
+    """The records, by profile and claim, with those about these figures brought up to date.
+
+    Figures are in the papers' order, and the claims about one in the order of its module.
+    """
     known = _read(path)
     about = {section.figure for section in sections}
     kept = {
@@ -104,12 +107,12 @@ def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, 
         for claim, entry in known.get(profile, {}).items()
         if entry["figure"] not in about
     }
-    known[profile] = kept | {
+    new = {
         name(claim): _record(section, claim, found)
         for section in sections
         for claim, found in section.verdicts
     }
-    return known
+    return known | {profile: dict(_sorted(kept | new))}
 
 
 def _record(section: Section, claim: Claim, found: Verdict) -> dict[str, str]:

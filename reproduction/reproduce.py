@@ -160,7 +160,7 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
             kept.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
-    write_atomically(EXPECTED, json.dumps(records, indent=2, sort_keys=True) + "\n")
+    write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
     write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records))
 
 

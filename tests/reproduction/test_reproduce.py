@@ -118,6 +118,16 @@ def test_a_changed_verdict_is_noticed(sections, tmp_path):
     assert {profile: len(claims) for profile, claims in both.items()} == {"laptop": 3, "paper": 2}
 
 
+def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path):
+    path, shown = tmp_path / "expected.json", list(sections)
+    path.write_text(json.dumps(findings.renewed(path, "laptop", shown)))
+    before = path.read_text()
+    for section in shown:
+        again = findings.renewed(path, "laptop", [section])
+        assert json.dumps(again) == before
+        assert findings.markdown(again) == findings.markdown(json.loads(before))
+
+
 @pytest.mark.parametrize(
     ("figure", "module"),
     [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1"), ("T2", "t2")],
