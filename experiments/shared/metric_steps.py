@@ -264,24 +264,18 @@ def direction(
 
 
 def steps(
-    op: gnjax.NetworkGram,
-    y: jax.Array,
-    state: State,
-    rate: Any,
-    damping: Any,
-    momentum: Any,
-    limit: Any,
-    target: Any,
-    *,
-    metric: str,
+    op: gnjax.NetworkGram, y: jax.Array, state: State, *settings: Any, metric: str
 ) -> tuple[State, jax.Array]:
-    """The state and the loss where it reaches the target, or at the limit, or where it diverges."""
-    chosen = list(METRICS).index(metric)
-    return _steps(op, y, state, rate, damping, momentum, limit, target, chosen)
+    """The state and the loss where it reaches the target, or at the limit, or where it diverges.
+
+    The ``settings`` are the rate, the damping, the momentum, the limit of steps and the target.
+    """
+    return _steps(list(METRICS).index(metric), op, y, state, *settings)
 
 
 @jax.jit
 def _steps(
+    metric: Any,
     op: gnjax.NetworkGram,
     y: jax.Array,
     state: State,
@@ -290,7 +284,6 @@ def _steps(
     momentum: Any,
     limit: Any,
     target: Any,
-    metric: Any,
 ) -> tuple[State, jax.Array]:
     """One program for all metrics, so that XLA compiles the gradient once."""
     directions = [partial(direction, name) for name in METRICS]
