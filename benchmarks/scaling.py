@@ -131,14 +131,15 @@ def main() -> None:
 
 
 def measured(axis: Axis, sizes: Sequence[int], repeats: int) -> dict[str, Any]:
-    """Seconds, bytes and the method at every size, and both exponents."""
-    times, grown, methods = [], [], []
+    """Seconds, bytes, the method and its products at every size, and both exponents."""
+    times, grown, methods, products = [], [], [], []
     for size in sizes:
         ask = axis.ask(size)
         seconds, kappa = harness.timed(ask, repeats)
         times.append(record.spread(seconds))
         grown.append(_grown(ask))
         methods.append(kappa.method)
+        products.append(kappa.products)
     medians = [one["median"] for one in times if one is not None]
     return {
         "case": axis.case,
@@ -146,6 +147,7 @@ def measured(axis: Axis, sizes: Sequence[int], repeats: int) -> dict[str, Any]:
         "seconds": times,
         "bytes": grown,
         "methods": methods,
+        "products": products,
         "time": {"predicted": axis.time, "fitted": exponent(sizes, medians, methods)},
         "memory": {"predicted": axis.memory, "fitted": exponent(sizes, grown, methods)},
     }
