@@ -16,11 +16,6 @@ _RNG = np.random.default_rng(3)
 _ALL_AT_ONCE, _STEP_BY_STEP = np.inf, 1.0
 
 
-@pytest.fixture(autouse=True)
-def _however_few_equations(monkeypatch):
-    monkeypatch.setattr(gaps_module, "_LONG", 0)
-
-
 def _found(product, work, v, batches, draws=24):
     rng = np.random.default_rng(0)
     return list(gaps(product, rng, [v] * draws, batches, work=work))
@@ -97,7 +92,7 @@ def test_what_is_evaluated_again_is_not_traced_again():
     product = Partial(product)
     for _ in range(3):
         _found(product, _STEP_BY_STEP, jnp.ones(2), ((),))
-    assert len(traced) == 2  # alone, to count its equations, and for all vectors
+    assert len(traced) == 1  # for all vectors at once
 
 
 def test_infinities_stay_where_they_are_step_by_step():
@@ -115,12 +110,6 @@ def test_every_vector_has_a_copy_of_small_parameters_only(held, monkeypatch):
     assert len(calls) == (held == 1)
 
 
-def test_few_equations_are_one_program(monkeypatch):
-    monkeypatch.setattr(gaps_module, "_LONG", 10)
-    monkeypatch.setattr(gaps_module, "_stepwise", None)
-    assert len(_found(Partial(jnp.sin), _STEP_BY_STEP, jnp.ones(2), ((),))) == 24
-
-
-def test_long_products_whose_arrays_are_large_stay_in_one_program(monkeypatch):
+def test_products_whose_arrays_are_large_stay_in_one_program(monkeypatch):
     monkeypatch.setattr(gaps_module, "_stepwise", None)
     assert len(_found(Partial(jnp.sin), _ALL_AT_ONCE, jnp.ones(2), ((),))) == 24

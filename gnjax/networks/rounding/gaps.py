@@ -1,13 +1,14 @@
 """Products with random vectors, and how far they move in Monte Carlo arithmetic.
 
-Small arrays go through one operation after the other, for all vectors at once. In one program,
-where every result is moved, XLA compiles a transformer for a minute that then runs in milliseconds.
-What has few equations is one program all the same: it compiles as soon as its operations do.
+Small arrays go through one operation after the other, for all vectors at once and mostly by NumPy.
+In one program, where every result is moved, XLA compiles a perceptron for five seconds and a
+transformer for a minute, which then run in milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import bind, entered, equations, evaluate, wrapped
+from gnjax.networks.jaxprs import entered, evaluate, wrapped
+from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_host
 
-_LONG = 300  # equations of a product from which on it goes step by step
 _STEPWISE = 1e8  # numbers that all evaluations write together, up to which they go step by step
-_AT_ONCE = 1e7  # numbers that the vectors of one such evaluation write
+_AT_ONCE = 3e7  # numbers that the vectors of one such evaluation write
 _HELD = 2e6  # numbers in the parameters and the data, of which every vector has a copy there
 
 
@@ -36,16 +37,14 @@ def gaps(
     """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
 
     ``work`` is about how many numbers are written for all vectors and batches together. The vectors
-    are taken one by one where that is much, where parameters and data are large, where they are not
-    on a single CPU, and where the product has few equations.
+    are taken one by one, by one compiled program, where that is much, where parameters and data are
+    large, and where they are not on a single CPU.
     """
     if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
         vectors = list(vectors)
-        if _is_long(product, vectors[0], batches[0]):
-            groups = min(len(vectors), int(work / len(batches) / _AT_ONCE) + 1)
-            for some in np.array_split(jnp.stack(vectors), groups):
-                yield from _stepwise(product, rng, jnp.asarray(some), batches)
-            return
+        for some in np.split(np.stack(vectors), _groups(len(vectors), work / len(batches))):
+            yield from _stepwise(product, rng, jnp.asarray(some), batches)
+        return
     for v in vectors:
         found = (compiled(product, _seed(rng), v, *batch) for batch in batches)
         yield _summed(found)
@@ -69,15 +68,10 @@ def _small_on_one_cpu(tree: Any) -> bool:
     return cpu and sum(np.size(leaf) for leaf in leaves) <= _HELD
 
 
-def _is_long(product: Partial, v: jax.Array, batch: Sequence[Any]) -> bool:
-    closed = _one.trace(product, v, *batch).jaxpr
-    return sum(1 for _ in equations(closed.jaxpr)) >= _LONG
-
-
-@jax.jit
-def _one(product: Partial, v: jax.Array, *batch: Any) -> jax.Array:
-    """Traced alone."""
-    return product(v, *batch)
+def _groups(vectors: int, work: float) -> int:
+    """Into how many parts of one size the vectors go: each size has programs of its own."""
+    fewest = min(vectors, int(work / _AT_ONCE) + 1)
+    return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
 
 
 def _seed(rng: np.random.Generator) -> np.uint32:
@@ -105,14 +99,20 @@ def _stepwise(
 def _steps(
     product: Partial, rng: np.random.Generator, vectors: jax.Array, batch: Sequence[Any]
 ) -> tuple[Any, Any]:
-    product, batch = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (len(vectors), *jnp.shape(leaf))), (product, batch)
-    )
+    product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
     closed = _applied.trace(product, vectors, *batch).jaxpr
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
     (moved,) = perturbed_steps(closed, int(_seed(rng)), leaves)
     return plain, np.asarray(moved) - np.asarray(plain)
+
+
+def _repeated(times: int, leaf: Any) -> Any:
+    """The leaf with one more axis in front; memory is taken where a copy of it is changed."""
+    leaf = jnp.asarray(leaf)
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return jnp.broadcast_to(leaf, (times, *leaf.shape))
+    return np.broadcast_to(np.asarray(leaf), (times, *leaf.shape))
 
 
 @jax.jit
@@ -123,4 +123,4 @@ def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation as it is; calls are entered, so that nothing larger is compiled."""
-    return bind(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)
+    return bind_by_numpy(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)

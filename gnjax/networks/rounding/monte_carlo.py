@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.jaxprs import bind, entered, equations, evaluate, scanned, wrapped
+from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.numerics.rounding import unit_roundoff
 
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
@@ -119,6 +120,10 @@ class _Roundings(Protocol):
         """A random word of 32 bits, the seed of a loop."""
         ...
 
+    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
+        """The results of an equation, rounded as they are."""
+        ...
+
 
 class _Stepped:
     """Roundings of arrays that are at hand, by NumPy, which compiles nothing."""
@@ -146,6 +151,9 @@ class _Stepped:
     def word(self) -> jax.Array:
         return jnp.uint32(self.rng.integers(2**32))
 
+    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
+        return bind_by_numpy(eqn, operands)
+
 
 class _Traced:
     """Roundings inside of a program that JAX compiles, from the random booleans of a seed.
@@ -169,6 +177,9 @@ class _Traced:
     def word(self) -> jax.Array:
         powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)
         return jnp.where(self._signs((32,)), powers, jnp.uint32(0)).sum(dtype=jnp.uint32)
+
+    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
+        return bind(eqn, operands)
 
     def _signs(self, shape: tuple[int, ...]) -> jax.Array:
         size = math.prod(shape)
@@ -232,7 +243,7 @@ def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     before, after = _sizes(eqn)
     if before:
         operands = [rounded.moved(_as_wide(eqn, o), before) for o in operands]
-    bound = bind(eqn, operands)
+    bound = rounded.bound(eqn, operands)
     if not eqn.primitive.multiple_results:
         return rounded.moved(bound, after)
     return [rounded.moved(result, after) for result in bound]
