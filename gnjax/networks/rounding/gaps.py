@@ -21,7 +21,7 @@ from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_host
 
-_STEPWISE = 1e8  # numbers that all evaluations write together, up to which they go step by step
+_STEPWISE = 3e8  # numbers that all evaluations write together, up to which they go step by step
 _AT_ONCE = 3e7  # numbers that the vectors of one such evaluation write
 _HELD = 2e6  # numbers in the parameters and the data, of which every vector has a copy there
 
