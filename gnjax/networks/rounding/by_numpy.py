@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from gnjax.networks.jaxprs import bind
 
@@ -143,12 +142,18 @@ def _stacked(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:
     return array.transpose([axis for axes in groups for axis in axes]).reshape(shape)
 
 
-_ENTRYWISE = {
+def _erf(a: np.ndarray) -> Any:
+    from scipy.special import erf  # 0.1 s of import, which not every user needs
+
+    return erf(a)
+
+
+_ENTRYWISE: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "add": np.add, "add_any": np.add, "and": np.bitwise_and, "ceil": np.ceil,
-    "copy": np.asarray, "cos": np.cos, "eq": np.equal, "erf": scipy.special.erf, "exp": np.exp,
+    "copy": np.asarray, "cos": np.cos, "eq": np.equal, "erf": _erf, "exp": np.exp,
     "expm1": np.expm1, "floor": np.floor, "ge": np.greater_equal, "gt": np.greater,
     "is_finite": np.isfinite, "le": np.less_equal, "log": np.log, "log1p": np.log1p,
-    "logistic": scipy.special.expit, "lt": np.less, "max": np.maximum, "min": np.minimum,
+    "logistic": lambda a: 1 / (1 + np.exp(-a)), "lt": np.less, "max": np.maximum, "min": np.minimum,
     "mul": np.multiply, "ne": np.not_equal, "neg": np.negative, "not": np.invert,
     "or": np.bitwise_or, "rsqrt": lambda a: 1 / np.sqrt(a), "sign": np.sign, "sin": np.sin,
     "sqrt": np.sqrt, "square": np.square, "sub": np.subtract,

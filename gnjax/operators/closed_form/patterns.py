@@ -22,9 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import maximum_bipartite_matching, maximum_flow
 
 Pattern = NDArray[np.bool_] | tuple[int, int]
 """Where a matrix is not zero, or its shape where it has no zero at all."""
@@ -81,8 +79,10 @@ def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.arange(edges[0]) < ends.sum()
     if not ends.any():
         return np.zeros(len(edges), bool)
-    graph = scipy.sparse.csr_matrix(edges[:, ends])
-    return maximum_bipartite_matching(graph, perm_type="column") >= 0
+    from scipy.sparse import csgraph, csr_matrix  # 0.1 s of import, which not every user needs
+
+    graph = csr_matrix(edges[:, ends])
+    return csgraph.maximum_bipartite_matching(graph, perm_type="column") >= 0
 
 
 def _size(chain: Sequence[Pattern]) -> int:
@@ -114,8 +114,10 @@ def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDA
     tails += [np.full(len(begin), source), last + units]
     heads += [begin, np.full(len(last), sink)]
     tail, head = np.concatenate(tails), np.concatenate(heads)
+    from scipy.sparse import csgraph, csr_matrix
+
     nodes = hubs + len(chain)
-    graph = scipy.sparse.csr_matrix((np.ones(len(tail), np.int32), (tail, head)), (nodes, nodes))
-    found = maximum_flow(graph, source, sink)
+    graph = csr_matrix((np.ones(len(tail), np.int32), (tail, head)), (nodes, nodes))
+    found = csgraph.maximum_flow(graph, source, sink)
     used = np.asarray(found.flow[last + units, sink].todense()).ravel() > 0
     return int(found.flow_value), used
