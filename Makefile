@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 
 # Many experiments spend most of their time on compilation. With these options XLA takes a quarter less
 # time to compile, and the programs are as fast.
-reproduce: export XLA_FLAGS ?= $(COMPILES_SOONER)
+reproduce gallery: export XLA_FLAGS ?= $(COMPILES_SOONER)
 reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=2)
 	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
 
