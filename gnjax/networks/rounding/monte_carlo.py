@@ -45,6 +45,7 @@ _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see 
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**18
 _ROWS = 4  # of a block
 _GOLDEN = 0x9E3779B9
+_SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 
 _EXACT = frozenset(
     str.split("""
@@ -135,18 +136,17 @@ class _Stepped:
         if not (hasattr(value, "dtype") and _perturbs(value, size)):
             return value
         found = np.asarray(value)
-        steps = np.asarray([_step(size), -_step(size)], found.dtype)
         with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-            moved = steps[self._bits(found.shape)]
+            moved = self._signs(_step(size), found)
             moved *= found
             moved += found
         return moved if np.isfinite(moved).all() else np.where(np.isinf(found), found, moved)
 
-    def _bits(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Zeros and ones; eight from a byte are many times as fast as whole random numbers."""
-        count = math.prod(shape)
-        drawn = np.frombuffer(self.rng.bytes(-(-count // 8)), np.uint8)
-        return np.unpackbits(drawn, count=count).reshape(shape)
+    def _signs(self, step: float, like: np.ndarray) -> np.ndarray:
+        """``step`` with random signs, of which every random byte gives eight."""
+        drawn = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
+        signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(drawn, axis=0)
+        return signs.reshape(-1)[: like.size].reshape(like.shape)
 
     def word(self) -> jax.Array:
         return jnp.uint32(self.rng.integers(2**32))
