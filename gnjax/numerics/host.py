@@ -42,6 +42,20 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return raw[first : first + entries * size].view(dtype).reshape(shape)
 
 
+def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
+    """A B^T at the highest precision, on a CPU by BLAS.
+
+    BLAS takes two thirds of XLA's time for large matrices in float64, and half of that for A A^T.
+    """
+    if on_cpu(left) and on_cpu(right):
+        a = np.asarray(left)
+        b = a if right is left else np.asarray(right)
+        product = zeros((len(a), len(b)), a.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads it finds out
+            return on_device(np.matmul(a, b.T, out=product))
+    return jnp.matmul(left, right.T, precision="highest")
+
+
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:
     """The array in host memory, gathered from all processes."""
     if not isinstance(array, np.ndarray) and not (

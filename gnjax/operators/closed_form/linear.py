@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import weakest
+from gnjax.numerics.host import times_transposed
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -123,8 +124,10 @@ def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ..
 
 def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
-    lefts = tuple(_gram(s) for s in factors.lefts)
-    rights = tuple(_gram(t) for t in factors.rights)
+    lefts = tuple(times_transposed(s, s) for s in factors.lefts)
+    first, *others = factors.rights
+    first = first if factors.whitened else times_transposed(first, first)  # I I^T = I
+    rights = (first, *(times_transposed(t, t) for t in others))
     error = sum_error(
         [frobenius_norm(a) for a in lefts],
         [frobenius_norm(b) for b in rights],
@@ -179,23 +182,13 @@ def _right_products(layers: list[jax.Array], root: jax.Array | None) -> tuple[ja
     products = [jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root]
     for depth, w in enumerate(layers[:-1]):
         first_factor = depth == 0 and root is None
-        products.append(w.T if first_factor else _times_transposed(products[-1], w))
+        products.append(w.T if first_factor else times_transposed(products[-1], w))
     return tuple(products)
 
 
 @jax.jit
 def _times(left: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.matmul(left, right, precision="highest")
-
-
-@jax.jit
-def _times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
-    return jnp.matmul(left, right.T, precision="highest")
-
-
-@jax.jit
-def _gram(factor: jax.Array) -> jax.Array:
-    return jnp.matmul(factor, factor.T, precision="highest")
 
 
 def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:
