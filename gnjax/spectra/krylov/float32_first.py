@@ -28,7 +28,7 @@ from gnjax.spectra.krylov.places import position_errors
 from gnjax.spectra.watch import UNWATCHED, Watch
 
 NOISE = 8 * float(np.finfo(np.float32).eps)  # times the scale: the largest ||E|| that is accepted
-_MARGIN = 0.9  # times rtol: the tolerance for the residuals of A_32
+MARGIN = 0.9  # times rtol: the tolerance for the residuals of A_32
 
 
 def ritz_pairs_from_float32(
@@ -62,7 +62,7 @@ def ritz_pairs_from_float32(
             size,
             k,
             sign=sign,
-            rtol=_MARGIN * rtol,
+            rtol=MARGIN * rtol,
             noise=NOISE,
             most=most,
             stop=watch.is_stopped,

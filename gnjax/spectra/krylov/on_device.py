@@ -59,7 +59,7 @@ class Run:
     projection: np.ndarray  # T (m, m), in float64
     filled: int = 0  # the rows of V
     coupling: float = 0.0  # ||q r||: r is this times the last unit vector, after a step
-    scale: float = 0.0  # the length of the longest column of T so far
+    scale: float = 0.0  # the largest column or eigenvalue of any T so far, at most ||A||
     products: int = 0
     draws: int = 0
     closed_at: int | None = None  # after how many products V first seemed to be invariant
@@ -96,7 +96,8 @@ class Guess:
     """The Ritz vectors of a run as unit rows (k, n) in host memory, in the precision of the run.
 
     ``reached`` says whether the residuals of the run came below its tolerance. ``scale`` is the
-    largest absolute Ritz value, and ``products`` how many vectors were multiplied.
+    estimate of the norm of A that the tolerance was multiplied by, and ``products`` how many vectors
+    were multiplied.
     """
 
     vectors: np.ndarray
@@ -133,7 +134,8 @@ def ritz_vectors(
     reached = _searched(run, product, dtype, k, sign, target, stop)
     values, _, coefficients = run.ritz(sign)
     vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
-    return Guess(vectors, float(np.abs(values).max()), run.products, reached)
+    scale = max(run.scale, float(np.abs(values).max()))
+    return Guess(vectors, scale, run.products, reached)
 
 
 def checked(
@@ -175,6 +177,7 @@ def _searched(
         if run.exhausted:
             return True
         values, residuals, vectors = run.ritz(sign)
+        run.scale = max(run.scale, float(np.abs(values).max()))
         negligible = target * run.scale
         looked = run.looked(k, negligible)
         if run.filled >= k and looked and residuals[:k].max() <= negligible:

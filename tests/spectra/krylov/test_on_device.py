@@ -45,6 +45,7 @@ def _pairs(matrix, k=4, dtype=_DOUBLE, sign=-1.0, rtol=None, rows=20, exact=None
         vectors=guess.vectors[order],
         products=guess.products,
         reached=guess.reached,
+        scale=guess.scale,
     )
     return found, np.asarray(stored, float)
 
@@ -93,6 +94,16 @@ def test_an_eigenvalue_lies_within_every_residual(name, sign, dtype):
     ):  # of which copies may be missing, and nobody claims the contrary
         tolerance = 1e-10 if dtype == _DOUBLE else 1e-5
         np.testing.assert_allclose(found.values, wanted, rtol=0, atol=10 * tolerance * scale)
+
+
+@pytest.mark.parametrize("dtype", [_SINGLE, _DOUBLE], ids=str)
+def test_the_scale_is_the_norm_although_restarts_leave_the_other_end(dtype):
+    """The tolerance was meant as a share of the norm, 10, when the run ended at values of at most 2."""
+    matrix = _rotated(np.concatenate([[10.0], np.linspace(1, 2, 299)]))
+    found, _ = _pairs(matrix, k=3, dtype=dtype, sign=1.0, rtol=1e-4, rows=14)
+    assert found.reached
+    assert found.scale == pytest.approx(10, rel=1e-5)
+    assert found.residuals.max() <= 1e-4 * found.scale
 
 
 @pytest.mark.parametrize("dtype", [_SINGLE, _DOUBLE], ids=str)
