@@ -36,6 +36,12 @@ def _module(name):
     return module
 
 
+@pytest.mark.parametrize("page", [*sorted(_ROOT.glob("*.md")), *_PAGES], ids=lambda page: page.stem)
+def test_no_page_has_the_marks_of_an_unfinished_merge(page):
+    lines = page.read_text().splitlines()
+    assert not [line for line in lines if line.startswith(("<<<<<<<", "=======", ">>>>>>>"))]
+
+
 @pytest.fixture(scope="module")
 def figure_pages():
     return _module("figure_pages")
