@@ -16,7 +16,7 @@ from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
 from gnjax.networks.equations.widen import Widened
 from gnjax.networks.forms.refusals import RAISED, told
-from gnjax.networks.forms.samples import even_size, sample_count, take
+from gnjax.networks.forms.samples import same_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import Apply, check_outputs, described, opened, prepared
 from gnjax.networks.network import Network
@@ -219,7 +219,7 @@ def _batch(net: Network, batch_size: int | None) -> int:
     if batch_size is not None:
         return min(batch_size, net.samples)
     largest = int(np.clip(device().batch / net.written, 1, net.samples))
-    return even_size(net.samples, largest)
+    return same_size(net.samples, largest)
 
 
 def _evaluated(

@@ -38,6 +38,16 @@ def even_size(n: int, most: int) -> int:
     return -(-n // -(-n // most))
 
 
+def same_size(n: int, most: int) -> int:
+    """The size of runs of at most ``most`` samples that all are equal, if there is one.
+
+    It is a divisor of n between half of ``most`` and ``most``; otherwise the last run is shorter,
+    and a second program is compiled for it.
+    """
+    sizes = (size for size in range(most, most // 2, -1) if n % size == 0)
+    return next(sizes, even_size(n, most))
+
+
 def windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
     """Runs of ``size`` samples, all of one length, and how many of each have come before.
 
