@@ -75,6 +75,9 @@ class Monitor:
       probes: the number of random vectors for the trace of the Hessian; with 0 it is left out.
       steps: the largest number of products of a run. For each, a vector of the length of the
         parameters is held in memory.
+      warm_steps: the largest number of products of a run from the vector of the row before, by
+        default ``steps``. With 2 a row costs least. Its value still is at most the largest
+        eigenvalue, up to rounding; its error is the residual, which may then be above ``rtol``.
 
     >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (20, 4))
@@ -101,6 +104,7 @@ class Monitor:
         kappa: bool | None = None,
         probes: int = 0,
         steps: int = 30,
+        warm_steps: int | None = None,
         weights: Any = None,
         has_aux: bool = False,
         coupled: bool | None = None,
@@ -108,11 +112,13 @@ class Monitor:
         mask: Any = None,
         batch_size: int | None = None,
     ) -> None:
-        _check(x, every=every, rtol=rtol, probes=probes, steps=steps)
+        warm = steps if warm_steps is None else warm_steps
+        _check(x, every=every, rtol=rtol, probes=probes, steps=steps, warm_steps=warm)
         self.history: list[MonitorRow] = []
         self._x, self._every, self._has_aux = x, every, has_aux
         self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
-        self._rtol, self._steps, self._probes = float(rtol), steps, probes
+        self._rtol, self._probes = float(rtol), probes
+        self._steps, self._warm_steps = steps, min(warm, steps)
         self._options = {
             "y": y,
             "loss": loss,
@@ -176,10 +182,14 @@ class Monitor:
 
     def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
         """The largest eigenvalues, each from the vector of the row before."""
-        share = 1.0 if number % _RENEWED == 0 else 0.0
-        run = partial(tracked, rtol=self._rtol, steps=self._steps)
+        last = self._vectors.get("hessian")
+        cold = last is None or number % _RENEWED == 0
+        share, steps = (1.0, self._steps) if cold else (0.0, self._warm_steps)
+        run = partial(tracked, rtol=self._rtol, steps=steps)
         start = partial(mixed, np.uint32(number), share)
-        found = {"hessian": run(partial(product, op), start(self._vectors["hessian"]))}
+        assert self._hessian is not None
+        known = random_start(self._hessian) if last is None else last
+        found = {"hessian": run(partial(product, op), start(known))}
         top = found["hessian"].vector
         if self._gram is not None:
             gram = self._ready(self._gram)
@@ -199,8 +209,7 @@ class Monitor:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
             self._linearises = fits(self._hessian)
-            self._vectors = {"hessian": random_start(self._hessian)}
-            self._roundings = {}
+            self._vectors, self._roundings = {}, {}
             return
         assert self._hessian is not None
         self._hessian = NetworkHessian(net, functional=False)
@@ -248,11 +257,13 @@ class Monitor:
         return {"kappa": found.value, "kappa_low": low, "kappa_high": high}
 
 
-def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int) -> None:
+def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:
     if is_batches(x):
         msg = "a monitor measures on one batch, and x is a sequence of batches; pass one of them"
         raise ValueError(msg)
-    for name, value, least in (("every", every, 1), ("probes", probes, 0), ("steps", steps, 2)):
+    counts = {"every": (every, 1), "probes": (probes, 0)}
+    counts |= {"steps": (steps, 2), "warm_steps": (warm_steps, 2)}
+    for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             msg = f"{name}={value!r} is not an integer of at least {least}"
             raise ValueError(msg)

@@ -78,6 +78,24 @@ def test_a_warm_start_takes_a_third_of_the_products():
     assert max(products[1:]) <= products[0] / 3, products
 
 
+def test_two_products_a_warm_row_are_a_lower_bound_within_their_error():
+    """Also after another structure, for which there is no vector to start from."""
+    options = {"rtol": 1e-6, "kappa": False, "gauss_newton": False, **OPTIONS}
+    monitor = gnjax.Monitor(X, Y, warm_steps=2, **options)
+    rng, model = np.random.default_rng(0), mlp()
+    for step in range(5):
+        row = monitor(step, model)
+        values = np.linalg.eigvalsh(np.asarray(gnjax.hessian(model, X, Y, **OPTIONS).as_matrix()))
+        assert row.at_least <= values[-1]
+        assert np.abs(values - row.sharpness).min() <= row.sharpness_error
+        assert row.sharpness > 0.99 * values[-1]
+        assert (row.products == 2) == (step > 0)
+        state = nnx.state(model, nnx.Param)
+        moved = jax.tree.map(lambda w: w + 3e-3 * rng.standard_normal(w.shape), state)
+        nnx.update(model, moved)
+    assert monitor(5, mlp(widths=(4, 9, 3))).products > 2
+
+
 def test_only_every_second_step_has_a_row():
     monitor = gnjax.Monitor(X, Y, every=2, **OPTIONS)
     assert [monitor(step, mlp()) is None for step in range(4)] == [False, True, False, True]

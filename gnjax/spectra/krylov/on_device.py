@@ -96,8 +96,8 @@ class Guess:
     """The Ritz vectors of a run as unit rows (k, n) in host memory, in the precision of the run.
 
     ``reached`` says whether the residuals of the run came below its tolerance. ``scale`` is the
-    estimate of the norm of A that the tolerance was multiplied by, and ``products`` how many vectors
-    were multiplied.
+    estimate of the norm of A that the tolerance was multiplied by, ``products`` the number of
+    vectors that were multiplied.
     """
 
     vectors: np.ndarray

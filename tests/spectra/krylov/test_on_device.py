@@ -98,7 +98,7 @@ def test_an_eigenvalue_lies_within_every_residual(name, sign, dtype):
 
 @pytest.mark.parametrize("dtype", [_SINGLE, _DOUBLE], ids=str)
 def test_the_scale_is_the_norm_although_restarts_leave_the_other_end(dtype):
-    """The tolerance was meant as a share of the norm, 10, when the run ended at values of at most 2."""
+    """A tolerance that starts as a share of 10 must not end as one of the last basis's 2."""
     matrix = _rotated(np.concatenate([[10.0], np.linspace(1, 2, 299)]))
     found, _ = _pairs(matrix, k=3, dtype=dtype, sign=1.0, rtol=1e-4, rows=14)
     assert found.reached
