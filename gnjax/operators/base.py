@@ -130,6 +130,7 @@ class Factored(Algebra):
         )
 
     def as_matrix(self) -> jax.Array:
+        """J J^T."""
         return times_transposed(self.factor, self.factor)
 
     @property
