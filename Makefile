@@ -78,8 +78,7 @@ types: $(READY)  ## mypy
 docs: export XLA_FLAGS ?= $(COMPILES_SOONER)
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
-	ls docs/*.md docs/*/*.md docs/howto/*/*.md | \
-		JAX_DISABLE_MOST_OPTIMIZATIONS=1 xargs -n 4 -P 2 $(BIN)/python -m doctest
+	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python -m doctest
 
 notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py
