@@ -184,9 +184,9 @@ class Monitor:
         """The largest eigenvalues, each from the vector of the row before."""
         last = self._vectors.get("hessian")
         cold = last is None or number % _RENEWED == 0
-        share, steps = (1.0, self._steps) if cold else (0.0, self._warm_steps)
-        run = partial(tracked, rtol=self._rtol, steps=steps)
-        start = partial(mixed, np.uint32(number), share)
+        start = partial(mixed, np.uint32(number), 1.0 if cold else 0.0)
+        fully = partial(tracked, rtol=self._rtol, steps=self._steps)
+        run = fully if cold else partial(fully, steps=self._warm_steps)
         assert self._hessian is not None
         known = random_start(self._hessian) if last is None else last
         found = {"hessian": run(partial(product, op), start(known))}
@@ -195,7 +195,8 @@ class Monitor:
             gram = self._ready(self._gram)
             found["gauss_newton"] = run(partial(product, gram), start(top))
         if scale is not None:
-            known = self._vectors.get("preconditioned", top)
+            before = self._vectors.get("preconditioned")
+            run, known = (fully, top) if before is None else (run, before)
             found["preconditioned"] = run(partial(scaled_product, op, scale), start(known))
         self._vectors = {name: one.vector for name, one in found.items()}
         return found

@@ -87,7 +87,7 @@ def few_on_device(
             form,
             k,
             sign=-1.0 if which == "largest" else 1.0,
-            rtol=MARGIN * rtol,  # residuals are computed once more in the end
+            rtol=MARGIN * rtol,
             rows=rows,
             dtype=dtype,
             stop=watch.is_stopped,

@@ -96,6 +96,17 @@ def test_two_products_a_warm_row_are_a_lower_bound_within_their_error():
     assert monitor(5, mlp(widths=(4, 9, 3))).products > 2
 
 
+def test_a_metric_that_comes_later_is_measured_fully_once():
+    """Its first run has no vector of a row before."""
+    options = {"rtol": 1e-6, "kappa": False, "gauss_newton": False, **OPTIONS}
+    monitor, model = gnjax.Monitor(X, Y, warm_steps=2, **options), mlp()
+    metric = tree_like(model, 1)
+    monitor(0, model)
+    row = monitor(1, model, metric=metric)
+    assert row.preconditioned_error <= 1e-5 * row.preconditioned
+    assert monitor(2, model, metric=metric).products == 4
+
+
 def test_only_every_second_step_has_a_row():
     monitor = gnjax.Monitor(X, Y, every=2, **OPTIONS)
     assert [monitor(step, mlp()) is None for step in range(4)] == [False, True, False, True]

@@ -28,7 +28,7 @@ from gnjax.spectra.krylov.places import position_errors
 from gnjax.spectra.watch import UNWATCHED, Watch
 
 NOISE = 8 * float(np.finfo(np.float32).eps)  # times the scale: the largest ||E|| that is accepted
-MARGIN = 0.9  # times rtol: the tolerance for the residuals of A_32
+MARGIN = 0.9  # times rtol: the tolerance of a run whose residuals are computed once more
 
 
 def ritz_pairs_from_float32(

@@ -132,10 +132,9 @@ def ritz_vectors(
     run = _begun(form, rows if rows < form.size else form.size + 1)
     target = max(rtol, BREAKDOWN * float(jnp.finfo(form.dtype).eps))
     reached = _searched(run, product, dtype, k, sign, target, stop)
-    values, _, coefficients = run.ritz(sign)
+    _, _, coefficients = run.ritz(sign)
     vectors = _in_host_memory(run, coefficients[:, : min(k, run.filled)].T)
-    scale = max(run.scale, float(np.abs(values).max()))
-    return Guess(vectors, scale, run.products, reached)
+    return Guess(vectors, run.scale, run.products, reached)
 
 
 def checked(
@@ -172,12 +171,12 @@ def _searched(
     kept = k + (run.steps - k) // 2
     while True:
         _step(run, product, dtype)
+        values, residuals, vectors = run.ritz(sign)
+        run.scale = max(run.scale, float(np.abs(values).max()))
         if stop():
             return False
         if run.exhausted:
             return True
-        values, residuals, vectors = run.ritz(sign)
-        run.scale = max(run.scale, float(np.abs(values).max()))
         negligible = target * run.scale
         looked = run.looked(k, negligible)
         if run.filled >= k and looked and residuals[:k].max() <= negligible:
