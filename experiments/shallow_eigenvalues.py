@@ -9,17 +9,20 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import gnjax
+import jax
+import numpy as np
+
 from experiments.claims.shallow_eigenvalues import CLAIMS
 from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import (
     Data,
     Orthogonal,
     Point,
+    SplitHessian,
     Training,
     describe,
-    hessian,
     orthogonal,
+    split_hessian,
     train,
 )
 from gnjax import balanced
@@ -104,7 +107,8 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 def cost(cell: Cell) -> float:
     """Multiplications of the epochs, and of the products with the Hessian."""
-    inputs, outputs = cell.data.side**2 or 784, 10
+    outputs = 10
+    inputs = min(cell.data.side**2 or 784, cell.training.width + outputs)
     epoch = 6.0 * cell.training.width * inputs * outputs
     product = 6.0 * inputs * cell.training.width * (inputs + outputs)
     return max(cell.training.epochs) * epoch + len(cell.training.epochs) * PRODUCTS * product
@@ -128,9 +132,8 @@ def measure(cell: Cell) -> Measurement:
 
 def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[float]]:
     """The largest eigenvalues of the Hessian, Eq 15, and how far apart they can be."""
-    measured = gnjax.eigenvalues(
-        hessian(point.weights, found.moments), k=cell.count, which="largest", rtol=cell.rtol
-    )
+    split = split_hessian(point.weights, found.moments)
+    values, errors = split.largest(cell.count, cell.rtol)
     w1, w2 = point.weights
     predicted = balanced.shallow(w1, w2, cell.sigma_x).values[: cell.count]
     gap = balanced.shallow_gap(w1, w2, found.moments.covariance, found.moments.cross)
@@ -138,11 +141,21 @@ def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[flo
         "epoch": [point.epoch] * cell.count,
         "index": list(range(1, cell.count + 1)),
         "excess": [point.loss - found.floor] * cell.count,
-        "measured": measured.values.tolist(),
-        "error": measured.errors.tolist(),
+        "measured": values.tolist(),
+        "error": (errors + _of_the_covariance(split, w1, w2, cell.sigma_x)).tolist(),
         "predicted": predicted.tolist(),
         "bound": [gap] * cell.count,
     }
+
+
+def _of_the_covariance(split: SplitHessian, w1: jax.Array, w2: jax.Array, sigma_x: float) -> float:
+    """How far the eigenvalues may be moved by what rounding left in C, given as c I.
+
+    G moves by |C - c I| / c of itself or less, and |G| = c (|W_1|^2 + |W_2|^2) here. The rest of
+    the Hessian moves by |W_2 W_1 (C - c I)|, which is at most half as much.
+    """
+    squares = sum(float(np.linalg.norm(np.asarray(w), 2)) ** 2 for w in (w1, w2))
+    return 1.5 * split.deviation * sigma_x**2 * squares
 
 
 def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import gnjax
 from experiments.claims.trace_path import CLAIMS
 from experiments.shared.linear_network import as_lists, at_index
 from experiments.shared.linear_training import (
@@ -21,8 +20,8 @@ from experiments.shared.linear_training import (
     Point,
     Training,
     describe,
-    hessian,
     orthogonal,
+    split_hessian,
     train,
 )
 from gnjax import balanced
@@ -87,7 +86,7 @@ class Row:
     probes: int
     largest_share: float
     excess: float  # of the loss over its floor
-    estimate: float  # Hutchinson's, of the full Hessian
+    estimate: float  # of the full Hessian: Hutchinson's on the inputs that W_1 and B span
     standard_error: float
     exact: float | None  # of the full Hessian, by all unit vectors
     predicted: float  # Eq 7
@@ -111,8 +110,8 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 def cost(cell: Cell) -> float:
     """Multiplications of the epochs, and of the products with the Hessian."""
-    inputs, outputs = cell.data.side**2 or 784, 10
-    width = cell.training.width
+    outputs, width = 10, cell.training.width
+    inputs = min(cell.data.side**2 or 784, width + outputs)
     parameters = width * (inputs + width * (cell.training.depth - 2) + outputs)
     products = cell.probes + (parameters if cell.exact else 0)
     epochs = max(cell.training.epochs) * 6.0 * outputs * parameters
@@ -134,16 +133,16 @@ def measure(cell: Cell) -> Measurement:
 
 def _traces(point: Point, found: Orthogonal, cell: Cell) -> dict[str, Any]:
     """The trace by random products, by all of them, and by Eq 7."""
-    op = hessian(point.weights, found.moments)
+    split = split_hessian(point.weights, found.moments)
     # Every point has its own random vectors, so that their errors are independent.
     stream = int(np.random.SeedSequence([cell.seed, point.epoch]).generate_state(1)[0])
-    estimate = gnjax.trace(op, probes=cell.probes, seed=stream)
+    estimate, standard_error = split.trace(cell.probes, stream)
     return {
         "epoch": point.epoch,
         "excess": point.loss - found.floor,
-        "estimate": estimate.value,
-        "standard_error": estimate.standard_error,
-        "exact": gnjax.trace(op, method="exact").value if cell.exact else None,
+        "estimate": estimate,
+        "standard_error": standard_error,
+        "exact": split.exact_trace() if cell.exact else None,
         "predicted": balanced.trace(point.weights, cell.sigma_x),
     }
 

@@ -56,6 +56,8 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f"Top: Eq 7 (lines), Hutchinson's estimate from {probes} products (markers, with one"
         " standard error)"
         + (" and, where it was computed, the exact trace (crosses)." if known.any() else "."),
+        "Products are with the Hessian on the inputs that the first layer and the labels span; its"
+        " trace on the others, which does not mix with it, is added exactly.",
         "Bottom: the distance of the estimate from Eq 7, in its standard errors; dashed lines at"
         f" {LIMIT:g} of them.",
         captions.seeds(table),

@@ -51,6 +51,28 @@ def test_the_hessian_is_that_on_all_samples():
     assert_allclose(np.asarray(few.as_matrix()), full, atol=1e-12 * np.abs(full).max())
 
 
+@pytest.mark.parametrize(
+    ("widths", "outside"), [((16, 2, 10), 4), ((16, 2, 3, 10), 4), ((16, 8, 10), 0)]
+)
+def test_the_two_parts_of_the_hessian_are_the_whole_of_it(widths, outside):
+    """Far from any minimum, with inputs that neither the weights nor the labels reach."""
+    x, y = samples(DIGITS, 1.5)
+    moments = linear_descent.moments(x, y)
+    weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
+    whole = np.linalg.eigvalsh(np.asarray(linear_training.hessian(weights, moments).as_matrix()))
+    split = linear_training.split_hessian(weights, moments)
+    assert split.inputs_outside == outside
+    assert split.deviation < 1e-12
+    inside = np.linalg.eigvalsh(np.asarray(split.inside.as_matrix()))
+    both = np.sort(np.concatenate([inside, np.repeat(split.outside, outside)]))
+    assert_allclose(both, whole, atol=1e-12 * np.abs(whole).max())
+    values, errors = split.largest(5, 1e-10)
+    assert (np.abs(values - whole[::-1][:5]) <= errors + 1e-12 * whole[-1]).all()
+    assert_allclose(split.exact_trace(), whole.sum(), rtol=1e-12)
+    estimate, error = split.trace(40, 0)
+    assert 0 < abs(estimate - whole.sum()) < 5 * error
+
+
 def test_training_takes_the_path_of_all_samples_in_the_coordinates_of_the_data():
     """Against the loss on the samples, without any reduction; 16 inputs, 3 + 10 of them spanned."""
     training = Training(3, 3, "pytorch_default", 0.05, (0, 1, 250))
