@@ -5,12 +5,12 @@ I (x) D with D = sum_l (tr A_l / k) B_l, a d x d matrix. D is a compression of G
 orthonormal basis of R^k, so lambda_min(G) <= lambda_min(D) and lambda_max(D) <= lambda_max(G):
 for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive definite, and
 
-    lambda_min(G) > s   if and only if   C = P^{-1/2} (G - s I) P^{-1/2} is positive definite
+    lambda_min(G) > s   if and only if   C = R^T (G - s I) R is positive definite
 
-(Sylvester). C has its spectrum in a short interval around 1, so few Lanczos steps from a random
-start decide the question, to the probability of
-:func:`gnjax.spectra.krylov.missed.missed_probability`. The Krylov space of C, mapped back by
-P^{-1/2}, gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method
+for any invertible R (Sylvester). With R R^T = P^{-1} for a shift near s, C has its spectrum in a
+short interval around 1, so that few Lanczos steps from a random start decide the question, to the
+probability of :func:`gnjax.spectra.krylov.missed.missed_probability`. The Krylov space of C, mapped
+back by R, gives the eigenvalue itself by Rayleigh-Ritz on G: the inverse-free preconditioned method
 of Golub and Ye (2002). The top end is the same for s I - G.
 """
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 
 from gnjax.spectra.kronecker.locate import locate
@@ -29,7 +28,6 @@ from gnjax.spectra.kronecker.pencil import (
     Compression,
     beside,
     compressions,
-    pencil_at,
     rayleigh_ritz,
     solve,
 )
@@ -88,12 +86,12 @@ def _end(
     for widening in _WIDENINGS:
         for _ in range(_TRIES):
             shift = beside(best.value, rtol * widening, compressed, sign)
-            pencil = pencil_at(reduced, compressed, shift, sign)
+            pencil = located.pencil.at(shift)
             known = located.deflation(pencil)
             start = random_rows(reduced.size, BLOCK, seed, apart=known.rows)
             enough = partial(_decided, floor=known.floor, missed=share)
             run, images = solve(pencil, start, _CERTIFY_STEPS, enough, known.rows)
-            products += run.products + len(known.rows)
+            products += run.products
             found = rayleigh_ritz(pencil, run, images)
             candidates.append(found.row)
             best = min(best, found, key=lambda ritz: sign * ritz.value)
@@ -116,7 +114,7 @@ def _quotient(reduced: Reduced, candidates: list[np.ndarray], sign: float) -> fl
     A Ritz value from a pencil that is nearly singular can be far off; its vector then loses here.
     """
     rows = np.stack(candidates)
-    images = np.asarray(product(reduced.operator, reduced.groups, jnp.asarray(rows)))
+    images = np.asarray(product(reduced.operator, reduced.groups, rows))
     return sign * float((sign * (images * rows).sum(axis=1)).min())
 
 

@@ -18,10 +18,10 @@ from gnjax.spectra.kronecker.pencil import (
     beside,
     pencil_at,
     preimage,
-    product_with,
     rayleigh_ritz,
     solve,
     symmetric,
+    transposed,
 )
 from gnjax.spectra.kronecker.reduced import Reduced
 from gnjax.spectra.krylov.lanczos import Run
@@ -56,7 +56,7 @@ def locate(
 ) -> Located:
     """A Ritz value within a fraction of rtol, and, vectors to deflate if few steps more do."""
     start = _start(reduced, compressed, sign)
-    image = np.asarray(product(reduced.operator, reduced.groups, jnp.asarray(start)))
+    image = np.asarray(product(reduced.operator, reduced.groups, start))
     values, vectors = np.linalg.eigh(sign * symmetric(start @ image.T))
     history, first = [sign * float(values[0])], vectors[:, 0] @ start
     shift = beside(history[0], rtol, compressed, sign)
@@ -70,7 +70,7 @@ def locate(
             return False
         here = Located(first, ritz, pencil, run, np.concatenate(images))
         outside = beside(ritz.value, rtol, compressed, sign)
-        known = _deflation(pencil_at(reduced, compressed, outside, sign), here)
+        known = _deflation(pencil.at(outside), here)
         found.append(replace(here, beside=outside, known=known))
         return len(found) > _EXTRA_CHECKS or len(known.rows) > 0
 
@@ -98,19 +98,21 @@ class _Deflation:
 def _deflation(pencil: Pencil, located: Located) -> _Deflation:
     """As many of the located Ritz vectors of the pencil as are accurate enough to pay.
 
-    Not all that there are: a run in the complement takes part in every certificate.
+    Not all that there are: a run in the complement takes part in every certificate. Their images
+    follow from the recurrence of the run, C V^T = V^T T + Q^T B, and from C' = C + moved R^T R.
     """
     moved = pencil.sign * (located.pencil.shift - pencil.shift)
-    gram = located.images @ located.images.T
-    stiffness = symmetric(located.run.projection + moved * gram)
-    mass = symmetric(np.eye(len(gram)) + moved * gram)
+    run, images = located.run, located.images
     none = _Deflation(np.empty((0, pencil.reduced.size)), 0.0)
     try:
-        _, vectors = scipy.linalg.eigh(stiffness, mass, subset_by_index=[0, _DEFLATED - 1])
-    except (np.linalg.LinAlgError, ValueError):
+        _, vectors = np.linalg.eigh(symmetric(run.projection + moved * (images @ images.T)))
+    except np.linalg.LinAlgError:
         return none
-    rows = np.linalg.qr(preimage(pencil, vectors.T @ located.images).T)[0].T
-    image = np.asarray(product_with(pencil, rows)[0])
+    vectors = vectors[:, :_DEFLATED]
+    rows = vectors.T @ run.basis
+    image = (run.projection @ vectors).T @ run.basis
+    image += (run.remainder @ vectors[-run.block :]).T @ run.following
+    image += moved * transposed(pencil, vectors.T @ images)
     compressed = symmetric(rows @ image.T)
     for count in range(min(len(rows), pencil.reduced.size - 1), 0, -1):
         kept = slice(0, count)

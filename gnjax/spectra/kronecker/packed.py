@@ -19,7 +19,7 @@ Groups = tuple[tuple[int, int], ...]
 
 
 @partial(jax.jit, static_argnames=("groups",))
-def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array) -> jax.Array:
+def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -> jax.Array:
     """G on packed rows (b, n): unpack the staircase, multiply, pack."""
     d = op.rights.shape[-1]
     padded = [

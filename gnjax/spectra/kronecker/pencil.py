@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -39,14 +39,22 @@ class Compression:
 
 @dataclass(frozen=True)
 class Pencil:
-    """C = R^T sign (G - shift I) R with R = Q (Lambda - shift)^{-1/2} a group, R R^T = P^{-1}."""
+    """C = R^T sign (G - shift I) R, where R is Q (Lambda - s)^{-1/2} in a group, s near ``shift``.
+
+    Whatever the invertible R is, C and sign (G - shift I) are positive definite together: R stays
+    where the shift moves.
+    """
 
     reduced: Reduced
     vectors: tuple[jax.Array, ...]  # Q
-    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - shift)^{-1/2}, (1, 1, columns)
+    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - s)^{-1/2}, (1, 1, columns)
     shift: float
     sign: float
     noise: float
+
+    def at(self, shift: float) -> Pencil:
+        """With the same R."""
+        return replace(self, shift=shift)
 
 
 def compressions(reduced: Reduced) -> tuple[Compression, ...]:
@@ -82,7 +90,7 @@ def beside(value: float, rtol: float, compressed: tuple[Compression, ...], sign:
 def pencil_at(
     reduced: Reduced, compressed: tuple[Compression, ...], shift: float, sign: float
 ) -> Pencil:
-    """The pencil of a shift that is :func:`beside` the end."""
+    """The pencil of a shift that is :func:`beside` the end, with R R^T = P^{-1} for that shift."""
     gaps = [sign * (c.values - shift) for c in compressed]
     widest = max(float(gap.max() / gap.min()) for gap in gaps)
     return Pencil(
@@ -134,7 +142,15 @@ def product_with(pencil: Pencil, rows: np.ndarray) -> tuple[jax.Array, jax.Array
         pencil.scales,
         pencil.shift,
         pencil.sign,
-        jnp.asarray(rows),
+        rows,
+    )
+
+
+def transposed(pencil: Pencil, rows: np.ndarray) -> np.ndarray:
+    """R^T on rows, in host memory."""
+    parts = zip(parts_of(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
+    return np.concatenate(
+        [((p @ np.asarray(q)) * np.asarray(s)).reshape(len(rows), -1) for p, q, s in parts], axis=1
     )
 
 
@@ -177,7 +193,7 @@ def _congruence(
     scales: tuple[jax.Array, ...],
     shift: float,
     sign: float,
-    rows: jax.Array,
+    rows: jax.Array | np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
     """C on rows, and R on rows."""
     scaled = [part * s for part, s in zip(parts_of(groups, rows), scales, strict=True)]
