@@ -184,7 +184,7 @@ class Monitor:
         """The largest eigenvalues, each from the vector of the row before."""
         last = self._vectors.get("hessian")
         cold = last is None or number % _RENEWED == 0
-        start = partial(mixed, np.uint32(number), 1.0 if cold else 0.0)
+        start = partial(mixed, np.uint32(number)) if cold else _unchanged
         fully = partial(tracked, rtol=self._rtol, steps=self._steps)
         run = fully if cold else partial(fully, steps=self._warm_steps)
         assert self._hessian is not None
@@ -256,6 +256,10 @@ class Monitor:
         found = condition_number(op)
         low, high = found.interval
         return {"kappa": found.value, "kappa_low": low, "kappa_high": high}
+
+
+def _unchanged(known: jax.Array) -> jax.Array:
+    return known
 
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 _LEAST = 2  # the fewest products: from one, nothing is known of directions other than the start
 _FIRST_ROWS = 4  # rows of the first basis, enough for most runs; it is doubled when it is full
@@ -67,7 +68,7 @@ def tracked(
     run, done = _begun(start, min(_FIRST_ROWS, steps)), 0
     while True:
         run, done = _advanced(run, product(run.last)), done + 1
-        value, residual, scale = (float(number) for number in run.ends)
+        value, residual, scale = np.asarray(run.ends).tolist()
         unfinished = residual > rtol * scale  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
             vector = run.coefficients @ run.basis[:-1]
