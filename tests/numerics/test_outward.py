@@ -25,10 +25,13 @@ def _norm(entries):
     return mpmath.sqrt(sum(mpmath.mpf(float(x)) ** 2 for x in np.ravel(entries)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scale", [-30, 0, 30])
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(np.float32, scale) for scale in (-30, 0, 30)]
+    + [(np.float64, scale) for scale in (-250, -100, 0, 100, 250)],
+)
 def test_frobenius_norms_are_upper_bounds(dtype, scale):
-    """Squares of 1e-30 and of 1e30 are not float32 numbers."""
+    """Squares of 1e-30 and of 1e30 are not float32 numbers, those of 1e250 not float64 ones."""
     rng = np.random.default_rng(0)
     for shape in 20 * [(1, 1), (1, 8), (8, 1), (5, 3), (7, 8)]:
         matrix = (rng.standard_normal(shape) * 10.0 ** (scale + rng.uniform(-3, 3, shape))).astype(
