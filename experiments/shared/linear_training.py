@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import gnjax
 from gnjax import data as datasets
+from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.of_networks.network import NetworkHessian
 from gnjax.training import linear_descent
 from gnjax.training.descent import descend
@@ -178,11 +179,12 @@ class SplitHessian:
         return self.inputs_outside * float(self.outside.sum())
 
     def largest(self, count: int, rtol: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The largest eigenvalues of both parts together, and the errors of those computed."""
+        """The largest eigenvalues of both parts together, and their errors."""
         found = gnjax.eigenvalues(self.inside, k=count, which="largest", rtol=rtol)
         repeated = np.repeat(self.outside, min(self.inputs_outside, count))
+        rounding = spectral_error(len(self.outside), jnp.dtype(float)) * self.outside[-1]
         values = np.concatenate([found.values, repeated])
-        errors = np.concatenate([found.errors, np.zeros(len(repeated))])
+        errors = np.concatenate([found.errors, np.full(len(repeated), rounding)])
         order = np.argsort(-values)[:count]
         return values[order], errors[order]
 

@@ -148,18 +148,19 @@ def product_with(pencil: Pencil, rows: np.ndarray) -> tuple[jax.Array, jax.Array
 
 def transposed(pencil: Pencil, rows: np.ndarray) -> np.ndarray:
     """R^T on rows, in host memory."""
-    parts = zip(parts_of(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
-    return np.concatenate(
-        [((p @ np.asarray(q)) * np.asarray(s)).reshape(len(rows), -1) for p, q, s in parts], axis=1
-    )
+    return _rotated(pencil, rows, 1)
 
 
 def preimage(pencil: Pencil, rows: np.ndarray) -> np.ndarray:
-    """R^{-1} on rows."""
+    """R^{-1} on rows, in host memory."""
+    return _rotated(pencil, rows, -1)
+
+
+def _rotated(pencil: Pencil, rows: np.ndarray, power: int) -> np.ndarray:
+    """(Lambda - s)^{-power / 2} Q^T on rows: R^T for 1, R^{-1} for -1."""
     parts = zip(parts_of(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
-    return np.concatenate(
-        [((p @ np.asarray(q)) / np.asarray(s)).reshape(len(rows), -1) for p, q, s in parts], axis=1
-    )
+    turned = [(part @ np.asarray(q)) * np.asarray(s) ** power for part, q, s in parts]
+    return np.concatenate([part.reshape(len(rows), -1) for part in turned], axis=1)
 
 
 def rayleigh_ritz(pencil: Pencil, run: Run, images: list[np.ndarray]) -> Ritz:
