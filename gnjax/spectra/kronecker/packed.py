@@ -22,9 +22,8 @@ Groups = tuple[tuple[int, int], ...]
 def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -> jax.Array:
     """G on packed rows (b, n): unpack the staircase, multiply, pack."""
     d = op.rights.shape[-1]
-    padded = [
-        jnp.pad(part, ((0, 0), (0, 0), (0, d - part.shape[-1]))) for part in parts_of(groups, rows)
-    ]
+    parts = parts_of(groups, jnp.asarray(rows))
+    padded = [jnp.pad(part, ((0, 0), (0, 0), (0, d - part.shape[-1]))) for part in parts]
     full = jnp.concatenate(padded, axis=1)  # (b, k', d')
     k = op.lefts.shape[-1]
     full = jnp.pad(full, ((0, 0), (0, k - full.shape[1]), (0, 0)))

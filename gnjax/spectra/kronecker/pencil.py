@@ -197,11 +197,12 @@ def _congruence(
     rows: jax.Array | np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
     """C on rows, and R on rows."""
-    scaled = [part * s for part, s in zip(parts_of(groups, rows), scales, strict=True)]
+    parts = parts_of(groups, jnp.asarray(rows))
+    scaled = [part * s for part, s in zip(parts, scales, strict=True)]
     inner = packed(_times(part, q.T) for part, q in zip(scaled, vectors, strict=True))
     image = sign * (product(op, groups, inner) - shift * inner)
-    parts = zip(parts_of(groups, image), vectors, scales, strict=True)
-    return packed(_times(part, q) * s for part, q, s in parts), inner
+    turned = zip(parts_of(groups, image), vectors, scales, strict=True)
+    return packed(_times(part, q) * s for part, q, s in turned), inner
 
 
 def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
