@@ -5,7 +5,7 @@
 Adapters are those of arXiv 2106.09685 at every matrix; the regime is ours.
 
 smoke: under a minute, most of it compilation. laptop: a minute and a half on 2 cores. paper: 128
-samples and width 64, not timed.
+samples and width 64, for a GPU, not timed.
 """
 
 from ml_collections import ConfigDict

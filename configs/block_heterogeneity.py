@@ -6,7 +6,7 @@ The claim is of arXiv 2402.16788, which has networks of 1e7 to 1e9 parameters an
 stochastic Lanczos; here H is formed, and the regime, 1e3 parameters, is ours.
 
 smoke: under a minute, most of it compilation. laptop: two minutes on 2 cores, most of it
-compilation. paper: 1e4 parameters, not timed.
+compilation. paper: 1e4 parameters, for a GPU, not timed.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,7 @@ frequencies span a factor of 40, and the regime is ours. The rates are round num
 optimisers are stable; none was tuned.
 
 smoke: under a minute, most of it compilation. laptop: a minute on 2 cores. paper: all 103
-characters and a GPT of width 64, not timed.
+characters and a GPT of width 64, for a GPU, not timed.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,8 @@ is ours. The rates are round numbers. Those of the MLP are small enough for its 
 below the threshold; those of the GPT span a decade, up to where Adam trains worse.
 
 smoke: a minute, nearly all of it compilation. laptop: two minutes on one core, and one more where
-two others are busy. paper: all 5000 images, an MLP of width 200 and a GPT of width 64, not timed.
+two others are busy. paper: all 5000 images, an MLP of width 200 and a GPT of width 64, for a GPU,
+not timed.
 """
 
 from ml_collections import ConfigDict

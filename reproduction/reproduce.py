@@ -34,7 +34,17 @@ from sweeps.storage.store import write_atomically
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
 EXPECTED = FIGURES / "expected.json"
-LEFT_OUT = {"paper": ("pruning_sweep",)}  # where figures are not named: they take a GPU
+LEFT_OUT = {  # where figures are not named: these sizes take a GPU
+    "paper": (
+        "pruning_sweep",
+        "transformer_depth",
+        "block_heterogeneity",
+        "optimizer_metrics",
+        "class_blocks",
+        "edge_of_stability",
+        "adapter_sweep",
+    )
+}
 
 
 @dataclass
@@ -212,7 +222,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--figures",
         type=_figures,
-        help="as in 2,3,b1; all of them without this, but those of pruning in the paper's profile",
+        help="as in 2,3,b1; all of them without this, in the paper's profile but those of pruning "
+        "and of transformers, which take a GPU",
     )
     parser.add_argument(
         "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"

@@ -198,6 +198,16 @@ def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):
     assert "without --first_seed" in capsys.readouterr().err
 
 
+def test_what_takes_a_gpu_runs_at_the_papers_sizes_only_where_it_is_named():
+    every = reproduce._parsed(["--profile=laptop"]).figures
+    of_papers = reproduce._parsed(["--profile=paper"]).figures
+    heavy = {"fig01", "fig17", "t1", "t6"}
+    assert heavy <= set(every)
+    assert not heavy & set(of_papers)
+    assert {"fig02", "fig09", "b4", "c1"} <= set(of_papers)
+    assert reproduce._parsed(["--profile=paper", "--figures=t4"]).figures == ["t4"]
+
+
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
     with pytest.raises(SystemExit) as stopped:
         reproduce.main(["--figures=2,99"])
