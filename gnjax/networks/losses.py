@@ -81,7 +81,10 @@ def _squared_error(f: Any, y: Any) -> jax.Array:
 
 
 def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
-    """Of labels (...), where those below zero do not count, or of probabilities (..., classes)."""
+    """The cross entropy of integer labels (...) or of probabilities (..., classes).
+
+    A label below zero does not count.
+    """
     if y.ndim == f.ndim:
         return jax.nn.logsumexp(f, axis=-1) - (y * f).sum(axis=-1)
     picked = jnp.take_along_axis(f, jnp.maximum(y, 0)[..., None], axis=-1)[..., 0]

@@ -195,7 +195,10 @@ def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
 
 
 def _orthogonal(part: _Part, directions: list[np.ndarray]) -> bool:
-    """Whether u^T J v may be zero but for rounding; it takes no evaluation, as J^T u is known."""
+    """Whether u^T J v may be zero but for rounding.
+
+    J^T u is known, so that this costs no evaluation of the network.
+    """
     products = part.products[part.own]
     level = _APART * tolerance(part.whole) * np.linalg.norm(products, axis=0)
     return all((np.abs(v @ products) <= level * np.linalg.norm(v)).all() for v in directions)
