@@ -104,6 +104,15 @@ def test_b1_draws_spectrum_contours_and_trained_networks(table: Columns) -> None
     assert_shares(networks, select(table, figure="1c"))
 
 
+def test_b1_is_drawn_for_other_seeds(table: Columns) -> None:
+    """As `reproduce --first_seed=100` has them; it ended in a traceback after an hour."""
+    moved = {**table, "seed": table["seed"] + 100}
+    lines = [one.axes[0].get_lines()[0].get_xydata() for one in (b1.draw(table), b1.draw(moved))]
+    assert len(lines[0])
+    np.testing.assert_array_equal(*lines)
+    assert "for a network of" in b1.caption(moved, {"precision": "float64"})
+
+
 def test_b1_contours_are_of_the_measured_values_in_their_places(table: Columns) -> None:
     depths, norms, values = b1.grid(select(table, figure="1b"))
     assert (depths.tolist(), norms.tolist()) == ([1, 2, 4], [0.5, 1.0, 1.5])
