@@ -160,7 +160,7 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
             "seeds": [_kappa(net, data, seed) for seed, net in zip(seeds, nets, strict=True)],
         }
         if cell.spectrum and stop in (0, cell.epochs):
-            record["spectrum"] = _spectrum(nets[0], data)
+            record["spectra"] = [_spectrum(net, data) for net in nets]
         return state, record
 
     start = training.stack([state for _, state in begun])
@@ -250,25 +250,25 @@ def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Figure 9: one row for each eigenvalue."""
-    shared = _row(cell, measurement, 9, cell.first_seed)
+    """Figure 9: one row for each eigenvalue of each network."""
     for record in measurement["records"]:
-        found = record.get("spectrum", {"eigenvalue": []})
-        for at in range(len(found["eigenvalue"])):
-            yield replace(
-                shared,
-                epoch=record["epoch"],
-                rank=found["rank"],
-                assumed_rank=at + 1,
-                resolved=at < found["rank"],
-                eigenvalue=found["eigenvalue"][at],
-                eigenvalue_error=found["eigenvalue_error"][at],
-                kappa=found["kappa"][at],
-                kappa_low=found["kappa_low"][at],
-                kappa_high=found["kappa_high"][at],
-                evidence=found["evidence"],
-                failure=found["failure"],
-            )
+        for index, found in enumerate(record.get("spectra", [])):
+            shared = _row(cell, measurement, 9, cell.first_seed + index)
+            for at in range(len(found["eigenvalue"])):
+                yield replace(
+                    shared,
+                    epoch=record["epoch"],
+                    rank=found["rank"],
+                    assumed_rank=at + 1,
+                    resolved=at < found["rank"],
+                    eigenvalue=found["eigenvalue"][at],
+                    eigenvalue_error=found["eigenvalue_error"][at],
+                    kappa=found["kappa"][at],
+                    kappa_low=found["kappa_low"][at],
+                    kappa_high=found["kappa_high"][at],
+                    evidence=found["evidence"],
+                    failure=found["failure"],
+                )
 
 
 def sources(config: Config) -> list[str]:

@@ -23,7 +23,7 @@ STAR: dict[str, Any] = {"marker": "*", "markersize": 10, "zorder": 5, "markeredg
 def draw(table: Columns) -> Figure:
     """Eigenvalues in their order (left) and kappa at every resolved rank (right), the chosen
     smallest eigenvalue starred in both."""
-    shown = select(table, figure=9)
+    shown = _one_network(table)
     epochs = distinct(shown, "epoch")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
@@ -47,7 +47,8 @@ def draw(table: Columns) -> Figure:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
-    shown = select(table, figure=9)
+    shown = _one_network(table)
+    seeds = len(distinct(select(table, figure=9), "seed"))
     ranks = [
         f"{int(distinct(select(shown, epoch=epoch), 'rank')[0]):,} at epoch {epoch}"
         for epoch in distinct(shown, "epoch")
@@ -59,8 +60,15 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " one assumes. Stars mark the smallest eigenvalue above its error, the one chosen: rank"
         f" {' and '.join(ranks)}; eigenvalues below their errors are not drawn. Logarithmic"
         " vertical axes. Trained as in Figure 18.",
+        f"The first of {seeds} initialisations." if seeds > 1 else "",
         captions.data(shown, provenance),
     )
+
+
+def _one_network(table: Columns) -> Columns:
+    """The spectra of the first seed."""
+    shown = select(table, figure=9)
+    return select(shown, seed=min(distinct(shown, "seed")))
 
 
 def _resolved(spectrum: Columns) -> Columns:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sweeps import effects
 from sweeps.claims import Claim, Verdict, not_testable, printed
-from sweeps.claims import verdict as decided
-from sweeps.rows import kept, length, points, where
+from sweeps.rows import kept, length, where
 from sweeps.table import Columns
 
 FEWEST_EPOCHS = 50  # the paper trains for 100
@@ -28,21 +28,27 @@ def _falls(quantity: Callable[[Columns], float], name: str) -> Callable[[Columns
         last = int(shown["epoch"].max()) if length(shown) else 0
         if len(widths) < 2 or last < FEWEST_EPOCHS:
             return not_testable(f"{len(widths)} widths and {last} epochs; the paper has 6 and 100")
-        found = [
-            (width, seed, quantity(where(shown, width=width, seed=seed)))
-            for width in widths
-            for seed in np.unique(shown["seed"])
-        ]
-        names = ("width", "seed", name)
-        curve = {
-            key: np.array(column)
-            for key, column in zip(names, zip(*found, strict=True), strict=True)
-        }
-        if not np.isfinite(curve[name]).all():
+        every = _columns(
+            ("width", "seed", name),
+            [
+                (width, seed, quantity(where(shown, width=width, seed=seed)))
+                for width in widths
+                for seed in np.unique(shown["seed"])
+            ],
+        )
+        curve = kept(every, np.isfinite(every[name]))
+        if len(np.unique(curve["width"])) < len(widths):
             return not_testable("a width has no resolved kappa")
-        return effects.trend(curve, "width", "m", rises=False, of=name)
+        found = effects.trend(curve, "width", "m", rises=False, of=name)
+        missing = length(every) - length(curve)
+        text = f"; {missing} of {length(every)} networks have no resolved kappa"
+        return replace(found, text=found.text + text) if missing else found
 
     return check
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[float, ...]]) -> Columns:
+    return {key: np.array(col) for key, col in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def _resolved(path: Columns, since: int = 0) -> Columns:
@@ -75,26 +81,35 @@ def _robust_at_first(table: Columns) -> Verdict:
     spectra = _spectra(table)
     if not spectra:
         return not_testable("no spectra")
-    factor, rank = _factor(spectra[min(spectra)])
-    text = f"the {1 - OFF:.0%} of ranks up to the chosen one, {rank}, span a factor {factor:.3g}"
-    return decided(factor <= ROBUST, factor, text)
+    first = _factors(spectra[min(spectra)])
+    logs = np.log(first["factor"])
+    text = f"the {1 - OFF:.0%} of ranks up to the chosen one, {_ranks(first)}, span a factor"
+    return effects.decide({"": effects.mean(logs).exponential()}, text, below=ROBUST)
 
 
 def _sensitive_after(table: Columns) -> Verdict:
     spectra = _spectra(table)
     if len(spectra) < 2 or max(spectra) < FEWEST_EPOCHS:
         return not_testable(f"no spectra {FEWEST_EPOCHS} epochs apart")
-    found = {epoch: _factor(spectrum)[0] for epoch, spectrum in sorted(spectra.items())}
-    first, last = found[min(found)], found[max(found)]
-    text = f"factor of kappa over the same ranks {points('epoch', found, found.values())}"
-    return decided(last >= FAR_MORE * first, last / first, text)
+    first, last = _factors(spectra[min(spectra)]), _factors(spectra[max(spectra)])
+    text = "factor of kappa over the same ranks after training / before"
+    return effects.decide({"": effects.ratio(last, first, "factor")}, text, above=FAR_MORE)
 
 
-def _factor(spectrum: Columns) -> tuple[float, int]:
-    """kappa at the chosen rank over kappa at OFF of it, and that rank."""
-    rank = int(spectrum["rank"][0])
-    kappa = spectrum["kappa"][np.argsort(spectrum["assumed_rank"])]
-    return float(kappa[rank - 1] / kappa[int(OFF * rank) - 1]), rank
+def _factors(spectra: Columns) -> Columns:
+    """Of each seed: kappa at the chosen rank over kappa at OFF of it, and that rank."""
+    found = []
+    for seed in np.unique(spectra["seed"]):
+        spectrum = where(spectra, seed=seed)
+        rank = int(spectrum["rank"][0])
+        kappa = spectrum["kappa"][np.argsort(spectrum["assumed_rank"])]
+        found.append((seed, rank, float(kappa[rank - 1] / kappa[int(OFF * rank) - 1])))
+    return _columns(("seed", "rank", "factor"), found)
+
+
+def _ranks(factors: Columns) -> str:
+    low, high = int(factors["rank"].min()), int(factors["rank"].max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 _SIZES = ("p/(k n)", "n/d", "batch/n", "epochs x rate")
