@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from figures.shared import captions, labels, style
-from figures.shared.series import Columns, distinct, rows, select
+from figures.shared.series import Columns, distinct, of_first_seed, rows, select
 
 EXPERIMENT = "label_sharpness"
 COLUMNS = (*labels.COLUMNS, "index", "norm")
@@ -22,7 +22,7 @@ def draw(table: Columns) -> Figure:
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         spectrum, contours, trained = figure.subplots(1, 3)
-        _draw_spectrum(spectrum, _one_network(table))
+        _draw_spectrum(spectrum, of_first_seed(select(table, figure="1a")))
         _draw_contours(contours, select(table, figure="1b"))
         shown = select(table, figure="1c")
         trained.set_title("(c) trained, balanced start")
@@ -39,7 +39,7 @@ LEGEND: dict[str, Any] = {"fontsize": 6.5, "borderaxespad": 0, "labelspacing": 0
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and residuals of the table behind the figure."""
-    random = _one_network(table)
+    random = of_first_seed(select(table, figure="1a"))
     inputs, depth = int(random["inputs"][0]), int(random["depth"][0])
     trained = select(table, figure="1c")
     return captions.paragraph(
@@ -56,12 +56,6 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f"Panel (c): {labels.training(trained)}",
         labels.closing(trained, provenance),
     )
-
-
-def _one_network(table: Columns) -> Columns:
-    """The network of panel (a) with the first seed, which a run on other draws does not call 0."""
-    networks = select(table, figure="1a")
-    return select(networks, seed=min(distinct(networks, "seed")))
 
 
 def _draw_spectrum(axes: Axes, table: Columns) -> None:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, select
+from figures.shared.series import Columns, distinct, of_first_seed, select
 
 EXPERIMENT = "width_training"
 COLUMNS = (
@@ -23,7 +23,7 @@ STAR: dict[str, Any] = {"marker": "*", "markersize": 10, "zorder": 5, "markeredg
 def draw(table: Columns) -> Figure:
     """Eigenvalues in their order (left) and kappa at every resolved rank (right), the chosen
     smallest eigenvalue starred in both."""
-    shown = _one_network(table)
+    shown = of_first_seed(select(table, figure=9))
     epochs = distinct(shown, "epoch")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
@@ -47,7 +47,7 @@ def draw(table: Columns) -> Figure:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
-    shown = _one_network(table)
+    shown = of_first_seed(select(table, figure=9))
     seeds = len(distinct(select(table, figure=9), "seed"))
     ranks = [
         f"{int(distinct(select(shown, epoch=epoch), 'rank')[0]):,} at epoch {epoch}"
@@ -63,12 +63,6 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         f"The first of {seeds} initialisations." if seeds > 1 else "",
         captions.data(shown, provenance),
     )
-
-
-def _one_network(table: Columns) -> Columns:
-    """The spectra of the first seed."""
-    shown = select(table, figure=9)
-    return select(shown, seed=min(distinct(shown, "seed")))
 
 
 def _resolved(spectrum: Columns) -> Columns:

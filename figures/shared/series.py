@@ -43,6 +43,11 @@ def distinct(table: Columns, name: str) -> list[Any]:
     return np.unique(table[name]).tolist()
 
 
+def of_first_seed(table: Columns) -> Columns:
+    """The rows of the first seed, which is not 0 in a run on other draws."""
+    return select(table, seed=min(distinct(table, "seed")))
+
+
 def over_seeds(table: Columns, x: str, *factors: str, arithmetic: bool = False) -> Series:
     """The geometric mean at each x of a column, or of the product of several, and its interval.
 
