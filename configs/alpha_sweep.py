@@ -2,10 +2,11 @@
 
     python -m experiments.alpha_sweep --config=configs/alpha_sweep.py:laptop
 
-Every seed draws its own 500 samples of the whitened bundled Fashion-MNIST, which stands for MNIST.
+Every seed draws its own samples of the whitened bundled Fashion-MNIST, which stands for MNIST.
 
-smoke: seconds. laptop: the paper's sizes at five widths, three minutes on 2 cores. paper: ten
-widths and five seeds, MNIST where it is at hand.
+smoke: seconds. laptop: 256 samples of 20 x 20 pixels and 5 outputs in place of 500 of 28 x 28 and
+10, which keeps n/d and d/k, seconds on 2 cores. paper: the paper's sizes, ten widths and five
+seeds, MNIST where it is at hand.
 """
 
 from ml_collections import ConfigDict
@@ -16,7 +17,7 @@ from sweeps.config import data_of, unknown_profile
 PAPER_RATIOS = tuple(
     row
     for figure in ("6", "23")
-    for row in ((figure, "d", 717, 784), (figure, "k", 10, 10), (figure, "n/d", 0.64, 0.70))
+    for row in ((figure, "d/k", 71.7, 78.4), (figure, "n/d", 0.64, 0.70))
 )
 PROFILES = ("smoke", "laptop", "paper")
 
@@ -56,11 +57,13 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
-        "slopes": (0.0, 0.01, 0.1, 0.5, 1.0),
-        "widths": (50, 150, 500, 1000, 2000),
-        "seeds": 6,
-        "deep_widths": (500, 1000),
-        "deep_seeds": 3,
+        "side": 20,
+        "drawn": 256,
+        "outputs": 5,
+        "widths": (25, 75, 256, 500, 1000, 2000),
+        "seeds": 10,
+        "deep_widths": (256, 500, 1000),
+        "deep_seeds": 5,
     }
 
 

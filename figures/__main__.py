@@ -72,10 +72,10 @@ def _stamp(name: str, profile: str, results: Path) -> str:
     digest = hashlib.sha256(matplotlib.__version__.encode())
     module = catalogue.load(name)
     if isinstance(module, TableFigure):
-        folder = results / module.EXPERIMENT / profile
-        _, provenance = _saved(module, profile, results)
+        rows, origin = _files(module.EXPERIMENT, profile, results)
+        provenance = table.read_provenance(origin)
         lasting = {key: value for key, value in provenance.items() if key not in _PASSING}
-        digest.update((folder / "table.csv").read_bytes())
+        digest.update(rows.read_bytes())
         digest.update(json.dumps(lasting, sort_keys=True).encode())
     for path in (*sorted(Path(__file__).parent.rglob("*.py")), Path(table.__file__)):
         digest.update(path.name.encode() + path.read_bytes())
@@ -83,22 +83,27 @@ def _stamp(name: str, profile: str, results: Path) -> str:
 
 
 def _saved(module: TableFigure, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:
-    """The table and provenance that a figure needs, or an error that says how to make them."""
-    experiment = module.EXPERIMENT
+    """The table and the provenance that a figure needs."""
+    rows, origin = _files(module.EXPERIMENT, profile, results)
+    return table.read(rows, needed=module.COLUMNS), table.read_provenance(origin)
+
+
+def _files(experiment: str, profile: str, results: Path) -> tuple[Path, Path]:
+    """The files of a table and of its provenance, or an error that says how to make them."""
     folder = results / experiment / profile
-    for path in (folder / "table.csv", folder / "provenance.json"):
+    found = folder / "table.csv", folder / "provenance.json"
+    for path in found:
         if not path.is_file():
             msg = (
                 f"{path} does not exist; make it with\n"
                 f"  python -m experiments.{experiment}"
                 f" --config=configs/{experiment}.py:{profile}"
             )
-            others = sorted(found.parent.name for found in folder.parent.glob("*/table.csv"))
+            others = sorted(other.parent.name for other in folder.parent.glob("*/table.csv"))
             if others:
                 msg += f"\nor draw a profile that has its table: {', '.join(others)}"
             raise table.TableError(msg)
-    columns = table.read(folder / "table.csv", needed=module.COLUMNS)
-    return columns, table.read_provenance(folder / "provenance.json")
+    return found
 
 
 def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:

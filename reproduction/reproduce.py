@@ -19,9 +19,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from figures import __main__ as drawing
 from figures import catalogue
 from reproduction import findings, report
+from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps import progress
@@ -65,10 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments is None:
             cli.keep_compiled_programs()
-        ran = _run_all(options, console)
-        if options.dry_run:
-            return 1 if any(found.problem for found in ran.values()) else 0
-        sections = list(_sections(options, ran))
+        with Drawing(options.run, options.results) as drawing:
+            ran = _run_all(options, console, drawing)
+            if options.dry_run:
+                return 1 if any(found.problem for found in ran.values()) else 0
+            sections = list(_sections(options, ran, drawing))
         _write(options, sections, time.perf_counter() - began)
         if options.publish:
             _publish(options.profile, sections)
@@ -84,18 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed or (options.strict and changed) else 0
 
 
-def _run_all(options: argparse.Namespace, console: Console) -> dict[str, Ran]:
+def _run_all(options: argparse.Namespace, console: Console, drawing: Drawing) -> dict[str, Ran]:
     """Every experiment that a chosen figure needs, in the order of the figures."""
-    modules = [catalogue.load(name) for name in options.figures]
-    needed = [m.EXPERIMENT for m in modules if isinstance(m, catalogue.TableFigure)]
-    names = list(dict.fromkeys(needed))
+    needed: dict[str, list[str]] = {}
+    for figure in options.figures:
+        module = catalogue.load(figure)
+        if isinstance(module, catalogue.TableFigure):
+            needed.setdefault(module.EXPERIMENT, []).append(figure)
     launcher = launching.launcher(options)
     ran = {}
-    for index, name in enumerate(names, start=1):
-        console.rule(f"{index}/{len(names)} {name}", align="left")
+    for index, (name, figures) in enumerate(needed.items(), start=1):
+        console.rule(f"{index}/{len(needed)} {name}", align="left")
         ran[name] = _run(name, options, launcher, console)
         if ran[name].problem:
             console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
+        elif not options.dry_run:
+            for figure in figures:
+                drawing.begin(figure)
     return ran
 
 
@@ -128,9 +134,10 @@ def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Co
         return Ran(problem=f"{name}: {error}")
 
 
-def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Section]:
-    """Draw every chosen figure, and bring together what is known of it."""
-    out = options.results / "figures" / options.run
+def _sections(
+    options: argparse.Namespace, ran: dict[str, Ran], drawing: Drawing
+) -> Iterator[Section]:
+    """Bring together what is known of every chosen figure, with its picture."""
     for name in options.figures:
         module = catalogue.load(name)
         found = ran[module.EXPERIMENT] if isinstance(module, catalogue.TableFigure) else Ran(0, "")
@@ -138,7 +145,7 @@ def _sections(options: argparse.Namespace, ran: dict[str, Ran]) -> Iterator[Sect
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
-        paths = drawing.drawn(name, options.run, options.results, out)
+        paths = drawing.paths(name)
         caption = paths[-1].read_text(encoding="utf-8").strip()
         yield Section(name, paths[0], caption, verdicts, found.provenance)
 

@@ -103,12 +103,16 @@ def _executor(precision: str, jobs: int, threads: int) -> ProcessPoolExecutor:
 
 
 def _begin(threads: int, precision: str) -> None:
-    """A worker whose parent was killed would wait for work forever: it ends with its parent."""
     settle(threads, precision)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process with the one that started it, or it would wait for work forever."""
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -58,10 +58,10 @@ def closure(start: Path) -> Closure:
     return Closure(files, frozenset(packages))
 
 
-def fingerprint(start: Path) -> str:
-    """A hash of the closure of ``start``; comments, docstrings and formatting do not change it."""
+def fingerprint(found: Closure) -> str:
+    """A hash of what the files do; comments, docstrings and formatting do not change it."""
     digest = hashlib.sha256()
-    for name, path in sorted(closure(start).files.items()):
+    for name, path in sorted(found.files.items()):
         digest.update(f"{name} {read(path, name).fingerprint}\n".encode())
     return digest.hexdigest()
 
@@ -74,9 +74,11 @@ def read(path: Path, name: str) -> Source:
     """
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imports = sorted({found for node in ast.walk(tree) for found in _imported(node, package)})
-    _drop_docstrings(tree)
-    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(imports))
+    imports: set[str] = set()
+    for node in ast.walk(tree):
+        imports.update(_imported(node, package))
+        _drop_texts(node)
+    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(sorted(imports)))
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
@@ -97,13 +99,12 @@ def _with_parents(name: str) -> list[str]:
     return [".".join(parts[: end + 1]) for end in range(len(parts))]
 
 
-def _drop_docstrings(tree: ast.AST) -> None:
-    """Remove every statement that is only a text; such a statement computes nothing."""
-    for node in ast.walk(tree):
-        for field in ("body", "orelse", "finalbody"):
-            statements = getattr(node, field, None)
-            if isinstance(statements, list):
-                setattr(node, field, [each for each in statements if not _is_text(each)])
+def _drop_texts(node: ast.AST) -> None:
+    """Remove its statements that are only a text; such a statement computes nothing."""
+    for field in ("body", "orelse", "finalbody"):
+        statements = getattr(node, field, None)
+        if isinstance(statements, list):
+            setattr(node, field, [each for each in statements if not _is_text(each)])
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -127,8 +128,12 @@ def _place(path: Path) -> tuple[Path, str]:
     return home, ".".join(parts)
 
 
+@cache
 def _file(name: str, home: Path) -> Path | None:
-    """The source of a module of this repository; None for whatever else the name may mean."""
+    """The source of a module of this repository; None for whatever else the name may mean.
+
+    Asked once for each name, because the same modules are imported all over the repository.
+    """
     top = name.split(".")[0]
     stem = (_folder_of(top) or home).joinpath(*name.split("."))
     candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))

@@ -39,7 +39,8 @@ def environment(measure: Callable[..., Any], device: str | None = None) -> Envir
 @functools.cache
 def _code(source: Path) -> tuple[str, frozenset[str]]:
     """The fingerprint and the packages of a file, found once: every cell of a sweep asks."""
-    return closure.fingerprint(source), closure.closure(source).packages & _WHERE_IMPORTED.keys()
+    found = closure.closure(source)
+    return closure.fingerprint(found), found.packages & _WHERE_IMPORTED.keys()
 
 
 def device_kind() -> str:

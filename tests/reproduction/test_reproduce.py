@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from figures import __main__ as drawing
 from figures import catalogue
 from reproduction import findings, report, reproduce
 from reproduction.corrections import CORRECTIONS
+from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
@@ -146,6 +146,7 @@ def test_every_claim_is_about_a_figure_of_its_experiment():
 
 
 def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
+    picture = tmp_path / "figures/smoke/fig12.png"
     monkeypatch.setenv("COLUMNS", "200")
     command = ["--profile=smoke", "--figures=12,4", f"--results={tmp_path}"]
     assert reproduce.main(command) == 0
@@ -153,8 +154,9 @@ def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
     assert page.ids == ["matters", "fig4", "fig12"]
     assert len(page.pictures) == 2
     assert "report.html" in capsys.readouterr().out
-    monkeypatch.setattr(drawing, "render", None)  # nothing is drawn again
+    drawn = picture.stat().st_mtime_ns
     assert reproduce.main(command) == 0
+    assert picture.stat().st_mtime_ns == drawn
     assert "to compute" not in capsys.readouterr().out
 
 
@@ -169,6 +171,16 @@ def test_an_experiment_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path, mo
     assert page.ids == ["matters", "fig4", "fig12"]
     assert "layer_sweep: nowhere to write" in page.text
     assert "nowhere to write" in capsys.readouterr().out
+
+
+def test_a_figure_is_drawn_although_the_process_that_draws_was_killed(tmp_path):
+    with Drawing("smoke", tmp_path) as drawing:
+        drawing.begin("fig04")
+        (process,) = drawing._executor._processes.values()
+        process.kill()
+        assert all(path.is_file() for path in drawing.paths("fig04"))
+        drawing.begin("fig04")
+        assert all(path.is_file() for path in drawing.paths("fig04"))
 
 
 def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):

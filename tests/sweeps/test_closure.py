@@ -35,10 +35,14 @@ def folder(tmp_path):
     closure.read.cache_clear()
 
 
+def _fingerprint(folder):
+    return closure.fingerprint(closure.closure(folder / "mine/sweep.py"))
+
+
 def _fingerprint_with(folder, name, text):
     (folder / name).write_text(text)
     closure.read.cache_clear()
-    return closure.fingerprint(folder / "mine/sweep.py")
+    return _fingerprint(folder)
 
 
 def test_imports_are_followed_wherever_they_stand(folder):
@@ -58,18 +62,18 @@ def test_the_package_of_the_experiment_itself_counts(folder):
 
 @pytest.mark.parametrize("name", [name for name in _FILES if name != "mine/stranger.py"])
 def test_a_change_of_any_file_that_counts_is_seen(folder, name):
-    before = closure.fingerprint(folder / "mine/sweep.py")
+    before = _fingerprint(folder)
     assert _fingerprint_with(folder, name, _FILES[name] + "y = 2\n") != before
     assert _fingerprint_with(folder, name, _FILES[name]) == before
 
 
 def test_a_file_that_nobody_imports_does_not_count(folder):
-    before = closure.fingerprint(folder / "mine/sweep.py")
+    before = _fingerprint(folder)
     assert _fingerprint_with(folder, "mine/stranger.py", "x = 2\n") == before
 
 
 def test_comments_docstrings_and_formatting_do_not_count_and_numbers_do(folder):
-    before = closure.fingerprint(folder / "mine/sweep.py")
+    before = _fingerprint(folder)
     rewritten = (
         '"""A module."""\n\nasync def value(cell):\n    """A function."""\n'
         "    import optax  # late\n\n    return (\n        1\n        + 2 * cell\n    )\n"
@@ -86,9 +90,9 @@ def test_a_text_that_is_used_counts(folder):
 
 
 def test_an_edit_during_a_run_does_not_change_what_this_process_runs(folder):
-    before = closure.fingerprint(folder / "mine/sweep.py")
+    before = _fingerprint(folder)
     (folder / "mine/beside.py").write_text("x = 2\n")
-    assert closure.fingerprint(folder / "mine/sweep.py") == before
+    assert _fingerprint(folder) == before
 
 
 def test_python_imports_nothing_that_the_closures_miss():

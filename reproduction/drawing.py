@@ -1,0 +1,55 @@
+"""Figures are drawn in a process of their own while the next experiment is computed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from figures.__main__ import drawn
+from sweeps.launchers.pool import end_with_parent
+
+
+class Drawing:
+    """The pictures of one run, from ``begin`` until their ``paths`` are asked for."""
+
+    def __init__(self, run: str, results: Path) -> None:
+        self._run, self._results = run, results
+        context = multiprocessing.get_context("spawn")
+        self._executor = ProcessPoolExecutor(1, context, initializer=_prepare)
+        self._begun: dict[str, Future[list[Path]]] = {}
+
+    def __enter__(self) -> Drawing:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def begin(self, name: str) -> None:
+        """Draw a figure as soon as those that were begun before it are drawn."""
+        with suppress(BrokenProcessPool):
+            self._begun[name] = self._executor.submit(drawn, *self._what(name))
+
+    def paths(self, name: str) -> list[Path]:
+        """The files of a figure; it is drawn here if no process has drawn it."""
+        with suppress(KeyError, BrokenProcessPool):
+            return self._begun.pop(name).result()
+        return drawn(*self._what(name))
+
+    def _what(self, name: str) -> tuple[str, str, Path, Path]:
+        return name, self._run, self._results, self._results / "figures" / self._run
+
+
+def _prepare() -> None:
+    """The process that started this one answers Ctrl-C, and takes this one with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
