@@ -2,12 +2,11 @@
 
     python -m experiments.depth_sweep --config=configs/depth_sweep.py:laptop
 
-Data are whitened, so that kappa depends on them through their rank alone: bundled Fashion-MNIST, of
-rank 784, stands for MNIST. Hidden layers wider than d + k are drawn reduced, which has the same
-law.
+Data are whitened, so that kappa depends on them through their rank alone: bundled Fashion-MNIST
+stands for MNIST. Hidden layers wider than d + k are drawn reduced, which has the same law.
 
-smoke: seconds. laptop: the paper's sizes, two minutes on 2 cores. paper: all depths and 20 seeds,
-half an hour.
+smoke: seconds. laptop: images of 20 x 20, 5 outputs and half the widths, which keeps d/k and m/d;
+under a minute on 2 cores. paper: the paper's sizes at all depths and 20 seeds, half an hour.
 """
 
 from collections.abc import Iterable
@@ -74,14 +73,15 @@ def _smoke() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    """The paper's sizes at fewer depths and seeds: hidden layers are drawn reduced."""
+    """Half the paper's sizes at fewer depths and seeds."""
     depths = (2, 4, 6, 8, 10)
     return {
-        "fixed_width": _panel(depths, 3, widths=(1000, 1500, 2000, 3000)),
-        "slow_growth": _panel(depths, 3, multipliers=(500, 700)),
-        "slow_reference": _panel(depths, 3, widths=(1000,)),
-        "fast_growth": _panel((2, 3, 4, 6, 10), 5, multipliers=(3000, 6000)),
-        "many_seeds": _panel(depths, 5, widths=(1000,)),
+        "outputs": 5,
+        "fixed_width": _panel(depths, 3, side=20, widths=(510, 765, 1020, 1530)),
+        "slow_growth": _panel(depths, 3, side=20, multipliers=(255, 357)),
+        "slow_reference": _panel(depths, 3, side=20, widths=(510,)),
+        "fast_growth": _panel((2, 3, 4, 6, 10), 5, side=20, multipliers=(1530, 3060)),
+        "many_seeds": _panel(depths, 5, side=20, widths=(510,)),
     }
 
 
