@@ -92,7 +92,7 @@ def _laptop() -> dict[str, object]:
         "trained": _panel(ALL, 3, 10_000),
         "raw": _panel(ALL, 6, 10_000),
         "unbalanced": _panel(ALL, 3, 10_000),
-        "tanh": _panel(EVERY_OTHER, 3, 5000, together=5),
+        "tanh": _panel(EVERY_OTHER, 3, 5000, together=3),
         "edge": _edge("fashion_mnist_5000", (0.0, 0.9, 0.95, 1.05), epochs),
     }
 
