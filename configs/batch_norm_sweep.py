@@ -41,7 +41,7 @@ def _smoke() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    return {"widths": (16, 32, 64, 100, 200, 400, 800), "seeds": 4}
+    return {"widths": (16, 32, 64, 100, 200, 400), "seeds": 4}
 
 
 def _paper() -> dict[str, object]:

@@ -156,7 +156,7 @@ def measure(cell: Cell) -> Measurement:
     model = made(cell)
     params = nnx.state(model, nnx.Param)
     every = jax.tree.map(lambda leaf: np.ones(leaf.shape, bool), params)
-    kernel = pruned_kernel(model, x, every)  # type: ignore[arg-type]  # of integers
+    kernel = pruned_kernel(model, x, every, soon=True)  # type: ignore[arg-type]  # of integers
     found = gnjax.condition_number(kernel, seed=cell.seed)
     spectrum = gnjax.eigenvalues(kernel).values[: found.rank] if cell.last else np.zeros(0)
     return {

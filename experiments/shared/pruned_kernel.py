@@ -8,6 +8,9 @@ is compiled for a network serves every rate and every seed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -31,8 +34,16 @@ DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # the upper over the lower end of an interval
 
 
-def pruned_kernel(net: nnx.Module, x: NDArray[np.float64], mask: Any) -> gnjax.Operator:
+_SOON = {"xla_backend_optimization_level": 0}
+
+
+def pruned_kernel(
+    net: nnx.Module, x: NDArray[np.float64], mask: Any, *, soon: bool = False
+) -> gnjax.Operator:
     """J J^T, with J the Jacobian of the outputs at x for the weights that the mask keeps.
+
+    ``soon`` is for networks without convolutions that are measured a few times only: on a CPU their
+    programs are then compiled in a third of the time and take twice as long to run.
 
     It holds J where J of all weights fits in memory; else it is the operator of
     :func:`gnjax.ntk`, which computes J some samples at a time and compiles for every mask anew.
@@ -43,14 +54,14 @@ def pruned_kernel(net: nnx.Module, x: NDArray[np.float64], mask: Any) -> gnjax.O
     kept = np.concatenate([np.asarray(leaf, bool).ravel() for leaf in jax.tree.leaves(mask)])
     if 8.0 * rows * kept.size > LIMITS.factor_bytes:
         return gnjax.ntk(net, x, mask=mask)
-    whole = _jacobian(apply, params, inputs)
+    programs = _soon if soon and jax.default_backend() == "cpu" else _with_care
+    whole = programs.jacobian(apply, params, inputs)
     host = np.asarray(whole)
-    error = _measured_error(apply, params, inputs, host)
+    error = _measured_error(partial(programs.forward, apply, params), params, inputs, host)
     stored = whole if kept.all() else on_device(np.compress(kept, host, axis=1))
     return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
 
 
-@jax.jit
 def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
     """J (n k, p), one sample after the other: XLA on a CPU is slow at convolutions under vmap."""
 
@@ -64,7 +75,9 @@ def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _measured_error(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.float64]) -> float:
+def _measured_error(
+    forward: Callable[..., jax.Array], params: Any, x: jax.Array, jacobian: NDArray[np.float64]
+) -> float:
     """A measured bound on ||computed J - J||_F, from two roads to J v.
 
     For v of random direction and squared length p the mean of |E v|^2 is ||E||_F^2. The computed J
@@ -79,14 +92,27 @@ def _measured_error(apply: Any, params: Any, x: jax.Array, jacobian: NDArray[np.
         v = drawn * (math.sqrt(drawn.size) / np.linalg.norm(drawn))
         parts = zip(np.split(v, ends), leaves, strict=True)
         moved = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
-        forward = _forward(apply, params, jax.tree.unflatten(structure, moved), x)
-        squares.append(np.sum((jacobian @ v - np.asarray(forward).ravel()) ** 2))
+        along = forward(jax.tree.unflatten(structure, moved), x)
+        squares.append(np.sum((jacobian @ v - np.asarray(along).ravel()) ** 2))
     return SAFETY * math.sqrt(float(np.mean(squares)))
 
 
-@jax.jit
 def _forward(apply: Any, params: Any, v: Any, x: jax.Array) -> jax.Array:
     return jax.jvp(lambda w: apply(w, x), (params,), (v,))[1]
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """What is compiled: J, and J v by forward mode."""
+
+    jacobian: Callable[..., jax.Array]
+    forward: Callable[..., jax.Array]
+
+
+_with_care = _Programs(jax.jit(_jacobian), jax.jit(_forward))
+_soon = _Programs(
+    jax.jit(_jacobian, compiler_options=_SOON), jax.jit(_forward, compiler_options=_SOON)
+)
 
 
 def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: int) -> Measurement:
