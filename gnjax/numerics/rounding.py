@@ -7,6 +7,7 @@ import numpy as np
 import scipy.linalg
 
 from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.numerics.triangular import triangular_factor
 
 LAPACK = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
 """What :func:`spectral_error` rests on; ``LAPACK.to(value)`` is the error itself."""
@@ -36,5 +37,5 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     """Singular values, largest first; a long thin matrix is first reduced by QR."""
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if tall.shape[0] > 2 * tall.shape[1]:
-        tall = scipy.linalg.qr(tall, mode="r", check_finite=False)[0][: tall.shape[1]]
+        tall = triangular_factor(tall)
     return scipy.linalg.svdvals(tall, check_finite=False)

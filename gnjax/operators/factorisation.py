@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.numerics.certificate import MEASURED, Error, weakest
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
+from gnjax.numerics.triangular import triangular_factor
 
 if TYPE_CHECKING:
     from gnjax.operators.kroneckers import KroneckerFactors
@@ -86,7 +86,7 @@ def compact(factor: np.ndarray) -> np.ndarray:
     rows, columns = factor.shape
     if columns <= rows:
         return factor
-    return scipy.linalg.qr(factor.T, mode="r", check_finite=False)[0][:rows].T
+    return triangular_factor(factor.T).T
 
 
 def compaction_error(shape: tuple[int, ...], dtype: np.dtype, norm: float) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from gnjax.numerics.outward import raised
+from gnjax.numerics.triangular import triangular_factor
 
 
 def angles(
@@ -55,7 +56,7 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     for each value the larger of ||J v - sigma u|| and ||J^T u - sigma v||."""
     rows, columns = factor.shape
     if columns > rows:  # J^T = Q R has the singular values and left vectors of R^T
-        factor = scipy.linalg.qr(factor.T, mode="r", check_finite=False)[0][:rows].T
+        factor = triangular_factor(factor.T).T
     left, sigma, right = scipy.linalg.svd(factor, check_finite=False)
     few = len(sigma)
     forward = np.linalg.norm(factor @ right[:few].T - sigma * left[:, :few], axis=0)

@@ -19,7 +19,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -27,6 +26,7 @@ from gnjax.networks.construct import network
 from gnjax.networks.equations.affine import what_bends
 from gnjax.networks.model import Apply, Params, checked
 from gnjax.networks.parameters import Only
+from gnjax.numerics.triangular import triangular_factor
 from gnjax.operators.of_networks.network import NetworkGram
 
 
@@ -72,8 +72,7 @@ class _Mapped:
 def _rows(x: np.ndarray) -> np.ndarray:
     """R, (min(n, d + 1), d + 1)."""
     augmented = np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1) / len(x) ** 0.5
-    r = scipy.linalg.qr(augmented, mode="r", check_finite=False)[0]
-    return r[: min(augmented.shape)]
+    return triangular_factor(augmented)
 
 
 def _check_affine(apply: Apply, params: Params, x: jax.Array) -> None:

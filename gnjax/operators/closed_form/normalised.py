@@ -20,6 +20,7 @@ from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
+from gnjax.numerics.triangular import triangular_factor
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Factored
 
@@ -107,7 +108,7 @@ def layer_norm_gauss_newton(
     deviations = np.sqrt(np.square(hidden).mean(axis=1, keepdims=True) + net.epsilon)
     rows = net.x / deviations
     outputs = _layer_norm_outputs(rows, hidden / deviations @ net.outer.T)
-    triangle = _triangle(outputs)
+    triangle = triangular_factor(outputs)
     moves = _layer_norm_moves(net.outer, centred, rows)
     factor = triangle @ moves
     return _stored(factor, _layer_norm_error(net, rows, triangle, moves))
@@ -230,7 +231,7 @@ def _layer_norm_moves(outer: Array, centred: Array, rows: Array) -> Array:
     """T: rows for A, b and dc, columns for V, W, gamma and beta."""
     (k, m), d, n = outer.shape, centred.shape[1], len(rows)
     spanned = np.concatenate([(outer - outer.mean(axis=1, keepdims=True)).T, centred], axis=1)
-    compact = _triangle(spanned)  # (min(m, k + d), k + d)
+    compact = triangular_factor(spanned)  # (min(m, k + d), k + d)
     after, before = compact[:, :k].T, compact[:, k:]
     q = len(compact)
     moves = np.zeros((k * d + n + k, q * d + k * q + 2 * m), rows.dtype)
@@ -255,8 +256,3 @@ def _layer_norm_error(net: _Network, rows: Array, triangle: Array, moves: Array)
     size = max(len(net.x) * len(net.outer), sum(net.inner.shape))
     rounding = 2 * (2 + reach) * spectral_error(size, rows.dtype)
     return rounding * float(np.linalg.norm(triangle) * np.linalg.norm(moves))
-
-
-def _triangle(matrix: Array) -> Array:
-    """R of a QR factorisation without Q, (min(rows, columns), columns)."""
-    return scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: min(matrix.shape)]
