@@ -121,7 +121,7 @@ def test_claims_can_hold_fail_and_be_out_of_reach():
         return [claim.check(table).status for claim in experiment.CLAIMS]
 
     assert statuses(_table(_POWERS)) == [HOLDS] * 6
-    opposite = {"start": (0.0, 0.0), "gradient descent": (-1.0, 0.1), "Adam": (0.0, 0.5)}
+    opposite = {"start": (0.0, 0.0), "gradient descent": (-1.0, 0.1), "Adam": (0.0, -0.5)}
     assert statuses(_table(opposite, token=-1.0)) == [FAILS] * 6
     assert statuses(_table(_POWERS, ranks=(0,))) == [NOT_TESTABLE] * 6
 
