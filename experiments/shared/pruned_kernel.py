@@ -32,9 +32,7 @@ from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # the upper over the lower end of an interval
-
-
-_SOON = {"xla_backend_optimization_level": 0}
+_UNOPTIMISED = {"xla_backend_optimization_level": 0}  # by LLVM, of XLA's programs for a CPU
 
 
 def pruned_kernel(
@@ -54,7 +52,7 @@ def pruned_kernel(
     kept = np.concatenate([np.asarray(leaf, bool).ravel() for leaf in jax.tree.leaves(mask)])
     if 8.0 * rows * kept.size > LIMITS.factor_bytes:
         return gnjax.ntk(net, x, mask=mask)
-    programs = _soon if soon and jax.default_backend() == "cpu" else _with_care
+    programs = _compiled_soon if soon and jax.default_backend() == "cpu" else _optimised
     whole = programs.jacobian(apply, params, inputs)
     host = np.asarray(whole)
     error = _measured_error(partial(programs.forward, apply, params), params, inputs, host)
@@ -109,9 +107,10 @@ class _Programs:
     forward: Callable[..., jax.Array]
 
 
-_with_care = _Programs(jax.jit(_jacobian), jax.jit(_forward))
-_soon = _Programs(
-    jax.jit(_jacobian, compiler_options=_SOON), jax.jit(_forward, compiler_options=_SOON)
+_optimised = _Programs(jax.jit(_jacobian), jax.jit(_forward))
+_compiled_soon = _Programs(
+    jax.jit(_jacobian, compiler_options=_UNOPTIMISED),
+    jax.jit(_forward, compiler_options=_UNOPTIMISED),
 )
 
 
