@@ -41,8 +41,10 @@ class Drawing:
 
     def paths(self, name: str) -> list[Path]:
         """The files of a figure; it is drawn here if no process has drawn it."""
-        with suppress(KeyError, BrokenProcessPool):
-            return self._begun.pop(name).result()
+        begun = self._begun.pop(name, None)
+        if begun is not None:
+            with suppress(BrokenProcessPool):
+                return begun.result()
         return drawn(*self._what(name))
 
     def _what(self, name: str) -> tuple[str, str, Path, Path]:

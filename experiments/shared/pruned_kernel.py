@@ -32,7 +32,7 @@ from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # the upper over the lower end of an interval
-_UNOPTIMISED = {"xla_backend_optimization_level": 0}  # by LLVM, of XLA's programs for a CPU
+_UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 
 def pruned_kernel(
