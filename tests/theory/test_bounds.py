@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax.theory.enclosures import extreme_singular_values
 from tests import references
 
 
@@ -75,6 +76,41 @@ def test_large_products_take_the_gram_road_and_agree_with_the_svd():
         values = np.linalg.svd(product, compute_uv=False)
         np.testing.assert_allclose(bound.right_largest[layer], values[0], rtol=1e-10)
         np.testing.assert_allclose(bound.right_smallest[layer], values[-1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("decades", [1, 4, 9, 13])
+@pytest.mark.parametrize("columns", [250, 400])
+def test_extreme_singular_values_of_a_large_matrix_are_those_that_it_was_made_with(
+    decades, columns
+):
+    rng = np.random.default_rng(decades)
+    rows = 250
+    left, _ = np.linalg.qr(rng.standard_normal((rows, rows)))
+    right, _ = np.linalg.qr(rng.standard_normal((columns, rows)))
+    exact = np.logspace(1, 1 - decades, rows)
+    matrix = (left * exact) @ right.T
+    made = 4 * rows * 2.0**-53 * exact[0]  # the rounding of this product
+    found = extreme_singular_values(matrix)
+    assert found.below - made <= exact[-1]
+    assert found.above + made >= exact[0]
+    np.testing.assert_allclose(found.largest, exact[0], rtol=1e-12)
+    np.testing.assert_allclose(found.smallest, exact[-1], rtol=1e-9, atol=2e-14 * exact[0])
+    assert found.below >= (1 - 1e-6) * exact[-1] - 4e-12  # and the bound is not loose
+
+
+def test_a_large_diagonal_matrix_has_its_entries_as_singular_values():
+    entries = np.random.default_rng(0).standard_normal(300)
+    found = extreme_singular_values(np.diag(entries), 0.25)
+    assert (found.largest, found.smallest) == (np.abs(entries).max(), np.abs(entries).min())
+    assert found.error == pytest.approx(0.25)
+
+
+def test_a_large_singular_matrix_has_no_smallest_singular_value_above_its_error():
+    rng = np.random.default_rng(2)
+    matrix = rng.standard_normal((260, 259)) @ rng.standard_normal((259, 300))
+    found = extreme_singular_values(matrix)
+    assert found.below == 0
+    np.testing.assert_allclose(found.largest, np.linalg.norm(matrix, 2), rtol=1e-12)
 
 
 def test_singular_values_do_not_just_move_by_beta():
