@@ -93,19 +93,17 @@ def _smallest_by_inverse(matrix: Array) -> tuple[float, float] | None:
     where a number just above it, minus that matrix, has a Cholesky factor. This takes a third of
     the time of all singular values. None for a matrix that is singular to working precision.
     """
-    from scipy.sparse.linalg import (
-        ArpackNoConvergence,
-        eigsh,
-    )  # 0.1 s of import, which not every user needs
+    from scipy.sparse import linalg as sparse  # 0.1 s of import, which not every user needs
 
     inverse, zero = scipy.linalg.lapack.dtrtri(triangular_factor(matrix.T).T, lower=1)
-    if zero or not np.isfinite(inverse).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = inverse @ inverse.T
+    if zero or not np.isfinite(gram).all():
         return None
-    gram = inverse @ inverse.T
     start = np.random.default_rng(0).standard_normal(len(gram))
     try:
-        (top,) = eigsh(gram, k=1, which="LA", v0=start, return_eigenvectors=False)
-    except ArpackNoConvergence:
+        (top,) = sparse.eigsh(gram, k=1, which="LA", v0=start, return_eigenvectors=False)
+    except sparse.ArpackNoConvergence:
         return None
     edge = float(top) * (1 + _BESIDE)
     _, failed = scipy.linalg.lapack.dpotrf((edge * np.eye(len(gram)) - gram).T, lower=1)
