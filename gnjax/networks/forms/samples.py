@@ -114,7 +114,7 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     check_not_traced(name, leaf)
     given = _as_array(name, leaf)
     if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
-        array = jnp.asarray(given)
+        array = converted(given, given.dtype)
     elif jnp.issubdtype(given.dtype, jnp.floating):
         array = converted(given, real_dtype())
     else:
