@@ -37,7 +37,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,10 @@ from gnjax.numerics.host import all_finite, on_host
 
 if TYPE_CHECKING:
     from gnjax.networks.network import Network
+
+Way = Literal["together", "alone"]
+Response = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
+"""F (n, k) of some samples, and its derivative along a direction of the parameters."""
 
 _ROUNDING = 1024  # eps: long sums and deep networks stay below
 _SAME = 16  # eps: what no reader of a spectrum could tell from rounding
@@ -85,22 +89,23 @@ def compare(
 
     ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
     says that the caller declares the samples not to be coupled. It costs two
-    evaluations with one directional derivative each; the exchange, where it is needed, costs two
-    more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a time.
-    ``see`` is called with the outputs of every part of the samples.
+    evaluations with one directional derivative each; the exchange, where it is needed, costs them
+    twice more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a
+    time, or of both at once for no more than ``net.batch`` samples. ``see`` is called with the
+    outputs of every part of the samples.
     """
-    v = _direction(net)
     limit = min(_ROUNDING * coarsest, _COARSE)
     kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
     verdict, done = Coupling(False), 0
     for x, skip in windows(net.x, together):
-        whole = _responses(net, x, v, False)
+        whole, *alone = _responses(net, x, _ways(net, x))
         new = whole[0][skip:]
         see(new, slice(done, done + len(new)))
         _check_derivatives(whole[1])
         done += len(new)
         if sample_count(x) > 1 and not verdict.coupled:
-            verdict = _judged(net, x, v, whole, limit, kinks)
+            alone = alone or [_in_batches(net, x)]
+            verdict = _judged(net, x, whole, alone[0], limit, kinks)
     return verdict
 
 
@@ -117,24 +122,18 @@ def _check_derivatives(derivatives: jax.Array) -> None:
 def _judged(
     net: Network,
     x: Any,
-    v: list[jax.Array],
-    whole: tuple[jax.Array, jax.Array],
+    whole: Response,
+    alone: Response,
     limit: float,
     kinks: float,
 ) -> Coupling:
     working = float(jnp.finfo(net.dtype).eps)
-    parts = [_responses(net, part, v, True) for part, _ in windows(x, net.batch)]
-    skips = [skip for _, skip in windows(x, net.batch)]
-    alone = tuple(
-        np.concatenate([on_host(part[i])[skip:] for part, skip in zip(parts, skips, strict=True)])
-        for i in range(2)
-    )
-    gaps = _gaps(whole, alone, limit)
+    gaps = _gaps(whole, (on_host(alone[0]), on_host(alone[1])), limit)
     if gaps.outputs > limit:
         return Coupling(True, _differ("outputs", gaps.outputs, limit))
     if gaps.share > kinks:
         return Coupling(True, _differ("derivatives", gaps.derivatives, limit))
-    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, v, whole):
+    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, whole):
         return Coupling(False)
     gap = max(gaps.outputs, gaps.derivatives)
     return Coupling(
@@ -151,7 +150,40 @@ def _differ(what: str, gap: float, limit: float) -> str:
     )
 
 
-@jax.jit
+def _ways(net: Network, x: Any) -> tuple[Way, ...]:
+    """How the samples are evaluated by one program: alone as well, where they make one batch.
+
+    One program for both is traced and compiled sooner than two.
+    """
+    return ("together", "alone") if 1 < sample_count(x) <= net.batch else ("together",)
+
+
+def _in_batches(net: Network, x: Any) -> Response:
+    """F and its derivative of the samples alone, some of them at a time."""
+    parts = [(*_responses(net, part, ("alone",))[0], skip) for part, skip in windows(x, net.batch)]
+    outputs, derivatives = (
+        np.concatenate([on_host(part[i])[part[2] :] for part in parts]) for i in range(2)
+    )
+    return outputs, derivatives
+
+
+@partial(jax.jit, static_argnames=("ways",))
+def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, ...]:
+    """F (n, k) and its derivative along a random direction, in each of the ways."""
+    v = _direction(net)
+
+    def outputs(leaves: list[jax.Array]) -> jax.Array:
+        return net.outputs(leaves, x)
+
+    def alone(leaves: list[jax.Array]) -> jax.Array:
+        return jax.vmap(lambda sample: net.outputs(leaves, _as_batch(sample))[0])(x)
+
+    functions = {"together": outputs, "alone": alone}
+    return tuple(
+        jaxprs.pushed(functions[way], list(net.leaves), v, forward=net.forward) for way in ways
+    )
+
+
 def _direction(net: Network) -> list[jax.Array]:
     """A random direction with entries of the size of the parameters, nowhere zero."""
     sizes = [leaf.size for leaf in net.leaves]
@@ -167,21 +199,7 @@ def _direction(net: Network) -> list[jax.Array]:
     return [scaled(leaf, part) for leaf, part in zip(net.leaves, parts, strict=True)]
 
 
-@partial(jax.jit, static_argnames=("alone",))
-def _responses(
-    net: Network, x: Any, v: list[jax.Array], alone: bool
-) -> tuple[jax.Array, jax.Array]:
-    """F (n, k) and its derivative along v, of the batch or of its samples alone."""
-
-    def outputs(leaves: list[jax.Array]) -> jax.Array:
-        if alone:
-            return jax.vmap(lambda sample: net.outputs(leaves, _as_batch(sample))[0])(x)
-        return net.outputs(leaves, x)
-
-    return jaxprs.pushed(outputs, list(net.leaves), v, forward=net.forward)
-
-
-def _gaps(whole: tuple[jax.Array, jax.Array], alone: tuple[np.ndarray, ...], limit: float) -> Gaps:
+def _gaps(whole: Response, alone: Response, limit: float) -> Gaps:
     first, second = ([on_host(part) for part in side] for side in (whole, alone))
     size = sum(np.abs(part).max(axis=1) for part in first)
     found = []
@@ -200,20 +218,27 @@ def _as_batch(sample: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], sample)
 
 
-def _keeps(net: Network, x: Any, v: list[jax.Array], whole: tuple[jax.Array, jax.Array]) -> bool:
+def _keeps(net: Network, x: Any, whole: Response) -> bool:
     """Whether samples keep every bit of F and T when the samples beside them are replaced."""
     for parity in (0, 1):
-        kept, mixed = _exchanged(x, parity)
-        for before, after in zip(whole, _responses(net, mixed, v, False), strict=True):
-            same = (before == after) | (jnp.isnan(before) & jnp.isnan(after))
-            if not bool(jnp.where(kept[:, None], same, True).all()):
-                return False
+        after = _responses(net, _exchanged(x, parity), _ways(net, x))[0]
+        if not bool(_same(whole, after, parity)):
+            return False
     return True
 
 
-def _exchanged(x: Any, parity: int) -> tuple[jax.Array, Any]:
-    """Which samples are kept, every other one, and the samples with the rest replaced."""
-    kept = jnp.arange(sample_count(x)) % 2 == parity
+@jax.jit
+def _same(before: Response, after: Response, parity: int) -> jax.Array:
+    """Whether every bit of F and T is the same at the samples that are kept."""
+    kept = _kept(len(before[0]), parity)[:, None]
+    same = [(a == b) | (jnp.isnan(a) & jnp.isnan(b)) for a, b in zip(before, after, strict=True)]
+    return jnp.where(kept, same[0] & same[1], True).all()
+
+
+@jax.jit
+def _exchanged(x: Any, parity: int) -> Any:
+    """The samples with those replaced that are not kept."""
+    kept = _kept(sample_count(x), parity)
 
     def mixed(leaf: jax.Array) -> jax.Array:
         others = jnp.roll(leaf, 1, axis=0)
@@ -221,4 +246,9 @@ def _exchanged(x: Any, parity: int) -> tuple[jax.Array, Any]:
             others = others * 1.5
         return jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, others)
 
-    return kept, jax.tree.map(mixed, x)
+    return jax.tree.map(mixed, x)
+
+
+def _kept(n: int, parity: int) -> jax.Array:
+    """Every other one of n samples."""
+    return jnp.arange(n) % 2 == parity

@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
@@ -16,7 +17,12 @@ from gnjax.networks.equations.widen import traced
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
-from gnjax.networks.forms.samples import check_not_traced, check_samples, sample_count
+from gnjax.networks.forms.samples import (
+    check_not_traced,
+    check_samples,
+    converted,
+    sample_count,
+)
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
@@ -166,7 +172,8 @@ def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
 def _parameter(leaf: ArrayLike) -> jax.Array:
     check_not_traced("a parameter", leaf)
     try:
-        array = jnp.asarray(leaf)
+        floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
+        array: Any = leaf if floats else jnp.asarray(leaf)
     except (TypeError, ValueError) as error:
         msg = (
             f"a parameter is of type {type(leaf).__name__} and no array; keep names, functions and "
@@ -180,7 +187,7 @@ def _parameter(leaf: ArrayLike) -> jax.Array:
             "of a complex one as two arrays)"
         )
         raise ValueError(msg)
-    return array.astype(real_dtype())
+    return converted(array, real_dtype())
 
 
 @jax.jit

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import jaxprs
-from gnjax.networks.forms.samples import sample_count, take
+from gnjax.networks.forms.samples import reshaped, sample_count, take
 from gnjax.networks.model import Apply
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.shapes import Outputs
@@ -243,8 +243,11 @@ def columns(
     most = 1 if net.convolves else device().columns / (evaluations * net.batch * net.written)
     groups = max(1, -(-count // max(int(most), 1)))
     if groups == count:
-        return jnp.stack([product(v[..., i]) for i in range(count)], axis=-1)
-    parts = jnp.array_split(v, groups, axis=-1)
+        return jnp.stack([product(take(v, np.s_[..., i])) for i in range(count)], axis=-1)
+    if groups == 1:
+        return product(v)
+    size = -(-count // groups)
+    parts = (take(v, np.s_[..., start : start + size]) for start in range(0, count, size))
     return jnp.concatenate([product(part) for part in parts], axis=-1)
 
 
@@ -276,7 +279,7 @@ def forward_products(net: Network, v: jax.Array) -> jax.Array:
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
     """J^T u for u (n r,) or (n r, b)."""
-    parts = u.reshape(net.samples, net.rows, *u.shape[1:])
+    parts = reshaped(u, net.samples, net.rows, *u.shape[1:])
     return sum_of(
         columns(net, partial(_backward_batch, net, x, r), w, 2)
         for x, r, w in pieces(net, net.target, parts)

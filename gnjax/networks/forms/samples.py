@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -19,18 +19,33 @@ def sample_count(x: Any) -> int:
 
 
 def take(x: Any, part: Any) -> Any:
-    """Some samples, chosen by a slice or by indices.
-
-    What is in host memory is cut by NumPy, as JAX would compile a program for every shape.
-    """
-    return jax.tree.map(lambda leaf: _taken(leaf, part), x)
+    """Some samples, chosen by a slice or by indices; or any other part of the arrays."""
+    return jax.tree.map(lambda leaf: _rearranged(leaf, lambda array: array[part]), x)
 
 
-def _taken(leaf: Any, part: Any) -> Any:
-    if isinstance(leaf, jax.Array) and on_cpu(leaf) and len(leaf.devices()) == 1:
-        cut = np.asarray(leaf)[part]
-        return jax.device_put(cut, leaf.sharding) if leaf.committed else on_device(cut)
-    return leaf[part]
+def reshaped(array: jax.Array, *shape: int) -> jax.Array:
+    """The array in another shape."""
+    found: jax.Array = _rearranged(array, lambda array: array.reshape(shape))
+    return found
+
+
+def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
+    """The array in a dtype; NumPy's is copied, as :func:`on_device` would share its memory."""
+    with np.errstate(over="ignore"):  # infinities are refused where they are
+        if isinstance(array, np.ndarray):
+            return on_device(np.array(array, dtype))
+        if array.dtype == dtype:
+            return array.astype(dtype)
+        found: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
+    return found
+
+
+def _rearranged(array: Any, how: Callable[[Any], Any]) -> Any:
+    """By NumPy in the memory of one CPU, as JAX would compile a program for every shape."""
+    if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
+        found = how(np.asarray(array))
+        return jax.device_put(found, *array.devices()) if array.committed else on_device(found)
+    return how(array)
 
 
 def even_size(n: int, most: int) -> int:
@@ -99,9 +114,9 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     check_not_traced(name, leaf)
     given = _as_array(name, leaf)
     if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
-        array = jnp.asarray(given)
+        array = converted(given, given.dtype)
     elif jnp.issubdtype(given.dtype, jnp.floating):
-        array = jnp.asarray(given, real_dtype())
+        array = converted(given, real_dtype())
     else:
         raise ValueError(_not_real(name, leaf, given.dtype))
     if array.ndim == 0 or 0 in array.shape:

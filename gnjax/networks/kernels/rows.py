@@ -18,7 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.forms.samples import even_size, one_sample, sample_count, take, windows
+from gnjax.networks.forms.samples import (
+    even_size,
+    one_sample,
+    reshaped,
+    sample_count,
+    take,
+    windows,
+)
 from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_places
 from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
@@ -56,7 +63,7 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
         return
     items = tuple(replace(item, form="rows") for item in items_of(net, traced_sample(net)))
     for _, rows in in_batches(net, items):
-        yield rows.reshape(-1, net.parameters)
+        yield reshaped(rows, -1, net.parameters)
 
 
 def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
@@ -177,6 +184,6 @@ def _kept(net: Network, item: Item, rows: jax.Array) -> jax.Array:
 def _coupled_blocks(net: Network) -> Iterator[jax.Array]:
     """J of the whole batch as one function, some outputs at a time."""
     size = net.samples * net.rows
-    unit = jnp.eye(size, dtype=net.dtype)
     for start in range(0, size, _ROWS):
-        yield backward_products(net, unit[:, start : start + _ROWS]).T
+        unit = np.eye(size, min(_ROWS, size - start), -start, dtype=net.dtype)
+        yield backward_products(net, on_device(unit)).T

@@ -44,6 +44,7 @@ from gnjax.networks.null_space.families import (
 )
 from gnjax.networks.null_space.normalised import normalised_units
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.host import on_device
 
 _DECADES = 8.0, 100.0, 100.0, 30.0  # of the factors of each trial, an eighth of them in float32
 _INDEPENDENT = 1e-6  # relative to the largest singular value of the directions
@@ -82,13 +83,13 @@ class _Part:
     def images(self, v: np.ndarray) -> list[float]:
         """The largest entry of J v for each batch."""
         whole = self.embedded(v)
-        return [float(jnp.abs(_tangent(self.whole, x, whole)).max()) for (x,) in pieces(self.whole)]
+        return [float(_tangent(self.whole, x, whole)) for (x,) in pieces(self.whole)]
 
     def embedded(self, v: np.ndarray) -> jax.Array:
         """A vector of the part's parameters as one of all, zero elsewhere."""
         found = np.zeros(self.whole.parameters, self.whole.dtype)
         found[self.own] = v
-        return jnp.asarray(found)
+        return on_device(found)
 
 
 def null_dimensions(
@@ -107,7 +108,7 @@ def null_dimensions(
         return [0] * len(groups)
     plain = [_compared(net, tuple(net.leaves), x) for (x,) in pieces(net)]
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
-    products = np.asarray(backward_products(net, jnp.asarray(u, net.dtype)))
+    products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
         _dimension(_Part(net, plain, products, group)) if looked else 0
         for group, looked in zip(groups, wanted, strict=True)
@@ -152,18 +153,14 @@ def _used(part: _Part) -> np.ndarray:
     net = part.whole
     _, layers = layers_of(net)
     layer_of = {leaf: place for place, leaves in enumerate(layers.values()) for leaf in leaves}
-    idle = spread(net, part.embedded(~used))
+    idle = part.embedded(~used)
     for bit in range(max(1, (len(layers) - 1).bit_length())):
         for sign in (-1, 1):
             factors = [
                 10.0 ** (sign * _decades(net)[0] * (1 if layer_of[i] >> bit & 1 else -1))
                 for i in range(len(net.leaves))
             ]
-            moved = [
-                jnp.where(still != 0, factor * leaf, leaf)
-                for leaf, still, factor in zip(net.leaves, idle, factors, strict=True)
-            ]
-            if not _equal_outputs(part, moved):
+            if not _equal_outputs(part, _scaled(net, idle, factors)):
                 return np.ones_like(used)
     return used
 
@@ -188,7 +185,7 @@ def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
     net = part.whole
     for (x,), before in zip(pieces(net), part.plain, strict=True):
         after = _compared(net, tuple(leaves), x)
-        gap, scale = float(jnp.abs(before - after).max()), float(jnp.abs(before).max())
+        gap, scale = map(float, _gap(before, after))
         if not gap <= tolerance(net) * scale:  # also where something is not finite
             return False
     return True
@@ -212,6 +209,21 @@ def _no_tangent(part: _Part, v: np.ndarray) -> bool:
 
 
 @jax.jit
+def _scaled(net: Network, idle: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
+    """The leaves, each times its factor where the vector of parameters is not zero."""
+    return [
+        jnp.where(still != 0, factor * leaf, leaf)
+        for leaf, still, factor in zip(net.leaves, spread(net, idle), factors, strict=True)
+    ]
+
+
+@jax.jit
+def _gap(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest difference, and the largest entry before."""
+    return jnp.abs(before - after).max(), jnp.abs(before).max()
+
+
+@jax.jit
 def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
     return _as_the_loss_sees(net, net.outputs(list(leaves), x))
 
@@ -226,6 +238,7 @@ def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
 
 @jax.jit
 def _tangent(net: Network, x: Any, v: jax.Array) -> jax.Array:
+    """The largest entry of J v, as the loss sees it."""
     f = partial(net.outputs, x=x)
     _, image = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
-    return _as_the_loss_sees(net, image)
+    return jnp.abs(_as_the_loss_sees(net, image)).max()

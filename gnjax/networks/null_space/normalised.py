@@ -18,6 +18,7 @@ from gnjax.networks.null_space.families import (
     layers_of,
     tolerance,
 )
+from gnjax.numerics.host import on_device
 
 _TRIALS = 3  # random parameters at which a relation must hold too
 
@@ -80,7 +81,7 @@ def _null_vectors(net: Network, vectors: np.ndarray | None) -> list[np.ndarray]:
     """Of every unit the combinations v of its directions with J v = 0 up to rounding, as rows."""
     assert vectors is not None  # whether a leaf is held fixed does not depend on its values
     units, count, size = vectors.shape
-    columns = jnp.asarray(vectors.reshape(-1, size).T, net.dtype)
+    columns = on_device(vectors.reshape(-1, size).T.astype(net.dtype))
     images = np.asarray(forward_products(net, columns), np.float64).reshape(-1, units, count)
     found = []
     for unit in range(units):

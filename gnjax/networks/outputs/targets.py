@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
 from gnjax.networks.outputs.shapes import Outputs
+from gnjax.numerics.host import on_cpu
 
 _SUM_OF_TARGETS = 1e-3  # targets in half precision sum to one to about this
 NOTHING_COUNTS = (
@@ -213,15 +214,17 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
-    lowest, least = int(labels.min()), -1 if loss == "cross_entropy" else 0
-    if lowest < least or int(labels.max()) >= classes:
+    held = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
+    lowest, highest = int(held.min()), int(held.max())
+    least = -1 if loss == "cross_entropy" else 0
+    if lowest < least or highest >= classes:
         hint = "and -1 says that a label does not count"
         if loss != "cross_entropy":
             hint = (
                 f"and loss={loss!r} makes them one-hot; loss='cross_entropy' leaves out those of -1"
             )
         msg = (
-            f"labels run from {lowest} to {labels.max()}, but the model has {classes} outputs; "
+            f"labels run from {lowest} to {highest}, but the model has {classes} outputs; "
             f"labels go from 0 to {classes - 1}, {hint}"
         )
         raise ValueError(msg)
@@ -284,7 +287,7 @@ def _counted(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
     if jnp.issubdtype(jnp.asarray(jax.tree.leaves(y)[0]).dtype, jnp.floating):
         return None
     binary = loss == "binary_cross_entropy"
-    return None if not (binary or targets.dtype.kind == "i") else np.asarray(targets >= 0)
+    return None if not (binary or targets.dtype.kind == "i") else np.asarray(targets) >= 0
 
 
 def _total(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gnjax.networks.outputs.targets import Target, term_losses
+from gnjax.numerics.host import on_cpu
 
 _SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about this
 
@@ -20,12 +21,8 @@ def check_values(target: Target, outputs: jax.Array) -> None:
     if not callable(target.loss):
         return
     plain = replace(target, weights=None)
-    terms = term_losses(plain, outputs)
-    counts: Any = True
-    if target.weights is not None:
-        flat = target.weights.reshape(len(outputs), -1)
-        counts = flat != 0 if flat.shape == terms.shape else (flat != 0).any(axis=1, keepdims=True)
-    if bool((~jnp.isfinite(terms) & counts).any()):
+    terms = _terms(plain, outputs)
+    if not bool(_finite_where_they_count(terms, target.weights)):
         msg = (
             "the loss is NaN or infinite for some sample at these outputs and targets; look for "
             "labels that name no output, and for a log or a division by zero"
@@ -34,10 +31,25 @@ def check_values(target: Target, outputs: jax.Array) -> None:
     _check_negative_labels(plain, outputs, terms)
 
 
+_terms = jax.jit(term_losses)
+
+
+@jax.jit
+def _finite_where_they_count(terms: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Whether all terms (n, t) are finite whose weight, or the weight of their sample, is not 0."""
+    finite = jnp.isfinite(terms)
+    if weights is None:
+        return finite.all()
+    flat = weights.reshape(len(terms), -1)
+    counts = flat != 0 if flat.shape == terms.shape else (flat != 0).any(axis=1, keepdims=True)
+    return (finite | ~counts).all()
+
+
 def _check_logits(target: Target, outputs: jax.Array) -> None:
     """Refuse outputs that have been through a softmax: the cross-entropy has one of its own."""
-    each = outputs.reshape(-1, target.outputs.shape[-1])
-    far = jnp.abs(each.sum(axis=-1) - 1).max()
+    held = np.asarray(outputs) if on_cpu(outputs) else outputs  # NumPy compiles nothing
+    each = held.reshape(-1, target.outputs.shape[-1])
+    far = abs(each.sum(axis=-1) - 1).max()
     if float(each.min()) >= 0 and float(far) <= _SUM_OF_PROBABILITIES:
         msg = (
             "the outputs are probabilities, and loss='cross_entropy' takes logits, of which it "
@@ -57,7 +69,7 @@ def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array)
     if not bool(negative.any()):
         return
     last = replace(target, y=jnp.where(y < 0, y + shape[-1], y))
-    same = term_losses(last, outputs) == terms
+    same = _terms(last, outputs) == terms
     per_term = negative if negative.shape == terms.shape else negative.any(axis=1, keepdims=True)
     if bool(jnp.where(per_term, same, True).all()):
         msg = (

@@ -19,7 +19,7 @@ from jax.tree_util import Partial
 from gnjax.networks.jaxprs import entered, evaluate, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
-from gnjax.numerics.host import on_host
+from gnjax.numerics.host import on_device, on_host
 
 _STEPWISE = 3e8  # numbers that all evaluations write together, up to which they go step by step
 _AT_ONCE = 3e7  # numbers that the vectors of one such evaluation write
@@ -43,7 +43,7 @@ def gaps(
     if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
         vectors = list(vectors)
         for some in np.split(np.stack(vectors), _groups(len(vectors), work / len(batches))):
-            yield from _stepwise(product, rng, jnp.asarray(some), batches)
+            yield from _stepwise(product, rng, on_device(some), batches)
         return
     for v in vectors:
         found = (compiled(product, _seed(rng), v, *batch) for batch in batches)
