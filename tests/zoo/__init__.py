@@ -33,10 +33,10 @@ class Case:
     kept: str = ""
 
 
-@partial(nnx.jit, static_argnames="module")
-def made(module, seed):
+@partial(nnx.jit, static_argnames=("module", "dtype"))
+def made(module, seed, **options):
     """A model of NNX, by one program; made eagerly, every shape of a parameter has several."""
-    return module(nnx.Rngs(jax.random.key(seed)))
+    return module(nnx.Rngs(jax.random.key(seed)), **options)
 
 
 @partial(jax.jit, static_argnames=("module", "train"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -45,8 +43,8 @@ class ViT(nnx.Module):
 
 def vit():
     x, y = RNG.standard_normal((N, 4, 2, 1)), np.arange(N) % 3
-    graph, _, rest = nnx.split(made(partial(ViT, dtype=jnp.float64), 0), nnx.Param, ...)
-    model = gnjax.functional(made(partial(ViT, dtype=jnp.float32), 0), deterministic=True)
+    graph, _, rest = nnx.split(made(ViT, 0, dtype=jnp.float64), nnx.Param, ...)
+    model = gnjax.functional(made(ViT, 0, dtype=jnp.float32), deterministic=True)
 
     def plain(p, x):
         return nnx.merge(graph, p, rest, copy=True)(x, deterministic=True)

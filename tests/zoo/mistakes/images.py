@@ -15,7 +15,7 @@ from tests.zoo.mistakes import wrong
 def _with_nan(model):
     apply, params = gnjax.functional(model)
     leaves, structure = jax.tree.flatten(params)
-    return apply, jax.tree.unflatten(structure, [np.nan * leaf for leaf in leaves])
+    return apply, jax.tree.unflatten(structure, [np.full_like(leaf, np.nan) for leaf in leaves])
 
 
 def _linen(model=lambda *pair: pair, **options):
