@@ -62,7 +62,8 @@ class Reference:
     """G = J^T J / n, and the indices of every layer, by automatic differentiation alone."""
 
     def __init__(self, kind):
-        apply, self.params, self.x, plain = CASES[kind]()
+        apply, params, self.x, plain = CASES[kind]()
+        self.params = jax.device_put(params)
         self.model = apply, self.params
         self.plain, self.n = plain, len(self.x)
         self.matrix = gauss_newton(plain, self.params, self.x)

@@ -221,7 +221,7 @@ def _network_and_mask(name, rate):
         nnx.state(model, nnx.Param), rate, only=pruning_sweep.KERNELS
     )
     graph, params, rest = nnx.split(model, nnx.Param, ...)
-    pruned = jax.tree.map(lambda w, keep: w * keep, params, mask)
+    pruned = jax.tree.map(lambda w, keep: np.asarray(w) * keep, params, mask)
     return pruning_sweep.frozen(nnx.merge(graph, pruned, rest), x), x, mask
 
 

@@ -102,7 +102,8 @@ def test_linear_cnn_is_head_times_toeplitz(stride, padding):
         9, 2, filters=3, kernel=4, stride=stride, padding=padding, key=jax.random.key(0)
     )
     x = _x(5, 9)
-    matrix = np.asarray(model.head[...]) @ toeplitz(model.kernels[...], 9, stride, padding)
+    convolution = toeplitz(model.kernels[...], 9, stride, padding)
+    matrix = np.asarray(model.head[...]) @ np.asarray(convolution)
     np.testing.assert_allclose(outputs(model, x), x @ matrix.T, rtol=1e-12, atol=1e-13)
     assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == 2
 
