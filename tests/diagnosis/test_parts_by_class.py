@@ -4,16 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from jax.flatten_util import ravel_pytree
 
 import gnjax
+from tests.references import jacobian
 
 RNG = np.random.default_rng(5)
 N, T, V = 6, 3, 4
 TOKENS = RNG.integers(0, V, (N, T))
 NEXT = np.array([[1, 0, 0], [0, 2, -1], [0, 0, 0], [3, 1, 0], [0, 2, 0], [1, 0, -1]])
 HEAD = {"bias": RNG.standard_normal(V), "kernel": RNG.standard_normal((3, V))}
-PARAMS = jax.tree.map(jnp.asarray, {"embed": RNG.standard_normal((V, 3)), "head": HEAD})
+PARAMS = jax.device_put({"embed": RNG.standard_normal((V, 3)), "head": HEAD})
 FLAT, UNRAVEL = ravel_pytree(PARAMS)
 P = len(FLAT)
 
@@ -32,8 +34,26 @@ LANGUAGE = gnjax.gauss_newton((language, PARAMS), TOKENS, y=NEXT, loss="cross_en
 CLASSIFIER = gnjax.gauss_newton((classifier, PARAMS), TOKENS, y=CLASSES, loss="cross_entropy")
 
 
+@jax.jit
 def _logits(v, i, t):
-    return language(UNRAVEL(v), TOKENS[i : i + 1])[0, t]
+    return language(UNRAVEL(v), jnp.asarray(TOKENS)[i][None])[0, t]
+
+
+_jacobian = jax.jit(jax.jacrev(_logits))
+
+
+@jax.jit
+@jax.grad
+def _token_gradient(v, i, t):
+    label = jnp.asarray(NEXT)[i, t]
+    return -jax.nn.log_softmax(_logits(v, i, t))[label] * (label >= 0)
+
+
+def _part_of(i, t):
+    """J^T (diag(p) - p p^T) J of one token."""
+    jacobian = np.asarray(_jacobian(FLAT, i, t))
+    p = scipy.special.softmax(_logits(FLAT, i, t))
+    return jacobian.T @ (np.diag(p) - np.outer(p, p)) @ jacobian
 
 
 def _token_parts(labels):
@@ -43,20 +63,13 @@ def _token_parts(labels):
         for t in range(T):
             if NEXT[i, t] < 0:
                 continue
-            jacobian = np.asarray(jax.jacrev(_logits)(FLAT, i, t))
-            p = np.asarray(jax.nn.softmax(_logits(FLAT, i, t)))
-            part = jacobian.T @ (np.diag(p) - np.outer(p, p)) @ jacobian / total
-            parts[labels[i, t]] = parts.get(labels[i, t], 0) + part
+            parts[labels[i, t]] = parts.get(labels[i, t], 0) + _part_of(i, t) / total
     return parts
 
 
 def _token_gradients():
     """The gradients of all tokens that count, (N, T, p); zero for the others."""
-
-    def loss(v, i, t):
-        return -jax.nn.log_softmax(_logits(v, i, t))[NEXT[i, t]] * (NEXT[i, t] >= 0)
-
-    return np.array([[jax.grad(loss)(FLAT, i, t) for t in range(T)] for i in range(N)])
+    return np.array([[_token_gradient(FLAT, i, t) for t in range(T)] for i in range(N)])
 
 
 def _agree(found, parts, terms):
@@ -95,17 +108,17 @@ def test_the_kernel_of_wide_networks():
     again = gnjax.block_spectra(op, labels=y)
     assert again.method == "jacobian"
     apply, params = gnjax.functional(model)
-    flat, unravel = ravel_pytree(params)
     parts = {}
     for i, label in enumerate(y):
-        jacobian = np.asarray(jax.jacrev(lambda v: apply(unravel(v), x[i : i + 1])[0])(flat))  # noqa: B023
-        parts[str(label)] = parts.get(str(label), 0) + jacobian.T @ jacobian / 8
+        j = np.asarray(jacobian(apply, params, x[i : i + 1]))
+        parts[str(label)] = parts.get(str(label), 0) + j.T @ j / 8
     _agree(found, parts, {"a": 4, "b": 4})
     _agree(again, parts, {"a": 4, "b": 4})
     targets = RNG.standard_normal((8, 2))
     noise = gnjax.empirical_fisher(model, x, targets)
-    loss = lambda v, i: jnp.square(apply(unravel(v), x[i : i + 1])[0] - targets[i]).sum() / 2  # noqa: E731
-    g = np.array([jax.grad(loss)(flat, i) for i in range(8)])
+    loss = lambda p, x, y: jnp.square(apply(p, x) - y).sum() / 2  # noqa: E731
+    gradient = jax.jit(lambda *given: ravel_pytree(jax.grad(loss)(*given))[0])
+    g = np.array([gradient(params, x[[i]], targets[[i]]) for i in range(8)])
     g -= g.mean(axis=0)
     parts = {label: g[y == label].T @ g[y == label] / 8 for label in "ab"}
     limits = gnjax.Limits(factor_bytes=16.0 * 8**2)
@@ -119,10 +132,7 @@ def test_samples_of_each_class_and_a_label_that_is_left_out():
     parts = {}
     for i, label in enumerate(labels):
         if label >= 0:
-            jacobian = np.asarray(jax.jacrev(_logits)(FLAT, i, T - 1))
-            p = np.asarray(jax.nn.softmax(_logits(FLAT, i, T - 1)))
-            part = jacobian.T @ (np.diag(p) - np.outer(p, p)) @ jacobian / N
-            parts[label] = parts.get(label, 0) + part
+            parts[label] = parts.get(label, 0) + _part_of(i, T - 1) / N
     found = gnjax.block_spectra(CLASSIFIER, labels=labels)
     _agree(found, parts, {0: 3, 2: 2})
     outputs = gnjax.block_spectra(CLASSIFIER.twin, labels=labels)
@@ -150,8 +160,8 @@ def test_the_second_moments_of_the_tokens_gradients():
 def test_terms_of_a_squared_error_are_its_outputs():
     y = RNG.standard_normal((N, T, V))
     op = gnjax.empirical_fisher((language, PARAMS), TOKENS, y, terms=True)
-    rows = np.asarray(jax.jacrev(lambda v: jnp.square(language(UNRAVEL(v), TOKENS) - y) / 2)(FLAT))
-    g = rows.reshape(-1, P) * T * V  # their mean is the gradient of the mean loss
+    rows = jax.jit(jax.jacrev(lambda v: jnp.square(language(UNRAVEL(v), TOKENS) - y) / 2))(FLAT)
+    g = np.asarray(rows).reshape(-1, P) * T * V  # their mean is the gradient of the mean loss
     assert np.abs(op.as_matrix() - g.T @ g / len(g)).max() < 1e-9
 
 
@@ -181,7 +191,7 @@ def test_the_last_layers_weights_of_each_class(hessian):
             found = jnp.take_along_axis(logs, np.maximum(NEXT, 0)[..., None], -1)[..., 0]
             return -jnp.where(NEXT >= 0, found, 0).sum() / (NEXT >= 0).sum()
 
-        matrix = np.asarray(jax.hessian(loss)(FLAT))
+        matrix = np.asarray(jax.jit(jax.hessian(loss))(FLAT))
     else:
         op, matrix = LANGUAGE, sum(_token_parts(NEXT).values())
     labels = {"head/kernel": np.arange(V), "head/bias": np.arange(V)}

@@ -11,6 +11,7 @@ import gnjax
 from experiments import adapter_sweep as experiment
 from figures import t6
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests import references
 from tests.drawn import as_columns, assert_curve, mean_and_interval
 from tests.experiments.configs import frozen
 
@@ -42,8 +43,7 @@ def test_a_row_of_a_pruned_network():
         else np.ones(leaf.shape, bool)
         for leaf in map(np.asarray, jax.tree.leaves(params))
     ]
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jit(jax.jacfwd(lambda v: apply(unravel(v), x).ravel()))(flat)
+    jacobian = references.jacobian(apply, params, x)
     kept = np.concatenate([mask.ravel() for mask in kept])
     assert row.parameters == kept.sum()
     _assert_kappa_of(np.asarray(jacobian)[:, kept], row)
@@ -54,7 +54,7 @@ def test_a_row_of_adapters(steps):
     """The chain rule by hand: an adapter A B moves W by dA B + A dB."""
     cell, row = _row("adapters, trained" if steps else "adapters")
     model, x, y = experiment.made(cell)
-    kernels = [getattr(model, f"dense{i}").kernel[...] for i in (1, 2, 3)]
+    kernels = [np.asarray(getattr(model, f"dense{i}").kernel) for i in (1, 2, 3)]
     _, factors = experiment.adapted(model, int(cell.amount), cell.seed)
     ordered = [factors[key] for key in sorted(factors, key=int)]
 
@@ -64,23 +64,26 @@ def test_a_row_of_adapters(steps):
         return jax.nn.relu(h @ w[1]) @ w[2]
 
     rule = optax.adam(cell.adam_rate)
-    memory = rule.init(ordered)
-    slope = jax.jit(
-        jax.grad(
-            lambda now: optax.softmax_cross_entropy_with_integer_labels(outputs(now), y).mean()
-        )
-    )
+    memory = jax.jit(rule.init)(ordered)
+
+    def loss(now):
+        return optax.softmax_cross_entropy_with_integer_labels(outputs(now), y).mean()
+
+    @jax.jit
+    def trained(now, memory):
+        moved, memory = rule.update(jax.grad(loss)(now), memory, now)
+        return optax.apply_updates(now, moved), memory
+
     for _ in range(steps):
-        moved, memory = rule.update(slope(ordered), memory, ordered)
-        ordered = optax.apply_updates(ordered, moved)
+        ordered, memory = trained(ordered, memory)
+    ordered = jax.tree.map(np.asarray, ordered)
     weights = [k + f["a"] @ f["b"] for k, f in zip(kernels, ordered, strict=True)]
-    slopes = jax.jit(jax.jacfwd(lambda w: outputs(None, w).ravel()))(weights)  # (n k, in, out)
-    parts = [jnp.einsum("rio,ia->rao", d, f["a"]) for d, f in zip(slopes, ordered, strict=True)]
+    slopes = jax.jit(jax.jacfwd(lambda w: outputs(None, w).ravel()))(weights)
+    slopes = [np.asarray(slope) for slope in slopes]  # (n k, in, out)
+    parts = [np.einsum("rio,ia->rao", d, f["a"]) for d, f in zip(slopes, ordered, strict=True)]
     if steps:
-        parts += [
-            jnp.einsum("rio,ao->ria", d, f["b"]) for d, f in zip(slopes, ordered, strict=True)
-        ]
-    jacobian = jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+        parts += [np.einsum("rio,ao->ria", d, f["b"]) for d, f in zip(slopes, ordered, strict=True)]
+    jacobian = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
     assert row.parameters == jacobian.shape[1]
     _assert_kappa_of(jacobian, row)
 

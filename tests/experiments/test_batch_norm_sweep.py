@@ -61,8 +61,8 @@ def test_a_cell_is_what_the_whole_batch_says(norm: str) -> None:
 
     params = {"v": v, "w": w}
     if norm != "none":
-        params |= {"scale": jnp.ones(12), "shift": jnp.zeros(12)}
-    sigma = np.linalg.svd(references.jacobian(apply, params, jnp.asarray(x)), compute_uv=False)
+        params |= {"scale": np.ones(12), "shift": np.zeros(12)}
+    sigma = np.linalg.svd(references.jacobian(apply, params, x), compute_uv=False)
     at = cell.norms.index(norm)
     rank = found["rank"][at]
     assert found["rank_found"][at] == rank == (sigma > 1e-12 * sigma[0]).sum()

@@ -36,11 +36,11 @@ def test_rows_of_the_linear_model_are_its_closed_form():
     stages = {"start": weight}
     now = weight
     for _ in range(3):
-        p = np.asarray(jax.nn.softmax(jnp.asarray(x @ now)))
+        p = scipy.special.softmax(x @ now, axis=-1)
         now = now - cell.training.descent_rate * x.T @ (p - targets) / len(x)
     stages["gradient descent"] = now
     for stage, matrix in stages.items():
-        p = np.asarray(jax.nn.softmax(jnp.asarray(x @ matrix)))
+        p = scipy.special.softmax(x @ matrix, axis=-1)
         found = [row for row in rows if row.stage == stage]
         assert {row.part for row in found} == {"class"}
         for row in found:
@@ -58,7 +58,7 @@ def test_rows_of_the_gpt_are_blocks_of_the_dense_matrix():
     rows = experiment.rows(whole, {cell: experiment.measure(cell)})
     model, x, _, _ = experiment.made(cell)
     apply, params = gnjax.functional(model)
-    p = scipy.special.softmax(apply(params, x), axis=-1).reshape(-1, cell.outputs)
+    p = scipy.special.softmax(jax.jit(apply)(params, x), axis=-1).reshape(-1, cell.outputs)
     middle = p[:, :, None] * (np.eye(cell.outputs) - p[:, None, :])
     for part, name in (("class", "head"), ("token", "tokens")):
         found = getattr(model, name)
@@ -84,13 +84,18 @@ def test_adam_is_optaxs():
     apply, params = gnjax.functional(model)
     found = experiment.trained(apply, params, x, y, optax.adam, 0.05, cell)
     rule = optax.adam(0.05)
-    memory = rule.init(params)
-    slope = jax.jit(
-        jax.grad(lambda w: optax.softmax_cross_entropy_with_integer_labels(apply(w, x), y).mean())
-    )
+    memory = jax.jit(rule.init)(params)
+
+    def loss(w):
+        return optax.softmax_cross_entropy_with_integer_labels(apply(w, x), y).mean()
+
+    @jax.jit
+    def moved(params, memory):
+        change, memory = rule.update(jax.grad(loss)(params), memory)
+        return optax.apply_updates(params, change), memory
+
     for _ in range(2):
-        moved, memory = rule.update(slope(params), memory)
-        params = optax.apply_updates(params, moved)
+        params, memory = moved(params, memory)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
 

@@ -54,6 +54,18 @@ def _inputs(root):
     return axes.T * len(axes.T) ** 0.5
 
 
+def _two_layers(params, x):
+    first, second = params
+    return x @ first.T @ second.T
+
+
+def _convolved(params, rows):
+    kernels, head = params
+    images = rows.reshape(-1, 1, SIDE, SIDE)
+    maps = lax.conv_general_dilated(images, kernels[:, None], (1, 1), "VALID")
+    return maps.reshape(len(rows), -1) @ head.T
+
+
 def _spectrum(jacobian, samples):
     return np.linalg.svd(jacobian, compute_uv=False) ** 2 / samples
 
@@ -66,7 +78,7 @@ def test_toeplitz_entries_as_parameters_by_automatic_differentiation(reading, ra
     weights, root = _drawn(filters, channels=min(filters, 2)), _root(rank)
     first, second = _toeplitz_matrices(weights, reading)
     x = _inputs(root)
-    jacobian = references.jacobian(lambda p, x: x @ p[0].T @ p[1].T, (first, second), x)
+    jacobian = references.jacobian(_two_layers, (first, second), x)
     expected = np.sort(_spectrum(jacobian, len(x)))[::-1]
 
     inner = linear_cnn.on_range(linear_cnn.inner_gram(weights.first, SIDE), root)
@@ -114,14 +126,7 @@ def test_shared_weights_by_automatic_differentiation(filters, rank, seed):
     """The Jacobian of the convolutional network by its kernels and its head."""
     weights, root = _drawn(filters, seed=seed), _root(rank, seed)
     x = _inputs(root)
-
-    def apply(params, rows):
-        maps = lax.conv_general_dilated(
-            rows.reshape(-1, 1, SIDE, SIDE), params[0][:, None], (1, 1), "VALID"
-        )
-        return maps.reshape(len(rows), -1) @ params[1].T
-
-    jacobian = references.jacobian(apply, (weights.first, weights.head), x)
+    jacobian = references.jacobian(_convolved, (weights.first, weights.head), x)
     expected = np.sort(_spectrum(jacobian, len(x)))[::-1]
     op = linear_cnn.shared_gauss_newton(weights.first, weights.head, SIDE, root)
     found = gnjax.eigenvalues(op).values

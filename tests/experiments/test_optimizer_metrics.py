@@ -37,25 +37,27 @@ def _operator(cell):
     return gnjax.gauss_newton(gnjax.functional(model), x, y=y, loss="cross_entropy"), y
 
 
-def _loss(op, y):
+@jax.jit
+def _logits(w, op):
+    _, back = ravel_pytree(op.net.leaves)
+    return op.net.outputs(back(w), op.net.x)
+
+
+@jax.jit
+@jax.value_and_grad
+def _loss_and_slope(w, op, y):
     """The mean cross-entropy as a function of the vector of parameters, from logits."""
-    start, back = ravel_pytree(op.net.leaves)
-
-    def loss(w):
-        logits = op.net.outputs(back(w), op.net.x)
-        chosen = jnp.take_along_axis(logits, y[:, None], axis=1)[:, 0]
-        return (jax.nn.logsumexp(logits, axis=1) - chosen).mean()
-
-    return start, back, loss
+    logits = _logits(w, op)
+    chosen = jnp.take_along_axis(logits, y[:, None], axis=1)[:, 0]
+    return (jax.nn.logsumexp(logits, axis=1) - chosen).mean()
 
 
-def _curvature(op, w, back):
+_jacobian = jax.jit(jax.jacobian(_logits))
+
+
+def _curvature(op, w):
     """G by automatic differentiation of the logits: mean of J^T (diag(s) - s s^T) J."""
-
-    def logits(w):
-        return op.net.outputs(back(w), op.net.x)
-
-    jacobian, f = map(np.asarray, jax.jit(lambda w: (jax.jacobian(logits)(w), logits(w)))(w))
+    jacobian, f = np.asarray(_jacobian(w, op)), np.asarray(_logits(w, op))
     share = scipy.special.softmax(f, axis=1)
     inner = share[:, :, None] * (np.eye(share.shape[1]) - share[:, None, :])
     return np.einsum("nkp,nkl,nlq->pq", jacobian, inner, jacobian, optimize=True) / len(share)
@@ -87,11 +89,10 @@ def _by_hand(name, curvature, gradients, layers):
 def test_kappa_is_that_of_dense_matrices(smoke, name):
     cell, found = smoke
     op, y = _operator(cell)
-    w, back, loss = _loss(op, y)
-    curvature = _curvature(op, w, back)
-    metric = _by_hand(
-        name, curvature, [np.asarray(jax.jit(jax.grad(loss))(w))], metric_steps.layer_places(op.net)
-    )
+    w = metric_steps.start(op).w
+    curvature = _curvature(op, w)
+    slope = np.asarray(_loss_and_slope(w, op, y)[1])
+    metric = _by_hand(name, curvature, [slope], metric_steps.layer_places(op.net))
     added = 0.0 if name == "SGD" else 0.1 * np.trace(metric) / len(metric)
     root = _root_of_inverse(metric, added)
     values = np.linalg.eigvalsh(root @ curvature @ root)[::-1]
@@ -108,11 +109,10 @@ def test_a_step_solves_with_the_matrix_of_the_metric(network, name):
     whole = frozen(experiment, "smoke")
     op, y = _operator(next(c for c in experiment.cells(whole) if c.network == network))
     rate, damping = 0.05, 0.03
-    state, w = metric_steps.start(op), ravel_pytree(op.net.leaves)[0]
-    _, _, loss = _loss(op, y)
-    memory, gradients = state.memory, []
+    state = metric_steps.start(op)
+    w, memory, gradients = np.asarray(state.w), state.memory, []
     for _ in range(2):
-        gradient = jax.jit(jax.grad(loss))(w)
+        _, gradient = _loss_and_slope(w, op, y)
         gradients.append(np.asarray(gradient))
         memory = metric_steps.remembered(op, memory, gradient, MOMENTUM)
         metric = experiment.matrix_of(metric_steps.at(op, w), memory, name)
@@ -121,8 +121,8 @@ def test_a_step_solves_with_the_matrix_of_the_metric(network, name):
         mean = mean / (1 - 0.9 ** len(gradients))
         w = w - rate * np.linalg.solve(metric + added * np.eye(len(metric)), mean)
     found, after = metric_steps.steps(op, y, state, rate, damping, MOMENTUM, 2, -1.0, metric=name)
-    np.testing.assert_allclose(found.w, w, atol=1e-8 * float(jnp.abs(w).max()))
-    np.testing.assert_allclose(after, loss(w), rtol=1e-8)
+    np.testing.assert_allclose(found.w, w, atol=1e-8 * np.abs(w).max())
+    np.testing.assert_allclose(after, _loss_and_slope(w, op, y)[0], rtol=1e-8)
 
 
 def test_the_best_rate_takes_the_fewest_steps(smoke):

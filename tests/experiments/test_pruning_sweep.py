@@ -18,7 +18,9 @@ from gnjax.models import ResNet
 from gnjax.training import minibatch as training
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 from sweeps.storage import checkpoint
+from tests import references
 from tests.experiments.configs import frozen
+from tests.models import outputs
 
 
 def _cell(network, **changed):
@@ -56,7 +58,8 @@ def test_frozen_statistics_are_those_of_all_samples():
     net = make["vgg5"](5, 8, x.shape[1:], 3, jax.random.key(0))
     batch = nnx.clone(net)
     batch.train()
-    np.testing.assert_allclose(pruning_sweep.frozen(net, x)(x), batch(x), rtol=1e-9, atol=1e-12)
+    still = pruning_sweep.frozen(net, x)
+    np.testing.assert_allclose(outputs(still, x), outputs(batch, x), rtol=1e-9, atol=1e-12)
     unnormalised = make["feed_forward"](3, 10, x.shape[1:], 3, jax.random.key(0))
     assert pruning_sweep.frozen(unnormalised, x) is unnormalised
 
@@ -66,7 +69,7 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
     cell = _cell("feed_forward", width=100)
     measured = pruning_sweep.measure(cell)
     found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side)
-    x = jnp.asarray(found.x.reshape(cell.samples, -1))
+    x = found.x.reshape(cell.samples, -1)
     make = pruning_sweep.KINDS[cell.network].make
     model = make(3, cell.width, found.x.shape[1:], found.classes, jax.random.key(cell.seed))
     apply, params = gnjax.functional(model)
@@ -78,12 +81,9 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
         for leaf in leaves
     ]
     kept = [np.abs(leaf) > cut for leaf, cut in zip(leaves, cuts, strict=True)]
-    pruned = jax.tree.unflatten(
-        structure, [jnp.asarray(a * k) for a, k in zip(leaves, kept, strict=True)]
-    )
-    flat, unravel = ravel_pytree(pruned)
-    jacobian = jax.jit(jax.jacrev(lambda v: apply(unravel(v), x).ravel()))(flat)
-    columns = np.asarray(jacobian)[:, np.concatenate([k.ravel() for k in kept])]
+    pruned = jax.tree.unflatten(structure, [a * k for a, k in zip(leaves, kept, strict=True)])
+    jacobian = np.asarray(references.jacobian(apply, pruned, x))
+    columns = jacobian[:, np.concatenate([k.ravel() for k in kept])]
     sigma = np.linalg.svd(columns, compute_uv=False)
     assert abs(measured["parameters"] - columns.shape[1]) <= 3  # one a layer at the cut
     np.testing.assert_allclose(
@@ -221,7 +221,7 @@ def _network_and_mask(name, rate):
         nnx.state(model, nnx.Param), rate, only=pruning_sweep.KERNELS
     )
     graph, params, rest = nnx.split(model, nnx.Param, ...)
-    pruned = jax.tree.map(lambda w, keep: w * keep, params, mask)
+    pruned = jax.tree.map(lambda w, keep: np.asarray(w) * keep, params, mask)
     return pruning_sweep.frozen(nnx.merge(graph, pruned, rest), x), x, mask
 
 

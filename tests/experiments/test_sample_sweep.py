@@ -7,6 +7,7 @@ import gnjax
 from experiments import sample_sweep
 from figures import c1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests import references
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import frozen
 
@@ -18,9 +19,7 @@ def test_a_row_is_kappa_of_the_jacobian():
     images = gnjax.data.downsample(data.inputs, data.shape, (cell.side, cell.side))[: row.samples]
     model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(row.seed))
     apply, params = gnjax.functional(model)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jit(jax.jacrev(lambda v: apply(unravel(v), images)[:, 0]))(flat)
-    sigma = np.linalg.svd(np.asarray(jacobian), compute_uv=False)
+    sigma = np.linalg.svd(references.jacobian(apply, params, images), compute_uv=False)
     np.testing.assert_allclose(row.kappa, (sigma[0] / sigma[-1]) ** 2, rtol=1e-9)
     np.testing.assert_allclose(row.lambda_max, sigma[0] ** 2, rtol=1e-12)
     assert row.resolved

@@ -1,6 +1,5 @@
 """GPTs over depth: a row by a dense Jacobian, claims that hold and fail, and the figure."""
 
-import jax
 import numpy as np
 
 import gnjax
@@ -8,6 +7,7 @@ from experiments import transformer_depth as experiment
 from experiments.shared.language import pieces
 from figures import t1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests import references
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import frozen
 
@@ -28,11 +28,10 @@ def test_a_row_is_kappa_of_the_dense_jacobian():
     rows = experiment.rows(frozen(experiment, "smoke"), {cell: experiment.measure(cell)})
     x, _ = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
     apply, params = gnjax.functional(experiment.made(cell))
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = jax.jit(jax.jacfwd(lambda v: apply(unravel(v), x).ravel()))(flat)
-    values = np.linalg.svd(np.asarray(jacobian), compute_uv=False) ** 2
+    jacobian = np.asarray(references.jacobian(apply, params, x))
+    values = np.linalg.svd(jacobian, compute_uv=False) ** 2
     row, spectrum = rows[0], rows[1:]
-    assert (row.rank, row.parameters, row.resolved) == (values.size, flat.size, True)
+    assert (row.rank, row.parameters, row.resolved) == (*jacobian.shape, True)
     np.testing.assert_allclose(row.kappa, values[0] / values[-1], rtol=1e-6)
     assert [one.share for one in spectrum] == list(experiment.SHARES)
     for one in spectrum:

@@ -11,6 +11,7 @@ from flax import nnx
 from gnjax.models import CNN, MLP, LinearCNN, freeze_statistics
 from gnjax.models.mlp import weights
 from gnjax.operators.closed_form.convolution import toeplitz
+from tests.models import outputs
 
 _PHI = {
     "relu": lambda z: np.maximum(z, 0),
@@ -32,7 +33,7 @@ def _shift(model, seed=1):
         for name in ("bias", "scale"):
             value = getattr(node, name, None)
             if isinstance(value, nnx.Param):
-                value[...] = value[...] + rng.standard_normal(value.shape)
+                value[...] = jax.device_put(np.asarray(value) + rng.standard_normal(value.shape))
 
 
 def _normalise(z, norm, layer):
@@ -59,7 +60,7 @@ def test_mlp_is_its_formula(activation, norm):
         if layer < 3:
             expected = _normalise(expected, norm, getattr(model, f"norm{layer}"))
             expected = _PHI[activation](expected)
-    np.testing.assert_allclose(model(jnp.asarray(x)), expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(outputs(model, x), expected, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize(("stride", "norm"), [(1, None), (2, "batch"), (2, "layer")])
@@ -77,7 +78,7 @@ def test_cnn_is_its_formula(stride, norm):
         expected = np.maximum(_normalise(expected, norm, getattr(model, f"norm{layer}")), 0)
     expected = expected.reshape(4, -1) @ np.asarray(model.head.kernel[...])
     expected = expected + np.asarray(model.head.bias[...])
-    np.testing.assert_allclose(model(jnp.asarray(x)), expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(outputs(model, x), expected, rtol=1e-11, atol=1e-12)
 
 
 def _convolve(x, kernel, stride):
@@ -101,8 +102,9 @@ def test_linear_cnn_is_head_times_toeplitz(stride, padding):
         9, 2, filters=3, kernel=4, stride=stride, padding=padding, key=jax.random.key(0)
     )
     x = _x(5, 9)
-    matrix = model.head[...] @ toeplitz(model.kernels[...], 9, stride, padding)
-    np.testing.assert_allclose(model(jnp.asarray(x)), x @ matrix.T, rtol=1e-12, atol=1e-13)
+    convolution = toeplitz(model.kernels[...], 9, stride, padding)
+    matrix = np.asarray(model.head[...]) @ np.asarray(convolution)
+    np.testing.assert_allclose(outputs(model, x), x @ matrix.T, rtol=1e-12, atol=1e-13)
     assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == 2
 
 
@@ -118,33 +120,33 @@ def test_frozen_statistics_are_those_of_the_batch(model):
     model = model()
     _shift(model)
     shape = (4,) if isinstance(model, MLP) else (4, 5, 2)
-    x = jnp.asarray(_x(8, *shape))
+    x = _x(8, *shape)
     before = jax.tree.leaves(nnx.state(model, nnx.BatchStat))
     frozen = freeze_statistics(model, x)
     for old, new in zip(before, jax.tree.leaves(nnx.state(model, nnx.BatchStat)), strict=True):
         np.testing.assert_array_equal(old, new)
-    trained = model(x)
-    np.testing.assert_allclose(frozen(x), trained, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(frozen(x[:1]), trained[:1], rtol=1e-12, atol=1e-13)
-    assert np.abs(np.asarray(model(x[:2]) - trained[:2])).max() > 1e-3
+    trained = np.asarray(outputs(model, x))
+    np.testing.assert_allclose(outputs(frozen, x), trained, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(outputs(frozen, x[:1]), trained[:1], rtol=1e-12, atol=1e-13)
+    assert np.abs(outputs(model, x[:2]) - trained[:2]).max() > 1e-3
     assert frozen.norm1.momentum == model.norm1.momentum
     model.eval()
-    assert np.abs(np.asarray(model(x) - trained)).max() > 1e-3
+    assert np.abs(outputs(model, x) - trained).max() > 1e-3
     model.train()
-    np.testing.assert_allclose(model(x), trained, rtol=1e-12)
+    np.testing.assert_allclose(outputs(model, x), trained, rtol=1e-12)
 
 
 def test_batch_norm_goes_through_the_statistics():
     """In training mode the outputs do not change when a hidden weight is scaled; frozen they do."""
     model = MLP((4, 6, 2), activation="linear", norm="batch", bias=False, key=jax.random.key(0))
     model.norm1.epsilon = 0.0
-    x = jnp.asarray(_x(8, 4))
+    x = _x(8, 4)
     frozen = freeze_statistics(model, x)
-    trained = model(x)
+    trained = np.asarray(outputs(model, x))
     for net in (model, frozen):
-        net.dense1.kernel[...] = 3 * net.dense1.kernel[...]
-    np.testing.assert_allclose(model(x), trained, rtol=1e-10)
-    assert np.abs(np.asarray(frozen(x) - trained)).max() > 1e-2
+        net.dense1.kernel[...] = jax.device_put(3 * np.asarray(net.dense1.kernel))
+    np.testing.assert_allclose(outputs(model, x), trained, rtol=1e-10)
+    assert np.abs(outputs(frozen, x) - trained).max() > 1e-2
 
 
 def test_parameters_are_named_and_typed():
@@ -156,7 +158,7 @@ def test_parameters_are_named_and_typed():
     plain = MLP((4, 6, 2), bias=False, key=jax.random.key(0), dtype=jnp.float32)
     leaves = jax.tree.leaves(nnx.state(plain, nnx.Param))
     assert [leaf.dtype for leaf in leaves] == [jnp.float32] * 2
-    assert plain(jnp.ones((1, 4), jnp.float32)).dtype == jnp.float32
+    assert outputs(plain, np.ones((1, 4), np.float32)).dtype == jnp.float32
 
 
 def test_models_of_one_seed_are_equal():
@@ -189,13 +191,13 @@ _KEY = jax.random.key(0)
         (lambda: MLP((4,), key=_KEY), "widths must be"),
         (lambda: MLP((4, 0, 2), key=_KEY), "all at least 1"),
         (lambda: MLP((4, 2), initializer="kaimng_normal", key=_KEY), "did you mean"),
-        (lambda: MLP((4, 2), key=_KEY)(jnp.ones((3, 5))), r"\(n, 4\)"),
+        (lambda: MLP((4, 2), key=_KEY)(np.ones((3, 5))), r"\(n, 4\)"),
         (lambda: LinearCNN(4, 2, filters=1, kernel=5, key=_KEY), "does not fit"),
-        (lambda: LinearCNN(4, 2, filters=1, kernel=2, key=_KEY)(jnp.ones((3, 5))), r"\(n, 4\)"),
+        (lambda: LinearCNN(4, 2, filters=1, kernel=2, key=_KEY)(np.ones((3, 5))), r"\(n, 4\)"),
         (lambda: CNN((4, 4, 1), 2, filters=(3, 3, 3), kernel=3, key=_KEY), "does not fit"),
-        (lambda: CNN((4, 4, 1), 2, filters=(3,), key=_KEY)(jnp.ones((3, 4, 4, 2))), "4, 4, 1"),
+        (lambda: CNN((4, 4, 1), 2, filters=(3,), key=_KEY)(np.ones((3, 4, 4, 2))), "4, 4, 1"),
         (lambda: CNN((4, 4, 1), 2, filters=(0,), key=_KEY), "at least 1"),
-        (lambda: freeze_statistics(MLP((4, 2), key=_KEY), jnp.ones((3, 4))), "no BatchNorm"),
+        (lambda: freeze_statistics(MLP((4, 2), key=_KEY), np.ones((3, 4))), "no BatchNorm"),
     ],
 )
 def test_bad_input_is_refused(call, words):

@@ -32,7 +32,7 @@ def _linear(w, x):
 
 def _begin(samples, recipe, **options):
     x, y, w = samples
-    return training.begin((_linear, jnp.asarray(w)), x, y, recipe, jax.random.key(1), **options)
+    return training.begin((_linear, w), x, y, recipe, jax.random.key(1), **options)
 
 
 def _slope_and_loss(w, x, y, recipe):
@@ -100,7 +100,7 @@ def test_every_sample_is_seen_once_in_an_epoch_in_an_order_of_its_own(samples):
         size, at = problem.recipe.batch, jnp.asarray(epoch)
         whole, rest = training._batches(len(problem.x), size, state.key, at)
         assert whole.shape == (2, 8)
-        orders.append([*np.ravel(whole), *rest])
+        orders.append([*np.ravel(whole), *np.asarray(rest)])
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(N))
     assert orders[0] != orders[1]
 

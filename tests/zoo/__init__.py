@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+import jax
+from flax import nnx
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,15 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     coupled: bool = False
     kept: str = ""
+
+
+@partial(nnx.jit, static_argnames=("module", "dtype"))
+def made(module, seed, **options):
+    """A model of NNX, by one program; made eagerly, every shape of a parameter has several."""
+    return module(nnx.Rngs(jax.random.key(seed)), **options)
+
+
+@partial(jax.jit, static_argnames=("module", "train"))
+def initialised(module, seed, x, **call):
+    """The variables of a module of Linen, by one program as well."""
+    return module.init(jax.random.key(seed), x, **call)

@@ -12,7 +12,7 @@ from flax import nnx
 from flax.training.train_state import TrainState
 
 import gnjax
-from tests.zoo import Case
+from tests.zoo import Case, initialised, made
 from tests.zoo.language import squared_loss
 
 RNG = np.random.default_rng(1)
@@ -26,7 +26,7 @@ def class_loss(f, y):
 class ViT(nnx.Module):
     """Patches by a convolution, a class token, attention of Flax in float32."""
 
-    def __init__(self, dtype, rngs):
+    def __init__(self, rngs, dtype=None):
         keywords = {"dtype": dtype, "rngs": rngs}
         self.patch = nnx.Conv(1, 4, (2, 2), strides=2, padding="VALID", **keywords)
         self.token = nnx.Param(jax.random.normal(rngs.params(), (1, 1, 4)))
@@ -43,8 +43,8 @@ class ViT(nnx.Module):
 
 def vit():
     x, y = RNG.standard_normal((N, 4, 2, 1)), np.arange(N) % 3
-    graph, _, rest = nnx.split(ViT(jnp.float64, nnx.Rngs(0)), nnx.Param, ...)
-    model = gnjax.functional(ViT(jnp.float32, nnx.Rngs(0)), deterministic=True)
+    graph, _, rest = nnx.split(made(ViT, 0, dtype=jnp.float64), nnx.Param, ...)
+    model = gnjax.functional(made(ViT, 0, dtype=jnp.float32), deterministic=True)
 
     def plain(p, x):
         return nnx.merge(graph, p, rest, copy=True)(x, deterministic=True)
@@ -67,7 +67,7 @@ class UNet(nn.Module):
 def unet():
     x, y = RNG.standard_normal((2, 2, 4, 4, 1))
     module = UNet()
-    variables = module.init(jax.random.key(0), x)
+    variables = initialised(module, 0, x)
 
     def plain(p, x):
         return module.apply({"params": p}, x)
@@ -82,12 +82,17 @@ class Normed(nn.Module):
         return nn.Dense(2)(nn.Dropout(0.5, deterministic=not train)(x))
 
 
+def _widened(leaf):
+    """In float64, where it is no count."""
+    return np.asarray(leaf, float) if leaf.dtype.kind == "f" else leaf
+
+
 def _normed():
     """Its own samples in every test: with others a ReLU and one mask can silence all units."""
     x, y = np.random.default_rng(1).standard_normal((N, 3)), np.array([0, 1, 1])
     module = Normed()
-    variables = module.init(jax.random.key(1), x, train=False)
-    fixed = {"batch_stats": jax.tree.map(lambda leaf: leaf.astype(float), variables["batch_stats"])}
+    variables = initialised(module, 1, x, train=False)
+    fixed = {"batch_stats": jax.tree.map(_widened, variables["batch_stats"])}
     return module, variables, fixed, x, {"y": y, "loss": "cross_entropy"}
 
 
@@ -136,7 +141,7 @@ def equinox_autoencoder():
     eqx = pytest.importorskip("equinox")
 
     x = RNG.standard_normal((N, 2, 2))
-    hidden = eqx.nn.MLP(4, 4, 2, 1, activation=jnp.tanh, key=jax.random.key(0))
+    hidden = eqx.filter_jit(eqx.nn.MLP)(4, 4, 2, 1, activation=jnp.tanh, key=jax.random.key(0))
 
     class Autoencoder(eqx.Module):
         inner: eqx.nn.MLP
@@ -156,7 +161,7 @@ def equinox_logistic():
     eqx = pytest.importorskip("equinox")
 
     x, y = RNG.standard_normal((N, 3)), np.array([1, 0, 1])
-    model = eqx.nn.MLP(3, "scalar", 4, 1, key=jax.random.key(0))
+    model = eqx.filter_jit(eqx.nn.MLP)(3, "scalar", 4, 1, key=jax.random.key(0))
     weights = np.array([1.0, 2.0, 0.5])
 
     def plain(p, x):
@@ -180,13 +185,14 @@ def haiku_parts(x):
         return hk.Linear(3)((h + new).mean(axis=(1, 2)))
 
     model = hk.transform_with_state(forward)
-    return model, *model.init(jax.random.key(0), jnp.asarray(x, jnp.float32), True)
+    init = jax.jit(model.init, static_argnums=2)
+    return model, *init(jax.random.key(0), x.astype(np.float32), True)
 
 
 def haiku_resnet():
     x, y = RNG.standard_normal((N, 4, 4, 1)), np.arange(N) % 3
     model, params, state = haiku_parts(x)
-    fixed = jax.tree.map(lambda leaf: leaf.astype(float) if leaf.dtype.kind == "f" else leaf, state)
+    fixed = jax.tree.map(_widened, state)
 
     def plain(p, x):
         return model.apply(p, fixed, None, x, False)[0]
@@ -200,7 +206,7 @@ def haiku_mlp():
 
     x, y = RNG.standard_normal((N, 3)), RNG.standard_normal((N, 2))
     model = hk.transform(lambda x: hk.nets.MLP([4, 2], activation=jnp.tanh)(x))
-    params = model.init(jax.random.key(0), x)
+    params = jax.jit(model.init)(jax.random.key(0), x)
     huber = {"y": y, "loss": optax.huber_loss}
 
     def plain(p, x):

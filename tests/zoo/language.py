@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 import gnjax
-from tests.zoo import Case
+from tests.zoo import Case, initialised, made
 
 RNG = np.random.default_rng(0)
 N, T, V, D = 2, 3, 5, 4
@@ -44,7 +44,7 @@ class GPT(nn.Module):
 
 def gpt():
     module = GPT(dtype=jnp.float32)
-    variables = module.init(jax.random.key(0), TOKENS, train=False)
+    variables = initialised(module, 0, TOKENS, train=False)
     plain = GPT(dtype=jnp.float64)
     return Case(
         gnjax.functional((module, variables), train=False),
@@ -74,7 +74,7 @@ class Encoder(nnx.Module):
 
 
 def bert():
-    model = Encoder(nnx.Rngs(0))
+    model = made(Encoder, 0)
     mask = np.array([[True, True, False], [True, True, True]])
 
     def plain(p, x):
@@ -117,10 +117,10 @@ class Scanned(nnx.Module):
     def __init__(self, rngs):
         @nnx.split_rngs(splits=2)
         @nnx.vmap(in_axes=(0,), out_axes=0)
-        def made(rngs):
+        def blocks(rngs):
             return Block(rngs)
 
-        self.blocks = made(rngs)
+        self.blocks = blocks(rngs)
         self.head = nnx.Linear(D, V, rngs=rngs)
 
     def __call__(self, x):
@@ -141,7 +141,7 @@ def scanned():
         return x @ p["head"]["kernel"][...] + p["head"]["bias"][...]
 
     options = {"y": LABELS, "loss": "cross_entropy"}
-    return Case(Scanned(nnx.Rngs(1)), x, plain, token_loss, options)
+    return Case(made(Scanned, 1), x, plain, token_loss, options)
 
 
 class GRU(nnx.Module):
@@ -169,7 +169,7 @@ def gru():
             h = (1 - update) * new + update * h
         return (h @ p["head"]["kernel"][...] + p["head"]["bias"][...])[:, 0]
 
-    return Case(GRU(nnx.Rngs(0)), x, plain, squared_loss, {"y": y})
+    return Case(made(GRU, 0), x, plain, squared_loss, {"y": y})
 
 
 def squared_loss(f, y):
@@ -185,7 +185,7 @@ class LSTM(nn.Module):
 def lstm():
     x, y = RNG.standard_normal((N, T, 2)), RNG.standard_normal((N, T, 2))
     module = LSTM()
-    variables = module.init(jax.random.key(0), jnp.asarray(x, jnp.float32))
+    variables = initialised(module, 0, x.astype(np.float32))
 
     def plain(p, x):
         (name,) = [key for key in p if "LSTM" in key]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from tests.zoo import Case
+from tests.zoo import Case, initialised, made
 from tests.zoo.images import class_loss
 from tests.zoo.language import LABELS, TOKENS, D, T, V, squared_loss, token_loss
 
@@ -73,7 +73,7 @@ def llama():
         return h @ kernel["head"]
 
     options = {"y": LABELS, "loss": "cross_entropy"}
-    return Case(Llama(nnx.Rngs(0)), TOKENS, plain, token_loss, options)
+    return Case(made(Llama, 0), TOKENS, plain, token_loss, options)
 
 
 class Translator(nnx.Module):
@@ -111,7 +111,7 @@ def translator():
 
     x = (RNG.integers(0, V, (N, T)), TOKENS)
     options = {"y": LABELS, "loss": "cross_entropy"}
-    return Case(Translator(nnx.Rngs(0)), x, plain, token_loss, options)
+    return Case(made(Translator, 0), x, plain, token_loss, options)
 
 
 class Mixer(nn.Module):
@@ -128,7 +128,7 @@ class Mixer(nn.Module):
 def mixer():
     x, y = RNG.standard_normal((N, 4, 4, 1)), np.array([0, 2])
     module = Mixer()
-    variables = module.init(jax.random.key(1), x)
+    variables = initialised(module, 1, x)
 
     def dense(p, h):
         return h @ p["kernel"] + p["bias"]
@@ -163,7 +163,7 @@ def pixel_classes():
     x = RNG.standard_normal((N, 3, 3, 2))
     y = RNG.integers(-1, 3, (N, 3, 3))
     module = Separable()
-    variables = module.init(jax.random.key(4), x)
+    variables = initialised(module, 4, x)
 
     def plain(p, x):
         padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -195,7 +195,7 @@ class WaveNet(nn.Module):
 def wavenet():
     x, y = RNG.standard_normal((N, 5, 2)), RNG.standard_normal((N, 5))
     module = WaveNet()
-    variables = module.init(jax.random.key(5), x)
+    variables = initialised(module, 5, x)
 
     def causal(p, x, dilation):
         before = jnp.pad(x, ((0, 0), (dilation, 0), (0, 0)))[:, : x.shape[1]]
@@ -240,7 +240,7 @@ def two_towers():
         return (jnp.logaddexp(0, f) - y * f).mean()
 
     options = {"y": y, "loss": "binary_cross_entropy"}
-    return Case(TwoTowers(nnx.Rngs(0)), x, plain, loss, options)
+    return Case(made(TwoTowers, 0), x, plain, loss, options)
 
 
 def contrastive():

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from tests.zoo import Case
+from tests.zoo import Case, made
 from tests.zoo.images import class_loss
 from tests.zoo.language import squared_loss
 
@@ -39,13 +39,13 @@ def graphs():
         h = jnp.where(h > 0, h, jnp.expm1(jnp.minimum(h, 0))).sum(axis=1)
         return h @ p["head"]["kernel"][...] + p["head"]["bias"][...]
 
-    return Case(GraphNet(nnx.Rngs(0)), (nodes, edges), plain, squared_loss, {"y": y})
+    return Case(made(GraphNet, 0), (nodes, edges), plain, squared_loss, {"y": y})
 
 
 def one_graph():
     """The samples are the nodes of one graph."""
     x, y = RNG.standard_normal((4, 2)), np.array([0, 1, -1, 1])
-    edges = jnp.asarray(RNG.random((4, 4)) < 0.6, float)
+    edges = (RNG.random((4, 4)) < 0.6).astype(float)
     params = {"a": RNG.standard_normal((2, 3)), "b": RNG.standard_normal((3, 2))}
 
     def apply(p, x):
@@ -130,7 +130,7 @@ class Adapted(nnx.Module):
 
 def lora():
     x, y = RNG.standard_normal((N, 3)), np.array([0, 1, 1])
-    model = Adapted(nnx.Rngs(0))
+    model = made(Adapted, 0)
 
     def plain(p, x):
         first, last, lora = p["first"], p["last"], p["first"]["lora"]

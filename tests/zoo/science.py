@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from tests.zoo import Case
+from tests.zoo import Case, initialised, made
 from tests.zoo.language import squared_loss
 
 RNG = np.random.default_rng(3)
@@ -28,7 +28,7 @@ class Field(nnx.Module):
 
 def pinn():
     """A physics-informed network: the outputs are the residuals u_t - u_xx and the values u."""
-    graph, params = nnx.split(Field(nnx.Rngs(0)))
+    graph, params = nnx.split(made(Field, 0))
 
     def residuals(params, points):
         u = nnx.merge(graph, params)
@@ -97,7 +97,7 @@ def siren():
             x = jnp.sin(3 * (x @ p[layer]["kernel"] + p[layer]["bias"]))
         return 1 / (1 + jnp.exp(-(x @ p["Dense_2"]["kernel"] + p["Dense_2"]["bias"])))
 
-    variables = module.init(jax.random.key(2), x)
+    variables = initialised(module, 2, x)
     return Case((module, variables), x, plain, squared_loss, {"y": y})
 
 
@@ -130,7 +130,7 @@ def vae():
     def loss(f, y):
         return jax.vmap(elbo)(f, y).mean()
 
-    return Case(VAE(nnx.Rngs(0)), x, plain, loss, {"y": x["x"], "loss": elbo})
+    return Case(made(VAE, 0), x, plain, loss, {"y": x["x"], "loss": elbo})
 
 
 def flow():
@@ -187,7 +187,7 @@ def diffusion():
         h = h / (1 + jnp.exp(-h))
         return h @ p["last"]["kernel"][...] + p["last"]["bias"][...]
 
-    return Case(Denoiser(nnx.Rngs(0)), (x, time), plain, squared_loss, {"y": y})
+    return Case(made(Denoiser, 0), (x, time), plain, squared_loss, {"y": y})
 
 
 def poisson():

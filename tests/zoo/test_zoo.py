@@ -9,7 +9,7 @@ from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from tests.zoo import images, language, modern, others, science
+from tests.zoo import images, language, made, modern, others, science
 
 CASES = {
     "gpt, float32 layers, dropout off": language.gpt,
@@ -75,14 +75,15 @@ def _as_outputs(flat, like):
 
 def _references(case):
     """J (n k, p), G and H, by dense differentiation of the plain network."""
-    inputs, y = jax.tree.map(jnp.asarray, case.x), case.options.get("y")
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), gnjax.functional(case.model)[1])
-    theta, unravel = ravel_pytree(params)
+    y = case.options.get("y")
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, float), gnjax.functional(case.model)[1])
 
-    def outputs(v):
-        return case.reference(unravel(v), inputs)
+    def compute(params, inputs):
+        v, unravel = ravel_pytree(params)
 
-    def compute(v):
+        def outputs(v):
+            return case.reference(unravel(v), inputs)
+
         f = outputs(v)
         flat = _flat(f)
         j = jax.jacrev(lambda v: _flat(outputs(v)).reshape(-1))(v)
@@ -92,7 +93,7 @@ def _references(case):
 
     sizes = [(str(path), leaf.size) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
     kept = np.concatenate([np.full(size, case.kept in path) for path, size in sizes])
-    j, g, h = (np.asarray(found) for found in jax.jit(compute)(theta))
+    j, g, h = (np.asarray(found) for found in jax.jit(compute)(params, case.x))
     return j[:, kept], g[kept][:, kept], h[kept][:, kept]
 
 
@@ -112,7 +113,7 @@ def test_model_equals_dense_differentiation(name):
     for call, expected in ((gnjax.gauss_newton, g), (gnjax.hessian, h)):
         op = call(case.model, case.x, **case.options)
         size = np.linalg.norm(expected, 2)
-        _close(op.mv(jnp.asarray(v)), expected @ v, size * np.linalg.norm(v))
+        _close(op.mv(v), expected @ v, size * np.linalg.norm(v))
         assert np.linalg.norm(np.asarray(op.as_matrix()) - expected, 2) <= 1e-12 * size
 
 
@@ -120,16 +121,20 @@ def _in_five_frameworks(w, v):
     """tanh(x W) V in Flax NNX, Flax Linen, Equinox, Haiku and plain JAX."""
     eqx, hk = pytest.importorskip("equinox"), pytest.importorskip("haiku")
     yield (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], [w, v])
-    keys = {"use_bias": False, "param_dtype": jnp.float64, "rngs": nnx.Rngs(0)}
-    model = nnx.Sequential(nnx.Linear(3, 4, **keys), jnp.tanh, nnx.Linear(4, 2, **keys))
-    model.layers[0].kernel[...], model.layers[2].kernel[...] = jnp.asarray(w), jnp.asarray(v)
+
+    def sequential(rngs):
+        keys = {"use_bias": False, "param_dtype": jnp.float64, "rngs": rngs}
+        return nnx.Sequential(nnx.Linear(3, 4, **keys), jnp.tanh, nnx.Linear(4, 2, **keys))
+
+    model = made(sequential, 0)
+    model.layers[0].kernel[...], model.layers[2].kernel[...] = jax.device_put((w, v))
     yield model
     layers = [nn.Dense(4, use_bias=False), jnp.tanh, nn.Dense(2, use_bias=False)]
     yield nn.Sequential(layers), {"params": {"layers_0": {"kernel": w}, "layers_2": {"kernel": v}}}
     biases = {"use_bias": False, "use_final_bias": False}
-    made = eqx.nn.MLP(3, 2, 4, 1, jnp.tanh, **biases, key=jax.random.key(0))
+    mlp = eqx.filter_jit(eqx.nn.MLP)(3, 2, 4, 1, jnp.tanh, **biases, key=jax.random.key(0))
     where = lambda m: [layer.weight for layer in m.layers]  # noqa: E731
-    yield eqx.tree_at(where, made, [jnp.asarray(w.T), jnp.asarray(v.T)])
+    yield eqx.tree_at(where, mlp, jax.device_put([w.T, v.T]))
     forward = hk.transform(lambda x: hk.nets.MLP([4, 2], with_bias=False, activation=jnp.tanh)(x))
     yield forward, {"mlp/~/linear_0": {"w": w}, "mlp/~/linear_1": {"w": v}}
 
@@ -162,7 +167,7 @@ WRONG = {
     "training mode of Linen": (lambda: _linen_call(train=True), "train=False"),
     "dropout without a key": (lambda: _linen_call(train=True, mutable=["batch_stats"]), "rngs="),
     "an argument that is missing": (lambda: _linen_call(), "does not take"),
-    "dropout of NNX": (lambda: gnjax.ntk(images.ViT(None, nnx.Rngs(0)), X), r"model\.eval"),
+    "dropout of NNX": (lambda: gnjax.ntk(made(images.ViT, 0), X), r"model\.eval"),
     "dropout of Equinox": (lambda: _equinox_dropout(), "inference_mode"),
     "no state of Haiku": (lambda: _haiku_without_state(), "params, state"),
     "an output for the batch": (lambda: gnjax.ntk((lambda p, x: (x @ p).mean(0), W), X), "sample"),
@@ -183,7 +188,7 @@ def _equinox_dropout():
 def _haiku_without_state():
     hk = pytest.importorskip("haiku")
     model = hk.transform_with_state(lambda x: hk.Linear(2)(x))
-    return gnjax.ntk((model, model.init(jax.random.key(0), X)[0]), X)
+    return gnjax.ntk((model, jax.jit(model.init)(jax.random.key(0), X)[0]), X)
 
 
 @pytest.mark.parametrize("name", WRONG)

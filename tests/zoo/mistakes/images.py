@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 from flax.training.train_state import TrainState
 
 import gnjax
-from tests.zoo import images
+from tests.zoo import images, made
 from tests.zoo.mistakes import wrong
 
 
 def _with_nan(model):
     apply, params = gnjax.functional(model)
     leaves, structure = jax.tree.flatten(params)
-    return apply, jax.tree.unflatten(structure, [leaf * jnp.nan for leaf in leaves])
+    return apply, jax.tree.unflatten(structure, [np.full_like(leaf, np.nan) for leaf in leaves])
 
 
 def _linen(model=lambda *pair: pair, **options):
@@ -47,12 +45,12 @@ MISTAKES = {
             ),
             "labels from 1 on": (lambda m: wrong(m, y=np.array([1, 2, 3])), "from 0 to 2"),
             "training": (
-                lambda m: wrong(m, model=lambda _: images.ViT(None, nnx.Rngs(0))),
+                lambda m: wrong(m, model=lambda _: made(images.ViT, 0)),
                 r"model\.eval",
             ),
             "another keyword": (
                 lambda m: wrong(
-                    m, model=lambda _: gnjax.functional(images.ViT(None, nnx.Rngs(0)), train=False)
+                    m, model=lambda _: gnjax.functional(made(images.ViT, 0), train=False)
                 ),
                 r"gnjax\.functional\(model, name=value\)",
             ),
