@@ -84,7 +84,11 @@ def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> 
     >>> np.allclose(weight @ weight.T, np.eye(2))
     True
     """
-    return jax_initializers.orthogonal()(key, shape, dtype or real_dtype())
+    found: jax.Array = _orthogonal(key, shape, dtype or real_dtype())
+    return found
+
+
+_orthogonal = jax.jit(jax_initializers.orthogonal(), static_argnums=(1, 2))
 
 
 def balanced(
@@ -139,9 +143,9 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
         msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
         raise ValueError(msg)
     ends = np.cumsum([value.size for _, value in values])
-    flat = jax.random.uniform(key, (int(ends[-1]),), real_dtype(), -1.0, 1.0)
+    flat = _drawn(_centred, key, (int(ends[-1]),), 1.0, real_dtype())
     for (edge, value), part in zip(values, np.split(np.asarray(flat), ends[:-1]), strict=True):
-        value[...] = jnp.asarray(edge * part.reshape(value.shape), value.dtype)
+        value[...] = on_device(edge * part.reshape(value.shape), value.dtype)
 
 
 _LAYERS: dict[str, Callable[..., jax.Array]] = {
@@ -203,7 +207,11 @@ def _centred(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Ar
 
 
 def _drawn(
-    law: Callable[..., jax.Array], key: jax.Array, shape: Shape, scale: float, dtype: jnp.dtype
+    law: Callable[..., jax.Array],
+    key: jax.Array,
+    shape: tuple[int, ...],
+    scale: float,
+    dtype: jnp.dtype,
 ) -> jax.Array:
     """scale * law(key, shape), without a compilation for every shape.
 
