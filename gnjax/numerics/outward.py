@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.host import on_cpu, on_device
+from gnjax.numerics.host import by_numpy, on_cpu, on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
 # A float64 formula of sums and products of non-negative numbers loses at most a share of u for
@@ -111,11 +111,12 @@ def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, floa
     """(M + M^T) / 2 for M stored as ``stored``, and a bound on how far it is from that of ``given``
     in Frobenius norm: 0 for a symmetric matrix that was not rounded."""
     error = conversion_error(given, stored)
-    if bool((stored == stored.T).all()):
+    matrix = by_numpy(stored)
+    if bool((matrix == matrix.T).all()):
         return stored, error
     rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
     rounding += underflow(1, stored.size, stored.dtype)
-    return stored / 2 + stored.T / 2, raised(error + rounding)
+    return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
 
 
 def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

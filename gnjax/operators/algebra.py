@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -226,16 +226,12 @@ class LinearCombination(Algebra, ParameterTrees):
         return self.combined([part.mv(jnp.asarray(v, part.dtype)) for part in self.parts], v)
 
     def as_matrix(self) -> jax.Array:
-        identity = jnp.eye(self.shape[0], dtype=self.dtype)
-        return self.combined([jnp.asarray(part.as_matrix()) for part in self.parts], identity)
+        matrices = [part.as_matrix() for part in self.parts]
+        return _combined(self.dtype, self.weights, matrices, self.shift, None)
 
     def combined(self, images: list[jax.Array], v: jax.Array) -> jax.Array:
         """sum_i w_i (A_i v) + s v from the images A_i v."""
-        dtype = self.dtype
-        total = jnp.asarray(self.shift, dtype) * jnp.asarray(v, dtype)
-        for weight, image in zip(self.weights, images, strict=True):
-            total += jnp.asarray(weight, dtype) * image.astype(dtype)
-        return total
+        return _combined(self.dtype, self.weights, images, self.shift, v)
 
     def error(self, norm: float) -> Error:
         """sum_i |w_i| times the error of A_i, and the rounding of the sum.
@@ -261,6 +257,18 @@ class LinearCombination(Algebra, ParameterTrees):
             reach = abs(float(norm)) + abs(float(self.shift))
             return [reach / abs(float(w)) if w else 0.0 for w in self.weights]
         return [_norm(part) for part in self.parts]
+
+
+@partial(jax.jit, static_argnums=0)
+def _combined(
+    dtype: jnp.dtype, weights: tuple[float, ...], images: list[Any], shift: float, v: Any
+) -> jax.Array:
+    """sum_i w_i image_i + s v, where None for v is the identity."""
+    shifted = jnp.eye(len(images[0]), dtype=dtype) if v is None else jnp.asarray(v, dtype)
+    total = jnp.asarray(shift, dtype) * shifted
+    for weight, image in zip(weights, images, strict=True):
+        total += jnp.asarray(weight, dtype) * jnp.asarray(image, dtype)
+    return total
 
 
 def _product(op: Operator, v: Any) -> jax.Array:
