@@ -15,7 +15,7 @@ from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
 from gnjax.models.reduced import reduced_chain as reduced_chain
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]
@@ -104,7 +104,7 @@ def balanced(
     True
     """
     dtype = dtype or real_dtype()
-    s = jnp.asarray(singular_values, dtype)
+    s = on_device(singular_values, dtype)
     rank = s.shape[0] if s.ndim == 1 else 0
     if not 1 <= rank <= min(widths):
         msg = (
@@ -114,7 +114,9 @@ def balanced(
         raise ValueError(msg)
     keys = [jax.random.fold_in(key, layer) for layer in range(len(widths))]
     bases = [orthogonal(k, (w, rank), dtype) for k, w in zip(keys, widths, strict=True)]
-    return [(after * s[None, :]) @ before.T for before, after in pairwise(bases)]
+    bases = [by_numpy(basis) for basis in bases]
+    stretched = [on_device(basis * by_numpy(s)[None, :]) for basis in bases[1:]]
+    return [a @ on_device(before.T) for a, before in zip(stretched, bases, strict=False)]
 
 
 def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from gnjax.networks.network import Network
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -223,7 +224,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        return self.combined([part.mv(jnp.asarray(v, part.dtype)) for part in self.parts], v)
+        return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
 
     def as_matrix(self) -> jax.Array:
         matrices = [part.as_matrix() for part in self.parts]
@@ -281,7 +282,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
     if _is_tree(v):
         msg = "op @ v is for arrays; op.mv(tree) multiplies a tree like the parameters of a network"
         raise ValueError(msg)
-    columns, size = jnp.asarray(v), op.shape[0]
+    columns, size = v if isinstance(v, np.ndarray) else jnp.asarray(v), op.shape[0]
     if columns.ndim not in (1, 2) or columns.shape[0] != size:
         msg = (
             f"an operator of shape {op.shape} multiplies vectors ({size},) and blocks of columns "
@@ -291,7 +292,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
     if jnp.issubdtype(columns.dtype, jnp.complexfloating):
         msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
         raise ValueError(msg)
-    return op.mv(columns.astype(op.dtype))
+    return op.mv(on_device(columns, op.dtype))
 
 
 def _is_tree(v: Any) -> bool:
@@ -337,6 +338,6 @@ def _norm(op: Operator) -> float:
     columns = np.random.default_rng(_STREAM).standard_normal((size, _NORM_COLUMNS))
     for _ in range(_NORM_STEPS):
         columns = np.linalg.qr(columns)[0]
-        images = np.asarray(op.mv(jnp.asarray(columns, op.dtype)), float)
+        images = np.asarray(op.mv(on_device(columns, op.dtype)), float)
         small, columns = columns.T @ images, images
     return _NORM_SAFETY * float(np.linalg.norm(small, 2))

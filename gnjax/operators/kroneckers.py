@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import all_finite, on_device, stacked
+from gnjax.numerics.host import all_finite, by_numpy, on_device, stacked
 from gnjax.numerics.outward import (
     frobenius_norm,
     raised,
@@ -71,7 +71,7 @@ class KroneckerFactors:
 
         The root is rounded, and so is its product with every entry.
         """
-        root = jnp.asarray(factor**0.5, self.rights[0].dtype)
+        root = np.asarray(factor**0.5, self.rights[0].dtype)
         rounding = gamma(4, root.dtype)
         errors = [
             raised(float(root) * (float(error) * (1 + rounding) + rounding * frobenius_norm(right)))
@@ -80,7 +80,7 @@ class KroneckerFactors:
         ]
         return replace(
             self,
-            rights=tuple(root * right for right in self.rights),
+            rights=tuple(on_device(root * by_numpy(right)) for right in self.rights),
             right_errors=stored_bound(errors, root.dtype),
             whitened=False,
         )
@@ -162,7 +162,7 @@ class SumOfKroneckers(Algebra):
 
     def scaled(self, factor: float) -> SumOfKroneckers:
         """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
-        multiple = jnp.asarray(factor, self.dtype)
+        multiple = np.asarray(factor, self.dtype)
         rounding = gamma(2, self.dtype)
         pairs = zip(np.asarray(self.lefts), np.asarray(self.rights), strict=True)
         norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in pairs)
@@ -170,7 +170,7 @@ class SumOfKroneckers(Algebra):
         error += underflow(1, self.lefts.size * self.rights.size, self.dtype)
         return SumOfKroneckers(
             self.lefts,
-            multiple * self.rights,
+            on_device(multiple * by_numpy(self.rights)),
             stored_bound(raised(error), self.dtype),
             None if self.factors is None else self.factors.scaled(factor),
         )
