@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.networks.network import backward_products
+from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.factorisation import compact
@@ -64,7 +64,7 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
     found = run.basis.T @ coefficients[:, _cluster(values, -1)]
     if op.side == "parameters":
         return found
-    return np.asarray(backward_products(op.net, jnp.asarray(found, op.dtype)))
+    return np.asarray(backward_products(op.net, on_device(found, op.dtype)))
 
 
 def _cluster(values: np.ndarray, index: int) -> np.ndarray:

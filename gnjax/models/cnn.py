@@ -6,11 +6,20 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import lax
 
 from gnjax.models import initializers
-from gnjax.models.mlp import ACTIVATIONS, check_activation, dense, normalisation, normalised
+from gnjax.models.mlp import (
+    ACTIVATIONS,
+    check_activation,
+    dense,
+    normalisation,
+    normalised,
+    zeros,
+)
+from gnjax.numerics.host import by_numpy, on_device
 
 
 class LinearCNN(nnx.Module):
@@ -109,7 +118,7 @@ class CNN(nnx.Module):
         for layer, features in enumerate(filters, start=1):
             fan = (channels * kernel * kernel, features)
             drawn = jax.random.fold_in(key, layer)
-            weight = initializers.chain(drawn, fan, initializer, **options)[0]
+            weight = by_numpy(initializers.chain(drawn, fan, initializer, **options)[0])
             weight = weight.reshape(features, channels, kernel, kernel)
             convolution = _convolution(weight, stride, padding, bias=bias, rngs=rngs)
             setattr(self, f"conv{layer}", convolution)
@@ -152,7 +161,7 @@ def output_length(length: int, kernel: int, stride: int = 1, padding: int = 0) -
 
 
 def _convolution(
-    weight: jax.Array, stride: int, padding: int, *, bias: bool, rngs: nnx.Rngs
+    weight: jax.Array | np.ndarray, stride: int, padding: int, *, bias: bool, rngs: nnx.Rngs
 ) -> nnx.Conv:
     """The 2-D convolution with weight (filters, channels, kernel, kernel)."""
     layer = nnx.Conv(
@@ -164,7 +173,9 @@ def _convolution(
         use_bias=bias,
         param_dtype=weight.dtype,
         precision="highest",
+        kernel_init=zeros,
+        bias_init=zeros,
         rngs=rngs,
     )
-    layer.kernel = nnx.Param(weight.transpose(2, 3, 1, 0))
+    layer.kernel = nnx.Param(on_device(weight.transpose(2, 3, 1, 0)))
     return layer

@@ -11,6 +11,7 @@ from flax import nnx
 from gnjax.models import initializers
 from gnjax.models.parts import layer_norm, linear
 from gnjax.models.vit import Attention
+from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import real_dtype
 
 NORMS = ("pre", "post", "none")
@@ -31,7 +32,7 @@ class CausalBlock(nnx.Module):
     ) -> None:
         self.norm = norm
         self.skip, self.branch = (
-            nnx.Variable(jnp.asarray(strength, real_dtype())) for strength in (skip, branch)
+            nnx.Variable(on_device(strength, real_dtype())) for strength in (skip, branch)
         )
         if norm != "none":
             self.norm1, self.norm2 = (layer_norm(width, rngs=rngs) for _ in range(2))

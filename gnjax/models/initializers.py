@@ -15,7 +15,7 @@ from jax.nn import initializers as jax_initializers
 from jax.typing import ArrayLike
 
 from gnjax.models.reduced import reduced_chain as reduced_chain
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]
@@ -84,7 +84,11 @@ def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> 
     >>> np.allclose(weight @ weight.T, np.eye(2))
     True
     """
-    return jax_initializers.orthogonal()(key, shape, dtype or real_dtype())
+    found: jax.Array = _orthogonal(key, shape, dtype or real_dtype())
+    return found
+
+
+_orthogonal = jax.jit(jax_initializers.orthogonal(), static_argnums=(1, 2))
 
 
 def balanced(
@@ -100,7 +104,7 @@ def balanced(
     True
     """
     dtype = dtype or real_dtype()
-    s = jnp.asarray(singular_values, dtype)
+    s = on_device(singular_values, dtype)
     rank = s.shape[0] if s.ndim == 1 else 0
     if not 1 <= rank <= min(widths):
         msg = (
@@ -110,7 +114,9 @@ def balanced(
         raise ValueError(msg)
     keys = [jax.random.fold_in(key, layer) for layer in range(len(widths))]
     bases = [orthogonal(k, (w, rank), dtype) for k, w in zip(keys, widths, strict=True)]
-    return [(after * s[None, :]) @ before.T for before, after in pairwise(bases)]
+    bases = [by_numpy(basis) for basis in bases]
+    stretched = [on_device(basis * by_numpy(s)[None, :]) for basis in bases[1:]]
+    return [a @ on_device(before.T) for a, before in zip(stretched, bases, strict=False)]
 
 
 def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
@@ -139,9 +145,9 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
         msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
         raise ValueError(msg)
     ends = np.cumsum([value.size for _, value in values])
-    flat = jax.random.uniform(key, (int(ends[-1]),), real_dtype(), -1.0, 1.0)
+    flat = _drawn(_centred, key, (int(ends[-1]),), 1.0, real_dtype())
     for (edge, value), part in zip(values, np.split(np.asarray(flat), ends[:-1]), strict=True):
-        value[...] = jnp.asarray(edge * part.reshape(value.shape), value.dtype)
+        value[...] = on_device(edge * part.reshape(value.shape), value.dtype)
 
 
 _LAYERS: dict[str, Callable[..., jax.Array]] = {
@@ -203,7 +209,11 @@ def _centred(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Ar
 
 
 def _drawn(
-    law: Callable[..., jax.Array], key: jax.Array, shape: Shape, scale: float, dtype: jnp.dtype
+    law: Callable[..., jax.Array],
+    key: jax.Array,
+    shape: tuple[int, ...],
+    scale: float,
+    dtype: jnp.dtype,
 ) -> jax.Array:
     """scale * law(key, shape), without a compilation for every shape.
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from gnjax.models import initializers
+from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.validation import check_finite_number
 
 NORMS = (None, "batch", "layer")
@@ -123,6 +126,16 @@ def check_activation(name: str, slope: float) -> tuple[str, float]:
     return name, slope
 
 
+def zeros(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
+    """An initialiser of Flax that compiles nothing, for weights that are replaced and biases."""
+    return on_device(np.zeros(shape, dtype))
+
+
+def ones(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
+    """The same for the scales of normalisations."""
+    return on_device(np.ones(shape, dtype))
+
+
 def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
     """The layer x -> W x (+ b with b = 0)."""
     layer = nnx.Linear(
@@ -131,10 +144,11 @@ def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
         use_bias=bias,
         param_dtype=weight.dtype,
         precision="highest",
-        kernel_init=nnx.initializers.zeros_init(),  # drawing numbers would be compiled for nothing
+        kernel_init=zeros,
+        bias_init=zeros,
         rngs=rngs,
     )
-    layer.kernel = nnx.Param(weight.T)
+    layer.kernel = nnx.Param(on_device(by_numpy(weight).T))
     return layer
 
 
@@ -147,12 +161,19 @@ def normalisation(
         raise ValueError(msg)
     if norm is None:
         return None
-    if norm == "layer":
-        return nnx.LayerNorm(features, param_dtype=dtype, use_fast_variance=False, rngs=rngs)
-    layer = nnx.BatchNorm(features, param_dtype=dtype, use_fast_variance=False, rngs=rngs)
-    # Flax keeps running statistics in float32 whatever param_dtype is.
-    layer.mean = nnx.BatchStat(jnp.zeros(features, dtype))
-    layer.var = nnx.BatchStat(jnp.ones(features, dtype))
+    layer = (nnx.LayerNorm if norm == "layer" else nnx.BatchNorm)(
+        features,
+        param_dtype=dtype,
+        use_fast_variance=False,
+        scale_init=ones,
+        bias_init=zeros,
+        rngs=rngs,
+    )
+    if isinstance(
+        layer, nnx.BatchNorm
+    ):  # Flax keeps running statistics in float32 whatever param_dtype is
+        layer.mean = nnx.BatchStat(on_device(np.zeros(features, dtype)))
+        layer.var = nnx.BatchStat(on_device(np.ones(features, dtype)))
     return layer
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 from flax import nnx
 
-from gnjax.models.mlp import normalisation, normalised
+from gnjax.models.mlp import normalisation, normalised, ones, zeros
 from gnjax.numerics.precision import real_dtype
 
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
@@ -24,7 +24,8 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> n
         use_bias=bias,
         param_dtype=real_dtype(),
         precision="highest",
-        kernel_init=nnx.initializers.zeros_init(),
+        kernel_init=zeros,
+        bias_init=zeros,
         rngs=rngs,
     )
 
@@ -35,6 +36,8 @@ def layer_norm(features: int, *, rngs: nnx.Rngs) -> nnx.LayerNorm:
         epsilon=_LAYER_NORM_EPSILON,
         param_dtype=real_dtype(),
         use_fast_variance=False,
+        scale_init=ones,
+        bias_init=zeros,
         rngs=rngs,
     )
 
@@ -61,7 +64,8 @@ class ConvNorm(nnx.Module):
             use_bias=bias,
             param_dtype=real_dtype(),
             precision="highest",
-            kernel_init=nnx.initializers.zeros_init(),
+            kernel_init=zeros,
+            bias_init=zeros,
             rngs=rngs,
         )
         self.norm = normalisation("batch", filters, real_dtype(), rngs=rngs)

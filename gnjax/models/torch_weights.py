@@ -14,6 +14,7 @@ from gnjax.models import safetensors
 from gnjax.models.resnet import STAGES, ResNet
 from gnjax.models.vgg import VGG
 from gnjax.models.vit import ViT
+from gnjax.numerics.host import on_device
 
 _KINDS = {  # what the arrays of a layer are called here and there
     "kernel": "weight",
@@ -77,7 +78,7 @@ def load_torch(model: nnx.Module, state: State) -> nnx.Module:
         if arrays[name].shape != shape:
             wrong.append(f"{name} has shape {arrays[name].shape} in place of {shape}")
         elif not missing and not wrong:
-            value[...] = jnp.asarray(_turned(model, ours, arrays[name], value.shape), value.dtype)
+            value[...] = on_device(_turned(model, ours, arrays[name], value.shape), value.dtype)
     _check(model, missing, sorted(arrays.keys() - used), wrong)
     loaded.eval()
     return loaded

@@ -8,6 +8,7 @@ from flax import nnx
 
 from gnjax.models import initializers
 from gnjax.models.parts import check_images, layer_norm, linear
+from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.precision import real_dtype
 
 
@@ -93,8 +94,9 @@ class ViT(nnx.Module):
         self.head = linear(width, outputs, rngs=rngs)
         layers, places = jax.random.split(key)
         initializers.start_as_pytorch(self, layers)
-        drawn = jax.random.normal(places, ((side // patch) ** 2 + 2, width), real_dtype())
-        self.token, self.positions = nnx.Param(drawn[0]), nnx.Param(drawn[1:])
+        shape = (side // patch) ** 2 + 2, width
+        drawn = by_numpy(jax.random.normal(places, shape, real_dtype()))
+        self.token, self.positions = (nnx.Param(on_device(d)) for d in (drawn[0], drawn[1:]))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         check_images(x, self.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -25,9 +25,24 @@ def on_cpu(array: Any) -> bool:
     return cpu and (array.is_fully_addressable or array.is_fully_replicated)
 
 
-def on_device(array: np.ndarray) -> jax.Array:
-    """The array as one of JAX; ``jnp.asarray`` compiles a program for every shape that it meets."""
-    return jax.device_put(array)
+def on_device(array: Any, dtype: Any = None) -> jax.Array:
+    """The array as one of JAX; ``jnp.asarray`` compiles a program for every shape that it meets.
+
+    With a ``dtype`` it is a copy in that precision, which later writes to the array do not change.
+    """
+    if dtype is None:
+        return jax.device_put(array)
+    if isinstance(array, jax.Array):
+        return jnp.asarray(array, dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        return jax.device_put(np.array(array, dtype))
+
+
+def identity(size: int, dtype: Any) -> jax.Array:
+    """The identity (size, size); ``jnp.eye`` compiles five programs for every size."""
+    matrix = zeros((size, size), dtype)
+    np.fill_diagonal(matrix, 1)
+    return on_device(matrix)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -42,6 +57,28 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return raw[first : first + entries * size].view(dtype).reshape(shape)
 
 
+def by_numpy(array: Any) -> Any:
+    """The array for NumPy, where that can read it, and else as it is; the methods are the same.
+
+    ``on_device(by_numpy(a).T)`` is the transpose, and compiles nothing where ``a`` is on a CPU.
+    """
+    return np.asarray(array) if on_cpu(array) else array
+
+
+def stacked(arrays: Sequence[jax.Array]) -> jax.Array:
+    """Arrays of one shape along a new first axis."""
+    if all(map(on_cpu, arrays)):
+        return on_device(np.stack([np.asarray(array) for array in arrays]))
+    return jnp.stack(arrays)
+
+
+def times(left: jax.Array, right: jax.Array) -> jax.Array:
+    """A B at the highest precision, on a CPU by BLAS."""
+    if on_cpu(left) and on_cpu(right):
+        return _by_blas(np.asarray(left), np.asarray(right))
+    return jnp.matmul(left, right, precision="highest")
+
+
 def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
     """A B^T at the highest precision, on a CPU by BLAS.
 
@@ -50,10 +87,14 @@ def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
     if on_cpu(left) and on_cpu(right):
         a = np.asarray(left)
         b = a if right is left else np.asarray(right)
-        product = zeros((len(a), len(b)), a.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads it finds out
-            return on_device(np.matmul(a, b.T, out=product))
+        return _by_blas(a, b.T)
     return jnp.matmul(left, right.T, precision="highest")
+
+
+def _by_blas(left: np.ndarray, right: np.ndarray) -> jax.Array:
+    product = zeros((left.shape[0], right.shape[1]), left.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever reads it finds out
+        return on_device(np.matmul(left, right, out=product))
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

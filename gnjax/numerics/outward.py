@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.host import on_cpu, on_device
+from gnjax.numerics.host import by_numpy, on_cpu, on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
 # A float64 formula of sums and products of non-negative numbers loses at most a share of u for
@@ -51,7 +51,7 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
     """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
     overflow, and rows are added up in the precision of the matrix."""
-    host = on_cpu(matrix) and matrix.dtype == np.float64
+    host = on_cpu(matrix) and matrix.dtype in (np.float32, np.float64)
     scale, squares = (_host_row_squares if host else _row_squares)(matrix)
     if float(scale) == 0.0:
         return 0.0
@@ -67,16 +67,16 @@ def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
 
 
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
-    """The same by NumPy, several times sooner on a CPU.
+    """The same by NumPy and in float64, several times sooner on a CPU.
 
     Where no square can overflow, and none that counts underflow, the scale is 1: nothing is copied.
     """
     entries = np.asarray(matrix)
-    scale = max(entries.max(initial=0.0), -entries.min(initial=0.0))
+    scale = float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
     if _SAFE[0] < scale < _SAFE[1]:
-        return 1.0, np.einsum("...j,...j->...", entries, entries)
+        return 1.0, np.einsum("...j,...j->...", entries, entries, dtype=np.float64)
     with np.errstate(invalid="ignore"):
-        scaled = entries / (scale or 1.0)
+        scaled = entries.astype(np.float64) / (scale or 1.0)
     return scale, np.einsum("...j,...j->...", scaled, scaled)
 
 
@@ -111,11 +111,12 @@ def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, floa
     """(M + M^T) / 2 for M stored as ``stored``, and a bound on how far it is from that of ``given``
     in Frobenius norm: 0 for a symmetric matrix that was not rounded."""
     error = conversion_error(given, stored)
-    if bool((stored == stored.T).all()):
+    matrix = by_numpy(stored)
+    if bool((matrix == matrix.T).all()):
         return stored, error
     rounding = unit_roundoff(stored.dtype) * frobenius_norm(stored)
     rounding += underflow(1, stored.size, stored.dtype)
-    return stored / 2 + stored.T / 2, raised(error + rounding)
+    return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
 
 
 def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

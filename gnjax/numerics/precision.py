@@ -35,7 +35,7 @@ def x64() -> AbstractContextManager[None]:
 
 def x64_enabled() -> bool:
     """Whether arrays made now are 64-bit."""
-    return jnp.asarray(0.0).dtype == jnp.float64
+    return jax.dtypes.canonicalize_dtype(float) == jnp.float64
 
 
 @cache

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.host import on_cpu, on_device
 from gnjax.numerics.precision import real_dtype
 
 _ASYMMETRY = 1e-8
@@ -43,15 +44,22 @@ def check_covariance(covariance: ArrayLike, inputs: int) -> jax.Array:
         )
         raise ValueError(msg)
     largest = check_symmetric_matrix("covariance", sigma, _ASYMMETRY)
-    symmetric = (sigma + sigma.T) / 2
-    least = float(np.linalg.eigvalsh(np.asarray(symmetric))[0])
+    host = np.asarray(sigma)
+    symmetric = (host + host.T) / 2
+    least = float(np.linalg.eigvalsh(symmetric)[0])
     if least < -_NEGATIVE * inputs * largest:
         msg = (
             f"covariance is not positive semidefinite: its smallest eigenvalue is {least:.3g}; "
             "a covariance X^T X / n has none below zero"
         )
         raise ValueError(msg)
-    return symmetric
+    return on_device(symmetric)
+
+
+def _host_largest_and_asymmetry(matrix: np.ndarray) -> tuple[float, float]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = matrix - matrix.T
+    return np.abs(matrix).max(), difference.max()  # the difference is antisymmetric
 
 
 @jax.jit
@@ -59,9 +67,12 @@ def _largest_and_asymmetry(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.abs(matrix).max(), jnp.abs(matrix - matrix.T).max()
 
 
-def check_symmetric_matrix(name: str, matrix: jax.Array, tolerance: float) -> float:
+def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance: float) -> float:
     """Refuse a matrix that is not symmetric to a share of its largest entry, and return that."""
-    largest, asymmetry = map(float, _largest_and_asymmetry(matrix))
+    if on_cpu(matrix):
+        largest, asymmetry = map(float, _host_largest_and_asymmetry(np.asarray(matrix)))
+    else:
+        largest, asymmetry = map(float, _largest_and_asymmetry(matrix))
     if asymmetry > tolerance * largest:
         msg = (
             f"{name} must be symmetric, but entries differ from their mirror by {asymmetry:.3g} "
@@ -107,7 +118,7 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if not np.isfinite(host).all():
         msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
         raise ValueError(msg)
-    return jnp.asarray(value, real_dtype())
+    return on_device(value, real_dtype())
 
 
 def _describe(value: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from gnjax.networks.network import Network
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -223,19 +224,15 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        return self.combined([part.mv(jnp.asarray(v, part.dtype)) for part in self.parts], v)
+        return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
 
     def as_matrix(self) -> jax.Array:
-        identity = jnp.eye(self.shape[0], dtype=self.dtype)
-        return self.combined([jnp.asarray(part.as_matrix()) for part in self.parts], identity)
+        matrices = [part.as_matrix() for part in self.parts]
+        return _combined(self.dtype, self.weights, matrices, self.shift, None)
 
     def combined(self, images: list[jax.Array], v: jax.Array) -> jax.Array:
         """sum_i w_i (A_i v) + s v from the images A_i v."""
-        dtype = self.dtype
-        total = jnp.asarray(self.shift, dtype) * jnp.asarray(v, dtype)
-        for weight, image in zip(self.weights, images, strict=True):
-            total += jnp.asarray(weight, dtype) * image.astype(dtype)
-        return total
+        return _combined(self.dtype, self.weights, images, self.shift, v)
 
     def error(self, norm: float) -> Error:
         """sum_i |w_i| times the error of A_i, and the rounding of the sum.
@@ -263,6 +260,18 @@ class LinearCombination(Algebra, ParameterTrees):
         return [_norm(part) for part in self.parts]
 
 
+@partial(jax.jit, static_argnums=0)
+def _combined(
+    dtype: jnp.dtype, weights: tuple[float, ...], images: list[Any], shift: float, v: Any
+) -> jax.Array:
+    """sum_i w_i image_i + s v, where None for v is the identity."""
+    shifted = jnp.eye(len(images[0]), dtype=dtype) if v is None else jnp.asarray(v, dtype)
+    total = jnp.asarray(shift, dtype) * shifted
+    for weight, image in zip(weights, images, strict=True):
+        total += jnp.asarray(weight, dtype) * jnp.asarray(image, dtype)
+    return total
+
+
 def _product(op: Operator, v: Any) -> jax.Array:
     if isinstance(v, Operator):
         msg = (
@@ -273,7 +282,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
     if _is_tree(v):
         msg = "op @ v is for arrays; op.mv(tree) multiplies a tree like the parameters of a network"
         raise ValueError(msg)
-    columns, size = jnp.asarray(v), op.shape[0]
+    columns, size = v if isinstance(v, np.ndarray) else jnp.asarray(v), op.shape[0]
     if columns.ndim not in (1, 2) or columns.shape[0] != size:
         msg = (
             f"an operator of shape {op.shape} multiplies vectors ({size},) and blocks of columns "
@@ -283,7 +292,7 @@ def _product(op: Operator, v: Any) -> jax.Array:
     if jnp.issubdtype(columns.dtype, jnp.complexfloating):
         msg = "an operator multiplies real vectors; multiply real and imaginary part separately"
         raise ValueError(msg)
-    return op.mv(columns.astype(op.dtype))
+    return op.mv(on_device(columns, op.dtype))
 
 
 def _is_tree(v: Any) -> bool:
@@ -329,6 +338,6 @@ def _norm(op: Operator) -> float:
     columns = np.random.default_rng(_STREAM).standard_normal((size, _NORM_COLUMNS))
     for _ in range(_NORM_STEPS):
         columns = np.linalg.qr(columns)[0]
-        images = np.asarray(op.mv(jnp.asarray(columns, op.dtype)), float)
+        images = np.asarray(op.mv(on_device(columns, op.dtype)), float)
         small, columns = columns.T @ images, images
     return _NORM_SAFETY * float(np.linalg.norm(small, 2))

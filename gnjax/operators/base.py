@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import times_transposed
+from gnjax.numerics.host import by_numpy, on_device, times_transposed
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -125,9 +125,7 @@ class Factored(Algebra):
         return self.factor.dtype
 
     def mv(self, v: jax.Array) -> jax.Array:
-        return jnp.matmul(
-            self.factor, jnp.matmul(self.factor.T, v, precision="highest"), precision="highest"
-        )
+        return _there_and_back(self.factor, v)
 
     def as_matrix(self) -> jax.Array:
         """J J^T."""
@@ -137,7 +135,7 @@ class Factored(Algebra):
     def twin(self) -> Factored:
         """J^T J where that is smaller."""
         rows, columns = self.factor.shape
-        return self if rows <= columns else replace(self, factor=self.factor.T)
+        return self if rows <= columns else replace(self, factor=on_device(by_numpy(self.factor).T))
 
     @property
     def rank_bound(self) -> int:
@@ -172,6 +170,12 @@ class Factored(Algebra):
             rounding += underflow(columns, rows * rows, self.dtype)
         product = Error(raised(rounding), PROVED, 0.0, "rounding of J J^T")
         return gram_error(max(norm, squared), self._factor_error()) + product
+
+
+@jax.jit
+def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
+    """J J^T v."""
+    return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
 
 
 def dense(matrix: ArrayLike) -> Dense:

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number, check_matrix
@@ -40,7 +41,7 @@ class Diagonal:
         return self.entries.dtype
 
     def mv(self, v: jax.Array) -> jax.Array:
-        return jax.lax.broadcast_in_dim(self.entries, v.shape, (0,)) * v
+        return _times(self.entries, v)
 
     def as_matrix(self) -> jax.Array:
         return jnp.diag(self.entries)
@@ -68,6 +69,11 @@ class Diagonal:
         return float(entries.sum()), Error(raised(rounding), reason="rounding of a sum")
 
 
+@jax.jit
+def _times(entries: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.lax.broadcast_in_dim(entries, v.shape, (0,)) * v
+
+
 def diagonal(entries: ArrayLike, *, error: float = 0.0) -> Diagonal:
     """The diagonal matrix of ``entries`` (n,), each known to ``error``.
 
@@ -81,11 +87,12 @@ def diagonal(entries: ArrayLike, *, error: float = 0.0) -> Diagonal:
     if np.ndim(entries) != 1:
         msg = f"entries must be a vector (n,), the diagonal alone, got shape {np.shape(entries)}"
         raise ValueError(msg)
-    stored = check_matrix("entries", np.asarray(entries)[None])[0]
+    row = check_matrix("entries", np.asarray(entries)[None])
+    stored = on_device(np.asarray(row)[0])
     stated = check_finite_number("error", error)
     if stated < 0:
         msg = f"error={error} is negative; pass a bound on how far entries are from the truth"
         raise ValueError(msg)
-    moved = conversion_error(np.asarray(entries)[None], stored[None])
+    moved = conversion_error(np.asarray(entries)[None], row)
     bound = raised(stated + moved) if moved else stated
     return Diagonal(stored, stored_bound(bound, stored.dtype))

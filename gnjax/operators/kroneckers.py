@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import all_finite
+from gnjax.numerics.host import all_finite, by_numpy, on_device, stacked
 from gnjax.numerics.outward import (
     frobenius_norm,
     raised,
@@ -71,7 +71,7 @@ class KroneckerFactors:
 
         The root is rounded, and so is its product with every entry.
         """
-        root = jnp.asarray(factor**0.5, self.rights[0].dtype)
+        root = np.asarray(factor**0.5, self.rights[0].dtype)
         rounding = gamma(4, root.dtype)
         errors = [
             raised(float(root) * (float(error) * (1 + rounding) + rounding * frobenius_norm(right)))
@@ -80,7 +80,7 @@ class KroneckerFactors:
         ]
         return replace(
             self,
-            rights=tuple(root * right for right in self.rights),
+            rights=tuple(on_device(root * by_numpy(right)) for right in self.rights),
             right_errors=stored_bound(errors, root.dtype),
             whitened=False,
         )
@@ -162,33 +162,44 @@ class SumOfKroneckers(Algebra):
 
     def scaled(self, factor: float) -> SumOfKroneckers:
         """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
-        multiple = jnp.asarray(factor, self.dtype)
+        multiple = np.asarray(factor, self.dtype)
         rounding = gamma(2, self.dtype)
-        pairs = zip(self.lefts, self.rights, strict=True)
+        pairs = zip(np.asarray(self.lefts), np.asarray(self.rights), strict=True)
         norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in pairs)
         error = factor * (float(self.stored_error) * (1 + rounding) + rounding * norms)
         error += underflow(1, self.lefts.size * self.rights.size, self.dtype)
         return SumOfKroneckers(
             self.lefts,
-            multiple * self.rights,
+            on_device(multiple * by_numpy(self.rights)),
             stored_bound(raised(error), self.dtype),
             None if self.factors is None else self.factors.scaled(factor),
         )
 
     def mv(self, v: jax.Array) -> jax.Array:
-        """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) for each column."""
-        depth, k, _ = self.lefts.shape
-        d = self.rights.shape[-1]
-        columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)
-        stacked = self.rights.reshape(depth * d, d)
-        images = jnp.matmul(stacked, columns.reshape(d, -1), precision="highest")
-        images = images.reshape(depth, d, k, -1)
-        mixed = jnp.einsum("lij,ldjb->idb", self.lefts, images, precision="highest")
-        return mixed.reshape(v.shape)
+        return _product(self.lefts, self.rights, v)
 
     def as_matrix(self) -> jax.Array:
-        matrix = jnp.einsum("lij,lpq->ipjq", self.lefts, self.rights, precision="highest")
-        return matrix.reshape(self.shape)
+        return _formed(self.lefts, self.rights)
+
+
+@jax.jit
+def _product(lefts: jax.Array, rights: jax.Array, v: jax.Array) -> jax.Array:
+    """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) for each column."""
+    depth, k, _ = lefts.shape
+    d = rights.shape[-1]
+    columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)
+    below = rights.reshape(depth * d, d)
+    images = jnp.matmul(below, columns.reshape(d, -1), precision="highest")
+    images = images.reshape(depth, d, k, -1)
+    mixed = jnp.einsum("lij,ldjb->idb", lefts, images, precision="highest")
+    return mixed.reshape(v.shape)
+
+
+@jax.jit
+def _formed(lefts: jax.Array, rights: jax.Array) -> jax.Array:
+    size = lefts.shape[-1] * rights.shape[-1]
+    matrix = jnp.einsum("lij,lpq->ipjq", lefts, rights, precision="highest")
+    return matrix.reshape(size, size)
 
 
 def product_rounding(op: SumOfKroneckers) -> float:
@@ -217,14 +228,14 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
     b, b_errors = _symmetric_terms("rights", rights)
     norms = [frobenius_norm(m) for m in a], [frobenius_norm(m) for m in b]
     error = sum_error(*norms, a_errors, b_errors, a[0].dtype)
-    return SumOfKroneckers(jnp.stack(a), jnp.stack(b), stored_bound(error, a[0].dtype))
+    return SumOfKroneckers(stacked(a), stacked(b), stored_bound(error, a[0].dtype))
 
 
 def _symmetric_terms(
     name: str, given: Sequence[ArrayLike]
 ) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
     """The matrices of one side, checked, and how far each is stored from what was given."""
-    stored = [jnp.asarray(matrix, real_dtype()) for matrix in given]
+    stored = [on_device(matrix, real_dtype()) for matrix in given]
     for matrix in stored:
         if matrix.shape != stored[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
             msg = f"{name} must be square matrices of one size, got {matrix.shape}"

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import x64
 from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
@@ -46,7 +47,7 @@ def prepared_product(op: Operator) -> Callable[[Any], Any]:
 
 
 def _of_any(op: Operator) -> Callable[[Any], Any]:
-    return op.mv if isinstance(op, Prepared) else lambda v: op.mv(jnp.asarray(v))
+    return op.mv if isinstance(op, Prepared) else lambda v: op.mv(on_device(v, v.dtype))
 
 
 def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any], Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gnjax.networks.network import Network, gather, spread
 from gnjax.networks.parameters import paths
+from gnjax.numerics.host import on_device
 
 _SHOWN = 6  # leaves, in a message
 
@@ -36,7 +37,7 @@ class ParameterTrees:
                 f"{_listed(names, shapes)}, and they are {_listed(known, wanted)}"
             )
             raise ValueError(msg)
-        return gather(net, [jnp.asarray(leaf, net.dtype) for leaf in leaves])
+        return gather(net, [on_device(leaf, net.dtype) for leaf in leaves])
 
     def unravel(self, vector: Any) -> Any:
         """A tree like the parameters from a vector (p,), zero where no entry was chosen."""
@@ -64,7 +65,7 @@ def _leaves(net: Network, vector: Any) -> list[jax.Array]:
             f"({net.parameters},), got {np.shape(vector)}"
         )
         raise ValueError(msg)
-    return spread(net, jnp.asarray(vector, net.dtype))
+    return spread(net, on_device(vector, net.dtype))
 
 
 def _acting_on_parameters(op: Any) -> Network:

@@ -146,7 +146,7 @@ def _exact(op: Operator, watch: Watch) -> Trace:
         value, rounding = structure()
         check_products(value)
     elif size <= _SMALL:
-        diagonal = np.asarray(jnp.diagonal(op.as_matrix()), np.float64)
+        diagonal = np.diagonal(np.asarray(op.as_matrix())).astype(np.float64)
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
     else:

@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.host import on_device
+
 Params = Any
 Data = Any
 Loss = Callable[[Params, Data], jax.Array]
@@ -86,7 +88,7 @@ def descend(
     if halving is not None and halving.every < 1:
         msg = f"halving.every={halving.every}; the rate is tested every so many epochs, at least 1"
         raise ValueError(msg)
-    return _descend(loss, halving, params, data, jnp.asarray(gaps), rate)
+    return _descend(loss, halving, params, data, on_device(gaps), rate)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

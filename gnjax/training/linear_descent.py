@@ -41,6 +41,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics.host import on_device
+
 Weights = Sequence[jax.Array]  # W_1 .. W_L, W_l of shape (a_l, a_{l-1})
 Array = NDArray[np.float64]
 
@@ -73,7 +75,7 @@ def moments(x: ArrayLike, y: ArrayLike) -> Moments:
         raise ValueError(msg)
     n = len(x)
     return Moments(
-        jnp.asarray(x.T @ x / n), jnp.asarray(y.T @ x / n), jnp.asarray((y**2).sum() / (2 * n))
+        on_device(x.T @ x / n), on_device(y.T @ x / n), on_device((y**2).sum() / (2 * n))
     )
 
 
@@ -116,7 +118,7 @@ def axes(covariance: jax.Array) -> tuple[Array, Array]:
 def principal_axes(weights: Weights, data: Moments) -> Reduced:
     """Rotate the inputs to the eigenvectors of C, which costs nothing to multiply by then."""
     values, vectors = axes(data.covariance)
-    return _rotated(weights, data, jnp.asarray(values), vectors)
+    return _rotated(weights, data, on_device(values), vectors)
 
 
 def row_space(weights: Weights, data: Moments) -> Reduced:
@@ -127,7 +129,7 @@ def row_space(weights: Weights, data: Moments) -> Reduced:
     variance = _isotropic(data.covariance)
     rows = np.concatenate([np.asarray(data.cross), np.asarray(weights[0])])
     basis = np.linalg.qr(rows.T)[0]  # spans the rows also where they are dependent
-    return _rotated(weights, data, jnp.full(basis.shape[1], variance), basis)
+    return _rotated(weights, data, on_device(np.full(basis.shape[1], variance)), basis)
 
 
 def _isotropic(covariance: jax.Array) -> float:
@@ -147,7 +149,7 @@ def _isotropic(covariance: jax.Array) -> float:
 
 def _rotated(weights: Weights, data: Moments, covariance: jax.Array, basis: Array) -> Reduced:
     first, *rest = weights
-    inputs = jnp.asarray(basis)
+    inputs = on_device(basis)
     return Reduced(
         [first @ inputs, *rest],
         Moments(covariance, data.cross @ inputs, data.energy),

@@ -12,6 +12,7 @@ import numpy as np
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
 from gnjax.diagnosis.remedies.suggestion import Found, NotMeasurableError, Problem, Remedy
+from gnjax.numerics.host import on_device
 from gnjax.operators.base import factored
 from gnjax.operators.of_networks.network import NetworkGram
 
@@ -47,7 +48,7 @@ def flat_inputs(op: NetworkGram) -> np.ndarray:
 
 
 def _with_inputs(problem: Problem, op: NetworkGram, flat: np.ndarray) -> Problem:
-    return replace(problem, x=jnp.asarray(flat.reshape(op.net.x.shape), op.net.x.dtype))
+    return replace(problem, x=on_device(flat.reshape(op.net.x.shape), op.net.x.dtype))
 
 
 def _by_covariance(flat: np.ndarray) -> str:

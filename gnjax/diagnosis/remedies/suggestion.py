@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -14,6 +13,7 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
 from gnjax.networks.parameters import Only
+from gnjax.numerics.host import on_device
 from gnjax.numerics.result import Result
 from gnjax.operators.base import Factored
 from gnjax.operators.curvature import gauss_newton
@@ -132,7 +132,7 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """kappa of J J^T for some columns J of the Jacobian of ``op``, each scaled by at most 1."""
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
-    stored = jnp.asarray(shorter, op.dtype), jnp.asarray(error.value, op.dtype)
+    stored = on_device(shorter, op.dtype), on_device(error.value, op.dtype)
     return condition_number(Factored(*stored, evidence=error.kind), rtol=RTOL)
 
 

@@ -26,6 +26,7 @@ from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.layer_types import Use
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
+from gnjax.numerics.host import on_device
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.theory import bounds
 
@@ -138,7 +139,7 @@ def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> lis
         rows, columns = weight.shape
         shape = rows * (factor if index else 1), columns * (factor if index < last else 1)
         deviation = math.sqrt(float(jnp.square(weight).mean()) * rows / shape[0])
-        drawn.append(jnp.asarray(deviation * rng.standard_normal(shape), weight.dtype))
+        drawn.append(on_device(deviation * rng.standard_normal(shape), weight.dtype))
     return drawn
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import kernels
@@ -24,6 +23,7 @@ from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.parameters import indices_of
 from gnjax.networks.rounding import jacobian_errors
 from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised, stored_bound
 from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
@@ -148,12 +148,12 @@ def formed_operator(
 ) -> Operator:
     """The twin of a block from scale^{1/2} J_b or from scale J_b J_b^T, with the error of it."""
     if is_formed:
-        stored = jnp.asarray(matrix, op.dtype)
+        stored = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
         return Factored(stored, bound, error.kind, error.failure, rank_limit=limit).twin
     norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
     moved = gram_error(norm, error)
-    stored = jnp.asarray(matrix, op.dtype)
+    stored = on_device(matrix, op.dtype)
     bound = stored_bound(moved.value, op.dtype)
     return Dense(stored, bound, moved.kind, moved.failure, rank_limit=limit)
 
@@ -221,7 +221,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     error = error_of(op, raised(total**0.5))
     bound = stored_bound(error.value, op.dtype)
     operators = [
-        Dense(jnp.asarray(block, op.dtype), bound, error.kind, error.failure) for block in blocks
+        Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks
     ]
     moved = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
     share, off_error = shared(inside, total, moved)
@@ -238,7 +238,7 @@ def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
-        return np.asarray(product(jnp.asarray(columns, op.dtype)), np.float64)
+        return np.asarray(product(on_device(columns, op.dtype)), np.float64)
 
     def units(own: np.ndarray) -> np.ndarray:
         columns = np.zeros((size, len(own)))

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from gnjax.models.cnn import output_length
 from gnjax.numerics.certificate import MEASURED, PROVED, weakest
+from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
@@ -47,7 +48,7 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
     >>> gnjax.toeplitz([[1.0, 2.0]], length=3).tolist()
     [[1.0, 2.0, 0.0], [0.0, 1.0, 2.0]]
     """
-    return jnp.asarray(_toeplitz(_check_kernels(kernels), length, stride, padding), real_dtype())
+    return on_device(_toeplitz(_check_kernels(kernels), length, stride, padding), real_dtype())
 
 
 def _toeplitz(fibres: np.ndarray, length: int, stride: int, padding: int) -> np.ndarray:
@@ -109,7 +110,7 @@ def linear_cnn_gauss_newton(
     root, inner = factors.rights
     norm = float(np.linalg.norm(np.asarray(inner)))
     inner_error = float(factors.right_errors[1]) + compaction_error(inner.shape, inner.dtype, norm)
-    inner = jnp.asarray(compact(np.asarray(inner)))
+    inner = on_device(compact(np.asarray(inner)))
     shared = _shared_weights(outer, root, taps.shape, stride, padding)
     shared_error = _shared_error(
         outer, root, taps.shape[1], float(factors.right_errors[0]), conversion_error(head, outer)

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gnjax.numerics.certificate import MEASURED, PROVED
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
 from gnjax.numerics.validation import check_covariance, check_weights
@@ -48,7 +49,7 @@ class Layers:
         if skip == 0.0:
             return self.errors[index]
         unit, diagonal = unit_roundoff(self.dtype), np.diagonal(np.asarray(self.stored[index]))
-        moved = abs(skip - float(jnp.asarray(skip, self.dtype)))
+        moved = abs(skip - float(np.asarray(skip, self.dtype)))
         size = float(np.linalg.norm(diagonal.astype(np.float64)))
         root = len(diagonal) ** 0.5
         rounding = unit * (size + (abs(skip) + moved) * root)
@@ -108,7 +109,7 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     roots = np.where(kept, np.sqrt(np.where(kept, values, 0.0)), 0.0)
     root = np.zeros(sigma.shape)
     root[np.ix_(used, used)] = (vectors * roots) @ vectors.T
-    stored = jnp.asarray(root, dtype)
+    stored = on_device(root, dtype)
     rank = int(kept.sum())
     if rank == 0:
         return Root(stored, 0.0, 0, used, assumed=True)
@@ -124,7 +125,7 @@ def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
     Variances below zero, which are rounding, count as zero: an assumption.
     """
     roots = np.sqrt(np.maximum(variances, 0.0))
-    stored = jnp.asarray(np.diag(roots), dtype)
+    stored = on_device(np.diag(roots), dtype)
     error = unit_roundoff(np.dtype(np.float64)) * float(roots.max())
     used = roots > 0
     moved = raised(error + conversion_error(np.diag(roots), stored))

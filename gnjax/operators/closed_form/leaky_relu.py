@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, PROVED
+from gnjax.numerics.host import by_numpy, on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
@@ -151,7 +152,7 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
     error = gamma(terms, hidden.dtype) * frobenius_norm(magnitudes)
     error += underflow(terms, hidden.size, hidden.dtype)
     error += (frobenius_norm(inner) + moved[0]) * moved[2] + moved[0] * frobenius_norm(inputs)
-    error += abs(slope - float(jnp.asarray(slope, hidden.dtype))) * frobenius_norm(before)
+    error += abs(slope - float(np.asarray(slope, hidden.dtype))) * frobenius_norm(before)
     return LeakyLayer(
         inner, outer, inputs, slope, before, slopes, hidden, raised(error), moved[1], moved[2]
     )
@@ -172,7 +173,7 @@ def _factored(layer: LeakyLayer) -> Factored:
     """J as in Lemma 3, with a bound on its error."""
     data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
     moved = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
-    inputs = jnp.asarray(compact(data).T)
+    inputs = on_device(compact(data).T)
     factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
     error = stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype)
     compacted = inputs.shape != layer.inputs.shape
@@ -201,7 +202,7 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float
     dtype = layer.outer.dtype
     outer, data = frobenius_norm(layer.outer), frobenius_norm(inputs)
     shift = moved + layer.inputs_error
-    lost = abs(layer.slope - float(jnp.asarray(layer.slope, dtype)))
+    lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
     error = shift * outer + (data + shift) * layer.outer_error
     error += (3 * unit_roundoff(dtype) + lost) * outer * data
     error += underflow(1, layer.outer.size * inputs.size, dtype)
@@ -210,7 +211,7 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float
 
 def _passes(layer: LeakyLayer) -> jax.Array:
     """s (m, n): 1 where z_ij >= 0, and 0 elsewhere, so that Lambda^i_jj = a + (1 - a) s_ij."""
-    return (layer.before >= 0).astype(layer.outer.dtype)
+    return on_device((by_numpy(layer.before) >= 0).astype(layer.outer.dtype))
 
 
 def _both_pass(layer: LeakyLayer) -> jax.Array:
@@ -269,7 +270,7 @@ def _form_error(layer: LeakyLayer) -> float:
     hidden, moved = frobenius_norm(layer.hidden), layer.hidden_error
     energy = frobenius_norm(_weighted_slopes(layer.outer, layer.inputs, layer.slopes)) ** 2
     energy *= 1 + gamma(4 * (units + samples), dtype)
-    lost = abs(layer.slope - float(jnp.asarray(layer.slope, dtype)))
+    lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
     shift = layer.inputs_error * outer + (inputs + layer.inputs_error) * layer.outer_error
     shift += lost * outer * inputs
     rows = layer.outer.shape[0] * samples

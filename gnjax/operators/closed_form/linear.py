@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import weakest
-from gnjax.numerics.host import times_transposed
+from gnjax.numerics.host import (
+    by_numpy,
+    identity,
+    on_cpu,
+    on_device,
+    stacked,
+    times,
+    times_transposed,
+)
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -23,6 +31,7 @@ _WORST_CASE_UP_TO = 256
 _BATCH_BYTES = 2**30
 
 _Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
+_Identity = Callable[..., jax.Array]
 
 
 def linear_gauss_newton(
@@ -78,10 +87,8 @@ def _factors_by_skip(layers: Layers, skips: list[float], root: Root) -> Iterator
         for skip in skips:
             yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
         return
-    betas = jnp.asarray(skips, layers.dtype)
-    lefts, rights = _batched_products(layers.stored, betas, root.matrix)
-    for index, skip in enumerate(skips):
-        products = tuple(s[index] for s in lefts), tuple(t[index] for t in rights)
+    several = _batched_products(layers.stored, on_device(skips, layers.dtype), root.matrix)
+    for skip, products in zip(skips, several, strict=True):
         yield _factors(layers, skip, root, products)
 
 
@@ -136,12 +143,16 @@ def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
         lefts[0].dtype,
     )
     stored = stored_bound(error, lefts[0].dtype)
-    return SumOfKroneckers(jnp.stack(lefts), jnp.stack(rights), stored, factors)
+    return SumOfKroneckers(stacked(lefts), stacked(rights), stored, factors)
 
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
     """W_l + beta I with I of shape (a_l, a_{l-1})."""
-    return weight if skip == 0.0 else _shifted(weight, skip)
+    if skip == 0.0:
+        return weight
+    if on_cpu(weight):
+        return on_device(np.asarray(weight) + skip * np.eye(*weight.shape, dtype=weight.dtype))
+    return _shifted(weight, skip)
 
 
 @jax.jit
@@ -151,44 +162,42 @@ def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
 
 def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> _Products:
     layers = [_with_skip(w, skip) for w in weights]
-    return _left_products(layers), _right_products(layers, root)
+    return _left_products(layers, identity), _right_products(layers, root, identity)
 
 
 @jax.jit
 def _batched_products(
     weights: list[jax.Array], skips: jax.Array, root: jax.Array | None
-) -> _Products:
-    """S_l and T_l at every beta, with the betas as their leading axis."""
+) -> list[_Products]:
+    """S_l and T_l at every beta."""
 
     def at(skip: jax.Array) -> _Products:
         layers = [_shifted(w, skip) for w in weights]
-        return _left_products(layers), _right_products(layers, root)
+        return _left_products(layers, jnp.eye), _right_products(layers, root, jnp.eye)
 
-    return jax.vmap(at)(skips)
+    lefts, rights = jax.vmap(at)(skips)
+    return [(tuple(s[i] for s in lefts), tuple(t[i] for t in rights)) for i in range(len(skips))]
 
 
-def _left_products(layers: list[jax.Array]) -> tuple[jax.Array, ...]:
+def _left_products(layers: list[jax.Array], unit: _Identity) -> tuple[jax.Array, ...]:
     """S_l = W^{L:l+1} for l = 1 .. L, S_L = I."""
     last = layers[-1]
-    products = [jnp.eye(last.shape[0], dtype=last.dtype)]
+    products = [unit(last.shape[0], dtype=last.dtype)]
     for depth, w in enumerate(layers[:0:-1]):
-        products.append(_times(products[-1], w) if depth else w)
+        products.append(times(products[-1], w) if depth else w)
     return tuple(products[::-1])
 
 
-def _right_products(layers: list[jax.Array], root: jax.Array | None) -> tuple[jax.Array, ...]:
+def _right_products(
+    layers: list[jax.Array], root: jax.Array | None, unit: _Identity
+) -> tuple[jax.Array, ...]:
     """T_l = Sigma^{1/2} W^{1:l-1} for l = 1 .. L, T_1 = Sigma^{1/2}."""
     first = layers[0]
-    products = [jnp.eye(first.shape[1], dtype=first.dtype) if root is None else root]
+    products = [unit(first.shape[1], dtype=first.dtype) if root is None else root]
     for depth, w in enumerate(layers[:-1]):
-        first_factor = depth == 0 and root is None
-        products.append(w.T if first_factor else times_transposed(products[-1], w))
+        copied = depth == 0 and root is None
+        products.append(on_device(by_numpy(w).T) if copied else times_transposed(products[-1], w))
     return tuple(products)
-
-
-@jax.jit
-def _times(left: jax.Array, right: jax.Array) -> jax.Array:
-    return jnp.matmul(left, right, precision="highest")
 
 
 def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:

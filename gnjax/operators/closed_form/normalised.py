@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gnjax.numerics.certificate import MEASURED
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
@@ -142,7 +142,7 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
 
 def _stored(factor: Array, error: float) -> Factored:
     """The factor in the working precision, with what that rounds."""
-    stored = jnp.asarray(factor, real_dtype())
+    stored = on_device(factor, real_dtype())
     total = raised(error + conversion_error(factor, stored))
     return Factored(stored, stored_bound(total, stored.dtype), MEASURED)
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
 
@@ -91,7 +92,7 @@ class Factor:
         """The eigenvectors in a precision."""
         if self.basis is None:
             return Stored(None, 0.0, 0.0)
-        kept = jnp.asarray(self.basis, dtype)
+        kept = on_device(self.basis, dtype)
         here = np.asarray(kept, np.float64)
         return Stored(kept, _from_identity(here, self.basis), _from_identity(here, here))
 

@@ -15,6 +15,7 @@ from gnjax.networks.kernels import traced_sample
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.host import on_device
 from gnjax.numerics.validation import check_damping
 from gnjax.operators.metrics.factor import Factor, diagonal_factor, symmetric_factor
 from gnjax.operators.metrics.metric import (
@@ -207,4 +208,4 @@ def _corrected(op: Any, found: _Layers, blocks: list[KroneckerBlock]) -> list[Kr
 
 
 def _basis(factor: Factor, dtype: jnp.dtype) -> jax.Array | None:
-    return None if factor.basis is None else jnp.asarray(factor.basis, dtype)
+    return None if factor.basis is None else on_device(factor.basis, dtype)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma, unit_roundoff
 from gnjax.operators.metrics.factor import Factor
@@ -53,7 +54,7 @@ class DiagonalBlock:
         roots = 1 / np.sqrt(entries)
         eta = _ROUNDINGS * unit_roundoff(dtype)
         bounds = Bounds(eta, float(roots.max()), float(1 / roots.min()))
-        return DiagonalRoot(jnp.asarray(self.own), jnp.asarray(roots, dtype), bounds)
+        return DiagonalRoot(on_device(self.own), on_device(roots, dtype), bounds)
 
     def as_matrix(self) -> np.ndarray:
         return np.diag(self.entries)
@@ -77,13 +78,13 @@ class MatrixBlock:
         values, vectors = np.linalg.eigh(matrix)
         _check_positive(values[0], values[-1], size)
         root = (vectors / np.sqrt(values)) @ vectors.T
-        stored = jnp.asarray((root + root.T) / 2, dtype)
+        stored = on_device((root + root.T) / 2, dtype)
         kept = np.asarray(stored, np.float64)
         off = float(np.linalg.norm(kept @ matrix @ kept - np.eye(size)))
         quotient = float(values[-1] / values[0])
         seen = gamma(2 * size, np.dtype(np.float64)) * quotient**0.5 * size**0.5
         ends = float(values[0] ** -0.5), float(values[-1] ** 0.5)
-        return MatrixRoot(jnp.asarray(self.own), stored, Bounds(raised(off + seen), *ends))
+        return MatrixRoot(on_device(self.own), stored, Bounds(raised(off + seen), *ends))
 
     def as_matrix(self) -> np.ndarray:
         return self.matrix
@@ -138,8 +139,8 @@ class KroneckerBlock:
         moved = norm2 * (self.distance + damping * exact)
         eta = raised(around + (1 + around) * (inside + roundings) + moved)
         bounds = Bounds(eta, raised(norm2**0.5), most**0.5)
-        entries = jnp.asarray(damped**-0.5, dtype)
-        return KroneckerRoot(jnp.asarray(self.own), near.basis, far.basis, entries, bounds)
+        entries = on_device(damped**-0.5, dtype)
+        return KroneckerRoot(on_device(self.own), near.basis, far.basis, entries, bounds)
 
     def as_matrix(self) -> np.ndarray:
         """The block from its eigenvalues and eigenvectors, in the order of ``own``."""

@@ -21,6 +21,7 @@ from gnjax.networks.network import backward_products, forward_products, paramete
 from gnjax.networks.parameters import grouped, indices_of
 from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
 from gnjax.numerics.validation import check_damping, check_symmetric_matrix
@@ -78,7 +79,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         if known is None or known.size_in_bytes > LIMITS.factor_bytes:
             return symmetric_columns(self)
         factor = known.form()
-        return jnp.asarray(factor @ factor.T, self.dtype)
+        return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
         """S J, or its transpose J S on the side of outputs."""
@@ -87,9 +88,9 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             return None
 
         def form() -> np.ndarray:
-            factor = jnp.asarray(known.form(), self.dtype)
-            scaled = self.scaling(factor.T).T if self.side == "outputs" else self.scaling(factor)
-            found = np.asarray(scaled, np.float64)
+            factor = known.form().T if self.side == "outputs" else known.form()
+            scaled = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
+            found = scaled.T if self.side == "outputs" else scaled
             vars(self)["_length"] = float(np.linalg.norm(found))  # or it is formed again for that
             return found
 
@@ -208,7 +209,7 @@ def _matrix(op: Any, metric: Any) -> np.ndarray:
     if matrix.shape != (size, size):
         msg = f"P is a metric of {size} parameters, got shape {matrix.shape}"
         raise ValueError(msg)
-    check_symmetric_matrix("a metric", jnp.asarray(matrix), _ASYMMETRY)
+    check_symmetric_matrix("a metric", matrix, _ASYMMETRY)
     return (matrix + matrix.T) / 2
 
 

@@ -265,10 +265,21 @@ def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
 def symmetric_columns(op: Operator) -> jax.Array:
     """The matrix from products with unit vectors, some at a time, and its symmetric part."""
     size = op.shape[0]
-    unit = jnp.eye(size, dtype=op.dtype)
-    matrix = jnp.concatenate(
-        [op.mv(unit[:, i : i + _COLUMNS]) for i in range(0, size, _COLUMNS)], axis=1
-    )
+    starts = range(0, size, _COLUMNS)
+    units = (_units(size, i, min(_COLUMNS, size - i), op.dtype) for i in starts)
+    return _symmetric([op.mv(unit) for unit in units])
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _units(size: int, start: int, count: int, dtype: jnp.dtype) -> jax.Array:
+    """So many columns of the identity, from one on."""
+    return (jnp.arange(size)[:, None] == start + jnp.arange(count)[None]).astype(dtype)
+
+
+@jax.jit
+def _symmetric(parts: list[jax.Array]) -> jax.Array:
+    """(M + M^T) / 2 of a matrix M given by some columns at a time."""
+    matrix = jnp.concatenate(parts, axis=1)
     return (matrix + matrix.T) / 2
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from gnjax.numerics.host import on_device
 from gnjax.operators.kroneckers import SumOfKroneckers
 from gnjax.spectra.kronecker.packed import Groups, packed, parts_of, product
 from gnjax.spectra.kronecker.reduced import Reduced
@@ -62,10 +63,10 @@ def compressions(reduced: Reduced) -> tuple[Compression, ...]:
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
     found, row = [], 0
     for rows, columns in reduced.groups:
-        weights = jnp.asarray(diagonals[:, row : row + rows].mean(axis=1))
+        weights = on_device(diagonals[:, row : row + rows].mean(axis=1))
         mean = np.asarray(_weighted(weights, reduced.operator.rights))[:columns, :columns]
         values, vectors = scipy.linalg.eigh(mean, driver="evd")
-        found.append(Compression(values, jnp.asarray(vectors)))
+        found.append(Compression(values, on_device(vectors)))
         row += rows
     return tuple(found)
 
@@ -96,7 +97,7 @@ def pencil_at(
     return Pencil(
         reduced,
         tuple(c.vectors for c in compressed),
-        tuple(jnp.asarray(1 / np.sqrt(gap))[None, None, :] for gap in gaps),
+        tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
         shift,
         sign,
         noise=16 * float(jnp.finfo(reduced.operator.dtype).eps) * max(1.0, widest),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.host import on_device
+from gnjax.numerics.outward import stored_bound
 from gnjax.operators.closed_form.staircase import adapt
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers
 from gnjax.spectra.kronecker.packed import Groups
@@ -56,7 +57,8 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
         lefts, rights = rights, lefts
         kept = np.array([(kept > column).sum() for column in range(kept.max())])
     groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
-    stored = SumOfKroneckers(jnp.asarray(lefts), jnp.asarray(rights), op.stored_error + rotated)
+    error = stored_bound(float(op.stored_error) + rotated, op.dtype)
+    stored = SumOfKroneckers(on_device(lefts), on_device(rights), error)
     return Reduced(stored, groups)
 
 

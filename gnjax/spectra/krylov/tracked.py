@@ -71,8 +71,7 @@ def tracked(
         value, residual, scale = np.asarray(run.ends).tolist()
         unfinished = residual > rtol * scale  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
-            vector = run.coefficients @ run.basis[:-1]
-            return Tracked(value, vector, residual, scale, done)
+            return Tracked(value, _ritz_vector(run), residual, scale, done)
         if done == len(run.projection):
             run = _widened(run, min(2 * done, steps) - done)
 
@@ -84,6 +83,11 @@ def _begun(start: jax.Array, rows: int) -> _Run:
     basis = jnp.zeros((rows + 1, start.size), dtype).at[0].set(unit)
     nothing = jnp.zeros((rows, rows), dtype)
     return _Run(basis, unit, nothing, jnp.zeros((), jnp.int32), jnp.zeros(3, dtype), nothing[0])
+
+
+@jax.jit
+def _ritz_vector(run: _Run) -> jax.Array:
+    return run.coefficients @ run.basis[:-1]
 
 
 def _widened(run: _Run, more: int) -> _Run:
