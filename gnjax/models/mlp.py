@@ -169,9 +169,8 @@ def normalisation(
         bias_init=zeros,
         rngs=rngs,
     )
-    if isinstance(
-        layer, nnx.BatchNorm
-    ):  # Flax keeps running statistics in float32 whatever param_dtype is
+    if isinstance(layer, nnx.BatchNorm):
+        # Flax keeps running statistics in float32 whatever param_dtype is.
         layer.mean = nnx.BatchStat(on_device(np.zeros(features, dtype)))
         layer.var = nnx.BatchStat(on_device(np.ones(features, dtype)))
     return layer

@@ -49,8 +49,11 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
 
 
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
-    """An upper bound on ||M||_F. Entries are scaled, so that their squares cannot under- or
-    overflow, and rows are added up in the precision of the matrix."""
+    """An upper bound on ||M||_F.
+
+    Entries are scaled, so that their squares cannot under- or overflow. Rows are added up in
+    float64 on a CPU, and elsewhere in the precision of the matrix.
+    """
     host = on_cpu(matrix) and matrix.dtype in (np.float32, np.float64)
     scale, squares = (_host_row_squares if host else _row_squares)(matrix)
     if float(scale) == 0.0:
