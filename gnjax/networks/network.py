@@ -246,9 +246,8 @@ def columns(
         return jnp.stack([product(take(v, np.s_[..., i])) for i in range(count)], axis=-1)
     if groups == 1:
         return product(v)
-    size = -(-count // groups)
-    parts = (take(v, np.s_[..., start : start + size]) for start in range(0, count, size))
-    return jnp.concatenate([product(part) for part in parts], axis=-1)
+    parts = [np.s_[..., part[0] : part[-1] + 1] for part in np.array_split(range(count), groups)]
+    return jnp.concatenate([product(take(v, part)) for part in parts], axis=-1)
 
 
 def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int = 1) -> jax.Array:
