@@ -117,7 +117,7 @@ def _zeros(kind):
         for name, leaf in PARAMS[kind].items()
         if name in CASES[kind][4]
     }
-    return {name: jnp.zeros((t, widths[name])) for name, t in CASES[kind][4].items()}
+    return {name: jax.device_put(np.zeros((t, widths[name]))) for name, t in CASES[kind][4].items()}
 
 
 def _plain(kind):
@@ -149,7 +149,7 @@ class Reference:
 
     def __init__(self, kind):
         model, x, y, loss, positions, weights = CASES[kind]
-        self.params = params = jax.tree.map(jnp.asarray, PARAMS[kind])
+        self.params = params = jax.device_put(PARAMS[kind])
         derivatives = jax.jit(_derivatives(model, params, _zeros(kind), loss))
         total = float((y >= 0).sum()) if loss is cross_entropy else float(weights.sum())
         p = len(ravel_pytree(params)[0])
@@ -279,7 +279,7 @@ def test_ekfac_is_nearer_to_the_matrix_than_kfac():
 def test_one_sample_and_one_output_leave_nothing_to_approximate():
     """A (x) B is the block of G itself, and G is inverted up to the damping."""
     model = lambda p, x: jnp.tanh(x @ p["kernel"] + p["bias"][None])  # noqa: E731
-    params = {"kernel": jnp.asarray(_normal(3, 1)), "bias": jnp.asarray(_normal(1))}
+    params = {"kernel": jax.device_put(_normal(3, 1)), "bias": jax.device_put(_normal(1))}
     op = gnjax.gauss_newton((model, params), _normal(1, 3))
     metric = gnjax.kfac(op, damping=1e-3)
     _close(metric.as_matrix() - 1e-3 * np.eye(4), np.asarray(op.as_matrix()))
@@ -348,7 +348,7 @@ def test_the_numbers_of_kfac_jax(kind):
     stored = json.loads(FIXTURE.read_text())[kind]
     apply, tokens = PEERS[kind]
     params = {
-        name: {leaf: jnp.asarray(value) for leaf, value in layer.items()}
+        name: {leaf: jax.device_put(np.asarray(value)) for leaf, value in layer.items()}
         for name, layer in stored["params"].items()
     }
     loss = "squared_error" if kind == "cnn" else "cross_entropy"
@@ -377,8 +377,8 @@ def test_damping_adds_up_and_is_asked_for():
 def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
     """A depthwise convolution, and two equal layers in a scan."""
     params = {
-        "kernel": jnp.asarray(_normal(3, 1, 2)),
-        "stack": {"kernel": jnp.asarray(_normal(2, 2, 2))},
+        "kernel": jax.device_put(_normal(3, 1, 2)),
+        "stack": {"kernel": jax.device_put(_normal(2, 2, 2))},
     }
 
     def model(p, x):
@@ -409,8 +409,10 @@ def test_float32():
     """The same metric in single precision, within the errors that it states."""
     _, x, y, *_ = CASES["mlp"]
     with single_precision():
-        params = jax.tree.map(jnp.asarray, PARAMS["mlp"])
-        op = gnjax.gauss_newton((_plain("mlp"), params), jnp.asarray(x), y=y, loss="cross_entropy")
+        params = jax.device_put(PARAMS["mlp"])
+        op = gnjax.gauss_newton(
+            (_plain("mlp"), params), jax.device_put(x), y=y, loss="cross_entropy"
+        )
         assert op.dtype == "float32"
         found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.kfac(op, damping=0.1)))
     one = _reference("mlp")
