@@ -1,7 +1,5 @@
 """Factors of output Hessians against diag(p) - p p^T in many digits, and what losses refuse."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import mpmath as mp
@@ -29,15 +27,17 @@ def _softmax(f):
     return [power / mp.fsum(powers) for power in powers]
 
 
-@partial(jax.jit, static_argnums=0)
 def _roots(loss, outputs, y=None):
     """R (n, k, r) of a loss at outputs (n, k)."""
     target = Target(y, None, loss, flat_outputs(outputs.shape[1]))
     return jax.vmap(root_rows)(target, outputs).swapaxes(1, 2)
 
 
+_compiled_roots = jax.jit(_roots, static_argnums=0)
+
+
 def _factor(f):
-    return np.asarray(_roots("cross_entropy", f[None]))[0]
+    return np.asarray(_compiled_roots("cross_entropy", f[None]))[0]
 
 
 def _exact_product(factor):
@@ -124,12 +124,12 @@ def test_convex_losses_keep_directions_without_curvature():
     """B = a a^T and B = 0: the symmetric root, with as many columns as outputs."""
     a = np.array([3.0, 4.0, 0.0])
     f = np.random.default_rng(0).standard_normal((2, 3))
-    factors = np.asarray(_roots(lambda f: (a @ f) ** 2 / 2, f))
+    factors = np.asarray(_compiled_roots(lambda f: (a @ f) ** 2 / 2, f))
     np.testing.assert_allclose(
         factors @ factors.swapaxes(1, 2), np.broadcast_to(np.outer(a, a), (2, 3, 3)), atol=1e-13
     )
     assert factors.shape == (2, 3, 3)
-    assert not np.asarray(_roots(lambda f: f.sum(), f)).any()
+    assert not np.asarray(_compiled_roots(lambda f: f.sum(), f)).any()
 
 
 def test_cross_entropy_of_one_class_is_refused():

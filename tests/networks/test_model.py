@@ -244,5 +244,5 @@ def test_no_more_samples_than_a_batch_are_evaluated_at_once():
         gnjax.ntk((apply, WEIGHTS), x, batch_size=8),
         gnjax.hessian((apply, WEIGHTS), x, y, loss="cross_entropy", batch_size=8),
     ):
-        op.mv(np.ones(op.shape[0]))
+        op.mv(jax.device_put(np.ones(op.shape[0])))
     assert max(sizes) <= 8

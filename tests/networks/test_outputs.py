@@ -258,7 +258,7 @@ def test_losses_of_many_outputs_are_applied_and_not_formed():
     f = x @ model[1]
     v = RNG.standard_normal(1200)
     image = x.T @ (np.cosh(f) * (x @ v.reshape(2, 600))) / 2
-    np.testing.assert_allclose(op.mv(v), image.ravel(), rtol=0, atol=1e-12 * 100)
+    np.testing.assert_allclose(op.mv(jax.device_put(v)), image.ravel(), rtol=0, atol=1e-12 * 100)
     assert op.factorisation() is None
     assert op.twin is op
     error = op.error(1.0)

@@ -103,7 +103,7 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
         with single_precision() if single else x64():
             op = gnjax.sum_of_kroneckers(*sides)
             matrix, error = np.asarray(op.as_matrix(), np.longdouble), float(op.stored_error)
-            images = np.asarray(op.mv(np.eye(6)), np.longdouble)
+            images = np.asarray(op.mv(jax.device_put(np.eye(6))), np.longdouble)
         exact = np.zeros((6, 6), np.longdouble)
         for a, b in zip(*sides, strict=True):
             a, b = (np.longdouble(m + 0) for m in (a, b))

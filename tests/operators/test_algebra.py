@@ -41,7 +41,7 @@ def test_every_sign_means_what_it_means_for_matrices(seed, a, b, s):
     scale = 1e-13 * (np.linalg.norm(first) + np.linalg.norm(second) + 10) * 10
     np.testing.assert_allclose(op.as_matrix(), exact, atol=scale)
     v = np.random.default_rng(seed).standard_normal((6, 3))
-    for product in (op @ v, op.mv(v), _product(op, v)):
+    for product in (op @ v, op.mv(jax.device_put(v)), _product(op, v)):
         np.testing.assert_allclose(product, exact @ v, atol=scale * np.linalg.norm(v))
     np.testing.assert_allclose(v.T @ op, v.T @ exact, atol=scale * np.linalg.norm(v))
     np.testing.assert_allclose(op @ v[:, 0], exact @ v[:, 0], atol=scale * np.linalg.norm(v))

@@ -54,7 +54,7 @@ def test_batches_are_the_mean_over_all_samples(name):
         assert op.shape == whole.shape
         atol = 1e-12 * size
         np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=atol)
-        np.testing.assert_allclose(op.mv(v), exact @ v, rtol=0, atol=10 * atol)
+        np.testing.assert_allclose(op.mv(jax.device_put(v)), exact @ v, rtol=0, atol=10 * atol)
     error = op.error(float(size))
     assert error.kind == "measured"
     assert np.linalg.norm(op.as_matrix() - exact, 2) < error.value < 1e-11 * size
@@ -85,7 +85,7 @@ def test_passes_that_differ_are_refused():
     op = gnjax.gauss_newton(MODEL, loader, loss="cross_entropy")
     loader.change = 1e-3
     with pytest.raises(ValueError, match="without shuffling"):
-        op.mv(np.ones(op.shape[0]))
+        op.mv(jax.device_put(np.ones(op.shape[0])))
     with pytest.raises(ValueError, match="passed over once"):
         gnjax.gauss_newton(MODEL, iter(BATCHES))
 
@@ -99,7 +99,7 @@ def test_memory_of_batches_is_that_of_one():
         return _apply(p, x)
 
     op = gnjax.gauss_newton((apply, WEIGHTS), BATCHES, loss="cross_entropy")
-    op.mv(np.ones(op.shape[0]))
+    op.mv(jax.device_put(np.ones(op.shape[0])))
     assert max(sizes) <= 3
     assert all(np.size(leaf) < X.size for leaf in jax.tree.leaves((op.first.x, op.first.target)))
 
@@ -241,12 +241,12 @@ def test_empirical_fisher_is_the_second_moment_of_the_gradients():
     size = np.linalg.norm(exact, 2)
     np.testing.assert_allclose(op.as_matrix(), exact, rtol=0, atol=1e-12 * size)
     v = RNG.standard_normal(len(exact))
-    np.testing.assert_allclose(op.mv(v), exact @ v, rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(op.mv(jax.device_put(v)), exact @ v, rtol=0, atol=1e-11 * size)
     assert np.linalg.norm(op.as_matrix() - exact, 2) < op.error(float(size)).value < 1e-11 * size
     gram = gnjax.empirical_fisher(MODEL, X, LABELS, loss="cross_entropy", side="outputs")
     np.testing.assert_allclose(gram.as_matrix(), g @ g.T / 7, rtol=0, atol=1e-12 * size)
     apart = gnjax.empirical_fisher(MODEL, X, LABELS, loss="cross_entropy", batch_size=2)
-    np.testing.assert_allclose(apart.mv(v), exact @ v, rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(apart.mv(jax.device_put(v)), exact @ v, rtol=0, atol=1e-11 * size)
     op = gnjax.hessian(MODEL, X, LABELS, loss="cross_entropy")
     slope = jax.jit(jax.grad(lambda p: op.objective(op.net.x, op.net.target, p)))
     found = np.concatenate([np.ravel(leaf) for leaf in slope(list(op.net.leaves))]) / 6

@@ -141,7 +141,7 @@ def test_the_model_with_this_activation():
     x = np.random.default_rng(0).standard_normal((5, 6))
     v, w = weights(model)
     np.testing.assert_allclose(
-        model(jax.device_put(x)), jax.nn.leaky_relu(x @ v.T, 0.2) @ w.T, rtol=1e-12
+        model(jnp.asarray(x)), jax.nn.leaky_relu(x @ v.T, 0.2) @ w.T, rtol=1e-12
     )
     jacobian = _jacobian(v, w, x.T, 0.2)
     op = leaky_relu_gauss_newton(v, w, x.T, 0.2)

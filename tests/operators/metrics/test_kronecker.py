@@ -130,12 +130,13 @@ def _plain(kind):
 
 def _derivatives(model, params, zeros, loss):
     """(x, y) of a sample to the inputs of the layers, B, J and the sensitivities."""
-    flat, unravel = ravel_pytree(params)
-
-    def outputs(v, x, e):
-        return model(unravel(v), x, e)[0].reshape(-1)
 
     def derivatives(x, y):
+        flat, unravel = ravel_pytree(params)
+
+        def outputs(v, x, e):
+            return model(unravel(v), x, e)[0].reshape(-1)
+
         f, inputs = model(params, x, zeros)
         b = jax.hessian(lambda g: loss(g, y))(f).reshape(f.size, f.size)
         jacobian, deltas = jax.jacrev(outputs, (0, 2))(flat, x, zeros)
@@ -152,7 +153,7 @@ class Reference:
         self.params = params = jax.device_put(PARAMS[kind])
         derivatives = jax.jit(_derivatives(model, params, _zeros(kind), loss))
         total = float((y >= 0).sum()) if loss is cross_entropy else float(weights.sum())
-        p = len(ravel_pytree(params)[0])
+        p = sum(leaf.size for leaf in jax.tree.leaves(params))
         self.matrix, self.left, self.right, share = np.zeros((p, p)), {}, {}, 0.0
         for i, (xi, yi) in enumerate(zip(x, y, strict=True)):
             inputs, b, jacobian, deltas = jax.tree.map(np.asarray, derivatives(xi, yi))
@@ -175,11 +176,12 @@ class Reference:
 
     def own(self, name):
         """The places of a layer in the vector of parameters, biases last."""
-        tree = ravel_pytree(self.params)[1](np.arange(len(self.matrix), dtype=float))[name]
-        rows = np.asarray(tree["kernel"]).reshape(-1, tree["kernel"].shape[-1])
-        if "bias" in tree:
-            rows = np.concatenate([rows, np.asarray(tree["bias"])[None]])
-        return rows.astype(int)
+        leaves, structure = jax.tree.flatten(self.params)
+        ends = np.cumsum([leaf.size for leaf in leaves])
+        parts = zip(np.split(np.arange(ends[-1]), ends[:-1]), leaves, strict=True)
+        tree = jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
+        rows = tree[name]["kernel"].reshape(-1, tree[name]["kernel"].shape[-1])
+        return np.concatenate([rows, tree[name]["bias"][None]]) if "bias" in tree[name] else rows
 
     def metric(self):
         """P without damping, and the places that no layer has."""
