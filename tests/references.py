@@ -31,15 +31,36 @@ def linear_gauss_newton(weights, covariance=None, skip=0.0):
 
 def jacobian(apply, params, x):
     """d f(x_i)_c / d theta as (n k, p), samples first."""
-    return _jacobian(apply if isinstance(apply, Partial) else Partial(apply), params, x)
+    return outputs_and_jacobian(apply, params, x)[1]
+
+
+def outputs_and_jacobian(apply, params, x):
+    """f(x) as the network returns it, and its Jacobian (n k, p)."""
+    return _both(apply if isinstance(apply, Partial) else Partial(apply), params, x)
 
 
 @jax.jit
-def _jacobian(apply, params, x):
+def _both(apply, params, x):
     """The same; what is compiled for a function serves other numbers of the same shapes."""
     flat, unflatten = jax.flatten_util.ravel_pytree(params)
-    outputs = jax.jacrev(lambda theta: apply(unflatten(theta), x))(flat)
-    return outputs.reshape(-1, flat.size)
+
+    def twice(theta):
+        outputs = apply(unflatten(theta), x)
+        return outputs, outputs
+
+    derivative, outputs = jax.jacrev(twice, has_aux=True)(flat)
+    return outputs, derivative.reshape(-1, flat.size)
+
+
+def hessian(function, params):
+    """The Hessian of a function of a tree of parameters, p x p."""
+
+    @jax.jit
+    def dense(params):
+        flat, unflatten = jax.flatten_util.ravel_pytree(params)
+        return jax.hessian(lambda theta: function(unflatten(theta)))(flat)
+
+    return np.asarray(dense(params))
 
 
 def gauss_newton(apply, params, x):
@@ -50,12 +71,11 @@ def gauss_newton(apply, params, x):
 
 def functional_hessian(apply, params, x, y):
     """Hessian of (1/2n) sum |f(x_i) - y_i|^2 less its Gauss-Newton matrix."""
-    flat, unflatten = jax.flatten_util.ravel_pytree(params)
 
-    def loss(theta):
-        return jnp.sum((apply(unflatten(theta), x) - y) ** 2) / (2 * x.shape[0])
+    def loss(params):
+        return jnp.sum((apply(params, x) - y) ** 2) / (2 * x.shape[0])
 
-    return np.asarray(jax.jit(jax.hessian(loss))(flat)) - gauss_newton(apply, params, x)
+    return hessian(loss, params) - gauss_newton(apply, params, x)
 
 
 def pseudo_condition(matrix, rtol=1e-10):

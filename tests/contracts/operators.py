@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
+from tests.references import hessian, jacobian
 
 SIZE = 6
 
@@ -96,18 +97,13 @@ def _network():
 def _references(apply, params, x, y):
     """J and the Hessian of the mean loss, by automatic differentiation in float64."""
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), params)
-        flat, unravel = jax.flatten_util.ravel_pytree(wide)
-        inputs, targets = jnp.asarray(x, jnp.float64), jnp.asarray(y, jnp.float64).reshape(-1)
+        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+        inputs, targets = np.asarray(x, np.float64), np.asarray(y, np.float64)
 
-        def outputs(v):
-            return apply(unravel(v), inputs).reshape(-1)
+        def loss(p):
+            return jnp.square(apply(p, inputs) - targets).sum() / (2 * len(x))
 
-        def loss(v):
-            return jnp.square(outputs(v) - targets).sum() / (2 * len(x))
-
-        both = jax.jit(lambda v: (jax.jacrev(outputs)(v), jax.hessian(loss)(v)))(flat)
-        return tuple(map(np.asarray, both))
+        return np.asarray(jacobian(apply, wide, inputs)), hessian(loss, wide)
 
 
 def stored(kind):
@@ -116,15 +112,15 @@ def stored(kind):
     yield "dense", gnjax.dense(exact), exact
     entries = np.diagonal(exact)
     yield "diagonal", gnjax.diagonal(entries), np.diag(entries)
-    yield "callers", Callers(jnp.asarray(exact)), exact
-    yield "callers_with_error", CallersWithError(jnp.asarray(exact)), exact
+    yield "callers", Callers(jax.device_put(exact)), exact
+    yield "callers_with_error", CallersWithError(jax.device_put(exact)), exact
     op, eye = gnjax.dense(exact), np.eye(len(exact))
     yield "scaled", 0.75 * op, 0.75 * exact
     yield "turned_round", -op, -exact
     yield "raised", op + 0.5, exact + 0.5 * eye
     yield "difference", 3 * op - 2 * op, exact  # terms far longer than the whole
-    yield "callers_sum", op + Callers(jnp.asarray(exact)), 2 * exact
-    yield "callers_with_error_sum", op + CallersWithError(jnp.asarray(exact)), 2 * exact
+    yield "callers_sum", op + Callers(jax.device_put(exact)), 2 * exact
+    yield "callers_with_error_sum", op + CallersWithError(jax.device_put(exact)), 2 * exact
     if kind not in ("indefinite", "negative"):
         factor = _factor(kind)
         yield "factored", gnjax.factored(factor), factor @ factor.T
@@ -148,15 +144,15 @@ def networks():
     (apply, params), x = _network()
     n = len(x)
     y = np.random.default_rng(9).standard_normal((n, 2)).astype(np.float32)
-    jacobian, full = _references(apply, params, x, y)
+    j, full = _references(apply, params, x, y)
     model = (apply, params)
-    small = jacobian.T @ jacobian / n
+    small = j.T @ j / n
     op = gnjax.gauss_newton(model, x, side="parameters")
     yield "gauss_newton", op, small
     yield "linearised", gnjax.linearised(op), small
     yield "with_jacobian", gnjax.with_jacobian(op), small
-    yield "outputs", gnjax.gauss_newton(model, x, side="outputs"), jacobian @ jacobian.T / n
-    yield "ntk", gnjax.ntk(model, x), jacobian @ jacobian.T
+    yield "outputs", gnjax.gauss_newton(model, x, side="outputs"), j @ j.T / n
+    yield "ntk", gnjax.ntk(model, x), j @ j.T
     yield "scaled_gauss_newton", 2 * op, 2 * small
     yield "damped_gauss_newton", op + 1e-2, small + 1e-2 * np.eye(len(small))
     yield "sum_hessian", op + gnjax.functional_hessian(model, x, y), full

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import flint
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 import gnjax
@@ -219,7 +219,7 @@ def _asked_network(draw: str, case: networks.Case, methods: Sequence[str]) -> It
     except ArithmeticError as failure:  # a reference that contradicts itself ends no campaign
         yield replace(_named(row, "reference", "many digits"), outcome=FAILED, note=str(failure))
         return
-    model = case.architecture.jax, {key: jnp.asarray(v) for key, v in case.params.items()}
+    model = case.architecture.jax, jax.device_put(dict(case.params))
     arguments = {
         "ntk": (gnjax.ntk, (case.x,), {}),
         "gauss_newton": (gnjax.gauss_newton, (case.x,), {"loss": case.loss}),

@@ -69,9 +69,12 @@ def _residual():
     return LinearNet(4, 2, depth=3, width=4, skip=0.5, key=jax.random.key(4)), _x(5, 4)
 
 
+_tied_params = jax.jit(TiedLinen().init)
+
+
 def _linen():
     module, x = TiedLinen(), _x(5, 3)
-    return (module, module.init(jax.random.key(0), x)), x
+    return (module, _tied_params(jax.random.key(0), x)), x
 
 
 def _plain():

@@ -10,8 +10,8 @@ from gnjax.networks.equations.affine import is_affine, what_bends
 from gnjax.networks.model import functional
 
 _RNG = np.random.default_rng(0)
-_W = jnp.asarray(_RNG.standard_normal((4, 4)))
-_X = jnp.asarray(_RNG.standard_normal((3, 4)))
+_W = jax.device_put(_RNG.standard_normal((4, 4)))
+_X = jax.device_put(_RNG.standard_normal((3, 4)))
 
 
 def _scanned(body):
@@ -72,8 +72,9 @@ def test_affine_functions_are_proved(name):
     """F(u + v) + F(0) = F(u) + F(v) holds as well, so that the list itself is checked."""
     f = AFFINE[name]
     assert is_affine(f, _X)
-    u, v = _X, jnp.asarray(_RNG.standard_normal(_X.shape))
-    left, right = f(u + v) + f(jnp.zeros_like(u)), f(u) + f(v)
+    u, v = _X, _RNG.standard_normal(_X.shape)
+    sides = jax.jit(lambda u, v: (f(u + v) + f(jnp.zeros_like(u)), f(u) + f(v)))
+    left, right = sides(u, v)
     rtol = 1e-5 if name == "float32 inside" else 1e-12
     np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol)
 
@@ -91,7 +92,7 @@ def test_every_output_counts_and_the_operation_is_named():
 
 
 def _models():
-    key, images = jax.random.key(1), jnp.asarray(_RNG.standard_normal((3, 8, 8, 3)))
+    key, images = jax.random.key(1), jax.device_put(_RNG.standard_normal((3, 8, 8, 3)))
     options = {"key": key}
     normed = MLP((4, 5, 2), activation="linear", norm="batch", **options)
     yield "mlp", MLP((4, 5, 2), activation="linear", **options), _X, True
@@ -99,7 +100,7 @@ def _models():
     yield "frozen batch norm", freeze_statistics(normed, _X), _X, True
     yield "residual", LinearNet(4, 2, depth=3, width=4, skip=0.5, key=key), _X, True
     cnn = LinearCNN(12, 3, filters=2, kernel=4, stride=2, key=key)
-    yield "linear cnn", cnn, jnp.asarray(_RNG.standard_normal((3, 12))), True
+    yield "linear cnn", cnn, jax.device_put(_RNG.standard_normal((3, 12))), True
     yield "cnn", CNN((8, 8, 3), 2, filters=(3,), activation="linear", **options), images, True
     yield "batch norm of the batch", normed, _X, False
     yield "layer norm", MLP((4, 5, 2), activation="linear", norm="layer", **options), _X, False

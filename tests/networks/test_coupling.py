@@ -59,7 +59,7 @@ def _single(apply, dtype=jnp.float32):
     return inner
 
 
-GRAPH = jnp.asarray(RNG.random((40, 40)) < 0.1, float)
+GRAPH = jax.device_put(np.asarray(RNG.random((40, 40)) < 0.1, float))
 ZERO_HEAD = {**W, "b": np.zeros((8, 2))}
 COUPLED = {
     "dropout at one unit in 300": (lambda p, x: _dropped(p, x, 1 / 300), W),
@@ -88,8 +88,7 @@ def test_coupled_samples_are_found_and_differentiated_as_one_function(case):
     apply, params = COUPLED[case]
     op = gnjax.ntk((apply, params), X)
     assert op.net.coupled
-    params = jax.tree.map(jnp.asarray, params)
-    j = np.asarray(jacobian(apply, params, jnp.asarray(X)))
+    j = np.asarray(jacobian(apply, params, X))
     exact = 1e-12 if "float32" not in case else 1e-5  # of j, which computes in float32
     np.testing.assert_allclose(op.as_matrix(), j @ j.T, atol=exact * np.abs(j @ j.T).max())
 

@@ -1,7 +1,6 @@
 """A convolution is z_tg = W_g a_tg, whatever its layout, strides, dilations, borders and groups."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,9 +21,9 @@ SHAPES = [
 @pytest.mark.parametrize("images", [1, 3])
 def test_patches_times_matrices_are_the_convolution(layout, groups, images):
     rng = np.random.default_rng(0)
-    x = jnp.asarray(rng.standard_normal((images, 9, 8, 2 * groups)))
+    x = jax.device_put(rng.standard_normal((images, 9, 8, 2 * groups)))
     x = x.transpose(["NHWC".index(axis) for axis in layout[0]])
-    kernel = jnp.asarray(rng.standard_normal([_LENGTHS[axis] for axis in layout[1]]))
+    kernel = jax.device_put(rng.standard_normal([_LENGTHS[axis] for axis in layout[1]]))
     for shape in SHAPES:
 
         def convolve(leaves, x, shape=shape):

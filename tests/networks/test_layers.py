@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
-from jax.flatten_util import ravel_pytree
 
 import gnjax
 from gnjax.networks import kernels, layers
 from gnjax.operators.of_networks import stored_jacobian
-from tests.references import jacobian
+from tests.references import jacobian, outputs_and_jacobian
 
 _N = 3
 RNG = np.random.default_rng(0)
 
 
 def _drawn(*shape):
-    return jnp.asarray(RNG.standard_normal(shape))
+    return RNG.standard_normal(shape)
 
 
 def _tied(p, x):
@@ -179,9 +178,8 @@ def _close(actual, expected, size):
 
 def _case(name):
     apply, params, x = KNOWN[name]
-    f = jax.jit(apply)(params, x)
-    j = np.asarray(jacobian(apply, params, x))
-    return (apply, params), x, np.asarray(f), j
+    f, j = map(np.asarray, outputs_and_jacobian(apply, params, x))
+    return (apply, jax.device_put(params)), x, f, j
 
 
 def _softmax_hessians(f):
@@ -210,9 +208,9 @@ def test_structure_is_found_and_equals_dense_differentiation(name, monkeypatch):
     stored = gnjax.with_jacobian(kernel)
     assert {item.form for item in stored.items} == {"pair"}
     u = np.random.default_rng(1).standard_normal((len(j), 2))
-    _close(stored.mv(jnp.asarray(u)), j @ (j.T @ u), size)
+    _close(stored.mv(jax.device_put(u)), j @ (j.T @ u), size)
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 3 > 0, model[1])
-    kept = np.asarray(ravel_pytree(mask)[0]).astype(bool)
+    kept = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(mask)])
     op = gnjax.gauss_newton(model, x, loss="cross_entropy", side="parameters", mask=mask)
     g = (j.T @ _softmax_hessians(f) @ j)[kept][:, kept] / float(op.net.total)
     assert op.net.total in (_N, f.size // f.shape[-1])

@@ -29,7 +29,7 @@ def _nnx_attention():
 
 def _linen_attention():
     module = nn.MultiHeadDotProductAttention(2)
-    return module, module.init(jax.random.key(0), X.astype(np.float32))
+    return module, jax.jit(module.init)(jax.random.key(0), X.astype(np.float32))
 
 
 def _linen_einsum():
@@ -38,7 +38,7 @@ def _linen_einsum():
         def __call__(self, x):
             return nn.Einsum((_D, 2, 3), "ntd,dhe->nthe")(x)
 
-    return Heads(), Heads().init(jax.random.key(0), X)
+    return Heads(), jax.jit(Heads().init)(jax.random.key(0), X)
 
 
 def _equinox_attention():
@@ -62,7 +62,7 @@ def _haiku_attention():
         return hk.MultiHeadAttention(2, 2, w_init=initial)(x, x, x)
 
     model = hk.transform(forward)
-    return model, model.init(jax.random.key(0), X)
+    return model, jax.jit(model.init)(jax.random.key(0), X)
 
 
 def _nnx_recurrent():
@@ -78,7 +78,7 @@ def _nnx_recurrent():
 
 def _linen_recurrent():
     module = nn.RNN(nn.LSTMCell(3))
-    return module, module.init(jax.random.key(0), X.astype(np.float32))
+    return module, jax.jit(module.init)(jax.random.key(0), X.astype(np.float32))
 
 
 def _haiku_recurrent():
@@ -89,7 +89,7 @@ def _haiku_recurrent():
         return hk.dynamic_unroll(core, x, core.initial_state(len(x)), time_major=False)[0]
 
     model = hk.transform(forward)
-    return model, model.init(jax.random.key(0), X)
+    return model, jax.jit(model.init)(jax.random.key(0), X)
 
 
 def _equinox_recurrent():
@@ -118,7 +118,7 @@ def _linen_scanned():
             keys = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
             return nn.scan(nn.remat(Block), length=2, **keys)()(x, None)[0]
 
-    return Model(), Model().init(jax.random.key(0), X)
+    return Model(), jax.jit(Model().init)(jax.random.key(0), X)
 
 
 def _haiku_stacked():
@@ -128,7 +128,7 @@ def _haiku_stacked():
         return hk.experimental.layer_stack(2)(lambda x: jnp.tanh(hk.Linear(_D)(x)))(x)
 
     model = hk.transform(forward)
-    return model, model.init(jax.random.key(0), X)
+    return model, jax.jit(model.init)(jax.random.key(0), X)
 
 
 MODELS = {

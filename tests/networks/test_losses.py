@@ -33,8 +33,11 @@ def _roots(loss, outputs, y=None):
     return jax.vmap(root_rows)(target, outputs).swapaxes(1, 2)
 
 
+_compiled_roots = jax.jit(_roots, static_argnums=0)
+
+
 def _factor(f):
-    return np.asarray(_roots("cross_entropy", jnp.asarray(f)[None]))[0]
+    return np.asarray(_compiled_roots("cross_entropy", f[None]))[0]
 
 
 def _exact_product(factor):
@@ -111,7 +114,7 @@ def test_factor_does_not_jump_where_logits_are_equal():
 
 def test_factors_can_be_traced():
     """Monte Carlo arithmetic evaluates the equations of the factor."""
-    f, y = jnp.asarray(_outputs(3.0, 4, 1))[None], jnp.full((1, 4), 0.25)
+    f, y = _outputs(3.0, 4, 1)[None], np.full((1, 4), 0.25)
     for loss in ("cross_entropy", lambda f, y: jnp.cosh(f - y).sum()):
         traced = jax.make_jaxpr(lambda f, loss=loss: _roots(loss, f, y))(f)
         assert traced.jaxpr.eqns
@@ -119,14 +122,14 @@ def test_factors_can_be_traced():
 
 def test_convex_losses_keep_directions_without_curvature():
     """B = a a^T and B = 0: the symmetric root, with as many columns as outputs."""
-    a = jnp.asarray([3.0, 4.0, 0.0])
-    f = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3)))
-    factors = _roots(lambda f: (a @ f) ** 2 / 2, f)
+    a = np.array([3.0, 4.0, 0.0])
+    f = np.random.default_rng(0).standard_normal((2, 3))
+    factors = np.asarray(_compiled_roots(lambda f: (a @ f) ** 2 / 2, f))
     np.testing.assert_allclose(
         factors @ factors.swapaxes(1, 2), np.broadcast_to(np.outer(a, a), (2, 3, 3)), atol=1e-13
     )
     assert factors.shape == (2, 3, 3)
-    assert not np.asarray(_roots(lambda f: f.sum(), f)).any()
+    assert not np.asarray(_compiled_roots(lambda f: f.sum(), f)).any()
 
 
 def test_cross_entropy_of_one_class_is_refused():

@@ -11,7 +11,7 @@ from flax import nnx
 import gnjax
 from gnjax.networks.network import parameter_names
 from tests.networks import CASES
-from tests.references import jacobian
+from tests.references import outputs_and_jacobian
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((6, 4))
@@ -38,7 +38,7 @@ class Adapted(nnx.Module):
 def test_adapters_are_chosen_by_type_by_filter_and_by_pattern(only):
     model = Adapted(nnx.Rngs(0))
     lora_b = model.first.lora.lora_b
-    lora_b[...] = jnp.asarray(RNG.standard_normal((2, 5)), lora_b.dtype)
+    lora_b[...] = jax.device_put(np.asarray(RNG.standard_normal((2, 5)), lora_b.dtype))
     op = gnjax.gauss_newton(model, X, only=only)
     assert op.shape == (4 * 2 + 2 * 5,) * 2
     assert parameter_names(op.net) == ["first/lora/lora_a", "first/lora/lora_b"]
@@ -91,7 +91,7 @@ class Normed(flax.linen.Module):
 
 def test_batch_statistics_are_no_parameters():
     module = Normed()
-    variables = module.init(jax.random.key(0), X)
+    variables = jax.jit(module.init)(jax.random.key(0), X)
     for apply in (module.apply, lambda v, x: module.apply(v, x)):
         with pytest.raises(ValueError, match=r"batch_stats.*\(module, variables\)"):
             gnjax.ntk((apply, variables), X)
@@ -106,7 +106,7 @@ def test_batch_statistics_are_no_parameters():
 
 def test_linen_in_training_mode_is_refused_with_what_to_pass():
     module = Normed()
-    variables = module.init(jax.random.key(0), X)
+    variables = jax.jit(module.init)(jax.random.key(0), X)
     params = variables["params"]
 
     def apply(p, x):
@@ -148,7 +148,7 @@ def test_models_with_a_reverse_mode_of_their_own():
     for call in calls:
         op, expected = call(own), np.asarray(call(plain).as_matrix())
         assert op.net.forward is False
-        v = jnp.asarray(RNG.standard_normal((len(expected), 2)))
+        v = jax.device_put(RNG.standard_normal((len(expected), 2)))
         _close(op.as_matrix(), expected, 1e-11)
         _close(op.mv(v), expected @ v, 1e-11)
         _close(gnjax.linearised(op).mv(v), expected @ v, 1e-11)
@@ -161,12 +161,10 @@ def test_losses_of_optax_go_in_unchanged():
     model = CASES["mlp tanh layer norm"]()[0]
     labels = np.arange(6) % 3
     ones = np.eye(3)[labels]
-    params = jax.tree.map(jnp.asarray, gnjax.functional(model)[1])
-    j = np.asarray(jacobian(gnjax.functional(model)[0], params, jnp.asarray(X)))
-    f = np.asarray(gnjax.functional(model)[0](params, jnp.asarray(X))).ravel()
+    f, j = map(np.asarray, outputs_and_jacobian(*gnjax.functional(model), X))
     squared = gnjax.gauss_newton(model, X, loss=optax.l2_loss, y=ones)
     _close(squared.as_matrix(), j.T @ j / 6)
-    sigmoid = 1 / (1 + np.exp(-f))
+    sigmoid = 1 / (1 + np.exp(-f.ravel()))
     binary = gnjax.gauss_newton(model, X, loss=optax.sigmoid_binary_cross_entropy, y=ones)
     _close(binary.as_matrix(), (j.T * (sigmoid * (1 - sigmoid))) @ j / 6)
     softmax = optax.softmax_cross_entropy_with_integer_labels
@@ -246,5 +244,5 @@ def test_no_more_samples_than_a_batch_are_evaluated_at_once():
         gnjax.ntk((apply, WEIGHTS), x, batch_size=8),
         gnjax.hessian((apply, WEIGHTS), x, y, loss="cross_entropy", batch_size=8),
     ):
-        op.mv(jnp.ones(op.shape[0]))
+        op.mv(jax.device_put(np.ones(op.shape[0])))
     assert max(sizes) <= 8

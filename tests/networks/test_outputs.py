@@ -131,19 +131,19 @@ CASES = {
 
 
 def _references(apply, y, loss):
-    params = jax.tree.map(jnp.asarray, WEIGHTS)
-    theta, unravel = ravel_pytree(params)
-
-    def flat(v):
-        return apply(unravel(v), X).reshape(-1)
-
-    def derivatives(theta):
+    @jax.jit
+    def derivatives(params):
+        theta, unravel = ravel_pytree(params)
         shape = jax.eval_shape(apply, params, X).shape
+
+        def flat(v):
+            return apply(unravel(v), X).reshape(-1)
+
         b = jax.hessian(lambda f: loss(f.reshape(shape), y))(flat(theta))
         return b, jax.hessian(lambda v: loss(flat(v).reshape(shape), y))(theta)
 
-    j = np.asarray(jacobian(apply, params, jnp.asarray(X)))
-    b, h = map(np.asarray, jax.jit(derivatives)(theta))
+    j = np.asarray(jacobian(apply, WEIGHTS, X))
+    b, h = map(np.asarray, derivatives(WEIGHTS))
     return j, j.T @ b @ j, h
 
 
@@ -158,15 +158,15 @@ def test_every_loss_equals_its_mean_written_out(case):
     u = RNG.standard_normal((twin.shape[0], 2))
     size = np.linalg.norm(g, 2)
     atol = 1e-12 * size * np.linalg.norm(v)
-    np.testing.assert_allclose(op.mv(jnp.asarray(v)), g @ v, rtol=0, atol=atol)
-    np.testing.assert_allclose(gnjax.linearised(op).mv(jnp.asarray(v)), g @ v, rtol=0, atol=atol)
+    np.testing.assert_allclose(op.mv(jax.device_put(v)), g @ v, rtol=0, atol=atol)
+    np.testing.assert_allclose(gnjax.linearised(op).mv(jax.device_put(v)), g @ v, rtol=0, atol=atol)
     np.testing.assert_allclose(op.as_matrix(), g, rtol=0, atol=1e-12 * size)
     gram = np.asarray(twin.as_matrix())
     # A root of a singular B that is computed twice can differ by the root of an eps, as stated.
     apart = 2 * twin.error(size).value if callable(options.get("loss")) else 1e-12 * size
     assert apart < 1e-6 * size
     for same in (twin, gnjax.linearised(twin)):
-        product = same.mv(jnp.asarray(u))
+        product = same.mv(jax.device_put(u))
         np.testing.assert_allclose(product, gram @ u, rtol=0, atol=apart * np.linalg.norm(u))
     few = min(len(g), len(gram))
     values = [np.linalg.eigvalsh(m)[::-1][:few] for m in (g, gram)]
@@ -175,7 +175,7 @@ def test_every_loss_equals_its_mean_written_out(case):
     assert np.linalg.norm(op.as_matrix() - g, 2) < error.value < 1e-11 * size
     found = gnjax.hessian((apply, WEIGHTS), X, y, **options)
     np.testing.assert_allclose(
-        found.mv(jnp.asarray(v)),
+        found.mv(jax.device_put(v)),
         h @ v,
         rtol=0,
         atol=1e-12 * np.linalg.norm(h, 2) * np.linalg.norm(v),
@@ -205,31 +205,36 @@ def _softmax_at(margin):
     logits = RNG.standard_normal((2, T, V))
     logits[0, 0, 1] += margin
     outputs = Outputs(jax.tree.structure(0), ((T, V),))
-    target = Target(None, jnp.asarray([[1.0, 0.5], [2.0, 1.0]]), "cross_entropy", outputs)
-    return target, jnp.asarray(logits.reshape(2, -1))
+    target = Target(None, np.array([[1.0, 0.5], [2.0, 1.0]]), "cross_entropy", outputs)
+    return target, logits.reshape(2, -1)
+
+
+@jax.jit
+def _root_and_products(target, f, u, w):
+    """R as root_rows has it, B u, R w and R^T u."""
+    hessian = output_hessian(target, f, rooted=True)
+    products = hessian.apply(u), hessian.apply_root(w), hessian.apply_root_transposed(u)
+    return jax.vmap(root_rows)(target, f), *products
 
 
 @pytest.mark.parametrize("margin", [0.0, 3.0, 40.0, 300.0])
 def test_output_hessian_of_tokens_keeps_its_digits(margin):
     """B u = R (R^T u) with entries that are not lost where the network is sure of its class."""
     target, f = _softmax_at(margin)
-    hessian = output_hessian(target, f, rooted=True)
-    root = np.asarray(jax.vmap(root_rows)(target, f)).swapaxes(1, 2)  # (n, k, r), tested elsewhere
+    u, w = RNG.standard_normal((2, T * V)), RNG.standard_normal((2, T * (V - 1)))
+    rows, *products = map(np.asarray, _root_and_products(target, f, u, w))
+    root = rows.swapaxes(1, 2)  # (n, k, r), tested elsewhere
     assert root.shape == (2, T * V, T * (V - 1))
-    u = RNG.standard_normal((2, T * V))
     exact = root.astype(np.longdouble) @ root.astype(np.longdouble).swapaxes(1, 2)
     expected = np.einsum("nij,nj->ni", exact, u)
     scale = np.einsum("nij,nj->ni", np.abs(exact), np.abs(u))
     eps = np.finfo(float).eps
-    slack = 2 * eps * (10 + 2 * np.ptp(np.asarray(f)) + 3 * V)  # see the tests of losses
-    assert (np.abs(np.asarray(hessian.apply(jnp.asarray(u))) - expected) <= slack * scale).all()
-    w = RNG.standard_normal((2, T * (V - 1)))
+    slack = 2 * eps * (10 + 2 * np.ptp(f) + 3 * V)  # see the tests of losses
+    assert (np.abs(products[0] - expected) <= slack * scale).all()
     pushed = np.einsum("nij,nj->ni", root, w)
-    np.testing.assert_allclose(hessian.apply_root(jnp.asarray(w)), pushed, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(products[1], pushed, rtol=0, atol=1e-13)
     pulled = np.einsum("nij,ni->nj", root, u)
-    np.testing.assert_allclose(
-        hessian.apply_root_transposed(jnp.asarray(u)), pulled, rtol=0, atol=1e-13
-    )
+    np.testing.assert_allclose(products[2], pulled, rtol=0, atol=1e-13)
 
 
 def test_products_hold_no_more_than_a_few_buffers_of_the_logits():
@@ -238,10 +243,10 @@ def test_products_hold_no_more_than_a_few_buffers_of_the_logits():
     model = (lambda p, x: x @ p, RNG.standard_normal((width, classes)))
     x = RNG.standard_normal((1, tokens, width))
     op = gnjax.gauss_newton(model, x, loss="cross_entropy")
-    product = jax.jit(lambda op, v: op.mv(v)).lower(op, jnp.ones(op.shape[0]))
+    product = jax.jit(lambda op, v: op.mv(v)).lower(op, np.ones(op.shape[0]))
     memory = product.compile({"xla_backend_optimization_level": 2}).memory_analysis()
     assert memory.temp_size_in_bytes < 3.5 * 8 * tokens * classes  # F, its tangent, and B u
-    for eqn in jax.make_jaxpr(lambda op, v: op.mv(v))(op, jnp.ones(op.shape[0])).jaxpr.eqns:
+    for eqn in jax.make_jaxpr(lambda op, v: op.mv(v))(op, np.ones(op.shape[0])).jaxpr.eqns:
         assert all(v.aval.size <= tokens * classes for v in eqn.outvars)
 
 
@@ -253,7 +258,7 @@ def test_losses_of_many_outputs_are_applied_and_not_formed():
     f = x @ model[1]
     v = RNG.standard_normal(1200)
     image = x.T @ (np.cosh(f) * (x @ v.reshape(2, 600))) / 2
-    np.testing.assert_allclose(op.mv(jnp.asarray(v)), image.ravel(), rtol=0, atol=1e-12 * 100)
+    np.testing.assert_allclose(op.mv(jax.device_put(v)), image.ravel(), rtol=0, atol=1e-12 * 100)
     assert op.factorisation() is None
     assert op.twin is op
     error = op.error(1.0)
@@ -312,8 +317,8 @@ def test_extras_beside_the_outputs_are_left_out():
 )
 def test_terms_that_do_not_count_are_no_rows(labels, weights, rows):
     """A label of -1 or a weight of zero leaves a zero row in J; the rank is proved without them."""
-    keys = jax.random.split(jax.random.key(0))
-    params = {"e": jax.random.normal(keys[0], (5, 6)), "o": jax.random.normal(keys[1], (6, 5))}
+    rng = np.random.default_rng(0)
+    params = {"e": rng.standard_normal((5, 6)), "o": rng.standard_normal((6, 5))}
     tokens = np.array([[0, 1, 2], [3, 4, 0]])
     op = gnjax.gauss_newton(
         (lambda p, x: jnp.tanh(p["e"][x]) @ p["o"], params),

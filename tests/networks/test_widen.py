@@ -9,7 +9,7 @@ import pytest
 import gnjax
 from gnjax.networks.equations.widen import Widened, traced
 
-X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+X = jax.device_put(np.random.default_rng(0).standard_normal((3, 4)))
 
 
 def _scanned(x):
@@ -62,9 +62,16 @@ def test_function_in_float32_and_its_derivative_are_those_in_float64(name):
     shape, wider = traced(single, X)
     assert isinstance(wider, Widened)
     assert shape.dtype == jnp.float64
-    found = jax.jit(lambda x: wider(single, x))
-    np.testing.assert_allclose(found(X), plain(X), rtol=0, atol=1e-14)
-    rows, exact = jax.jit(jax.jacrev(found))(X), jax.jit(jax.jacrev(plain))(X)
+
+    def found(x):
+        return wider(single, x)
+
+    @jax.jit
+    def computed(x):
+        return found(x), plain(x), jax.jacrev(found)(x), jax.jacrev(plain)(x)
+
+    value, expected, rows, exact = computed(X)
+    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-14)
     np.testing.assert_allclose(rows, exact, rtol=0, atol=1e-13)
     if name != "own reverse mode":
         np.testing.assert_allclose(jax.jit(jax.jacfwd(found))(X), exact, rtol=0, atol=1e-13)
@@ -85,7 +92,7 @@ class Layers(nn.Module):
 
 @pytest.mark.parametrize("call", [gnjax.gauss_newton, gnjax.hessian])
 def test_bfloat16_is_computed_and_certified_and_float32_is_not(call):
-    variables = Layers(jnp.float64).init(jax.random.key(0), X)
+    variables = jax.jit(Layers(jnp.float64).init)(jax.random.key(0), X)
     y = np.ones((3, 2))
     exact, single, half = (
         call((Layers(dtype), variables), X, y=y)

@@ -37,11 +37,11 @@ def test_frobenius_norms_are_upper_bounds(dtype, scale):
         matrix = (rng.standard_normal(shape) * 10.0 ** (scale + rng.uniform(-3, 3, shape))).astype(
             dtype
         )
-        bound = outward.frobenius_norm(jnp.asarray(matrix))
+        bound = outward.frobenius_norm(jax.device_put(matrix))
         with mpmath.workdps(40):
             exact = _norm(matrix)
             assert exact <= bound <= exact * (1 + 2.0**-39 + 50 * np.finfo(dtype).eps)
-    assert outward.frobenius_norm(jnp.zeros((2, 2))) == 0
+    assert outward.frobenius_norm(jax.device_put(np.zeros((2, 2)))) == 0
 
 
 def test_stored_bounds_are_not_below_the_bound():
@@ -61,7 +61,7 @@ def test_conversions_are_within_their_error(single, kind):
         if np.dtype(kind).kind == "u":
             given = rng.integers(0, 2**63, (3, 4), dtype=np.uint64)
         with single_precision() if single else x64():
-            stored = jnp.asarray(given, float)
+            stored = jax.device_put(np.asarray(given, float))
             bound = outward.conversion_error(given, stored)
         with mpmath.workdps(60):
             pairs = zip(given.ravel(), np.asarray(stored).ravel(), strict=True)
@@ -84,7 +84,7 @@ def _exact(number):
 
 def test_small_integers_are_stored_exactly_in_single_precision():
     with single_precision():
-        stored = jnp.asarray(np.arange(12).reshape(3, 4), jnp.float32)
+        stored = jax.device_put(np.asarray(np.arange(12).reshape(3, 4), np.float32))
         assert outward.conversion_error(np.arange(12.0).reshape(3, 4), stored) == 0
         assert outward.conversion_error(np.arange(12).reshape(3, 4), stored) == 0
 
@@ -103,7 +103,7 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
         with single_precision() if single else x64():
             op = gnjax.sum_of_kroneckers(*sides)
             matrix, error = np.asarray(op.as_matrix(), np.longdouble), float(op.stored_error)
-            images = np.asarray(op.mv(jnp.eye(6)), np.longdouble)
+            images = np.asarray(op.mv(jax.device_put(np.eye(6))), np.longdouble)
         exact = np.zeros((6, 6), np.longdouble)
         for a, b in zip(*sides, strict=True):
             a, b = (np.longdouble(m + 0) for m in (a, b))

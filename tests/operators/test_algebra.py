@@ -30,6 +30,9 @@ def _network(**options):
     return model, x, gnjax.gauss_newton(model, x, **options)
 
 
+_product = jax.jit(lambda op, v: op.mv(v))
+
+
 @given(seed=st.integers(0, 2**32 - 1), a=_NUMBERS, b=_NUMBERS, s=_NUMBERS)
 def test_every_sign_means_what_it_means_for_matrices(seed, a, b, s):
     one, two, first, second = _pair(seed)
@@ -38,7 +41,7 @@ def test_every_sign_means_what_it_means_for_matrices(seed, a, b, s):
     scale = 1e-13 * (np.linalg.norm(first) + np.linalg.norm(second) + 10) * 10
     np.testing.assert_allclose(op.as_matrix(), exact, atol=scale)
     v = np.random.default_rng(seed).standard_normal((6, 3))
-    for product in (op @ v, op.mv(jnp.asarray(v)), jax.jit(lambda o, w: o.mv(w))(op, v)):
+    for product in (op @ v, op.mv(jax.device_put(v)), _product(op, v)):
         np.testing.assert_allclose(product, exact @ v, atol=scale * np.linalg.norm(v))
     np.testing.assert_allclose(v.T @ op, v.T @ exact, atol=scale * np.linalg.norm(v))
     np.testing.assert_allclose(op @ v[:, 0], exact @ v[:, 0], atol=scale * np.linalg.norm(v))
@@ -108,7 +111,7 @@ def test_errors_add_up_with_the_sizes_of_terms_that_cancel():
             return 5.0 * v
 
         def as_matrix(self):
-            return 5.0 * jnp.eye(80)
+            return jax.device_put(5.0 * np.eye(80))
 
     difference = 2 * gnjax.dense(np.zeros((80, 80))) + 3 * gnjax.dense(np.eye(80))
     cancelling = difference - LinearCombination((Rounded(),), (0.6,))
@@ -131,7 +134,7 @@ class _Nobody:
         return v
 
     def as_matrix(self):
-        return jnp.eye(3)
+        return jax.device_put(np.eye(3))
 
 
 def test_damping_resolves_kappa_whatever_the_rank():
@@ -184,19 +187,19 @@ def test_multiples_of_a_linear_network_keep_its_structure():
 
 def test_trees_of_parameters_go_there_and_back():
     model, x, op = _network(only="dense1/*")
-    v = jnp.asarray(np.random.default_rng(5).standard_normal(op.shape[0]))
+    v = jax.device_put(np.random.default_rng(5).standard_normal(op.shape[0]))
     tree = op.unravel(v)
     np.testing.assert_array_equal(op.ravel(tree), v)
     assert not np.asarray(tree["dense2"]["kernel"]).any()
     plain = {name: dict(tree[name].items()) for name in ("dense1", "dense2")}
-    plain = jax.tree.map(lambda leaf: leaf, jax.tree.map(jnp.asarray, plain))
+    plain = jax.tree.map(lambda leaf: leaf, jax.device_put(plain))
     for operator in (op, gnjax.linearised(op), gnjax.with_jacobian(op), 0.5 * op + 0.5 * op):
         image = operator.mv(plain)
         assert jax.tree.structure(image) == jax.tree.structure(plain)
         np.testing.assert_allclose(operator.ravel(image), op.mv(v), rtol=1e-12)
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 2, tree)
     halved = gnjax.hessian(model, x, np.zeros((2, 2)), mask=mask)
-    vector = jnp.arange(1.0, halved.shape[0] + 1)
+    vector = jax.device_put(np.arange(1.0, halved.shape[0] + 1))
     spread = jax.tree.leaves(halved.unravel(vector))
     kept = zip(spread, jax.tree.leaves(mask), strict=True)
     assert all(((np.asarray(leaf) != 0) == (m != 0)).all() for leaf, m in kept)
@@ -213,9 +216,14 @@ def test_a_product_of_a_tree_is_that_of_the_matrix():
         return jnp.tanh(inputs @ p["w"] + p["b"][None])
 
     op = gnjax.gauss_newton((apply, params), x)
-    _, image = jax.jvp(lambda p: apply(p, x), (params,), (params,))
-    _, pull = jax.vjp(lambda p: apply(p, x), params)
-    expected = jax.tree.map(lambda leaf: leaf / len(x), pull(image)[0])
+
+    @jax.jit
+    def product(params):
+        _, image = jax.jvp(lambda p: apply(p, x), (params,), (params,))
+        _, pull = jax.vjp(lambda p: apply(p, x), params)
+        return jax.tree.map(lambda leaf: leaf / len(x), pull(image)[0])
+
+    expected = product(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), op.mv(params), expected)
 
 

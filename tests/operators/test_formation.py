@@ -29,9 +29,9 @@ def single_precision():
 
 def _case(widths, with_root, skip, seed=0):
     rng = np.random.default_rng(seed)
-    weights = [jnp.asarray(rng.standard_normal((b, a))) for a, b in pairwise(widths)]
+    weights = [jax.device_put(rng.standard_normal((b, a))) for a, b in pairwise(widths)]
     x = rng.standard_normal((3 * widths[0], widths[0]))
-    matrix = jnp.asarray(np.linalg.cholesky(x.T @ x / len(x))) if with_root else None
+    matrix = jax.device_put(np.linalg.cholesky(x.T @ x / len(x))) if with_root else None
     root = Root(matrix, 0.0, widths[0], np.ones(widths[0], bool))
     layers = given_layers(weights)
     return layers, root, *closed_form._products(layers.stored, skip, matrix)

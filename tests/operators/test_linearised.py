@@ -28,11 +28,11 @@ def _agree(op, columns):
     kept = linearised(op)
     assert isinstance(kept, Linearised)
     assert (kept.shape, kept.dtype) == (op.shape, op.dtype)
-    v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], columns)))
-    expected = np.asarray(op.mv(v))
+    v = np.random.default_rng(0).standard_normal((op.shape[0], columns))
+    expected = np.asarray(op.mv(jax.device_put(v)))
     atol = 1e-12 * np.abs(expected).max()
-    np.testing.assert_allclose(kept.mv(v), expected, rtol=0, atol=atol)
-    np.testing.assert_allclose(kept.mv(v[:, 0]), expected[:, 0], rtol=0, atol=atol)
+    np.testing.assert_allclose(kept.mv(jax.device_put(v)), expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(kept.mv(jax.device_put(v[:, 0])), expected[:, 0], rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_batches_masks_and_filters(side):
 
 def _tanh_network(samples=40):
     rng = np.random.default_rng(0)
-    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
+    params = [jax.device_put(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
     model = (lambda params, x: jnp.tanh(x @ params[0]) @ params[1], params)
-    return model, jnp.asarray(rng.standard_normal((samples, 5))), np.arange(samples) % 3
+    return model, jax.device_put(rng.standard_normal((samples, 5))), np.arange(samples) % 3
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_columns_go_together_as_far_as_the_caches_reach(monkeypatch, fit, evalua
         seen.add(v.shape[1] if v.ndim > 1 else None)
         return 2 * v
 
-    v = jnp.arange(35.0).reshape(5, 7)
+    v = jax.device_put(np.arange(35.0).reshape(5, 7))
     doubled = network.columns(net, product, v, evaluations=evaluations)
     np.testing.assert_array_equal(doubled, 2 * v)
     assert seen == widths
@@ -94,12 +94,14 @@ def test_columns_apart_are_those_together(monkeypatch, kind):
         op = gnjax.hessian(model, x, y, loss="cross_entropy", batch_size=15)
     else:
         op = gnjax.gauss_newton(model, x, loss="cross_entropy", side=kind, batch_size=15)
-    together = np.asarray(op.mv(jnp.eye(op.shape[0])))
+    together = np.asarray(op.mv(jax.device_put(np.eye(op.shape[0]))))
     room = Device(batch=1.0, columns=7 * op.net.batch * op.net.written, stores=True)
     monkeypatch.setattr(network, "device", lambda: room)
-    np.testing.assert_allclose(op.mv(jnp.eye(op.shape[0])), together, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        op.mv(jax.device_put(np.eye(op.shape[0]))), together, rtol=0, atol=1e-12
+    )
     _agree(op, columns=5)
-    assert op.mv(jnp.ones((op.shape[0], 0))).shape == (op.shape[0], 0)
+    assert op.mv(jax.device_put(np.ones((op.shape[0], 0)))).shape == (op.shape[0], 0)
 
 
 def test_what_does_not_fit_is_left_as_it_is(monkeypatch):

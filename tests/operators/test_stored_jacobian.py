@@ -32,11 +32,11 @@ def _agree(op, **options):
     """With the operator's own products, which test_curvature compares with dense matrices."""
     kept = gnjax.with_jacobian(op, **options)
     assert (kept.shape, kept.dtype) == (op.shape, op.dtype)
-    v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], 3)))
-    expected = np.asarray(op.mv(v))
+    v = np.random.default_rng(0).standard_normal((op.shape[0], 3))
+    expected = np.asarray(op.mv(jax.device_put(v)))
     atol = 1e-12 * np.abs(expected).max()
-    np.testing.assert_allclose(kept.mv(v), expected, rtol=0, atol=atol)
-    np.testing.assert_allclose(kept.mv(v[:, 0]), expected[:, 0], rtol=0, atol=atol)
+    np.testing.assert_allclose(kept.mv(jax.device_put(v)), expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(kept.mv(jax.device_put(v[:, 0])), expected[:, 0], rtol=0, atol=atol)
     return kept
 
 
@@ -92,7 +92,7 @@ def test_many_columns_go_some_at_a_time(monkeypatch):
 def _network(width, positions):
     """Two layers of 12 channels on that many positions, the second averaged over them."""
     rng = np.random.default_rng(0)
-    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((12, width), (width, 3))]
+    params = [jax.device_put(rng.standard_normal(shape)) for shape in ((12, width), (width, 3))]
     x = rng.standard_normal((4, positions, 12))
     return (lambda p, x: (jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1), params), x
 
@@ -135,7 +135,7 @@ def test_eigenvalues_have_the_error_of_the_network():
 def test_the_layer_that_saves_most_is_the_first_to_change():
     """Rows take 8000 and 1600 numbers a sample, pairs of 8 positions 1920 and 640."""
     rng = np.random.default_rng(0)
-    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((40, 40), (40, 8))]
+    params = [jax.device_put(rng.standard_normal(shape)) for shape in ((40, 40), (40, 8))]
     model = (lambda p, x: jnp.tanh(jnp.tanh(x @ p[0]) @ p[1]).mean(axis=1)[:, :5], params)
     op = gnjax.ntk(model, rng.standard_normal((4, 8, 40)))
     whole = _bytes(gnjax.with_jacobian(op))
@@ -147,7 +147,7 @@ def test_the_layer_that_saves_most_is_the_first_to_change():
 def test_kernels_that_are_transposed_and_reshaped_before_they_act(form):
     """As torch holds them: (outputs, inputs), here with the outputs in two axes."""
     rng = np.random.default_rng(0)
-    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((2, 10, 12), (3, 20))]
+    params = [jax.device_put(rng.standard_normal(shape)) for shape in ((2, 10, 12), (3, 20))]
 
     def apply(p, x):
         return (jnp.tanh(x @ p[0].reshape(20, 12).T) @ p[1].T).mean(axis=1)
@@ -241,4 +241,4 @@ def test_a_jacobian_that_was_made_is_used(monkeypatch):
     kept = gnjax.with_jacobian(_cnn())
     product = host_product(kept)
     row = np.ones((1, kept.shape[0]))
-    np.testing.assert_array_equal(product(row)[0], kept.mv(jnp.asarray(row[0])))
+    np.testing.assert_array_equal(product(row)[0], kept.mv(jax.device_put(row[0])))

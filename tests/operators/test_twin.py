@@ -52,7 +52,7 @@ def test_twin_has_the_non_zero_eigenvalues(case, side):
     few = min(len(truth), len(found))
     np.testing.assert_allclose(found[:few], truth[:few], rtol=0, atol=1e-12 * truth[0])
     np.testing.assert_allclose(truth[few:], 0, atol=1e-12 * truth[0])
-    v = jnp.asarray(RNG.standard_normal(len(found)))
+    v = jax.device_put(RNG.standard_normal(len(found)))
     np.testing.assert_allclose(
         twin.mv(v), twin.as_matrix() @ v, rtol=0, atol=1e-12 * truth[0] * np.linalg.norm(v)
     )
@@ -98,7 +98,7 @@ def test_sides():
 
 def test_rows_of_saturated_samples_are_independent():
     """Logits up to a few hundred: rows of size 1e-50 and less, and none of them is lost."""
-    saturated = (lambda w, x: 60 * x @ w, jnp.asarray(RNG.standard_normal((4, 3))))
+    saturated = (lambda w, x: 60 * x @ w, jax.device_put(RNG.standard_normal((4, 3))))
     op = gnjax.gauss_newton(saturated, DRAWN[:3], loss="cross_entropy", side="outputs")
     sizes = np.linalg.norm(op.factor(), axis=1)
     assert 0 < sizes.min() < 1e-20

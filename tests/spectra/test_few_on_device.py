@@ -16,7 +16,7 @@ from gnjax.spectra.krylov.wanted import least_rows
 
 def _network(samples=60, tokens=None):
     rng = np.random.default_rng(0)
-    params = [jnp.asarray(rng.standard_normal(shape)) for shape in ((6, 20), (20, 4))]
+    params = [jax.device_put(rng.standard_normal(shape)) for shape in ((6, 20), (20, 4))]
     x, y = rng.standard_normal((samples, 6)), rng.integers(0, 4, samples)
     return (lambda p, x: jnp.tanh(x @ p[0]) @ p[1], params), x, y
 
@@ -80,7 +80,7 @@ def _fixed_carry(p, x):
 def test_in_32_bits_only_the_last_products_are_in_float64():
     model, x, y = _network()
     with jax.enable_x64(False):
-        params = [jnp.asarray(np.asarray(leaf, np.float32)) for leaf in model[1]]
+        params = [jax.device_put(np.asarray(leaf, np.float32)) for leaf in model[1]]
         op = gnjax.hessian((model[0], params), x, y, loss="cross_entropy")
         fixed = gnjax.hessian((_fixed_carry, params), x, y, loss="cross_entropy")
         found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4))

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ class Products:
     symmetric = True  # stated, so that no product is spent on a test of it
 
     def __init__(self, matrix):
-        self.matrix, self.count = jnp.asarray(matrix), 0
+        self.matrix, self.count = jax.device_put(matrix), 0
         self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
 
     def mv(self, v):
@@ -198,8 +198,8 @@ def _fractions(matrix):
 def test_what_an_operator_states_of_itself_is_in_the_certificate():
     """n ||E|| for a matrix; for a factor (2 ||J||_F + ||E||_F) ||E||_F; else uncertified."""
     j = np.arange(12.0).reshape(4, 3)
-    matrix = gnjax.Dense(jnp.asarray(j @ j.T), jnp.asarray(1e-3))
-    factor = gnjax.Factored(jnp.asarray(j), jnp.asarray(1e-3))
+    matrix = gnjax.Dense(jax.device_put(j @ j.T), jax.device_put(1e-3))
+    factor = gnjax.Factored(jax.device_put(j), jax.device_put(1e-3))
     moved = 1e-3 * 3**0.5
     for op, bound in ((matrix, 4e-3), (factor, (2 * np.linalg.norm(j) + moved) * moved)):
         stated = trace(op, method="exact").certificate.parts[1]

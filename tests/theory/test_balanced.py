@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,13 +32,18 @@ def normal(seed, widths):
     return [rng.standard_normal((b, a)) / a**0.5 for a, b in pairwise(widths)]
 
 
+def sampled(key, widths, values):
+    """Balanced weights in host memory."""
+    return [np.asarray(w) for w in balanced.sample(key, widths, values)]
+
+
 def dense(operator):
     return np.asarray(operator.as_matrix())
 
 
 def network_matrices(weights, x, y):
     """(G, H), both (p, p), by the library's autodiff."""
-    model = (apply, [jnp.asarray(w) for w in weights])
+    model = (apply, jax.device_put(weights))
     return dense(gnjax.gauss_newton(model, x, side="parameters")), dense(gnjax.hessian(model, x, y))
 
 
@@ -79,7 +83,7 @@ def balanced_nets(draw, nets=ANY):
 def test_eq_9_is_the_spectrum_of_the_gauss_newton_matrix_and_of_the_hessian(net, seed):
     widths, values = net
     depth, inputs, outputs = len(widths) - 1, widths[0], widths[-1]
-    weights = balanced.sample(jax.random.key(seed), widths, values)
+    weights = sampled(jax.random.key(seed), widths, values)
     x = white(inputs + 3, inputs, SIGMA, seed)
     g, h = network_matrices(weights, x, apply(weights, x))  # labels that are fitted
     found = balanced.eigenvalues(values, depth, SIGMA, inputs, outputs)
@@ -92,7 +96,7 @@ def test_eq_9_is_the_spectrum_of_the_gauss_newton_matrix_and_of_the_hessian(net,
 @given(balanced_nets(), st.integers(0, 9))
 def test_the_three_steps_give_balanced_weights_of_any_widths(net, seed):
     widths, values = net
-    weights = balanced.sample(jax.random.key(seed), widths, values)
+    weights = sampled(jax.random.key(seed), widths, values)
     assert [w.shape for w in weights] == [(b, a) for a, b in pairwise(widths)]
     for before, after in pairwise(weights):
         assert_allclose(before @ before.T, after.T @ after, atol=1e-13)
@@ -130,7 +134,7 @@ def test_the_number_of_nonzero_eigenvalues_is_r_times_d0_plus_dl_minus_r(net, se
     rank = np.count_nonzero(values)
     expected = balanced.nonzero(inputs, outputs, rank) if depth > 1 else inputs * outputs
     assert np.count_nonzero(found) == expected
-    weights = balanced.sample(jax.random.key(seed), widths, values)
+    weights = sampled(jax.random.key(seed), widths, values)
     gram = references.linear_gauss_newton(weights)
     assert np.linalg.matrix_rank(gram, tol=1e-11 * found[0]) == expected
 
@@ -183,7 +187,7 @@ def test_eq_6_bounds_the_sharpness_on_raw_inputs(widths, seed):
 def test_eq_6_is_an_equality_for_balanced_weights_and_not_in_general():
     key = jax.random.key(3)
     values = np.array([0.9, 0.6])
-    weights = balanced.sample(key, (5, 4, 3), values)
+    weights = sampled(key, (5, 4, 3), values)
     top = balanced.eigenvalues(values, 2, SIGMA, 5, 3)[0]
     assert balanced.bound(weights, SIGMA) == pytest.approx(top, rel=1e-12)
     weights = normal(0, (5, 4, 4, 3))
@@ -195,7 +199,7 @@ def test_eq_4_holds_with_partial_products_that_leave_the_data_out():
     """J_l = (P_l X)^T (x) S_l for vec stacking columns; the printed P_l contains X already."""
     weights = normal(1, (4, 3, 5, 2))
     x = np.random.default_rng(1).standard_normal((6, 4))
-    jacobian = references.jacobian(apply, [jnp.asarray(w) for w in weights], jnp.asarray(x))
+    jacobian = references.jacobian(apply, weights, x)
     sizes = np.cumsum([w.size for w in weights])[:-1]
     before = [np.eye(4), weights[0], weights[1] @ weights[0]]  # P_l
     after = [weights[2] @ weights[1], weights[2], np.eye(2)]  # S_l
@@ -214,7 +218,7 @@ def test_eq_15_and_16_for_two_layers_of_any_widths(widths, seed):
     inputs, hidden, outputs = widths
     weights = normal(seed, widths)
     x = white(inputs + 3, inputs, SIGMA, seed)
-    model = (apply, [jnp.asarray(w) for w in weights])
+    model = (apply, jax.device_put(weights))
     gram = dense(gnjax.gauss_newton(model, x, side="outputs"))
     pairs = balanced.shallow(*weights, SIGMA)
     same_nonzero(largest_first(gram), pairs.values, pairs.values[0])
@@ -318,9 +322,9 @@ def test_eqs_12_to_14_at_a_balanced_minimum_of_labels_that_cannot_be_fitted(widt
 
 
 def test_eq_13_and_14_as_printed_hold_for_labels_that_are_fitted():
-    weights = balanced.sample(jax.random.key(0), (5, 4, 6, 3), np.array([0.9, 0.5, 0.2]))
+    weights = sampled(jax.random.key(0), (5, 4, 6, 3), np.array([0.9, 0.5, 0.2]))
     x = white(12, 5, SIGMA, 0)
-    y = np.asarray(apply(weights, x))
+    y = apply(weights, x)
     for fitted in (True, False):
         values = balanced.layer_singular_values(x, y, 3, SIGMA, fitted=fitted)
         assert_allclose(values, [0.9, 0.5, 0.2], rtol=1e-12)

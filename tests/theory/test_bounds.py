@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
@@ -392,9 +391,9 @@ def test_functional_hessian_bound(k):
     x = rng.standard_normal((n, d))
     h = references.functional_hessian(
         lambda p, inputs: inputs @ p["v"].T @ p["w"].T,
-        {"v": jnp.asarray(v), "w": jnp.asarray(w)},
-        jnp.asarray(x),
-        jnp.asarray(x @ z.T),
+        {"v": v, "w": w},
+        x,
+        x @ z.T,
     )
     bound = gnjax.bounds.functional_hessian(w, v, z, x.T @ x / n)
     np.testing.assert_allclose(bound.kappa, references.pseudo_condition(h), rtol=1e-8)

@@ -117,7 +117,7 @@ def _zeros(kind):
         for name, leaf in PARAMS[kind].items()
         if name in CASES[kind][4]
     }
-    return {name: jnp.zeros((t, widths[name])) for name, t in CASES[kind][4].items()}
+    return {name: jax.device_put(np.zeros((t, widths[name]))) for name, t in CASES[kind][4].items()}
 
 
 def _plain(kind):
@@ -130,12 +130,13 @@ def _plain(kind):
 
 def _derivatives(model, params, zeros, loss):
     """(x, y) of a sample to the inputs of the layers, B, J and the sensitivities."""
-    flat, unravel = ravel_pytree(params)
-
-    def outputs(v, x, e):
-        return model(unravel(v), x, e)[0].reshape(-1)
 
     def derivatives(x, y):
+        flat, unravel = ravel_pytree(params)
+
+        def outputs(v, x, e):
+            return model(unravel(v), x, e)[0].reshape(-1)
+
         f, inputs = model(params, x, zeros)
         b = jax.hessian(lambda g: loss(g, y))(f).reshape(f.size, f.size)
         jacobian, deltas = jax.jacrev(outputs, (0, 2))(flat, x, zeros)
@@ -149,10 +150,10 @@ class Reference:
 
     def __init__(self, kind):
         model, x, y, loss, positions, weights = CASES[kind]
-        self.params = params = jax.tree.map(jnp.asarray, PARAMS[kind])
+        self.params = params = jax.device_put(PARAMS[kind])
         derivatives = jax.jit(_derivatives(model, params, _zeros(kind), loss))
         total = float((y >= 0).sum()) if loss is cross_entropy else float(weights.sum())
-        p = len(ravel_pytree(params)[0])
+        p = sum(leaf.size for leaf in jax.tree.leaves(params))
         self.matrix, self.left, self.right, share = np.zeros((p, p)), {}, {}, 0.0
         for i, (xi, yi) in enumerate(zip(x, y, strict=True)):
             inputs, b, jacobian, deltas = jax.tree.map(np.asarray, derivatives(xi, yi))
@@ -175,11 +176,12 @@ class Reference:
 
     def own(self, name):
         """The places of a layer in the vector of parameters, biases last."""
-        tree = ravel_pytree(self.params)[1](np.arange(len(self.matrix), dtype=float))[name]
-        rows = np.asarray(tree["kernel"]).reshape(-1, tree["kernel"].shape[-1])
-        if "bias" in tree:
-            rows = np.concatenate([rows, np.asarray(tree["bias"])[None]])
-        return rows.astype(int)
+        leaves, structure = jax.tree.flatten(self.params)
+        ends = np.cumsum([leaf.size for leaf in leaves])
+        parts = zip(np.split(np.arange(ends[-1]), ends[:-1]), leaves, strict=True)
+        tree = jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
+        rows = tree[name]["kernel"].reshape(-1, tree[name]["kernel"].shape[-1])
+        return np.concatenate([rows, tree[name]["bias"][None]]) if "bias" in tree[name] else rows
 
     def metric(self):
         """P without damping, and the places that no layer has."""
@@ -279,7 +281,7 @@ def test_ekfac_is_nearer_to_the_matrix_than_kfac():
 def test_one_sample_and_one_output_leave_nothing_to_approximate():
     """A (x) B is the block of G itself, and G is inverted up to the damping."""
     model = lambda p, x: jnp.tanh(x @ p["kernel"] + p["bias"][None])  # noqa: E731
-    params = {"kernel": jnp.asarray(_normal(3, 1)), "bias": jnp.asarray(_normal(1))}
+    params = {"kernel": jax.device_put(_normal(3, 1)), "bias": jax.device_put(_normal(1))}
     op = gnjax.gauss_newton((model, params), _normal(1, 3))
     metric = gnjax.kfac(op, damping=1e-3)
     _close(metric.as_matrix() - 1e-3 * np.eye(4), np.asarray(op.as_matrix()))
@@ -348,7 +350,7 @@ def test_the_numbers_of_kfac_jax(kind):
     stored = json.loads(FIXTURE.read_text())[kind]
     apply, tokens = PEERS[kind]
     params = {
-        name: {leaf: jnp.asarray(value) for leaf, value in layer.items()}
+        name: {leaf: jax.device_put(np.asarray(value)) for leaf, value in layer.items()}
         for name, layer in stored["params"].items()
     }
     loss = "squared_error" if kind == "cnn" else "cross_entropy"
@@ -377,8 +379,8 @@ def test_damping_adds_up_and_is_asked_for():
 def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
     """A depthwise convolution, and two equal layers in a scan."""
     params = {
-        "kernel": jnp.asarray(_normal(3, 1, 2)),
-        "stack": {"kernel": jnp.asarray(_normal(2, 2, 2))},
+        "kernel": jax.device_put(_normal(3, 1, 2)),
+        "stack": {"kernel": jax.device_put(_normal(2, 2, 2))},
     }
 
     def model(p, x):
@@ -409,8 +411,10 @@ def test_float32():
     """The same metric in single precision, within the errors that it states."""
     _, x, y, *_ = CASES["mlp"]
     with single_precision():
-        params = jax.tree.map(jnp.asarray, PARAMS["mlp"])
-        op = gnjax.gauss_newton((_plain("mlp"), params), jnp.asarray(x), y=y, loss="cross_entropy")
+        params = jax.device_put(PARAMS["mlp"])
+        op = gnjax.gauss_newton(
+            (_plain("mlp"), params), jax.device_put(x), y=y, loss="cross_entropy"
+        )
         assert op.dtype == "float32"
         found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.kfac(op, damping=0.1)))
     one = _reference("mlp")

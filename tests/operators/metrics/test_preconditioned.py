@@ -1,5 +1,7 @@
 """P^{-1/2} A P^{-1/2} against dense algebra, with P as optax, or numpy, has it."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,12 +37,18 @@ def _dense():
     return gauss_newton(APPLY, PARAMS, X)
 
 
+@partial(jax.jit, static_argnums=0)
+def _step(update, gradient, state, params):
+    """The updates, the optimiser's state after them, and the parameters that they lead to."""
+    updates, state = update(gradient, state, params)
+    return updates, state, optax.apply_updates(params, updates)
+
+
 def _trained(optimiser, steps=5):
     params = _model()[1]
     state, start = optimiser.init(params), params
     for _ in range(steps):
-        updates, state = optimiser.update(_slope(params), state, params)
-        params = optax.apply_updates(params, updates)
+        _, state, params = _step(optimiser.update, _slope(params), state, params)
     return state, start
 
 
@@ -61,7 +69,7 @@ def _agrees(op, matrix, metric):
 def test_a_tree_and_a_vector_of_diagonal_entries():
     model, matrix = _model(), _dense()
     op = gnjax.gauss_newton(model, X)
-    tree = jax.tree.map(lambda leaf: 0.1 + jnp.square(leaf), model[1])
+    tree = jax.tree.map(lambda leaf: 0.1 + np.square(leaf), model[1])
     metric = np.asarray(ravel_pytree(tree)[0])
     scaled = gnjax.preconditioned(op, tree)
     assert _agrees(scaled, matrix, np.diag(metric)).resolved
@@ -166,22 +174,21 @@ def _written_out(name, state, params):
     now = start
     inner = optimiser.init(start)
     for _ in range(4):
-        updates, inner = optimiser.update(_slope(now), inner, now)
-        now = optax.apply_updates(now, updates)
+        _, inner, now = _step(optimiser.update, _slope(now), inner, now)
     gradient = _slope(now)
     if name == "adamw":
         scaling = optax.chain(optax.clip(1.0), optax.scale_by_adam(b2=0.99))
         inner = (before[0], before[1][0])
     else:
         scaling, inner = optimiser, before
-    updates, after = scaling.update(gradient, inner, now)
+    updates, after, _ = _step(scaling.update, gradient, inner, now)
     top = gradient if name in ("rmsprop", "rmsprop_outside", "centred", "adagrad") else None
     if top is None:
         b1, count = 0.9, 5
         mu = next(s.mu for s in _flat_states(after) if hasattr(s, "mu"))
-        top = jax.tree.map(lambda m: m / (1 - b1**count), mu)
+        top = jax.tree.map(lambda m: np.asarray(m) / (1 - b1**count), mu)
     rate = 1.0 if name == "adamw" else -1e-2
-    return jax.tree.map(lambda g, u: rate * g / u, top, updates)
+    return jax.tree.map(lambda g, u: rate * np.asarray(g) / np.asarray(u), top, updates)
 
 
 def _flat_states(state):
@@ -200,8 +207,13 @@ def test_kappa_under_adam():
 def test_the_state_of_an_nnx_optimiser():
     model = gnjax.models.MLP((4, 5, 3), activation="tanh", key=jax.random.key(1))
     optimiser = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
-    optimiser.update(model, nnx.grad(lambda m: jnp.square(m(X) - Y).sum())(model))
-    nu = jax.tree.leaves(jax.grad(lambda p: 60 * _loss(p))(_model()[1]))
+
+    @nnx.jit
+    def step(model, optimiser):
+        optimiser.update(model, nnx.grad(lambda m: jnp.square(m(X) - Y).sum())(model))
+
+    step(model, optimiser)
+    nu = jax.tree.leaves(jax.jit(jax.grad(lambda p: 60 * _loss(p)))(_model()[1]))
     exact = np.concatenate([np.abs(np.asarray(g)).ravel() for g in nu]) + 1e-8
     op = gnjax.gauss_newton(_model(), X)
     found = gnjax.eigenvalues(gnjax.preconditioned(op, optimiser.opt_state)).values

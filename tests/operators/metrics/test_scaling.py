@@ -1,5 +1,6 @@
 """S P S = I up to what the scaling states, for every metric, in both precisions."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_the_root_of_a_block(name, dtype):
     block, damping = BLOCKS[name]
     metric = Metric(name, (block,), damping)
     scaling = metric.scaling(jnp.dtype(dtype))
-    unit = jnp.eye(metric.parameters, dtype=dtype)
+    unit = jax.device_put(np.eye(metric.parameters, dtype=dtype))
     root = np.asarray(scaling(unit), np.float64)
     matrix = metric.as_matrix()
     off = np.linalg.norm(root @ matrix @ root - np.eye(len(root)), 2)
@@ -83,7 +84,7 @@ def test_what_a_perturbed_basis_moves_is_stated():
     )
     assert found <= wrong.residual < 1.1 * found
     metric = Metric("wrong", (product_block("k", _own(1, 5, 3), wrong, _factor(1, 3, 3)),), 1e-3)
-    root = np.asarray(metric.scaling(jnp.dtype(float))(jnp.eye(15)))
+    root = np.asarray(metric.scaling(jnp.dtype(float))(jax.device_put(np.eye(15))))
     own = metric.blocks[0].own.ravel()
     exact = 1e-3 * np.eye(15)
     exact[np.ix_(own, own)] += np.kron(factor.matrix[0], metric.blocks[0].right.matrix[0])

@@ -14,9 +14,9 @@ from tests.references import gauss_newton
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((12, 6)), RNG.standard_normal((12, 3))
 PARAMS = {
-    "bias": jnp.asarray(RNG.standard_normal(4)),
-    "one": jnp.asarray(RNG.standard_normal((2, 3, 4))),  # of three axes
-    "two": jnp.asarray(RNG.standard_normal((4, 3))),
+    "bias": jax.device_put(RNG.standard_normal(4)),
+    "one": jax.device_put(RNG.standard_normal((2, 3, 4))),  # of three axes
+    "two": jax.device_put(RNG.standard_normal((4, 3))),
 }
 POWERS = {2: 0.25, 1: 0.5}  # of a matrix, of a vector
 
@@ -100,7 +100,7 @@ def test_muon_is_shampoo_of_its_momentum_alone():
 def test_singular_factors_have_uncertain_powers():
     """A fourth root of a zero that is known to 1e-16 is known to 1e-4; an epsilon mends it."""
     some = gnjax.shampoo_factors(jax.tree.map(lambda g: g[:2], GRADIENTS))
-    more = jax.tree.map(lambda f: f + 1e-6 * jnp.eye(len(f)), some)
+    more = jax.tree.map(lambda f: jax.device_put(np.asarray(f) + 1e-6 * np.eye(len(f))), some)
     errors = [
         gnjax.eigenvalues(gnjax.preconditioned(OP, gnjax.shampoo(OP, f, damping=0.5))).errors[0]
         for f in (some, more)
@@ -149,7 +149,7 @@ def _soap(b2=0.9, eps=1e-6, steps=3):
 def test_the_step_of_soap():
     state, updates = _soap()
     metric = gnjax.soap(OP, (state,), b2=0.9, eps=1e-6)
-    gradient = OP.ravel({name: jnp.asarray(pair[0]) for name, pair in updates.items()})
+    gradient = OP.ravel({name: jax.device_put(pair[0]) for name, pair in updates.items()})
     step = OP.unravel(metric.solve(gradient))
     for name, (_, update) in updates.items():
         _close(step[name], update)

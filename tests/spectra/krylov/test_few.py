@@ -140,7 +140,7 @@ class _Own:
     symmetric = True  # so that all products are those of the run
 
     def __init__(self, matrix):
-        self.matrix, self.shapes = jnp.asarray(matrix), set()
+        self.matrix, self.shapes = jax.device_put(matrix), set()
         self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
 
     def mv(self, v):
@@ -166,7 +166,7 @@ def test_operators_of_ones_own_get_jax_arrays():
 @pytest.mark.parametrize("rows", [1, 3])
 def test_host_products_are_those_of_the_matrix(rows, dtype):
     rng = np.random.default_rng(3)
-    weights = [jnp.asarray(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
+    weights = [jax.device_put(rng.standard_normal(shape)) for shape in ((5, 7), (7, 3))]
     model = (lambda w, x: jnp.tanh(x @ w[0]) @ w[1], weights)
     x, y = rng.standard_normal((11, 5)), np.arange(11) % 3
     network = gnjax.hessian(model, x, y, loss="cross_entropy")
