@@ -66,9 +66,9 @@ class Config:
     initializer: str
     rtol: float
     first_seed: int
-    pair_seeds: int  # of figure 5, left, which shares the networks of figure 20
-    grey: Panel  # 5 left and 20, whitened MNIST in the paper
-    colour: Panel  # 5 right, 21 and 22, whitened CIFAR-10 in the paper
+    pair_seeds: int  # of figure 5 (left), whose networks are among those of figure 20
+    grey: Panel  # of figures 5 (left) and 20: whitened MNIST in the paper
+    colour: Panel  # of figures 5 (right), 21 and 22: whitened CIFAR-10 in the paper
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in the partial products, for as many inputs as hidden units."""
+    """Multiplications in the partial products, as if there were as many inputs as hidden units."""
     return float(len(BETAS) * cell.depth * cell.width**3)
 
 

@@ -20,7 +20,7 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 @dataclass(frozen=True)
 class Panel:
-    """Depths and seeds, and either widths m or multipliers c of m = c L.
+    """Depths and seeds, and either widths m or multipliers c, which set the width to m = c L.
 
     ``side`` is the side of the downsampled image, 0 for the image as it is.
     """

@@ -127,7 +127,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications: J, of which every row takes a backward pass, and its singular values."""
+    """Multiplications in J, a backward pass for each row, and in finding its singular values."""
     rows, left = cell.samples * cell.outputs, 12.0 * cell.width**2 * cell.depth
     return 3 * rows * left * cell.length + rows**2 * left
 

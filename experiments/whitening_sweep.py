@@ -96,10 +96,10 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """kappa and the bounds of Lemma 2 for the same weights, with Sigma = I and as it is.
+    """kappa and the bounds of Lemma 2 for the same weights, on whitened and on raw inputs.
 
-    A rotation of the inputs leaves kappa as it is, so that the weights are drawn in the principal
-    axes of the data: Sigma is diagonal there, and whitening is a division by its roots.
+    A rotation of the inputs does not change kappa. So the inputs are taken in the principal axes
+    of the data, where Sigma is diagonal for raw inputs and the identity for whitened ones.
     """
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
     weights = initial_weights(white.rank, cell)
