@@ -67,7 +67,7 @@ class Claim:
       figure: the panel, as in "2b".
       statement: what is claimed, no stronger than it is printed.
       source: who says so and where.
-      check: the saved table to a verdict.
+      check: a function from the saved table to the verdict.
       ratios: the names of the sizes that decide (:data:`sweeps.regimes.RATIOS`). Where one of them
         is not the paper's, which the config states, the claim cannot be tested. A theorem that
         holds at any size needs none.

@@ -1,4 +1,4 @@
-"""Rows into ``table.csv``, and how they came about into ``provenance.json``."""
+"""Write the rows to ``table.csv``, and how they were computed to ``provenance.json``."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def _cell(value: Any) -> str:
 def write_provenance(
     path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished]
 ) -> None:
-    """Write the provenance of a table from that of its cells, kept when they were computed.
+    """Write the provenance of a table, put together from the provenance that each cell has kept.
 
-    Device, precision and versions decide which cells a table may hold, so all of them agree.
+    All cells of a table have the same device, precision and versions.
     """
     kept = [result.provenance for result in finished]
     dates = sorted(each["date"] for each in kept)

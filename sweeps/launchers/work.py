@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """What a process must know to compute cells; its functions are those of modules."""
+    """What a process needs to compute cells. Its functions belong to modules, to be pickled."""
 
     measure: Callable[..., Measurement]
     resumes: bool
@@ -69,7 +69,7 @@ here = Launcher(_one_by_one, device_kind)
 
 
 def attempt(task: Task, cell: Cell) -> Ended:
-    """Measure a cell and store it, unless another process has done so or is about to."""
+    """Measure a cell and store it, unless another process has done so or is doing it."""
     with stores.claim(task.store, cell) as claim:
         if not claim.mine:
             return claim.finished
