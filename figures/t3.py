@@ -102,7 +102,7 @@ def _against(axes: Axes, shown: Columns) -> None:
 
 
 def _dampings(shown: Columns, metric: str) -> list[float]:
-    """Those with a kappa, the largest first."""
+    """The dampings at which kappa was measured at the start, the largest first."""
     measured = select(shown, panel="kappa", metric=metric, step=0)
     return distinct(measured, "damping")[::-1]
 
