@@ -67,12 +67,12 @@ def in_turn(calls: Sequence[Any], repeats: int) -> tuple[list[list[float]], list
 
 
 def ratios(seconds: Sequence[float], ours: Sequence[float]) -> list[float]:
-    """The times as long that each run took, as the one of gnjax beside it."""
+    """The seconds of each run over those of the run of gnjax beside it."""
     return [theirs / own for theirs, own in zip(seconds, ours, strict=True)]
 
 
 def environment() -> dict[str, Any]:
-    """What decides a speed; no name of a host and no path."""
+    """The facts that decide a speed (commit, versions, machine); no host name and no path."""
     state = git_state(Path(__file__).parent)
     return {
         "date": datetime.now(UTC).date().isoformat(),

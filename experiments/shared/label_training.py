@@ -68,7 +68,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One network before its training, in the fewest coordinates in which that is the same.
+    """One network before training, in the fewest coordinates that leave its training unchanged.
 
     ``least`` and ``printed`` are the two readings of Eq 14 for the orthogonalised inputs.
     """
