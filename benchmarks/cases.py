@@ -20,7 +20,7 @@ _BRANCH = 0.3  # scale of a residual branch: depth then does not blow up the out
 
 
 def ntk(samples: int) -> Case:
-    """784-500-10 with ReLU and no biases, on Fashion-MNIST; float64."""
+    """An MLP 784-500-10 with ReLU and no biases, on Fashion-MNIST; float64."""
     rng = np.random.default_rng(0)
     data = gnjax.data.load("fashion_mnist_5000", samples=samples)
     weights = {
@@ -31,7 +31,7 @@ def ntk(samples: int) -> Case:
 
 
 def hessian(samples: int) -> Case:
-    """64-100-10 with tanh and biases, cross-entropy, on the digits; float64."""
+    """An MLP 64-100-10 with tanh and biases, cross-entropy, on the digits; float64."""
     rng = np.random.default_rng(0)
     data = gnjax.data.load("digits", samples=samples)
     weights = {

@@ -34,7 +34,7 @@ _SHEETS = {
 }
 _EIGENVALUES = 5
 _RTOL = 1e-4  # loose enough for products in float32
-_RESNET_SHARE = 4  # of the samples go through ResNet20
+_RESNET_SHARE = 4  # one sample in so many goes through ResNet20
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ def save(name: str, rows: Sequence[Row], began: dict[str, Any], folder: Path = F
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print them as aligned lines: medians, and ratios with their quartiles."""
+    """Print the rows as aligned lines: medians, and ratios with their quartiles."""
     for row in rows:
         seconds = f"{np.median(row.seconds):10.4f} s" if row.seconds else f"{'-':>10}  "
         times = spread(row.ratios)

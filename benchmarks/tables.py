@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def renewed(text: str, folder: Path = FOLDER) -> str:
-    """The page with the tables of the measurements in a folder."""
+    """The page ``text`` with its tables made anew from the measurements in a folder."""
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:

@@ -117,7 +117,7 @@ def _smoke() -> dict[str, object]:
         {"vit": 8, "resnet20": 2, "resnet32": 2, "vgg5": 2, "feed_forward": 10},
         vit={"depth": 1},
         resnet20={"depth": 8},
-        resnet32={"depth": 8},  # what was compiled for the other serves this one, too
+        resnet32={"depth": 8},  # as resnet20, so that both share their compiled programs
         vgg5={"side": 16},
     )
 

@@ -89,7 +89,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -126,7 +126,7 @@ def images(data: str, samples: int, seed: int, side: int) -> Images:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """Every width and seed, cheapest last so that the time left is not a surprise."""
+    """Every width and seed, the most expensive first, so that short ones are left at the end."""
     made = [
         copy_fields(
             Cell,

@@ -89,7 +89,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -134,7 +134,7 @@ def _uses(config: Config) -> list[tuple[str, tuple[str, ...], list[Cell]]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
     return tuple(sorted(distinct, key=cost, reverse=True))
 

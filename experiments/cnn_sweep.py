@@ -107,7 +107,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One use of a cell in a figure; ``parameters`` counts the weights of both layers."""
+    """One cell in one figure, which can share it; ``parameters`` counts weights of both layers."""
 
     figure: str
     reading: str
@@ -128,7 +128,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -162,7 +162,7 @@ def _uses(config: Config) -> list[tuple[str, Cell]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     return tuple(sorted(dict.fromkeys(cell for _, cell in _uses(config)), key=cost, reverse=True))
 
 

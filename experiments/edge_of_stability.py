@@ -158,7 +158,7 @@ def cost(cell: Cell) -> float:
 
 
 def stops(cell: Cell) -> list[int]:
-    """The steps after which sharpness is measured: every, 2 every, .., and ``EARLY`` before."""
+    """The steps to measure at: those of ``EARLY`` below ``every``, then multiples of ``every``."""
     early = {step for step in EARLY if step < cell.every}
     return sorted(early | set(range(cell.every, cell.steps + 1, cell.every)))
 

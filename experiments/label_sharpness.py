@@ -247,7 +247,7 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, cell in _uses(config))
     return tuple(sorted(distinct, key=cost, reverse=True))
 
@@ -432,7 +432,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     names = dict.fromkeys((*config.data, config.edge.data))
     size = f", grey, {config.side} x {config.side}" if config.side else ""
     return [

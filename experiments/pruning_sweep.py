@@ -152,7 +152,7 @@ class Row:
     kappa: float | None = None
     kappa_low: float | None = None
     kappa_high: float | None = None
-    evidence: str | None = None  # the weakest that the interval rests on
+    evidence: str | None = None  # the weakest kind that the interval rests on
     failure: float | None = None
     resolved: bool = False
     method: str = ""

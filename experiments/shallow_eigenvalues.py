@@ -84,7 +84,7 @@ class Row:
     outputs: int
     samples: int
     largest_share: float
-    excess: float  # of the loss over its floor
+    excess: float  # the loss minus its floor
     measured: float  # of the full Hessian
     error: float  # of ``measured``: an eigenvalue lies this close, proved by the residual
     predicted: float  # Eq 15

@@ -85,7 +85,7 @@ class Row:
     samples: int
     probes: int
     largest_share: float
-    excess: float  # of the loss over its floor
+    excess: float  # the loss minus its floor
     estimate: float  # of the full Hessian: Hutchinson's on the inputs that W_1 and B span
     standard_error: float
     exact: float | None  # of the full Hessian, by all unit vectors

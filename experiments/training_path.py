@@ -104,7 +104,7 @@ class Row:
     kappa: float | None
     kappa_low: float | None
     kappa_high: float | None
-    evidence: str | None  # the weakest that the interval rests on
+    evidence: str | None  # the weakest kind that the interval rests on
     failure: float | None
     resolved: bool
     method: str | None

@@ -19,7 +19,7 @@ from figures.shared.series import Columns
 from sweeps import table
 
 FORMATS = (".png", ".pdf")
-_PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # of a provenance
+_PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

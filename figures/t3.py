@@ -33,7 +33,7 @@ LOOKS = dict(zip(NAMES, style.looks(len(NAMES)), strict=True))
 
 
 def draw(table: Columns) -> Figure:
-    """For each network kappa along training, over the steps against kappa at the start."""
+    """For each network kappa along training (top), and steps over kappa at the start (bottom)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.6)
         panels = figure.subplots(2, len(NETWORKS))

@@ -87,7 +87,7 @@ def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[st
 
 
 def read_expected(path: Path, profile: str) -> dict[str, str]:
-    """The statuses that were recorded for a profile; nothing where nothing was."""
+    """The statuses that were recorded for a profile, by claim; empty if none were."""
     return {claim: entry["status"] for claim, entry in _read(path).get(profile, {}).items()}
 
 

@@ -58,7 +58,7 @@ class Ran:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when everything ran and was drawn; with --strict also only when no verdict changed."""
+    """Return 0 if everything ran and was drawn and, with --strict, if no verdict has changed."""
     options = _parsed(arguments)
     console = Console()
     began = time.perf_counter()

@@ -32,12 +32,12 @@ class Source:
 
 
 def printed(place: str) -> Source:
-    """The paper says so in words, at this place."""
+    """The source of a claim that the paper states in words, at this place."""
     return Source("printed", place)
 
 
 def implied(place: str) -> Source:
-    """It follows from an equation or from a number that the paper prints at this place."""
+    """The source of a claim that follows from an equation or a number printed at this place."""
     return Source("implied", place)
 
 

@@ -14,7 +14,7 @@ from sweeps.storage.store import Finished, write_atomically
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """One line for each row, columns in the order of the dataclass; floats with all digits."""
+    """Write a line for each row, columns in the dataclass's order and floats with all digits."""
     names = [field.name for field in dataclasses.fields(rows[0])]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

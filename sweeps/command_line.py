@@ -73,7 +73,7 @@ class Done:
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """0 when every cell finished, 1 when one failed, 2 for a mistake of the user's."""
+    """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake."""
     console = Console()
     try:
         if arguments is None:

@@ -16,7 +16,7 @@ from sweeps.rows import by_seed, geometric_means, growth_exponent, length, point
 from sweeps.table import Columns
 
 LEVEL = 0.95
-_LARGEST_LOG = 709.0  # whose exponential is a float64
+_LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of float64
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Effect:
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
 
     def exponential(self) -> Effect:
-        """The geometric mean, or the ratio of two, where this is a mean of logarithms."""
+        """exp of this effect: a geometric mean or a ratio, where this is a mean of logarithms."""
         ends = (self.value, self.low, self.high)
         return Effect(*(math.exp(end) if end < _LARGEST_LOG else math.inf for end in ends))
 

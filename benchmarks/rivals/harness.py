@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 EIGENVALUES = 10  # the largest, of a Hessian
-TURN = "next run"  # what a rival prints before each, to be sent a line when it may
+TURN = "next run"  # a rival prints this before each run, and waits for a line
 TOLERANCE = 1e-6  # of the largest eigenvalue: a residual |H v - lambda v| to stop at
 _STEPS = range(20, 501, 10)
 

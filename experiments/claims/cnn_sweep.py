@@ -146,7 +146,7 @@ def _printed(figure: str) -> tuple[Claim, Claim]:
 
 
 def _at_both_sides(table: Columns) -> dict[str, Columns]:
-    """The rows with a convolutional last layer for each image side, by the end of their labels."""
+    """The rows with a convolutional last layer at each side, by the suffix of their labels."""
     shown = [where(table, figure=name) for name in ("8-convolutions", "8-convolutions_half")]
     return {f" of {rows['side'][0]}": rows for rows in shown if length(rows)}
 

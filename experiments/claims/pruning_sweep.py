@@ -91,7 +91,7 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
 
 
 def _lost(rows: Columns) -> str:
-    """How many rows at which pruning rates have a numerical rank below the k n rows of J."""
+    """The number of rows at each pruning rate whose numerical rank is below k n, as text."""
     short = rows["rank_numerical"] < rows["samples"] * rows["outputs"]
     rates = np.unique(rows["pruned"][short])
     listed = ", ".join(

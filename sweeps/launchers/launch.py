@@ -36,7 +36,7 @@ class Outcome:
 
 
 class Watcher(Protocol):
-    """Told of every cell as it ends."""
+    """An object that is told of every cell as it ends."""
 
     def finished(self, cell: Cell, result: Finished) -> None: ...
 

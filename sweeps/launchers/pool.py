@@ -36,7 +36,7 @@ class _Processes:
         self._started: tuple[str, ProcessPoolExecutor] | None = None
 
     def device(self) -> str:
-        """The kind of device in one of the processes; this process leaves its memory to them."""
+        """The kind of device in one of the processes, so that this one takes no device memory."""
         try:
             return self._executor(precision_name()).submit(device_kind).result()
         except BrokenProcessPool as error:

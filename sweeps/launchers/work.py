@@ -78,7 +78,7 @@ def attempt(task: Task, cell: Cell) -> Ended:
 
 
 def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failure:
-    """Store what is finished, as reading it back will return it, and drop its checkpoint."""
+    """Store a finished cell, drop its checkpoint, and return what a later load will return."""
     if isinstance(ended, Failure):
         return ended
     finished = stores.save(task.store, cell, ended)
@@ -88,7 +88,7 @@ def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failur
 
 
 def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failure:
-    """The measurement, how it came about, or how the cell failed.
+    """The measurement with its provenance, or how the cell failed.
 
     It fails in a process whose results the store would keep under a wrong key: on another device,
     with other versions, or with code that was edited after the sweep began.
