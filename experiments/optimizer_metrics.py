@@ -107,7 +107,7 @@ class Row:
       target: the loss to reach, as a share of log k, that of a uniform guess.
       steps: the number that the best rate takes; the limit where no rate has ``reached`` the loss.
       rate: the best rate, of equal ones the largest; nan where none has reached the loss.
-      at_edge: whether the best rate is the largest or the smallest of those that were tried.
+      at_edge: whether the best rate is the largest or the smallest of the race's ``rates``.
     """
 
     panel: str
