@@ -1,1 +1,1 @@
-"""One file a row of the speed table; each prints ratios from one run."""
+"""The measurements behind the speed tables, one program in each file."""

@@ -83,7 +83,7 @@ def measured(name: str, repeats: int, samples: int) -> Row:
 
 
 def _turn(model: Any, x: jax.Array) -> tuple[float, float, float]:
-    """Seconds of the kernel, of the eigensolves and of all of it; no operator keeps numbers."""
+    """The seconds of "kernel", "eigensolves" and "blocks", each with an operator of its own."""
     one, two, three = (gnjax.gauss_newton(model, x) for _ in range(3))
     kernel, _ = once(lambda: jax.block_until_ready(one.twin.as_matrix()))
     blocks, _ = once(lambda: gnjax.block_spectra(two))

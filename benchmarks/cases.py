@@ -1,4 +1,4 @@
-"""The problems every tool computes on, as plain arrays: real data, weights drawn from a seed."""
+"""The problems that every tool solves, as plain arrays: real data, and weights from a seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BRANCH = 0.3  # scale of a residual branch: depth then does not blow up the out
 
 
 def ntk(samples: int) -> Case:
-    """784-500-10 with ReLU and no biases, on Fashion-MNIST; float64."""
+    """An MLP 784-500-10 with ReLU and no biases, on Fashion-MNIST; float64."""
     rng = np.random.default_rng(0)
     data = gnjax.data.load("fashion_mnist_5000", samples=samples)
     weights = {
@@ -31,7 +31,7 @@ def ntk(samples: int) -> Case:
 
 
 def hessian(samples: int) -> Case:
-    """64-100-10 with tanh and biases, cross-entropy, on the digits; float64."""
+    """An MLP 64-100-10 with tanh and biases, cross-entropy, on the digits; float64."""
     rng = np.random.default_rng(0)
     data = gnjax.data.load("digits", samples=samples)
     weights = {
@@ -85,7 +85,7 @@ def _resnet20(rng: np.random.Generator) -> tuple[Arrays, Arrays]:
 
 
 def _name(path: Sequence[str]) -> str:
-    """stage1_block1_first_conv, head_dense, .."""
+    """The name of an array in a case: stage1_block1_first_conv, head_dense, .."""
     *modules, layer, kind = path
     if layer == "head":
         return {"kernel": "head_dense", "bias": "head_bias"}[kind]
@@ -104,7 +104,7 @@ def _value(rng: np.random.Generator, path: Sequence[str], shape: tuple[int, ...]
 
 
 def _outputs_first(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(height, width, inputs, outputs) as (outputs, inputs, height, width)."""
+    """The shape (outputs, inputs, height, width) for a shape (height, width, inputs, outputs)."""
     if len(shape) == 1:
         return shape
     *positions, inputs, outputs = shape

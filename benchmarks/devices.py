@@ -34,7 +34,7 @@ _SHEETS = {
 }
 _EIGENVALUES = 5
 _RTOL = 1e-4  # loose enough for products in float32
-_RESNET_SHARE = 4  # of the samples go through ResNet20
+_RESNET_SHARE = 4  # one sample in so many goes through ResNet20
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def rows(samples: int, square: int, repeats: int) -> list[record.Row]:
 
 
 def _peak(dtype: str, square: int, repeats: int) -> tuple[float, str]:
-    """GFLOP/s that nothing on this device exceeds, and where that is known from."""
+    """The device's peak in GFLOP/s, and where it is known from: a data sheet or a product."""
     kind = jax.devices()[0].device_kind
     for name, sheet in _SHEETS.items():
         if kind.startswith(name):
@@ -106,7 +106,7 @@ def _matrix(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> 
 
 
 def _narrowed(op: Any) -> Any:
-    """The operator with its numbers in float32."""
+    """The operator with its float64 arrays in float32."""
 
     def narrow(leaf: Any) -> Any:
         return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf

@@ -12,7 +12,7 @@ EPSILON = 1e-5  # of LayerNorm
 
 @dataclass(frozen=True)
 class Shape:
-    """124 million parameters: the embedding is also the output layer."""
+    """The sizes of the network: 124 million parameters, as the embedding is the output layer."""
 
     layers: int = 12
     width: int = 768
@@ -22,7 +22,7 @@ class Shape:
 
 
 def weights(shape: Shape) -> dict[str, Any]:
-    """GPT-2's initial scales, from one seed."""
+    """Random weights with GPT-2's initial scales, from one seed."""
     rng, d = np.random.default_rng(0), shape.width
 
     def normal(*size: int, scale: float = 0.02) -> np.ndarray:

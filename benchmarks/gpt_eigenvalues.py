@@ -81,7 +81,7 @@ def ours(tokens: int, rtol: float) -> dict[str, Any]:
 
 
 def logits(shape: gpt.Shape, params: dict[str, Any], tokens: jax.Array) -> jax.Array:
-    """(n, t, v) of token numbers (n, t)."""
+    """The logits (n, t, v) for token numbers (n, t)."""
     x = params["tokens"][tokens] + params["positions"][: tokens.shape[1]]
     for block in params["blocks"]:
         x = x + _attention(shape, block, _norm(block["norm1"], x))

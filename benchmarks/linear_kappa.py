@@ -101,7 +101,7 @@ def _small(repeats: int, sizes: tuple[int, ...] = _SMALL) -> list[record.Row]:
 
 
 def _large() -> list[record.Row]:
-    """Cold; the matrix is not formed."""
+    """The rows of the large network, timed with compilation; its matrix is not formed."""
     form, op = once(lambda: _operator(*_LARGE))
     ours, _ = once(lambda: gnjax.condition_number(op, rtol=_RTOL))
     peak = peak_bytes() / 1e9
@@ -124,7 +124,7 @@ _product = jax.jit(lambda op, v: op.mv(v))
 
 
 class _OutOfPatience(Exception):
-    """The rival was stopped; how far it came is reported."""
+    """Raised to stop the rival once its time is over; how far it came is reported."""
 
 
 def _eigsh(op: gnjax.SumOfKroneckers, patience: float = float("inf")) -> tuple[float | None, int]:

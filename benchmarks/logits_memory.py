@@ -49,7 +49,7 @@ def _status(name: str) -> float:
 
 
 def _buffers(function: Callable[..., jax.Array], *args: Any) -> tuple[float, float]:
-    """What XLA plans beside the arguments, and by how much the process grows, in buffers."""
+    """The memory that XLA plans beside the arguments, and that the process takes, in buffers."""
     compiled = jax.jit(function).lower(*args).compile()
     analysis = compiled.memory_analysis()
     assert analysis is not None

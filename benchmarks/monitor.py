@@ -106,7 +106,7 @@ def _monitor(x: np.ndarray, y: np.ndarray, **wanted: Any) -> gnjax.Monitor:
 
 
 def _certified_products(apply: Any, params: Any, x: np.ndarray, y: np.ndarray) -> int:
-    """The products of a certified answer from a random start."""
+    """How many products a certified eigenvalue takes from a random start."""
     done = [0]
     op = gnjax.hessian((apply, params), x[:_BATCH], y[:_BATCH], loss="cross_entropy")
     gnjax.eigenvalues(op, k=1, rtol=_RTOL, progress=lambda made, _: done.append(made))

@@ -127,7 +127,7 @@ def relu_ntk(case: Case) -> np.ndarray:
 
 
 def _contraction(case: Case, setting: Setting) -> record.Row:
-    """J J^T from the whole Jacobian, as far as it fits; beyond that its cost grows as n^2."""
+    """J J^T from the whole Jacobian, for as many samples as fit; its cost grows as n^2."""
     contracted = min(_CONTRACTED, setting.samples)
     weights, x = jax_models.to_jax(case.weights), jnp.asarray(case.x[:contracted])
 
@@ -357,7 +357,10 @@ def _rival(
 def _in_turn(
     command: list[str], threads: int, ours: Callable[[], Any]
 ) -> tuple[list[float], str | None]:
-    """Seconds of ``ours`` before each run of the command, and why that failed if it did."""
+    """The seconds of ``ours``, run before each run of the command, and the command's error if any.
+
+    The error is None if the command succeeds.
+    """
     limits = {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     seconds: list[float] = []
     with (

@@ -67,12 +67,12 @@ def in_turn(calls: Sequence[Any], repeats: int) -> tuple[list[list[float]], list
 
 
 def ratios(seconds: Sequence[float], ours: Sequence[float]) -> list[float]:
-    """The times as long that each run took, as the one of gnjax beside it."""
+    """The seconds of each run over those of the run of gnjax beside it."""
     return [theirs / own for theirs, own in zip(seconds, ours, strict=True)]
 
 
 def environment() -> dict[str, Any]:
-    """What decides a speed; no name of a host and no path."""
+    """The facts that decide a speed (commit, versions, machine); no host name and no path."""
     state = git_state(Path(__file__).parent)
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -104,7 +104,7 @@ def save(name: str, rows: Sequence[Row], began: dict[str, Any], folder: Path = F
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print them as aligned lines: medians, and ratios with their quartiles."""
+    """Print the rows as aligned lines: medians, and ratios with their quartiles."""
     for row in rows:
         seconds = f"{np.median(row.seconds):10.4f} s" if row.seconds else f"{'-':>10}  "
         times = spread(row.ratios)

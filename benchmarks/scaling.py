@@ -44,9 +44,9 @@ class Axis:
 
     Attributes:
       sizes: its values, from the smallest.
-      ask: builds the operator of a size and answers kappa.
-      time, memory: the exponents that the work and the arrays predict.
-      case: the sizes that stay, and what decides, in words.
+      ask: returns, for a size, the function that is timed and answers kappa.
+      time, memory: the exponents that the work and the sizes of the arrays predict.
+      case: the sizes that stay, and the most expensive step, in words.
     """
 
     sizes: Sequence[int]
@@ -158,7 +158,7 @@ def exponent(
 ) -> float | None:
     """The slope of log value over log size, by least squares over the larger half of the sizes.
 
-    Of these, the ones whose method is the last one's count; None for fewer than two.
+    Only sizes with the same method as the largest size count; None for fewer than two.
     """
     rows = list(zip(sizes, values, methods, strict=True))[-(len(sizes) // 2 + 1) :]
     kept = [(size, value) for size, value, method in rows if value and method == methods[-1]]
@@ -169,7 +169,7 @@ def exponent(
 
 
 def _grown(ask: Callable[[], Any]) -> float | None:
-    """By how many bytes the peak of the process rises; None where the system does not say."""
+    """The bytes by which the peak of the process rises; None where the system does not say."""
     if not _REFERENCES.exists():
         return None
     gc.collect()

@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def renewed(text: str, folder: Path = FOLDER) -> str:
-    """The page with the tables of the measurements in a folder."""
+    """The page ``text`` with its tables made anew from the measurements in a folder."""
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
@@ -69,7 +69,7 @@ def _table(name: str, record: dict[str, Any]) -> str:
 
 
 def _shown(found: dict[str, Any] | None) -> str:
-    """A median with its quartiles, or as much as is known."""
+    """A median with its quartiles as text, or those of the three that are known."""
     if found is None:
         return ""
     numbers = {part: _number(found[part]) for part in ("low", "high", "median") if part in found}
@@ -94,7 +94,7 @@ def _remarks(row: dict[str, Any]) -> str:
 
 
 def _measured(name: str, record: dict[str, Any]) -> str:
-    """When, where and with what, in a sentence."""
+    """A sentence that says when, on what machine and with which versions it was measured."""
     found = record["environment"]
     versions = ", ".join(f"{package} {number}" for package, number in found["versions"].items())
     where = f"{found['cores']} cores ({found['cpu']})" if "cpu" in found else ""

@@ -1,1 +1,1 @@
-"""One file an experiment: get_config(profile)."""
+"""One file for each experiment, whose ``get_config(profile)`` returns the settings."""

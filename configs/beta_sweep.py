@@ -16,9 +16,8 @@ from ml_collections import ConfigDict
 
 from sweeps.config import at_hand, unknown_profile
 
-# MNIST of 784 pixels, 717 of which vary, and CIFAR-10 of 3072; k = 10. The width that the paper
-# prints
-# is m = 3100 for CIFAR-10, of figure 19.
+# MNIST has 784 pixels, 717 of which vary, and CIFAR-10 has 3072; k = 10. The only width that the
+# paper prints is m = 3100 for CIFAR-10, for figure 19.
 PAPER_RATIOS = tuple(
     row
     for figure, d, m in (

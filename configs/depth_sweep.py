@@ -3,7 +3,8 @@
     python -m experiments.depth_sweep --config=configs/depth_sweep.py:laptop
 
 Data are whitened, so that kappa depends on them through their rank alone: bundled Fashion-MNIST
-stands for MNIST. Hidden layers wider than d + k are drawn reduced, which has the same law.
+stands for MNIST. Networks with hidden layers wider than d + k are replaced by smaller random ones
+whose kappa has the same distribution.
 
 smoke: seconds. laptop: images of 20 x 20, 5 outputs and half the widths, which keeps d/k and m/d;
 under a minute on 2 cores. paper: the paper's sizes at all depths and 20 seeds, half an hour.
@@ -15,8 +16,8 @@ from ml_collections import ConfigDict
 
 from sweeps.config import data_of, unknown_profile
 
-# MNIST has d = 784 pixels, of which 717 vary, and k = 10; the paper does not say which widths it
-# took but those of figures 19 and 21, which are about d; it does not say which factors c it took.
+# MNIST has d = 784 pixels, of which 717 vary, and k = 10. The paper states its widths for figures
+# 19 and 21 alone, where they are about d, and does not state its factors c.
 PAPER_RATIOS = (
     ("2a", "d/k", 71.7, 78.4),
     ("2a", "m/d", 1.0, 4.0),

@@ -54,7 +54,7 @@ def _network(length: int = 0, **sizes: int) -> dict[str, int]:
 def _runs(
     descent: tuple[int, int], adam: tuple[int, int], gpt: tuple[int, int], warmup: int
 ) -> dict[str, object]:
-    """(steps, from row to row) of each."""
+    """The runs of each network and optimiser; a pair has the steps, and those between two rows."""
     lengths = {"mlp_descent": descent, "mlp_adam": adam, "gpt_adam": gpt}
     return {
         name: {

@@ -55,7 +55,7 @@ def _random(samples: int, inputs: int, depth: int, seeds: int) -> dict[str, obje
 
 
 def _contour(depths: Iterable[int], steps: int) -> dict[str, object]:
-    """Norms up to 1.5; 0 is left out, where Eq 14 is 0 for every depth above 1."""
+    """Depths, and norms up to 1.5 without 0, where Eq 14 is 0 for every depth above 1."""
     norms = tuple(1.5 * step / steps for step in range(1, steps + 1))
     return {"depths": tuple(depths), "norms": norms}
 

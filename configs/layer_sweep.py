@@ -2,9 +2,9 @@
 
     python -m experiments.layer_sweep --config=configs/layer_sweep.py:laptop
 
-The paper has MNIST downsampled to d = 196, m = 300 and 10 runs. With whitened data the weights
-alone count, and the rank of the data: Fashion-MNIST at 14 x 14 has rank 196. So laptop and paper
-are the same, seconds; smoke is smaller.
+The paper has MNIST downsampled to d = 196, m = 300 and 10 runs. With whitened data only the weights
+and the rank of the data count, and Fashion-MNIST at 14 x 14 has rank 196. So the profiles laptop
+and paper are the same and take seconds; smoke is smaller.
 """
 
 from ml_collections import ConfigDict

@@ -3,8 +3,8 @@
     python -m experiments.pruning_sweep --config=configs/pruning_sweep.py:laptop
 
 smoke: under a minute, most of it compilation, with fewer layers. laptop: 64 images of
-Fashion-MNIST and narrower networks of the paper's depths, so that there are as many parameters an
-output as in the paper; an epoch has 4 steps instead of 16. About seven minutes on 2 cores. paper:
+Fashion-MNIST and narrower networks of the paper's depths, so that p / (k n) is as in the
+paper; an epoch has 4 steps instead of 16. About seven minutes on 2 cores. paper:
 CIFAR-10, for a GPU; J J^T is 10,000 x 10,000. paper_init: kappa of the paper's ResNet20 at
 initialisation, unpruned and 40% and 80% pruned, about ten minutes each on 2 cores; where CIFAR-10
 is at hand, with --config.data=cifar10.
@@ -51,7 +51,8 @@ def get_config(profile: str) -> ConfigDict:
 def _smaller(networks: str) -> dict[str, object]:
     """Constant steps smaller than the printed ones, chosen after the printed ones had been run.
 
-    With 0.1, 0.02, 0.01, 0.005 and 0.003 in trials, kappa grew with the rate at the last three.
+    The steps 0.1, 0.02, 0.01, 0.005 and 0.003 were tried; with the last three kappa grew with the
+    pruning rate.
     """
     return {
         "networks": networks,
@@ -85,9 +86,9 @@ def _networks(
     widths: Mapping[str, int],
     **changed: Mapping[str, object],
 ) -> dict[str, object]:
-    """``drops``: the epochs after which the rates of the ResNets and of VGG5 drop.
+    """The settings of every network: those in ``shared``, its own, and those in ``changed``.
 
-    ``changed`` has what is different from ``shared`` in a network.
+    ``drops`` has the epochs after which the learning rates of the ResNets and of VGG5 drop.
     """
     momentum = {"rate": 0.1, "momentum": 0.9, "decay": 1e-4}
     residual = _recipe(batch, drop_after=drops[0], **momentum)
@@ -116,7 +117,7 @@ def _smoke() -> dict[str, object]:
         {"vit": 8, "resnet20": 2, "resnet32": 2, "vgg5": 2, "feed_forward": 10},
         vit={"depth": 1},
         resnet20={"depth": 8},
-        resnet32={"depth": 8},  # what was compiled for the other serves this one, too
+        resnet32={"depth": 8},  # as resnet20, so that both share their compiled programs
         vgg5={"side": 16},
     )
 

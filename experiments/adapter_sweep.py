@@ -45,8 +45,9 @@ class Network:
 class Config:
     """A GPT on pieces of the text, and an MLP on images, all at initialisation.
 
-    ``rates`` are the shares of every matrix that are pruned, ``ranks`` those of adapters A B, which
-    take ``steps`` of Adam with ``adam_rate`` where they are trained.
+    ``rates`` are the shares of the entries of every matrix that are pruned. ``ranks`` are the ranks
+    of the adapters A B; adapters that are trained take ``steps`` steps of Adam with the learning
+    rate ``adam_rate``.
     """
 
     paper_ratios: regimes.Rows
@@ -72,7 +73,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Cell:
-    """One network; ``amount`` is the rate, the width or the rank, by its family."""
+    """One network; ``amount`` is its pruning rate, its width or its rank, as ``family`` says."""
 
     network: str
     family: str
@@ -93,8 +94,8 @@ class Cell:
 class Row:
     """One network with its kappa.
 
-    ``parameters`` are those that move the outputs to first order: B alone where B = 0. ``share`` is
-    p / (k n).
+    ``parameters`` counts the parameters on which the outputs depend to first order: where B = 0,
+    those of A are not among them. ``share`` is p / (k n).
     """
 
     network: str
@@ -113,7 +114,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -123,7 +124,7 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The GPTs first; all seeds of a network one after the other."""
+    """All cells, the most expensive first; the seeds of one network follow each other."""
     found = []
     for name, data in (("gpt", "python_topics"), ("mlp", config.data)):
         network = getattr(config, name)
@@ -147,7 +148,7 @@ def _members(config: Config, network: Network) -> list[tuple[str, float, int, in
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications: J of all weights, and its singular values."""
+    """Multiplications in forming J for all weights and in finding its singular values."""
     gpt = cell.network == "gpt"
     weights = (12.0 if gpt else 1.0) * cell.width**2 * cell.depth
     rows = cell.samples * cell.outputs

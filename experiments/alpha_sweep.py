@@ -45,11 +45,11 @@ class Config:
     gain: float
     initializer: str
     rtol: float
-    slopes: tuple[float, ...]  # 23
-    slope: float  # 6, one of them
+    slopes: tuple[float, ...]  # of figure 23
+    slope: float  # of figure 6, one of ``slopes``
     widths: tuple[int, ...]
     seeds: int
-    deep_widths: tuple[int, ...]  # of both hidden layers, 6
+    deep_widths: tuple[int, ...]  # of figure 6, of both hidden layers
     deep_seeds: int
     first_seed: int
 
@@ -101,7 +101,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -140,7 +140,7 @@ def _uses(config: Config) -> list[tuple[str, tuple[float, ...], list[Cell]]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
     return tuple(sorted(distinct, key=cost, reverse=True))
 
@@ -153,7 +153,7 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """kappa at every slope for the same weights and samples; Eq 11 for one hidden layer."""
+    """kappa at every slope for the same weights and samples, with Eq 11 for one hidden layer."""
     x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
     each = _one_hidden(cell, x) if cell.depth == ONE_HIDDEN else _deeper(cell, x)
     return {"inputs": x.shape[1], "samples": len(x), **as_lists(list(each))}
@@ -174,7 +174,7 @@ def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
 
 
 def _deeper(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
-    """No theorem bounds kappa for more than one hidden layer."""
+    """kappa at every slope, and no bound: no theorem covers more than one hidden layer."""
     for slope in cell.slopes:
         kappa = gnjax.condition_number(
             gnjax.ntk(network(cell, x.shape[1], slope), x), rtol=cell.rtol, seed=cell.seed

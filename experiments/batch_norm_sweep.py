@@ -72,9 +72,9 @@ class Cell(Start):
 class Row:
     """One norm of one cell.
 
-    ``rank`` is what theory says and ``rank_found`` the number of eigenvalues above their errors;
-    ``kappa_leading`` is lambda_1 / lambda_r for the rank r of BatchNorm, k (d + 1), where there are
-    more eigenvalues than that.
+    ``rank`` is the rank that theory predicts, and ``rank_found`` the number of eigenvalues above
+    their errors. ``kappa_leading`` is lambda_1 / lambda_r, where r is the smaller of ``rank`` and
+    BatchNorm's rank k (d + 1).
     """
 
     norm: str
@@ -89,7 +89,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -110,7 +110,7 @@ class Images:
 
 @cache
 def images(data: str, samples: int, seed: int, side: int) -> Images:
-    """Load, take the luma of colours, and downsample."""
+    """Load images, turn colours into grey (their luma), and downsample to ``side`` by ``side``."""
     dataset = datasets.load(data, samples=samples, seed=seed)
     inputs, shape = dataset.inputs, dataset.shape
     if len(shape) == _RGB:
@@ -126,7 +126,7 @@ def images(data: str, samples: int, seed: int, side: int) -> Images:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """Every width and seed, cheapest last so that the time left is not a surprise."""
+    """Every width and seed, the most expensive first, so that short ones are left at the end."""
     made = [
         copy_fields(
             Cell,
@@ -143,7 +143,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in triangular factors: of BatchNorm's, twice, and of LayerNorm's."""
+    """Multiplications in the triangular factors: two for BatchNorm and one for LayerNorm."""
     size, inputs = cell.outputs * (cell.side**2 + 1), cell.side**2
     batch = 2.0 * size**2 * inputs * cell.width
     if "layer" not in cell.norms:
@@ -182,9 +182,10 @@ def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> Measurement:
 def operator(
     norm: str, inner: ArrayLike, outer: ArrayLike, x: NDArray[np.float64], epsilon: float
 ) -> gnjax.Operator:
-    """1/n J J^T on few coordinates, all n samples and k outputs considered, for every norm.
+    """An operator with the non-zero eigenvalues of 1/n J J^T over all n samples and k outputs.
 
-    Without normalisation F is linear in x, and of the samples only Sigma is left.
+    It is small, because the range of J is known in closed form. Without normalisation F is linear
+    in x, so that the samples enter through Sigma alone.
     """
     if norm == "none":
         return gnjax.linear_gauss_newton([inner, outer], datasets.covariance(x))

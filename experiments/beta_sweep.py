@@ -66,9 +66,9 @@ class Config:
     initializer: str
     rtol: float
     first_seed: int
-    pair_seeds: int  # of figure 5, left, which shares the networks of figure 20
-    grey: Panel  # 5 left and 20, whitened MNIST in the paper
-    colour: Panel  # 5 right, 21 and 22, whitened CIFAR-10 in the paper
+    pair_seeds: int  # of figure 5 (left), whose networks are among those of figure 20
+    grey: Panel  # of figures 5 (left) and 20: whitened MNIST in the paper
+    colour: Panel  # of figures 5 (right), 21 and 22: whitened CIFAR-10 in the paper
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -134,13 +134,13 @@ def _uses(config: Config) -> list[tuple[str, tuple[str, ...], list[Cell]]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
     return tuple(sorted(distinct, key=cost, reverse=True))
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in the partial products, for as many inputs as hidden units."""
+    """Multiplications in the partial products, as if there were as many inputs as hidden units."""
     return float(len(BETAS) * cell.depth * cell.width**3)
 
 

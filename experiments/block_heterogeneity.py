@@ -25,13 +25,16 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 TABLES = ("tokens", "positions")
 SHARES = tuple(np.linspace(0, 1, 11).round(1).tolist())
-FLOOR = 1e-12  # of the largest eigenvalue of a block, where blocks are compared by their shape
+FLOOR = 1e-12  # smaller eigenvalues do not count, in spectra whose largest eigenvalue is 1
 DISTANCE, SPECTRUM = "distance", "spectrum"
 
 
 @dataclass(frozen=True)
 class Size:
-    """``depth`` counts blocks of transformers, else layers; ``width`` is also that of filters."""
+    """The size of a network: ``depth`` blocks of a transformer, else layers; ``width`` of each.
+
+    The width of a layer of the CNN is its number of filters.
+    """
 
     width: int
     depth: int
@@ -82,13 +85,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """The distances of one network (``panel`` distance), or a point of the spectrum of a block.
+    """The distances of one network (``panel`` "distance"), or one eigenvalue of one block.
 
     Attributes:
       distance: the mean Jensen-Shannon distance between the spectra of two blocks of H;
         ``distance_shape`` is that of spectra divided by their largest eigenvalue.
       off_share: |H - blockdiag(H)|_F^2 / |H|_F^2.
-      size: that of an eigenvalue of a block; ``share`` of the block's eigenvalues are larger.
+      size: |lambda| of the eigenvalue (``panel`` "spectrum").
+      share: the share of the block's eigenvalues that are larger in size.
     """
 
     panel: str
@@ -111,7 +115,7 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The largest first; all seeds of a network one after the other."""
+    """All cells, the most expensive first; the seeds of one network follow each other."""
     found = [
         copy_fields(
             Cell,
@@ -129,7 +133,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications: the columns of H."""
+    """Multiplications in the products with H that give its columns."""
     transformer = cell.network in ("gpt", "vit")
     weights = (12.0 if transformer else 2.0) * cell.width**2 * cell.depth
     return weights**2 * cell.samples * (cell.length if transformer else 1)
@@ -166,7 +170,10 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
 
 
 def matrices(path: str) -> bool:
-    """The weights of layers and the tables of embeddings; no biases, no scales of norms."""
+    """Whether a path names the weights of a layer or a table of embeddings.
+
+    Biases and the scales of normalisations are left out.
+    """
     return path.split("/")[-1] in ("kernel", *TABLES)
 
 
@@ -194,7 +201,7 @@ def measure(cell: Cell) -> Measurement:
 
 
 def shape_distance(blocks: tuple[gnjax.BlockSpectrum, ...]) -> float:
-    """The mean distance of spectra that are each divided by their largest eigenvalue in size."""
+    """The mean distance between the blocks' spectra, each divided by its largest |lambda|."""
     scaled = []
     for block in blocks:
         values, errors = block.spectrum.values, block.spectrum.errors

@@ -82,14 +82,14 @@ class Row:
     """One diagonal block of G of the cross-entropy.
 
     Attributes:
-      stage: "start", or after which optimiser.
-      part: "class", the weights of one class in the output layer, or "token", its row in the table
-        of embeddings.
+      stage: "start", or the optimiser that has trained the network.
+      part: "class", the weights of one character in the output layer, or "token", its row in the
+        table of embeddings.
       rank: the number of the character; 0 is the most frequent of the text.
       frequency: its share of the targets (class) or of the inputs (token) that are trained on.
       share: its share of the whole text.
-      trace, largest: of the block, and its largest eigenvalue.
-      loss: the mean over the targets of this class, for part "class".
+      trace, largest: the trace of the block, and its largest eigenvalue.
+      loss: the mean loss over the targets of this class, for part "class".
     """
 
     network: str
@@ -122,7 +122,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications of training and of J of the output layer and of the table."""
+    """Multiplications in training, and in J of the output layer and of the embeddings' table."""
     weights = 12.0 * cell.width**2 * cell.depth if cell.network == "gpt" else cell.outputs**2
     tokens = cell.samples * cell.length
     return 6.0 * tokens * weights * cell.training.steps + (cell.outputs * cell.width) ** 2 * tokens
@@ -223,9 +223,10 @@ def blocks(cell: Cell, apply: Any, params: Any, x: Any, y: Any) -> Measurement:
 
 
 def diagonal_blocks(matrix: NDArray[np.float64], count: int, axis: int) -> list[list[float]]:
-    """[trace, largest eigenvalue] of each block of the parameters (a, b), by their row or column.
+    """[trace, largest eigenvalue] of each of the ``count`` diagonal blocks of ``matrix``.
 
-    ``axis`` is the axis of the parameters along which the ``count`` blocks lie.
+    The parameters are an array (a, b). A block belongs to one of its rows where ``axis`` is 0, and
+    to one of its columns where it is 1.
     """
     other = len(matrix) // count
     shape = (count, other) if axis == 0 else (other, count)

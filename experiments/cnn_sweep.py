@@ -28,10 +28,10 @@ READINGS = ("convolutions", "dense", "shared")
 
 @dataclass(frozen=True)
 class Panel:
-    """Kernel sizes times numbers of filters in one reading, on images of one side.
+    """All pairs of a kernel size and a number of filters, in one reading and for one image side.
 
-    ``channels`` of the last convolution: 0 stands for as many as there are filters. ``frame`` is
-    the width of a frame of pixels that are zero in all images.
+    ``channels`` counts the output channels of the last convolution; 0 stands for as many as there
+    are filters. ``frame`` is the width of a frame of pixels that are zero in all images.
     """
 
     reading: str
@@ -107,7 +107,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One use of a cell in a figure; ``parameters`` counts the weights of both layers."""
+    """One cell in one figure, which can share it; ``parameters`` counts weights of both layers."""
 
     figure: str
     reading: str
@@ -128,7 +128,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -162,12 +162,12 @@ def _uses(config: Config) -> list[tuple[str, Cell]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     return tuple(sorted(dict.fromkeys(cell for _, cell in _uses(config)), key=cost, reverse=True))
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in the eigenvalues of the largest matrix that there is."""
+    """Multiplications in finding the eigenvalues of the matrices of this reading."""
     pixels = (cell.side - 2 * cell.frame) ** 2
     if cell.reading == "shared":
         return float((cell.outputs * pixels) ** 3)
@@ -209,7 +209,10 @@ def _last_layer(cell: Cell) -> NDArray[np.float64]:
 
 
 def _inner_eigenvalues(cell: Cell) -> ExtremeEigenvalues:
-    """Of T_1^T T_1 on the range of the data, which both Toeplitz readings share."""
+    """The extreme eigenvalues of T_1^T T_1 on the range of the data, as in both Toeplitz readings.
+
+    The two readings share them, so that they are computed once.
+    """
     where = cell.data, cell.samples, cell.data_seed, cell.side, cell.frame
     return _eigenvalues_of_first_layer(where, cell.kernel, cell.filters, cell.gain, cell.seed)
 

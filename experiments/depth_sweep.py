@@ -20,7 +20,7 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 @dataclass(frozen=True)
 class Panel:
-    """Depths and seeds, and either widths m or multipliers c of m = c L.
+    """Depths and seeds, and either widths m or multipliers c, which set the width to m = c L.
 
     ``side`` is the side of the downsampled image, 0 for the image as it is.
     """
@@ -68,7 +68,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Row:
-    """One use of a cell in a figure."""
+    """One cell in one figure; figures can share a cell."""
 
     figure: str
     depth: int
@@ -83,7 +83,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -116,7 +116,7 @@ def _uses(config: Config) -> list[tuple[str, int | None, Cell]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, _, cell in _uses(config))
     return tuple(sorted(distinct, key=cost, reverse=True))
 

@@ -29,17 +29,22 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 MOMENTUM = 0.9  # b1 of Adam, optax's default
 STABLE = {"gradient descent": 2.0, "Adam": (2 + 2 * MOMENTUM) / (1 - MOMENTUM)}
 """The optimiser is stable on a quadratic below this over the rate."""
-PRODUCTS = 100  # at most, for one eigenvalue: from row to row the vectors move far
-RESIDUAL = 2e-3  # of the norm, to which negative eigenvalues count that may be 100 times larger
-KNOWN = 10.0  # times its error is what a value has to be
-EARLY = (1, 2, 5, 10, 20, 50)
+# At most so many products with H for one eigenvalue. The eigenvectors change much between two rows,
+# so that those of one row are no good start for the next.
+PRODUCTS = 100
+RESIDUAL = 2e-3  # relative to |H|_2, which may be 100 times the sharpness where H is indefinite
+KNOWN = 10.0  # a value is kept if it is more than so many times its error
+EARLY = (1, 2, 5, 10, 20, 50)  # steps to measure at before step ``every``
 SIDE = 8  # of the images
 LOSSES = {"mlp": "squared_error", "gpt": "cross_entropy"}
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Full-batch training at every rate, reached linearly within every number of warm-up steps."""
+    """Full-batch training: one run for each pair of a learning rate and a number of warm-up steps.
+
+    In the warm-up steps the rate rises linearly. Sharpness is measured once in ``every`` steps.
+    """
 
     rates: tuple[float, ...]
     warmups: tuple[int, ...]
@@ -90,9 +95,10 @@ class Row:
         to stay below for stability at ``rate_now``.
       final_threshold: the same at ``rate``.
       sharpness: the largest eigenvalue of H of the mean loss.
-      preconditioned: of P^{-1/2} H P^{-1/2} with Adam's P, and H's under gradient descent.
-      sharpness_error, preconditioned_error: each has an eigenvalue that close. A value that is not
-        10 times as large as its error is left out.
+      preconditioned: the largest eigenvalue of P^{-1/2} H P^{-1/2} with Adam's P; under gradient
+        descent, where P = I, the sharpness.
+      sharpness_error, preconditioned_error: the matrix has an eigenvalue within this distance of
+        the value. A value that is not more than 10 times its error is left out.
     """
 
     network: str
@@ -145,14 +151,14 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications of the steps and of some twenty products with H at every stop."""
+    """Multiplications in the steps, and in about twenty products with H at every stop."""
     weights = cell.depth * cell.width**2 * (12 if cell.network == "gpt" else 1)
     passes = cell.steps + 40 * len(stops(cell))
     return float(6 * cell.samples * max(cell.length, 1) * weights * passes)
 
 
 def stops(cell: Cell) -> list[int]:
-    """Every ``every``-th step, and some before the first of them."""
+    """The steps to measure at: those of ``EARLY`` below ``every``, then multiples of ``every``."""
     early = {step for step in EARLY if step < cell.every}
     return sorted(early | set(range(cell.every, cell.steps + 1, cell.every)))
 
@@ -168,7 +174,7 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
 
 
 def mean_loss(params: Any, apply: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-    """|f - y|^2 / 2 or the cross-entropy of integer targets, averaged over all of them."""
+    """The mean over all targets of |f - y|^2 / 2, or of the cross-entropy for integer targets."""
     found = apply(params, x)
     if jnp.issubdtype(y.dtype, jnp.integer):
         return optax.softmax_cross_entropy_with_integer_labels(found, y).mean()
@@ -176,7 +182,7 @@ def mean_loss(params: Any, apply: Any, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def rule(optimizer: str, rate: Any, warmup: Any) -> optax.GradientTransformation:
-    """Step t, from 1 on, has the rate min(1, t / warmup) ``rate``."""
+    """The optimiser with warm-up: step t = 1, 2, .. has the rate min(1, t / warmup) ``rate``."""
 
     def now(count: Any) -> Any:
         steps = jnp.asarray(count, float) + 1  # of int32, the quotient would be a float32

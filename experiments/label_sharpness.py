@@ -58,9 +58,9 @@ class Contour:
 
 @dataclass(frozen=True)
 class Panel:
-    """Proportions of class 0 and seeds; ``together`` proportions make one cell.
+    """The runs of one panel: each proportion of class 0 in ``shares``, with each seed.
 
-    A panel with no seeds is left out.
+    A cell trains the runs of ``together`` proportions. A panel with no seeds is left out.
     """
 
     shares: tuple[float, ...]
@@ -189,7 +189,7 @@ Cell = RandomCell | ContourCell | TrainedCell | EdgeCell
 
 @dataclass(frozen=True)
 class Row:
-    """One eigenvalue: of the spectrum in 1a, else the largest of a Hessian."""
+    """One eigenvalue: any of the spectrum in panel 1a, the largest of a Hessian in the others."""
 
     figure: str
     data: str
@@ -201,7 +201,7 @@ class Row:
     measured: float
     error: float  # of ``measured``
     printed: float  # thY: Eq 14 as printed, with sigma_max(Y); in 1a Eq 9 with Eq 13
-    least: float | None = None  # thM: Eq 14 with |Y X^T| / (n sigma_x^2), that no minimum is below
+    least: float | None = None  # thM: Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter
     samples: int | None = None
     share: float | None = None  # of class 0, as realised
     index: int | None = None  # 1a: from the largest
@@ -247,14 +247,14 @@ def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, cheapest last so that the time left is not a surprise."""
+    """The distinct cells, the most expensive first, so that short ones are left at the end."""
     distinct = dict.fromkeys(cell for _, cell in _uses(config))
     return tuple(sorted(distinct, key=cost, reverse=True))
 
 
 @singledispatch
 def cost(cell: Any) -> float:
-    """About the seconds on one core."""
+    """Roughly the seconds that the cell takes on one core."""
     msg = f"{cell!r} is not a cell of this experiment"
     raise TypeError(msg)
 
@@ -289,16 +289,16 @@ def _(cell: EdgeCell) -> float:
 
 @singledispatch
 def measure(cell: Any) -> Measurement:
-    """Names to lists over the rows of the cell, or to what they have in common."""
+    """The columns of the cell's rows: a list with a value for each row, or one value for all."""
     msg = f"{cell!r} is not a cell of this experiment"
     raise TypeError(msg)
 
 
 @measure.register
 def _(cell: RandomCell) -> Measurement:
-    """The Gauss-Newton matrix by automatic differentiation beside Eq 9 with Eq 13.
+    """The eigenvalues of G by automatic differentiation, beside those of Eq 9 with Eq 13.
 
-    One eigenvalue more than d^2 is kept: it is zero.
+    The equations give d^2 non-zero ones. One more is kept, to show that the next is zero.
     """
     rng = np.random.default_rng(cell.seed)
     x = datasets.orthogonalise(rng.standard_normal((cell.samples, cell.inputs)), cell.sigma_x)
@@ -355,7 +355,7 @@ def _(cell: ContourCell) -> Measurement:
 
 @measure.register
 def _(cell: TrainedCell) -> Measurement:
-    """One row a run."""
+    """The sharpness at the end of training, one row for each run."""
     runs = cell.runs()
     problems = [label_training.problem(data, cell.recipe) for data in runs]
     paths = label_training.train(problems, cell.recipe)
@@ -381,7 +381,7 @@ def _(cell: TrainedCell) -> Measurement:
 
 @measure.register
 def _(cell: EdgeCell) -> Measurement:
-    """One row an epoch of each rate; where training diverges there is no row."""
+    """The sharpness along training, one row for each rate and epoch with a finite loss."""
     problem = label_training.problem(cell.data, cell.recipe)
     rates = [2 * f / problem.least if f else cell.recipe.rate for f in cell.fractions]
     paths = label_training.at_rates(problem, cell.recipe, rates, cell.epochs)
@@ -432,7 +432,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def sources(config: Config) -> list[str]:
-    """What each data set really is; loading it here fails before any cell is computed."""
+    """The source of each data set; all are loaded here: missing data end the run at once."""
     names = dict.fromkeys((*config.data, config.edge.data))
     size = f", grey, {config.side} x {config.side}" if config.side else ""
     return [

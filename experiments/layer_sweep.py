@@ -45,7 +45,10 @@ class Cell(Start):
 
 @dataclass(frozen=True)
 class Row:
-    """One layer l of one network; left is W^{L:l+1}, right is W^{1:l-1}."""
+    """One layer l of one network; left is W^{L:l+1}, right is W^{1:l-1}.
+
+    ``kappa2`` is the squared condition number of a product, ``smallest2`` its squared sigma_min.
+    """
 
     depth: int
     layer: int
@@ -79,7 +82,7 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """The layer spectra behind Lemma 2, by layer."""
+    """The condition numbers and the weights gamma_l in Lemma 2, as lists over the layers."""
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
     bound = gnjax.bounds.linear(initial_weights(white.rank, cell))
     if not bound.applicable:

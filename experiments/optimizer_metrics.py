@@ -39,8 +39,9 @@ NETWORKS = ("gpt", "mlp", "mlp_many")
 class Race:
     """Full-batch runs to the loss ``target`` log k, from the same start for every metric.
 
-    Each metric has all ``rates`` and, as shares of the mean eigenvalue of P, all ``dampings``; SGD,
-    Adam and Shampoo run without momentum and with it. A run ends after ``limit`` steps.
+    Each metric is run with all learning ``rates`` and all ``dampings``, which are shares of the
+    mean eigenvalue of P. SGD, Adam and Shampoo run without momentum and with it. A run ends after
+    ``limit`` steps.
     """
 
     target: float
@@ -52,9 +53,9 @@ class Race:
 
 @dataclass(frozen=True)
 class Path:
-    """kappa is measured at the ``stops`` of one run of Adam with this rate and the race's momentum.
+    """The run of Adam along which kappa is measured: its rate, and the steps ``stops``.
 
-    Everywhere with the damping ``damping``, and at the start also with the others in ``dampings``.
+    It has the race's momentum. P has the damping ``damping``; at the start, all of ``dampings``.
     """
 
     rate: float
@@ -100,13 +101,13 @@ class Row:
       metric: a name in :data:`experiments.shared.metric_steps.METRICS`.
       damping: what is added to P, over the mean eigenvalue of P; 0 for SGD, whose P is I.
       share: p / (k n).
-      step: of Adam's run, where kappa is measured.
+      step: the step of Adam's run at which kappa is measured.
       kappa: of P^{-1/2} G P^{-1/2}, over its ``rank`` non-zero eigenvalues.
       momentum: the decay of the mean of gradients.
       target: the loss to reach, as a share of log k, that of a uniform guess.
-      steps: that the best rate takes; where no rate has ``reached`` the loss, the limit.
-      rate: the best, the larger one of equals; nan where none has reached the loss.
-      at_edge: whether the best rate is the largest or the smallest of those that were tried.
+      steps: the number that the best rate takes; the limit where no rate has ``reached`` the loss.
+      rate: the best rate, of equal ones the largest; nan where none has reached the loss.
+      at_edge: whether the best rate is the largest or the smallest of the race's ``rates``.
     """
 
     panel: str
@@ -154,7 +155,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications of forming G, about as often as in the race and for every kappa."""
+    """Multiplications in forming G about 100 times, for the steps of the race and the kappas."""
     gpt = cell.network == "gpt"
     weights = (12.0 if gpt else 1.0) * cell.width**2 * cell.depth
     rows = cell.samples * cell.outputs
@@ -200,7 +201,7 @@ def kappas(
 
 
 def _dampings(metric: str, dampings: tuple[float, ...]) -> tuple[float, ...]:
-    """P = I needs no damping."""
+    """The dampings to use with a metric: 0 alone for SGD, whose P = I needs none."""
     return (0.0,) if metric == "SGD" else dampings
 
 
@@ -259,9 +260,10 @@ def best_rate(
     damping: float,
     momentum: float,
 ) -> dict[str, Any]:
-    """The rate that reaches the loss first, tried from the largest on.
+    """The learning rate that reaches the target loss in the fewest steps.
 
-    A run ends where it cannot win any more, and the search where two rates in a row could not.
+    Rates are tried from the largest on. A run ends when it has taken as many steps as the best one,
+    and the search ends after two rates in a row that were not better.
     """
     start, best, chosen, behind = metric_steps.start(op), race.limit, math.nan, 0
     for rate in sorted(race.rates, reverse=True):

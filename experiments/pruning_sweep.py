@@ -24,19 +24,19 @@ from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
-PRINTED, SMALLER = "printed", "smaller"  # whose step sizes
+PRINTED, SMALLER = "printed", "smaller"  # the step sizes: the paper's, or smaller ones
 
 
 @dataclass(frozen=True)
 class Network:
     """How one network is trained and measured.
 
-    ``depth`` counts layers, of the transformer its blocks; ``width`` is that of its layers, of
-    convolutional networks the filters of the first. ``side`` is the side of the downsampled images,
-    0 for images as they are; ``rates`` are the shares of every layer's weights that are pruned, and
-    kappa is measured ``every`` so many epochs. Without epochs it is measured at initialisation.
-    ``seeds`` networks are trained; where ``starts`` is larger, so many are measured at
-    initialisation, the trained ones among them.
+    ``depth`` counts layers, and blocks in the transformer. ``width`` is the width of the layers,
+    and in a convolutional network the number of filters of the first. ``side`` is the side of the
+    downsampled images, 0 for images as they are. ``rates`` are the shares of every layer's weights
+    that are pruned. kappa is measured once in ``every`` epochs; without epochs, at initialisation.
+    ``seeds`` networks are trained. Where ``starts`` is larger than ``seeds``, ``starts`` networks
+    are measured at initialisation, the trained ones among them.
     """
 
     depth: int
@@ -77,9 +77,9 @@ class Smaller:
 class Config:
     """The settings of figures 1 and 13 to 17.
 
-    ``networks``, separated by blanks, are those that run. ``tolerance`` is relative to the largest
-    eigenvalue: what is smaller counts as zero in the numerical rank; 0 stands for k n times the
-    precision of float64, as in NumPy and PyTorch.
+    ``networks``, separated by blanks, are those that run. Eigenvalues below ``tolerance`` times the
+    largest count as zero in the numerical rank; ``tolerance`` 0 stands for k n times the precision
+    of float64, as in NumPy and PyTorch.
     """
 
     paper_ratios: regimes.Rows
@@ -121,10 +121,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One network after one epoch; where kappa was not ``measured``, it is empty.
+    """One network after one epoch; where kappa was not ``measured``, its columns are empty.
 
-    ``kappa`` is certified, and ``kappa_numerical`` is the pseudo-condition number at the numerical
-    rank, of the eigenvalues above ``tolerance`` times the largest.
+    ``kappa`` is certified. ``kappa_numerical`` is the pseudo-condition number at the numerical
+    rank, which counts the eigenvalues above ``tolerance`` times the largest.
     """
 
     figure: str
@@ -140,7 +140,7 @@ class Row:
     samples: int
     inputs: int
     outputs: int
-    parameters: int  # that are left
+    parameters: int  # those that pruning has left
     data: str
     optimizer: str
     rate: float
@@ -152,7 +152,7 @@ class Row:
     kappa: float | None = None
     kappa_low: float | None = None
     kappa_high: float | None = None
-    evidence: str | None = None  # the weakest that the interval rests on
+    evidence: str | None = None  # the weakest kind that the interval rests on
     failure: float | None = None
     resolved: bool = False
     method: str = ""
@@ -226,7 +226,7 @@ def cost(cell: Cell) -> float:
 
 
 def shape(cell: Cell) -> Hashable:
-    """What programs are compiled for: every rate of pruning and every seed share them."""
+    """The fields that decide which programs are compiled: pruning rates and seeds share them."""
     return cell.network, cell.depth, cell.width, cell.samples, cell.side, cell.recipe, cell.epochs
 
 
@@ -264,7 +264,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Epoch 0, then every epoch; those before a stop are not measured."""
+    """The rows of one cell: epoch 0, then every epoch. kappa is there at the stops alone."""
     recipe = cell.recipe
     shared = copy_fields(
         Row,

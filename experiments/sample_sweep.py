@@ -24,7 +24,7 @@ from sweeps.table import Columns
 
 @dataclass(frozen=True)
 class Config:
-    """Images of ``side`` by ``side`` pixels; each count of samples begins with all smaller ones."""
+    """Images of ``side`` by ``side`` pixels; n samples are the first n of the largest count."""
 
     paper_ratios: regimes.Rows
     data: str
@@ -73,7 +73,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     rank: int
@@ -126,7 +126,10 @@ def sources(config: Config) -> list[str]:
 
 
 def _interlaces(table: Columns) -> Verdict:
-    """Cauchy: the NTK of fewer samples is a principal submatrix, so its ends lie inside."""
+    """Whether lambda_max grows and lambda_min falls with n.
+
+    Cauchy's interlacing says so: the NTK of fewer samples is a principal submatrix.
+    """
     if len(np.unique(table["samples"])) < 2 or not table["resolved"].all():
         return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
     steps = []

@@ -84,7 +84,7 @@ class Row:
     outputs: int
     samples: int
     largest_share: float
-    excess: float  # of the loss over its floor
+    excess: float  # the loss minus its floor
     measured: float  # of the full Hessian
     error: float  # of ``measured``: an eigenvalue lies this close, proved by the residual
     predicted: float  # Eq 15
@@ -115,7 +115,7 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """Lists over the epochs and, within each, over the eigenvalues."""
+    """The columns of the rows, as lists over the epochs and, within each, over the eigenvalues."""
     found = orthogonal(cell.data, cell.sigma_x)
     lists: dict[str, list[float]] = {}
     for point in train(found, cell.training, cell.seed):
@@ -131,7 +131,7 @@ def measure(cell: Cell) -> Measurement:
 
 
 def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[float]]:
-    """The largest eigenvalues of the Hessian, Eq 15, and how far apart they can be."""
+    """The largest eigenvalues of the Hessian, those of Eq 15, and a bound on their difference."""
     split = split_hessian(point.weights, found.moments)
     values, errors = split.largest(cell.count, cell.rtol)
     w1, w2 = point.weights
@@ -149,10 +149,10 @@ def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[flo
 
 
 def _of_the_covariance(split: SplitHessian, w1: jax.Array, w2: jax.Array, sigma_x: float) -> float:
-    """How far the eigenvalues may be moved by what rounding left in C, given as c I.
+    """How far the eigenvalues may move because C is c I only up to rounding.
 
-    G moves by |C - c I| / c of itself or less, and |G| = c (|W_1|^2 + |W_2|^2) here. The rest of
-    the Hessian moves by |W_2 W_1 (C - c I)|, which is at most half as much.
+    G changes by at most |C - c I| / c times |G|, and |G| = c (|W_1|^2 + |W_2|^2) here. The rest of
+    the Hessian changes by |W_2 W_1 (C - c I)|, which is at most half as much.
     """
     squares = sum(float(np.linalg.norm(np.asarray(w), 2)) ** 2 for w in (w1, w2))
     return 1.5 * split.deviation * sigma_x**2 * squares

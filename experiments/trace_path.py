@@ -85,7 +85,7 @@ class Row:
     samples: int
     probes: int
     largest_share: float
-    excess: float  # of the loss over its floor
+    excess: float  # the loss minus its floor
     estimate: float  # of the full Hessian: Hutchinson's on the inputs that W_1 and B span
     standard_error: float
     exact: float | None  # of the full Hessian, by all unit vectors
@@ -119,7 +119,7 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """Lists over the epochs."""
+    """The columns of the cell's rows, as lists over the epochs."""
     found = orthogonal(cell.data, cell.sigma_x)
     points = train(found, cell.training, cell.seed)
     return {
@@ -132,7 +132,7 @@ def measure(cell: Cell) -> Measurement:
 
 
 def _traces(point: Point, found: Orthogonal, cell: Cell) -> dict[str, Any]:
-    """The trace by random products, by all of them, and by Eq 7."""
+    """The trace by products with random vectors, by those with all unit vectors, and by Eq 7."""
     split = split_hessian(point.weights, found.moments)
     # Every point has its own random vectors, so that their errors are independent.
     stream = int(np.random.SeedSequence([cell.seed, point.epoch]).generate_state(1)[0])

@@ -27,7 +27,7 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
 OUTPUTS = 10
-LOSSES = 150  # at most so many epochs have a row
+LOSSES = 150  # besides the stops, at most so many epochs have a row, which shows their loss
 STARTS: Mapping[str, tuple[str, dict[str, float]]] = {
     "kaiming_2": ("kaiming_normal", {"gain": 2.0}),  # the initialiser of PyTorch, as Appendix I
     "kaiming_1": ("kaiming_normal", {"gain": 1.0}),  # the variance of Appendix G
@@ -104,7 +104,7 @@ class Row:
     kappa: float | None
     kappa_low: float | None
     kappa_high: float | None
-    evidence: str | None  # the weakest that the interval rests on
+    evidence: str | None  # the weakest kind that the interval rests on
     failure: float | None
     resolved: bool
     method: str | None
@@ -123,7 +123,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications of the epochs, whose products start at the few outputs."""
+    """Multiplications in the epochs, in which the weights are multiplied from the outputs on."""
     steps = cell.epochs * -(-cell.samples // cell.recipe.batch)
     return float(steps * OUTPUTS * cell.width * (3 * cell.width + 3 * cell.side**2))
 
@@ -171,9 +171,9 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
 
 
 def _apply(weights: linear_descent.Weights, x: jax.Array) -> jax.Array:
-    """W_L .. W_1 x, where the product is formed from the few outputs on.
+    """W_L .. W_1 x. The weights are multiplied first, from W_L on, which has few rows.
 
-    The derivative does the same, so that a step costs a twentieth of one layer after the other.
+    So does the derivative. A step costs a twentieth of what it costs to apply layer after layer.
     """
     return x @ linear_descent.product(weights).T
 
@@ -186,7 +186,7 @@ def initial_weights(cell: Cell, inputs: int) -> list[jax.Array]:
 
 
 def _kappa_and_bound(weights: linear_descent.Weights, cell: Cell) -> Measurement:
-    """Whitened data, so the covariance is the identity."""
+    """kappa and the first bound of Lemma 2; the data are whitened, so that Sigma = I."""
     op = gnjax.linear_gauss_newton([np.asarray(w, np.float64) for w in weights])
     kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
     return {**kappa_fields(kappa), "bound_convex": gnjax.bounds.of_operator(op).convex}
@@ -208,7 +208,7 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
 
 
 def _rows_of_cell(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Epoch 0, then every epoch whose loss was kept; those before a stop are not measured."""
+    """Epoch 0, then every epoch whose loss was kept. kappa is there at the stops alone."""
     for record in measurement["records"]:
         for epoch, loss in record["losses"] or [[0, None]]:
             stop = epoch == record["epoch"]

@@ -102,7 +102,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -127,7 +127,7 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications: J, of which every row takes a backward pass, and its singular values."""
+    """Multiplications in J, a backward pass for each row, and in finding its singular values."""
     rows, left = cell.samples * cell.outputs, 12.0 * cell.width**2 * cell.depth
     return 3 * rows * left * cell.length + rows**2 * left
 

@@ -68,7 +68,7 @@ class Row:
     kappa: float
     kappa_low: float
     kappa_high: float
-    evidence: str  # the weakest that the interval rests on
+    evidence: str  # the weakest kind that the interval rests on
     failure: float
     resolved: bool
     method: str
@@ -81,7 +81,7 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The cells, cheapest last so that the time left is not a surprise."""
+    """The cells, the most expensive first, so that short ones are left at the end."""
     found = [
         copy_fields(Cell, config, depth=depth, seed=seed)
         for depth in config.depths
@@ -91,15 +91,15 @@ def cells(config: Config) -> tuple[Cell, ...]:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in the partial products, for as many inputs as hidden units."""
+    """Multiplications in the partial products, as if there were as many inputs as hidden units."""
     return float(cell.depth * cell.width**3)
 
 
 def measure(cell: Cell) -> Measurement:
-    """kappa and the bounds of Lemma 2 for the same weights, with Sigma = I and as it is.
+    """kappa and the bounds of Lemma 2 for the same weights, on whitened and on raw inputs.
 
-    A rotation of the inputs leaves kappa as it is, so that the weights are drawn in the principal
-    axes of the data: Sigma is diagonal there, and whitening is a division by its roots.
+    A rotation of the inputs does not change kappa. So the inputs are taken in the principal axes
+    of the data, where Sigma is diagonal for raw inputs and the identity for whitened ones.
     """
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
     weights = initial_weights(white.rank, cell)

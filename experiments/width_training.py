@@ -29,9 +29,9 @@ from sweeps.storage.checkpoint import Checkpoint, resumed
 class Config:
     """The settings of figures 9 and 18; the paper is silent about the loss.
 
-    ``narrow_rate`` is the learning rate of ``narrow_widths``, ``recipe.rate`` that of the others;
-    kappa is measured ``every`` so many epochs, the whole spectrum of ``spectrum_width`` and of the
-    first seed at the first and the last epoch.
+    ``narrow_rate`` is the learning rate of ``narrow_widths``, ``recipe.rate`` that of the others.
+    kappa is measured once in ``every`` epochs. The whole spectrum is measured for
+    ``spectrum_width`` alone, at epoch 0 and after the last.
     """
 
     paper_ratios: regimes.Rows
@@ -74,7 +74,7 @@ class Cell:
 @dataclass(frozen=True)
 class Row:
     """Figure 18: one network after one epoch; where kappa was not ``measured``, it is empty.
-    Figure 9: one eigenvalue, with kappa if ``assumed_rank`` were the rank and this the smallest.
+    Figure 9: one eigenvalue, and kappa if it were the smallest, with ``assumed_rank`` the rank.
     """
 
     figure: int
@@ -95,7 +95,7 @@ class Row:
     kappa: float | None = None
     kappa_low: float | None = None
     kappa_high: float | None = None
-    evidence: str | None = None  # the weakest that the interval rests on
+    evidence: str | None = None  # the weakest kind that the interval rests on
     failure: float | None = None
     resolved: bool = False
     rank: int | None = None  # the number of non-zero eigenvalues, as measured
@@ -126,7 +126,7 @@ def _recipe(config: Config, width: int) -> Recipe:
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications of the kappas: a factorisation each, and the kernel before it."""
+    """Multiplications in forming and factorising the kernel, once for every kappa."""
     size = 10.0 * cell.samples
     measured = cell.seeds * (cell.epochs / cell.every + 1 + 20 * cell.spectrum)
     return measured * (size**3 / 3 + size**2 * cell.width)
@@ -169,7 +169,7 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
 
 
 def stops(epochs: int, every: int) -> list[int]:
-    """0, every, 2 every .. and the last."""
+    """The epochs at which kappa is measured: 0, every, 2 every .. and the last."""
     return [*range(0, epochs, every), epochs]
 
 
@@ -238,7 +238,7 @@ def _parameters(cell: Cell, inputs: int, outputs: int) -> int:
 
 
 def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Figure 18: epoch 0, then every epoch; those before a stop are not measured."""
+    """The rows of figure 18: epoch 0, then every epoch. kappa is there at the stops alone."""
     for index in range(cell.seeds):
         shared = _row(cell, measurement, 18, cell.first_seed + index)
         for record in measurement["records"]:
@@ -250,7 +250,7 @@ def _paths(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 
 
 def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Figure 9: one row for each eigenvalue of each network."""
+    """The rows of figure 9: one for each eigenvalue of each network."""
     for record in measurement["records"]:
         for index, found in enumerate(record.get("spectra", [])):
             shared = _row(cell, measurement, 9, cell.first_seed + index)

@@ -19,11 +19,11 @@ from figures.shared.series import Columns
 from sweeps import table
 
 FORMATS = (".png", ".pdf")
-_PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # of a provenance
+_PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the named figures and print what was written; 2 where the user has something to mend."""
+    """Draw the named figures and print the files; 0, or 2 for a mistake that the user can mend."""
     parser = _parser()
     options = parser.parse_args(arguments)
     names = _chosen(options.names, parser)
@@ -68,7 +68,7 @@ def drawn(name: str, profile: str, results: Path, out: Path) -> list[Path]:
 
 
 def _stamp(name: str, profile: str, results: Path) -> str:
-    """A hash of the table, of the provenance but for when and where, and of the code that draws."""
+    """A hash of the table, of its provenance but dates and machine, and of the code that draws."""
     digest = hashlib.sha256(matplotlib.__version__.encode())
     module = catalogue.load(name)
     if isinstance(module, TableFigure):

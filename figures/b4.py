@@ -1,4 +1,4 @@
-"""Figure B4: how well Eq 15 knows the top of the Hessian's spectrum, over training."""
+"""Figure B4: how well Eq 15 predicts the largest eigenvalues of the Hessian, over training."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -18,7 +18,7 @@ LOOKS = style.looks(3)
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa, and the two ends of the spectrum that it is the ratio of."""
+    """Kappa (left), and the two ends of the spectrum, whose ratio it is (right)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         left, right = figure.subplots(1, 2)

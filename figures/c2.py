@@ -93,5 +93,5 @@ def _seeds(measured: Columns) -> str:
 
 
 def _each(measured: Columns) -> list[np.ndarray]:
-    """The rows of every network."""
+    """For every network a mask that is true for its rows."""
     return [measured["network"] == name for name in distinct(measured, "network")]

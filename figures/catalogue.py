@@ -1,4 +1,4 @@
-"""The figures there are: every module of this package named like one, fig02, b1, c1 or t1."""
+"""Find the figures: all modules of this package with names like fig02, b1, c1 or t1."""
 
 import re
 from collections.abc import Mapping

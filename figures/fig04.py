@@ -19,7 +19,7 @@ SKIP_COLOUR, BOX_FACE, BOX_EDGE = style.COLOURS[1], "#DCEAF4", style.COLOURS[0]
 
 @dataclass(frozen=True)
 class Edge:
-    """The summand factor @ h_source of h_target; a skip's factor is the rectangular identity's."""
+    """A summand of h_target, ``factor`` @ h_source; a skip's factor is beta I, rectangular."""
 
     source: int
     target: int
@@ -82,7 +82,7 @@ def caption(depth: int = 3) -> str:
 
 
 def _draw_weight(axes: Axes, edge: Edge) -> None:
-    """The straight road: an arrow into the box of the weight and one on into the sum."""
+    """The layer: an arrow into the box of the weight, and one from the box into the sum."""
     left, bottom = _middle(edge) - BOX_WIDTH / 2, -BOX_HEIGHT / 2
     _arrow(axes, [(edge.source + SUM_RADIUS, 0), (left, 0)])
     _arrow(axes, [(left + BOX_WIDTH, 0), (edge.target - SUM_RADIUS, 0)])
@@ -111,12 +111,12 @@ def _draw_weight(axes: Axes, edge: Edge) -> None:
 
 
 def _draw_skip(axes: Axes, edge: Edge) -> None:
-    """The bypass: from where the layer's input leaves, over the box, into the top of the sum."""
+    """The skip: an arc from the layer's input, over the box, into the top of the sum."""
     start = edge.source + BRANCH
     arc = [(start, 0), (start, ARC_CONTROL), (edge.target, ARC_CONTROL), (edge.target, SUM_RADIUS)]
     _arrow(axes, arc, SKIP_COLOUR)
     axes.add_patch(Circle((start, 0), 0.022, color=SKIP_COLOUR, linewidth=0, zorder=4))
-    top = 0.75 * ARC_CONTROL  # of a cubic whose middle controls lie that high
+    top = 0.75 * ARC_CONTROL  # a cubic rises to 3/4 of the height of its middle control points
     axes.text(
         _middle(edge), top + 0.06, f"${edge.factor}$", ha="center", va="bottom", color=SKIP_COLOUR
     )

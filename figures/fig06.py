@@ -22,7 +22,7 @@ TITLE_PAD = 14  # points, above the label of m = n
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa of one hidden layer below its bound; beside it, kappa of one and of two hidden."""
+    """Kappa of one hidden layer with its bound (left), and of one and two hidden layers (right)."""
     one, two = select(table, figure="6"), select(table, figure="6-deep")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)

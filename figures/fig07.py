@@ -27,7 +27,7 @@ LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa with and without BatchNorm; beside it, LayerNorm on the same axes and far above."""
+    """Kappa with and without BatchNorm (left), and with LayerNorm, which is far above (right)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         left, right = figure.subplots(1, 2)

@@ -35,13 +35,13 @@ SIGNS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """The column along x, what it is called, and the column and symbol that curves are told by."""
+    """The column along x with its label, and the column that curves differ in with its symbol."""
 
     over: str
     label: str
     by: str
     symbol: str
-    rises: bool  # what the paper says of kappa along it
+    rises: bool  # whether the paper says that kappa rises along it
 
 
 KERNEL = Axis("kernel", "kernel size $K$", "filters", "F", rises=False)
@@ -49,7 +49,7 @@ FILTERS = Axis("filters", "number of filters $F$", "kernel", "K", rises=True)
 
 
 def draw(table: Columns) -> Figure:
-    """A row a reading: kappa over the kernel size and over the filters, and two maps of signs."""
+    """One row for each reading: kappa over kernel size and filters, and two maps of signs."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 7.6)
         grid = figure.add_gridspec(len(READINGS), 1)
@@ -102,7 +102,7 @@ def _ticks(axes: Axes, table: Columns, axis: Axis, along: str = "x") -> None:
 
 
 def _draw_map(axes: Axes, table: Columns) -> None:
-    """Every step from one size to the next, drawn by the sign of the change of kappa.
+    """Each step from one size to the next, as a line whose style shows the sign of kappa's change.
 
     Horizontal steps add filters, vertical ones enlarge the kernel. A sign is certain where the
     interval of the ratio of geometric means leaves out 1.

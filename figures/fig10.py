@@ -31,7 +31,7 @@ KEY = (
 
 
 def draw(table: Columns) -> Figure:
-    """The loss (left), and kappa with its bound (right), over the epochs, one colour a start;
+    """The loss (left) and kappa with its bound (right) over the epochs, a colour for each start;
     logarithmic axes, the horizontal ones linear between epochs 0 and 1."""
     drawn = {start: name for start, name in NAMES.items() if start in distinct(table, "start")}
     with style.paper_style():

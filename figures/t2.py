@@ -38,13 +38,13 @@ MEASURES = {
 
 
 def part(block: str) -> str:
-    """What a block is, from the last word of its name."""
+    """The kind of a block, found from the last part of its name."""
     last = block.split("/")[-1].rstrip("0123456789")
     return PARTS[last]
 
 
 def draw(table: Columns) -> Figure:
-    """The spectra of all blocks of every network, over the mean distances between them."""
+    """The spectra of all blocks of every network (top), and the mean distances (bottom)."""
     looks = dict(zip(KINDS, style.looks(len(KINDS)), strict=True))
     distances, spectra = (select(table, panel=panel) for panel in ("distance", "spectrum"))
     names = [name for name in NAMES if name in distinct(distances, "network")]

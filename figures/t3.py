@@ -33,7 +33,7 @@ LOOKS = dict(zip(NAMES, style.looks(len(NAMES)), strict=True))
 
 
 def draw(table: Columns) -> Figure:
-    """For each network kappa along training, over the steps against kappa at the start."""
+    """For each network kappa along training (top), and steps over kappa at the start (bottom)."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 4.6)
         panels = figure.subplots(2, len(NETWORKS))
@@ -102,7 +102,7 @@ def _against(axes: Axes, shown: Columns) -> None:
 
 
 def _dampings(shown: Columns, metric: str) -> list[float]:
-    """Those with a kappa, the largest first."""
+    """The dampings at which kappa was measured at the start, the largest first."""
     measured = select(shown, panel="kappa", metric=metric, step=0)
     return distinct(measured, "damping")[::-1]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Correction:
-    """A printed statement, what holds instead, and file::test."""
+    """A printed statement, what holds instead, and the test that shows it, as file::test."""
 
     paper: str
     where: str

@@ -1,4 +1,4 @@
-"""Figures are drawn in a process of their own while the next experiment is computed."""
+"""Draw figures in a process of their own while the next experiment is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeps.launchers.pool import end_with_parent
 
 
 class Drawing:
-    """The pictures of one run, from ``begin`` until their ``paths`` are asked for."""
+    """Draws the figures of one run: ``begin`` starts one, and ``paths`` waits for its files."""
 
     def __init__(self, run: str, results: Path) -> None:
         self._run, self._results = run, results
@@ -52,6 +52,6 @@ class Drawing:
 
 
 def _prepare() -> None:
-    """The process that started this one answers Ctrl-C, and takes this one with it."""
+    """Ignore Ctrl-C, which the process that started this one handles, and end with that one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()

@@ -37,7 +37,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """fig2 or b1."""
+        """The name that links use: fig2 or b1."""
         return re.sub(r"0*(\d+)", r"\1", self.figure)
 
     @property
@@ -46,7 +46,7 @@ class Section:
 
 
 def title(figure: str) -> str:
-    """fig02 as Figure 2, b1 as Figure B1."""
+    """The title of a figure: Figure 2 for fig02, Figure B1 for b1."""
     return "Figure " + re.sub(r"^fig0*", "", figure).upper()
 
 
@@ -69,7 +69,7 @@ def name(claim: Claim) -> str:
 
 
 def statuses(sections: Sequence[Section]) -> dict[str, str]:
-    """Every claim and its status."""
+    """The status of every claim, by the claim's name."""
     return {name(claim): found.status for section in sections for claim, found in section.verdicts}
 
 
@@ -87,7 +87,7 @@ def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[st
 
 
 def read_expected(path: Path, profile: str) -> dict[str, str]:
-    """The statuses that were recorded for a profile; nothing where nothing was."""
+    """The statuses that were recorded for a profile, by claim; empty if none were."""
     return {claim: entry["status"] for claim, entry in _read(path).get(profile, {}).items()}
 
 

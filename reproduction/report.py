@@ -110,7 +110,7 @@ def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
 
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
-    """The same for a reader of plain text, pictures as links."""
+    """The report as Markdown, with links to the pictures."""
     parts = [f"# {title}", summary]
     for section in sections:
         parts.append(f"## {section.title}")

@@ -34,7 +34,7 @@ from sweeps.storage.store import write_atomically
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
 EXPECTED = FIGURES / "expected.json"
-LEFT_OUT = {  # where figures are not named: these sizes take a GPU
+LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
         "transformer_depth",
@@ -58,7 +58,7 @@ class Ran:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when everything ran and was drawn; with --strict also only when no verdict changed."""
+    """Return 0 if everything ran and was drawn and, with --strict, if no verdict has changed."""
     options = _parsed(arguments)
     console = Console()
     began = time.perf_counter()
@@ -151,7 +151,7 @@ def _sections(
 
 
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
-    """The report as a page and as text; with --publish also what the repository keeps."""
+    """Write the report as a page and as text."""
     title = f"gnjax: the {options.run} profile"
     found = [verdict for section in sections for _, verdict in section.verdicts]
     counts = ", ".join(
@@ -167,7 +167,10 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
 
 
 def _publish(profile: str, sections: Sequence[Section]) -> None:
-    """The laptop's pictures into the gallery, those of another profile into a folder inside it."""
+    """Copy the pictures to the gallery, and write the findings and the expected verdicts.
+
+    Pictures of another profile than the laptop's go to a folder inside the gallery.
+    """
     gallery = FIGURES / "gallery"
     gallery = gallery if profile == "laptop" else gallery / profile
     gallery.mkdir(parents=True, exist_ok=True)
@@ -182,7 +185,7 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
-    """Nothing where nothing was recorded for the profile."""
+    """The claims whose verdict has changed; none where none is recorded for the profile."""
     expected = findings.read_expected(EXPECTED, options.profile)
     return findings.changed(sections, expected) if expected else []
 
@@ -266,7 +269,7 @@ def _all_figures(profile: str) -> list[str]:
 
 
 def _figures(text: str) -> list[str]:
-    """2,3,b1 as the names of their modules."""
+    """The names of the modules of figures that are given as in 2,3,b1."""
     known = catalogue.names()
     if text == "all":
         return known

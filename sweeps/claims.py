@@ -32,12 +32,12 @@ class Source:
 
 
 def printed(place: str) -> Source:
-    """The paper says so in words, at this place."""
+    """The source of a claim that the paper states in words, at this place."""
     return Source("printed", place)
 
 
 def implied(place: str) -> Source:
-    """It follows from an equation or from a number that the paper prints at this place."""
+    """The source of a claim that follows from an equation or a number printed at this place."""
     return Source("implied", place)
 
 
@@ -67,7 +67,7 @@ class Claim:
       figure: the panel, as in "2b".
       statement: what is claimed, no stronger than it is printed.
       source: who says so and where.
-      check: the saved table to a verdict.
+      check: a function from the saved table to the verdict.
       ratios: the names of the sizes that decide (:data:`sweeps.regimes.RATIOS`). Where one of them
         is not the paper's, which the config states, the claim cannot be tested. A theorem that
         holds at any size needs none.

@@ -1,4 +1,4 @@
-"""Rows into ``table.csv``, and how they came about into ``provenance.json``."""
+"""Write the rows to ``table.csv``, and how they were computed to ``provenance.json``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweeps.storage.store import Finished, write_atomically
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """One line for each row, columns in the order of the dataclass; floats with all digits."""
+    """Write a line for each row, columns in the dataclass's order and floats with all digits."""
     names = [field.name for field in dataclasses.fields(rows[0])]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -33,9 +33,9 @@ def _cell(value: Any) -> str:
 def write_provenance(
     path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished]
 ) -> None:
-    """Write the provenance of a table from that of its cells, kept when they were computed.
+    """Write the provenance of a table, put together from the provenance that each cell has kept.
 
-    Device, precision and versions decide which cells a table may hold, so all of them agree.
+    All cells of a table have the same device, precision and versions.
     """
     kept = [result.provenance for result in finished]
     dates = sorted(each["date"] for each in kept)

@@ -73,7 +73,7 @@ class Done:
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """0 when every cell finished, 1 when one failed, 2 for a mistake of the user's."""
+    """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake."""
     console = Console()
     try:
         if arguments is None:
@@ -92,7 +92,10 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
 
 
 def keep_compiled_programs() -> None:
-    """In the user's cache, for this process and its workers; see :mod:`gnjax.cli.compilation`."""
+    """Keep compiled programs in the user's cache, for this process and its workers.
+
+    See :mod:`gnjax.cli.compilation`.
+    """
     try:
         keep_compiled()
     except ValueError as error:
@@ -187,7 +190,7 @@ def _parsed(name: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, li
 
 
 def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
-    """The profile, with a hash of the config where overrides made it another one."""
+    """The name of the job's folder: the profile, and a hash of the config if fields were set."""
     if not overrides:
         return profile
     text = json.dumps(asdict(config), sort_keys=True)

@@ -1,4 +1,4 @@
-"""The edge of an experiment: a config file and overrides on one side, a frozen dataclass inside."""
+"""Read a config file and overrides from the command line into a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 def load(argument: str) -> tuple[ConfigDict, str]:
-    """``configs/name.py:profile`` to the config and the profile."""
+    """The config and the profile that ``configs/name.py:profile`` names."""
     path, _, profile = argument.rpartition(":")
     if not path or not profile:
         msg = f"--config={argument} must be FILE:PROFILE, as in configs/depth_sweep.py:laptop"
@@ -90,7 +90,10 @@ def override(config: ConfigDict, overrides: Sequence[str]) -> ConfigDict:
 
 
 def _find(config: ConfigDict, path: str) -> tuple[ConfigDict, str]:
-    """The innermost config and field that a dotted path names, or the nearest name there is."""
+    """The innermost config and the field that a dotted path names.
+
+    The error for an unknown path names the nearest field there is.
+    """
     parent: Any = config
     *folders, last = path.split(".")
     for name in folders:

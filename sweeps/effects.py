@@ -16,7 +16,7 @@ from sweeps.rows import by_seed, geometric_means, growth_exponent, length, point
 from sweeps.table import Columns
 
 LEVEL = 0.95
-_LARGEST_LOG = 709.0  # whose exponential is a float64
+_LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of float64
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Effect:
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
 
     def exponential(self) -> Effect:
-        """The geometric mean, or the ratio of two, where this is a mean of logarithms."""
+        """exp of this effect: a geometric mean or a ratio, where this is a mean of logarithms."""
         ends = (self.value, self.low, self.high)
         return Effect(*(math.exp(end) if end < _LARGEST_LOG else math.inf for end in ends))
 
@@ -45,8 +45,8 @@ def mean(
 
     Args:
       values: one for each seed.
-      lows: what each value is at least, where it is known to an interval only.
-      highs: what each is at most.
+      lows: a lower bound on each value, where values are known only up to an interval.
+      highs: an upper bound on each value.
       together: how many such intervals a verdict needs at once. Each is taken so wide that with
         95% all of them hold (Bonferroni).
     """
@@ -97,7 +97,7 @@ def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDA
 
 
 def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
-    """e of ``of`` ~ over^e: the slope of the logarithms, fitted for every seed on its own."""
+    """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed."""
     slopes = [growth_exponent(each[over], each[of]) for each in by_seed(rows)]
     return mean(np.array(slopes), together=together)
 
@@ -109,7 +109,7 @@ def decide(
     above: float | None = None,
     below: float | None = None,
 ) -> Verdict:
-    """Whether every effect lies above, or below, a number: decided by the intervals.
+    """The verdict whether every effect lies above (or below) a number, judged by the intervals.
 
     It holds where every interval lies on the claimed side, fails where one lies wholly on the other
     side, and is undecided otherwise. The number of the verdict is the effect that is worst for the
@@ -148,7 +148,7 @@ def compared(
     of: str = "kappa",
     together: int | None = None,
 ) -> dict[str, Effect]:
-    """The ratio of the first rows over the second at every value of a column that both have."""
+    """``of`` in the first rows over ``of`` in the second, at each value of ``over`` in both."""
     places = np.intersect1d(first[over], second[over])
     count = len(places) if together is None else together
     return {
@@ -177,7 +177,7 @@ def bound_holds(
     theorem: str = "the bound",
     **wanted: object,
 ) -> Callable[[Columns], Verdict]:
-    """kappa_low <= the first bound <= the next, in the wanted rows where the theorem applies."""
+    """A check that kappa_low <= first bound <= next bound, in the wanted rows with a bound."""
 
     def check(table: Columns) -> Verdict:
         bounded = where(table, **wanted, bound_applicable=True)
@@ -192,10 +192,10 @@ def bound_holds(
 
 
 def crossovers(first: Columns, second: Columns, over: str, of: str) -> NDArray:
-    """Where ``of`` of the first rows rises above that of the second, for each seed; nan if never.
+    """The value of ``over`` at which ``of`` in the first rows rises above that in the second.
 
-    Interpolated between the values of ``over`` on log-log axes, where a power is a line; the first
-    place, if there are several.
+    There is one value for each seed: nan if the curves do not cross so, the first place if they do
+    more than once. Between the points curves are straight lines on log-log axes.
     """
     seeds = np.intersect1d(first["seed"], second["seed"])
     return np.array(

@@ -16,7 +16,7 @@ Measurement = Mapping[str, Any]
 
 
 def without_seed(cell: Cell) -> Hashable:
-    """All fields of a cell but its seed."""
+    """The values of all fields of a cell but its seed."""
     return tuple(getattr(cell, field.name) for field in fields(cell) if field.name != "seed")
 
 
@@ -25,17 +25,17 @@ class Experiment:
     """One sweep.
 
     Attributes:
-      name: also the folder of its results.
-      cells: the distinct cells of a config.
-      measure: one cell to its measurement; all the computing happens here.
-      rows: a config and the measurements of its cells to rows, one dataclass each.
-      cost: the work in a cell, in any unit; the time left is judged by it.
-      progress: the number worth watching in a measurement, as text.
-      shape: what of a cell decides which programs are compiled for it; all but the seed, unless
-        the experiment knows better. Processes begin with different shapes, so that each program is
-        compiled by one of them and found in the cache by the others.
-      resumes: whether ``measure`` takes a :class:`sweeps.storage.checkpoint.Checkpoint` beside the
-        cell and goes on from it, where a killed run had come to.
+      name: its name, which is also the folder of its results.
+      cells: returns the distinct cells of a config.
+      measure: returns the measurement of one cell; all the computing happens here.
+      rows: returns the rows, one dataclass each, from a config and the measurements of its cells.
+      cost: returns the work in a cell, in any unit; the time left is estimated from it.
+      progress: returns the number worth watching in a measurement, as text.
+      shape: returns the fields that decide which programs are compiled for a cell; by default, all
+        but the seed. Processes begin with different shapes, so that each program is compiled by
+        one of them and found in the cache by the others.
+      resumes: whether ``measure`` takes a :class:`sweeps.storage.checkpoint.Checkpoint` as its
+        second argument, from which it continues a run that was killed.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Experiment:
 
 
 def copy_fields(kind: type[Record], source: Any, **own: Any) -> Record:
-    """A ``kind`` with the values ``own``; ``source`` gives the other fields that it has, too.
+    """An instance of ``kind`` with the values ``own``; its other fields are copied from ``source``.
 
-    So a cell takes what it shares with its config, and a row what it shares with its cell, without
-    a list of names.
+    Fields that ``source`` lacks keep their defaults. So a cell takes from its config the fields
+    that both have, and a row those from its cell, without a list of names.
     """
     names = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
     return kind(**own, **{name: getattr(source, name) for name in names if hasattr(source, name)})

@@ -35,7 +35,7 @@ _TELLING = (
 
 
 class Clock:
-    """The time left, judged by the cells that this run has measured."""
+    """Estimates the time left, from the cost of the cells that this run has measured."""
 
     def __init__(self, experiment: Experiment, chosen: Plan) -> None:
         self._experiment, self._began, self._worked = experiment, time.monotonic(), 0.0
@@ -120,20 +120,20 @@ def watch(experiment: Experiment, chosen: Plan, console: Console) -> Iterator[Wa
 
 
 def describe(cell: Cell) -> str:
-    """The fields that a reader tells cells apart by."""
+    """A cell as text, by the fields that tell cells apart."""
     shown = dict(_fields(cell))
     return " ".join(f"{name}={shown[name]}" for name in _TELLING if name in shown) or str(cell)
 
 
 def _fields(record: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values, those of a record within the record among them."""
+    """The names and values of all fields, those of nested records included."""
     for field in fields(record):
         value = getattr(record, field.name)
         yield from _fields(value) if is_dataclass(value) else [(field.name, value)]
 
 
 def duration(seconds: float) -> str:
-    """42 s, 3 min 20 s, 2 h 5 min."""
+    """A time as text: 42 s, 3 min 20 s or 2 h 5 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,4 @@
-"""The sizes that decide a claim; a reduced table speaks for a paper where they are the paper's."""
+"""The ratios of sizes that decide a claim: a smaller table can test it if they are the paper's."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Rows = tuple[tuple[str, str, float, float], ...]
 
 @dataclass(frozen=True)
 class Ratio:
-    """What the paper's own sizes are in one figure: a ratio from its smallest to its largest value.
+    """The smallest and the largest value of a ratio of sizes in one figure of the paper.
 
-    Configs state them as rows (figure, name, low, high).
+    Configs state ratios as rows (figure, name, low, high).
     """
 
     figure: str
@@ -62,7 +62,7 @@ def outside(
     panel: Sequence[tuple[str, object]],
     paper: Rows,
 ) -> str:
-    """Which of the named ratios leave the paper's by more than a factor of two; "" if none does."""
+    """The named ratios that leave the paper's range by more than a factor of 2, as text, or ""."""
     shown = where(table, **dict(panel))
     ratios = [Ratio(*row) for row in paper]
     known = {ratio.name: ratio for ratio in ratios if ratio.figure == figure}

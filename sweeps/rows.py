@@ -66,5 +66,5 @@ def growth_exponent(x: NDArray, y: NDArray) -> float:
 
 
 def points(symbol: str, x: Iterable[float], y: Iterable[float]) -> str:
-    """The values of a curve at all of its places, in words."""
+    """The points of a curve as text: "1.2 at m=3, 1.5 at m=4"."""
     return ", ".join(f"{value:.3g} at {symbol}={place}" for place, value in zip(x, y, strict=True))

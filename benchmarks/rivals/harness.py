@@ -1,4 +1,4 @@
-"""What passes between the benchmark and a rival: a case in an .npz file, an answer in another.
+"""How the benchmark and a rival exchange data: a case in an .npz file, an answer in another.
 
 A rival is a module with a function for every task it can do; ``answer`` runs it as
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 EIGENVALUES = 10  # the largest, of a Hessian
-TURN = "next run"  # what a rival prints before each, to be sent a line when it may
+TURN = "next run"  # a rival prints this before each run, and waits for a line
 TOLERANCE = 1e-6  # of the largest eigenvalue: a residual |H v - lambda v| to stop at
 _STEPS = range(20, 501, 10)
 
@@ -34,7 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """One problem, as arrays; a flat vector of parameters follows the sorted names of the weights.
+    """One problem, as arrays. A flat vector of parameters has the weights sorted by their names.
 
     Dense weights are (outputs, inputs), convolutions (outputs, inputs, height, width), images
     (n, height, width, channels).
@@ -114,7 +114,7 @@ def answer(distribution: str, tasks: dict[str, Measure], companions: Sequence[st
 
 
 def peak_bytes() -> int:
-    """The most memory this process held; not what its parent held, which getrusage includes."""
+    """The peak memory of this process, without that of its parent, which getrusage includes."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -127,9 +127,9 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 
 
 def limit_cores(threads: int) -> None:
-    """Keep this process, and what it starts, on so many cores: XLA counts those it may use.
+    """Keep this process and those it starts on ``threads`` cores; XLA counts the cores it may use.
 
-    To be called before a backend starts; there is nothing to do where the system cannot.
+    Call it before a backend starts. It does nothing where the system has no such limit.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])

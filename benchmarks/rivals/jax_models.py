@@ -29,7 +29,7 @@ def tanh_mlp(weights: Weights, x: jax.Array) -> jax.Array:
 
 
 def resnet20(weights: Weights, statistics: Weights, x: jax.Array) -> jax.Array:
-    """The CIFAR form: three stages of three blocks, shortcuts without parameters."""
+    """ResNet20 for CIFAR: three stages of three blocks, and shortcuts without parameters."""
     z = jax.nn.relu(_conv_norm(weights, statistics, "stem", x, 1))
     for stage in (1, 2, 3):
         for block in (1, 2, 3):
@@ -59,7 +59,7 @@ def _conv_norm(
 
 
 def _shortcut(x: jax.Array, stride: int) -> jax.Array:
-    """The identity; where the width doubles, every other pixel and channels of zeros around."""
+    """The identity; where the width doubles, every other pixel, padded with channels of zeros."""
     if stride == 1:
         return x
     around = x.shape[-1] // 2
@@ -67,7 +67,7 @@ def _shortcut(x: jax.Array, stride: int) -> jax.Array:
 
 
 def cross_entropy(outputs: jax.Array, labels: jax.Array) -> jax.Array:
-    """The mean over samples."""
+    """The cross-entropy, a mean over the samples."""
     chosen = jnp.take_along_axis(outputs, labels[:, None], axis=1)[:, 0]
     return (jax.nn.logsumexp(outputs, axis=1) - chosen).mean()
 
@@ -78,7 +78,7 @@ def to_jax(weights: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
 
 
 def order(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Where the entries of a vector that JAX flattened stand in the case's flat vector."""
+    """For each entry of a vector that JAX flattened, its index in the case's flat vector."""
     names = sorted(weights)
     ends = np.cumsum([weights[name].size for name in names])
     parts = np.split(np.arange(ends[-1]), ends[:-1])

@@ -48,7 +48,7 @@ def hessian(case: harness.Case, options: harness.Options) -> harness.Answer:
 
 
 def _largest(found: tuple[jax.Array, jax.Array]) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of ascending eigenvalues, and their eigenvectors as rows."""
+    """The largest of ascending eigenvalues, in descending order, and their eigenvectors as rows."""
     values, vectors = (np.asarray(array)[::-1][: harness.EIGENVALUES] for array in found)
     return values, vectors
 

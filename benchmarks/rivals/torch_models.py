@@ -25,7 +25,7 @@ class TanhMLP(torch.nn.Module):
 
 
 class ResNet20(torch.nn.Module):
-    """The CIFAR form: three stages of three blocks, shortcuts without parameters."""
+    """ResNet20 for CIFAR: three stages of three blocks, and shortcuts without parameters."""
 
     def __init__(self, weights: Arrays, statistics: Arrays) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class ResNet20(torch.nn.Module):
 
 
 def _shortcut(x: torch.Tensor, stride: int) -> torch.Tensor:
-    """The identity; where the width doubles, every other pixel and channels of zeros around."""
+    """The identity; where the width doubles, every other pixel, padded with channels of zeros."""
     if stride == 1:
         return x
     around = x.shape[1] // 2

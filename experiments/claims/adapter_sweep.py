@@ -14,7 +14,7 @@ from sweeps.table import Columns
 
 PAPER = "paper A (arXiv 2411.02139)"
 NETWORKS = {"mlp": "MLP", "gpt": "GPT"}
-LEAST = 1.25  # of p / (k n): nearer to 1 the random matrix of this shape has an edge at zero
+LEAST = 1.25  # smallest p / (k n) used: at 1 the spectrum of a random matrix J J^T reaches zero
 
 
 def _family(table: Columns, network: str, family: str) -> Columns:
@@ -38,7 +38,10 @@ def _falls(families: tuple[str, ...]) -> Callable[[Columns], Verdict]:
 
 
 def _as_pruned(family: str) -> Callable[[Columns], Verdict]:
-    """Whether kappa is that of the pruned network, within FACTOR, in the middle of both ranges."""
+    """Whether kappa of a family is within FACTOR of the pruned networks' at equal p / (k n).
+
+    They are compared in the middle of the range of p / (k n) that both families cover.
+    """
 
     def check(table: Columns) -> Verdict:
         found = {}
@@ -64,7 +67,7 @@ def _as_pruned(family: str) -> Callable[[Columns], Verdict]:
 
 
 def _gap(one: Columns, other: Columns) -> float:
-    """log kappa of one less that of the other, in the middle of the range that both span."""
+    """log kappa(one) - log kappa(other), at the p / (k n) in the middle of their common range."""
     if min(length(one), length(other)) < 1:
         return float("nan")
     low = max(one["share"].min(), other["share"].min())

@@ -17,7 +17,7 @@ RELU, LINEAR = 0.0, 1.0
 
 
 def _wide(rows: Columns) -> Columns:
-    """m >= n: below that Gamma of Lemma 4 is singular and the bound rests on alpha^2 alone."""
+    """The rows with m >= n; for m < n Gamma of Lemma 4 is singular, and alpha^2 alone is left."""
     return kept(rows, rows["width"] >= rows["samples"])
 
 
@@ -30,7 +30,7 @@ def _rises(figure: str) -> Callable[[Columns], Verdict]:
 
 
 def _valley(table: Columns) -> Verdict:
-    """Below m = n kappa falls first: the narrowest network beside the best of the others."""
+    """Whether some wider network with m <= n has a lower kappa than the narrowest one."""
     rows = _narrow(where(table, figure="6"))
     widths = np.unique(rows["width"])
     if len(widths) < 3:
@@ -55,7 +55,7 @@ def _bound_tightens(table: Columns) -> Verdict:
 
 
 def _slopes_help(table: Columns) -> Verdict:
-    """d log kappa / d alpha at every width, fitted for every seed."""
+    """Whether d log kappa / d alpha, fitted for every seed, is positive at every width."""
     rows = where(table, figure="23")
     widths = np.unique(rows["width"])
     if len(np.unique(rows["slope"])) < 2 or not rows["resolved"].all():

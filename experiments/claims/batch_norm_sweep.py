@@ -22,12 +22,12 @@ def wide(table: Columns) -> Columns:
 
 
 def narrow(table: Columns) -> Columns:
-    """The others."""
+    """The rows with m <= max(d, k)."""
     return kept(table, table["width"] <= np.maximum(table["inputs"], table["outputs"]))
 
 
 def _lowers(better: str, worse: str, rows: Rows) -> Callable[[Columns], Verdict]:
-    """kappa under one norm is below that under another at every width where both are measured."""
+    """Whether kappa is lower under one norm than another at every width that both have."""
 
     def check(table: Columns) -> Verdict:
         low, high = _both(rows(table), better, worse)
@@ -47,7 +47,7 @@ def _both(table: Columns, first: str, second: str) -> tuple[Columns, Columns]:
 
 
 def _layer_norm(table: Columns) -> Verdict:
-    """The same as ``_lowers``, with the reason: which of the eigenvalues are small."""
+    """Whether LayerNorm lowers kappa, and the ratio with BatchNorm's rank in place of its own."""
     found = _lowers("layer", "none", wide)(table)
     layer, none = _both(table, "layer", "none")
     if not length(layer):

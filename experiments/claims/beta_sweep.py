@@ -20,7 +20,7 @@ def _deep(table: Columns, figure: str, beta: str) -> Columns:
 
 
 def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdict]:
-    """kappa is lower at one beta than at others, in the geometric mean over L > 1."""
+    """Whether kappa's geometric mean over L > 1 is lower at one beta than at each of the others."""
 
     def check(table: Columns) -> Verdict:
         low = _deep(table, figure, better)

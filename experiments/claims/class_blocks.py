@@ -22,7 +22,7 @@ def _rows(table: Columns, network: str, stage: str, part: str = "class") -> Colu
 
 
 def _exponents(rows: Columns, of: str) -> np.ndarray:
-    """e of ``of`` ~ frequency^e over the classes, for each seed."""
+    """The exponent e in ``of`` ~ frequency^e, fitted over the classes for each seed."""
     return np.array([growth_exponent(each["frequency"], each[of]) for each in by_seed(rows)])
 
 
@@ -53,7 +53,7 @@ def _more_than_at_the_start(table: Columns) -> Verdict:
 
 
 def _loss(table: Columns) -> Verdict:
-    """Whether rare classes keep the larger loss: the loss over the frequency falls."""
+    """Whether rare classes keep the larger loss: the loss of a class falls with its frequency."""
     rows = _rows(table, "gpt", DESCENT)
     if not length(rows) or len(np.unique(rows["rank"])) < 2:
         return not_testable("fewer than 2 classes")
@@ -62,10 +62,10 @@ def _loss(table: Columns) -> Verdict:
 
 
 def _adam(table: Columns) -> Verdict:
-    """Whether rare classes lag less: e of loss ~ frequency^e is higher than after descent.
+    """Whether rare classes lag less after Adam: e in loss ~ frequency^e is above descent's.
 
-    Not whether the loss depends less on the frequency: after these steps of Adam rare classes can
-    have the lower loss.
+    This does not say that the loss depends less on the frequency. After these steps of Adam rare
+    classes can even have the lower loss.
     """
     after, other = (_rows(table, "gpt", stage) for stage in (ADAM, DESCENT))
     if not length(after) or len(np.unique(after["rank"])) < 2:

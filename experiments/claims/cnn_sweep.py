@@ -57,7 +57,7 @@ MECHANISMS = {
 class Curve:
     """kappa over the filters at one kernel size, or over the kernel size at one number of filters.
 
-    ``slopes`` has the slope of log kappa over the logarithm of ``over`` for every seed.
+    ``slopes`` maps each seed to the slope of log kappa against log ``over``.
     """
 
     label: str
@@ -66,9 +66,9 @@ class Curve:
 
 
 def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = "") -> list[Curve]:
-    """Every curve over ``over`` (at ``only`` these values of the other size) of two points or more.
+    """The curves of kappa over ``over``, one for each value of the other size, or of ``only``.
 
-    A seed counts where kappa is resolved at every point of the curve.
+    A curve needs two points. A seed counts if its kappa is resolved at every point of the curve.
     """
     (by,) = set(SYMBOLS) - {over}
     found = []
@@ -86,7 +86,7 @@ def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = ""
 
 
 def _shared_seeds(curves: Sequence[Curve]) -> list[int]:
-    """The seeds that count on every curve."""
+    """The seeds whose kappa is resolved on every curve."""
     return sorted(set.intersection(*(set(curve.slopes) for curve in curves))) if curves else []
 
 
@@ -106,7 +106,7 @@ def _listed(curves: Sequence[Curve]) -> str:
 
 
 def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
-    """The trend on average over the curves, and beside it the curves on which it is certain."""
+    """The verdict on the mean slope of the curves, and the curves that surely rise or fall."""
     if not _shared_seeds(curves):
         return not_testable(f"fewer than {LEAST} resolved points on a curve")
     side = {"above": 0.0} if rises else {"below": 0.0}
@@ -125,7 +125,7 @@ def _trend(figure: str, over: str, *, rises: bool) -> Check:
 
 
 def _printed(figure: str) -> tuple[Claim, Claim]:
-    """Both trends in one reading."""
+    """The two printed claims in one reading: the trends over filters and over the kernel size."""
     title, panel = TITLES[figure], (("figure", figure),)
     statements = (
         ("filters", "kappa increases with the number of filters", True),
@@ -146,13 +146,13 @@ def _printed(figure: str) -> tuple[Claim, Claim]:
 
 
 def _at_both_sides(table: Columns) -> dict[str, Columns]:
-    """The panels of the convolutional last layer, by what their curves' labels end with."""
+    """The rows with a convolutional last layer at each side, by the suffix of their labels."""
     shown = [where(table, figure=name) for name in ("8-convolutions", "8-convolutions_half")]
     return {f" of {rows['side'][0]}": rows for rows in shown if length(rows)}
 
 
 def _large_kernels(table: Columns) -> Verdict:
-    """The largest kernel that fits twice."""
+    """Whether kappa rises with the filters at the largest kernel, which just fits twice."""
     curves = [
         curve
         for suffix, rows in _at_both_sides(table).items()
@@ -162,7 +162,7 @@ def _large_kernels(table: Columns) -> Verdict:
 
 
 def _few_filters(table: Columns) -> Verdict:
-    """One, two and four filters."""
+    """Whether kappa falls with the kernel size for one, two and four filters."""
     curves = [
         curve
         for suffix, rows in _at_both_sides(table).items()
@@ -172,7 +172,7 @@ def _few_filters(table: Columns) -> Verdict:
 
 
 def _half_the_side(over: str, *, below: bool, rises: bool) -> Check:
-    """Dense last layer: the part of the grid with kernels up to, or above, half the side."""
+    """The trend with a dense last layer, for kernels up to half the side or for larger ones."""
 
     def check(table: Columns) -> Verdict:
         rows = where(table, figure="8-dense")
@@ -183,9 +183,10 @@ def _half_the_side(over: str, *, below: bool, rises: bool) -> Check:
 
 
 def _by_rank(figure: str, *, full: bool) -> Check:
-    """Both trends of shared weights where G has full rank, or where it has not.
+    """Both trends with shared weights, where G has full rank or where it has not.
 
-    The exponent of the kernel counts with its sign changed, so that the paper has both positive.
+    The exponent of K is taken with the opposite sign, so that the paper's claim is that both
+    exponents are positive.
     """
 
     def check(table: Columns) -> Verdict:

@@ -23,7 +23,7 @@ from sweeps.rows import (
 from sweeps.table import Columns
 
 _TIGHT = 2.0  # what "tight" is taken to mean: the bound is at most twice kappa
-_R_SQUARED = 0.98  # from which on a quadratic is said to fit
+_R_SQUARED = 0.98  # a quadratic is said to fit from this R^2 on
 
 
 def _by_width(table: Columns, figure: str) -> dict[int, Columns]:
@@ -32,7 +32,7 @@ def _by_width(table: Columns, figure: str) -> dict[int, Columns]:
 
 
 def _tight(figure: str) -> Callable[[Columns], Verdict]:
-    """The geometric mean of bound / kappa over the seeds, at every depth and width."""
+    """Whether bound / kappa, a geometric mean over seeds, is at most 2 at each depth and width."""
 
     def check(table: Columns) -> Verdict:
         bounded = where(table, figure=figure, bound_applicable=True)
@@ -49,7 +49,7 @@ def _tight(figure: str) -> Callable[[Columns], Verdict]:
 
 
 def _quadratic(table: Columns) -> Verdict:
-    """A quadratic through the means over seeds fits, and better than an exponential."""
+    """Whether a quadratic fits the means over seeds, and fits better than an exponential."""
     found = []
     for width, rows in _by_width(table, "2a").items():
         depths, kappa = geometric_means(rows, "depth", "kappa")
@@ -78,7 +78,7 @@ def _wider_is_better(table: Columns) -> Verdict:
 
 
 def _slower_growth(table: Columns) -> Verdict:
-    """Log-log slopes of kappa over depth at m = c L less that at fixed m, on the same data."""
+    """Whether e in kappa ~ L^e is smaller at m = c L than at fixed m, on the same data."""
     left, fixed = where(table, figure="2b-left"), where(table, figure="2b-fixed")
     if any(len(np.unique(rows["depth"])) < 3 for rows in (left, fixed)):
         return not_testable("fewer than 3 depths")
@@ -101,7 +101,7 @@ def _slower_growth(table: Columns) -> Verdict:
 
 
 def _improves_with_depth(table: Columns) -> Verdict:
-    """At some factor c the deepest network has a lower kappa than the shallowest."""
+    """Whether at some c the deepest network has a lower kappa than the shallowest."""
     right = where(table, figure="2b-right")
     depths, multipliers = np.unique(right["depth"]), np.unique(right["multiplier"])
     if len(depths) < 2:

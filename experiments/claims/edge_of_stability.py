@@ -17,7 +17,7 @@ DESCENT_PAPER = "arXiv 2103.00065"
 ADAM_PAPER = "arXiv 2207.14484"
 WARMUP_PAPER = "arXiv 2406.09405"
 NEAR = 1.1  # "at" the threshold, a number of our own
-REACHED = 0.95  # of the threshold, from where on a run counts as at the edge
+REACHED = 0.95  # a run is at the edge from this share of the threshold on
 UNFINISHED = "a run without a known sharpness in its last quarter"
 MECHANISMS = {
     "gpt": "at rates 0.01 and 0.03 it ends within a tenth; at 0.1 the network does not train: the"
@@ -46,12 +46,12 @@ def _whole(runs: dict[float, Columns]) -> bool:
 
 
 def _logs(rows: Columns, of: Rows) -> NDArray:
-    """log ``of`` of each seed's run."""
+    """The logarithm of ``of(run)`` for the run of each seed."""
     return np.log([float(of(run)) for run in by_seed(rows)])
 
 
 def _per_rate(runs: dict[float, Columns], of: Rows) -> dict[str, Effect]:
-    """The geometric mean over the seeds at every rate."""
+    """The geometric mean over the seeds of ``of(run)``, at every rate."""
     return {
         f"at rate {rate:g}": effects.mean(_logs(rows, of), together=len(runs)).exponential()
         for rate, rows in runs.items()
@@ -59,12 +59,12 @@ def _per_rate(runs: dict[float, Columns], of: Rows) -> dict[str, Effect]:
 
 
 def _geometric(values: NDArray) -> NDArray:
-    """Of the values that are known."""
+    """The geometric mean of the values that are known."""
     return np.exp(np.log(values[np.isfinite(values)]).mean())
 
 
 def _late(run: Columns) -> NDArray:
-    """The preconditioned sharpness over the threshold in the last quarter."""
+    """Preconditioned sharpness over its threshold, a geometric mean over the last quarter."""
     last = _quarter(run, 4)
     return _geometric(last["preconditioned"] / last["final_threshold"])
 
@@ -116,10 +116,10 @@ def _loss_falls(table: Columns) -> Verdict:
 
 
 def _advance(run: Columns) -> NDArray:
-    """The largest sharpness over that at which the edge was reached; nan where it never was.
+    """The largest sharpness after the run has reached the edge, over the sharpness when it did.
 
-    Adam's first step may lie beyond the edge, so that only what follows the last row below half of
-    the threshold counts.
+    It is nan for a run that never reaches the edge. Adam's first step may lie beyond the edge, so
+    that the run counts only from the last row that is below half the threshold.
     """
     ratio = run["preconditioned"] / run["threshold"]
     low = np.flatnonzero(ratio < REACHED / 2)
@@ -147,7 +147,7 @@ def _advances(table: Columns) -> Verdict:
 
 
 def _pairs(table: Columns) -> dict[float, tuple[Columns, Columns]]:
-    """The runs of the GPT with the longest warm-up and without, by rate."""
+    """The runs of the GPT with the longest warm-up, and those without warm-up, by rate."""
     runs = where(table, network="gpt", optimizer="Adam")
     longest = runs["warmup"].max() if length(runs) else 0
     if not longest:
@@ -160,7 +160,7 @@ def _pairs(table: Columns) -> dict[float, tuple[Columns, Columns]]:
 
 
 def _gain(warm: Columns, cold: Columns) -> NDArray:
-    """log of the loss without warm-up over that with it, in the last quarter, by seed."""
+    """log (loss without warm-up / loss with it) in the last quarter, for each seed."""
 
     def late(run: Columns) -> NDArray:
         return _geometric(_quarter(run, 4)["loss"])

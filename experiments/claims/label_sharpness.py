@@ -22,7 +22,7 @@ def _by_data(table: Columns, figure: str) -> dict[str, Columns]:
 
 
 def _spectrum(table: Columns) -> Verdict:
-    """Relative to lambda_max: the smallest eigenvalues are far below its rounding."""
+    """Whether all eigenvalues are as predicted, to 1e-10 lambda_max (lambda_max sets rounding)."""
     shown = where(table, figure="1a")
     if not length(shown):
         return not_testable("no random network")
@@ -34,7 +34,7 @@ def _spectrum(table: Columns) -> Verdict:
 
 
 def _nonzero(table: Columns) -> Verdict:
-    """How many eigenvalues exceed their error; the table holds one more than d^2."""
+    """Whether d^2 eigenvalues exceed their error, of the d^2 + 1 that the table has."""
     shown = where(table, figure="1a")
     if not length(shown):
         return not_testable("no random network")
@@ -58,7 +58,7 @@ def _contour(table: Columns) -> Verdict:
 
 
 def _growth(table: Columns) -> Verdict:
-    """Sharpness rises from L to L + 1 if L >= ln(1 / alpha), and falls if L + 1 is below it."""
+    """Whether sharpness rises with L above ln(1 / alpha) and falls below it, for alpha = norm^2."""
     shown = where(table, figure="1b")
     above, below, wrong = 0, 0, 0
     for norm in np.unique(shown["norm"]) if length(shown) else ():
@@ -74,7 +74,7 @@ def _growth(table: Columns) -> Verdict:
 
 
 def _increasing(figure: str) -> Check:
-    """The slope of log sharpness over log alpha_max, on every data set."""
+    """Whether log sharpness has a positive slope over log alpha_max, on every data set."""
 
     def check(table: Columns) -> Verdict:
         curves = _by_data(table, figure)
@@ -97,7 +97,7 @@ def _range_of_means(rows: Columns) -> str:
 
 
 def _not_monotone(table: Columns) -> Verdict:
-    """On every data set the sharpness falls from some proportion to the next larger one."""
+    """Whether on every data set the sharpness falls from some proportion to the next larger one."""
     found: dict[str, effects.Effect] = {}
     for name, one in _by_data(table, "2a").items():
         shares = np.unique(one["share"])
@@ -115,7 +115,7 @@ def _not_monotone(table: Columns) -> Verdict:
 
 
 def _near_printed(figure: str, limit: float, *, least: float = 0.0) -> Check:
-    """|measured / thY - 1| <= limit in every run with a share of at least ``least``."""
+    """Whether |measured / thY - 1| <= limit in every run with a share of at least ``least``."""
 
     def check(table: Columns) -> Verdict:
         shown = where(table, figure=figure)
@@ -136,7 +136,7 @@ def _range(off: NDArray) -> str:
 
 
 def _regime(shown: Columns, passes: NDArray) -> str:
-    """The proportions at which all runs of a data set pass, as first and last of each stretch."""
+    """The ranges of proportions in which all runs of a data set pass; empty where all runs do."""
     if passes.all():
         return ""
     clauses = []
@@ -164,7 +164,7 @@ def _short(name: str) -> str:
 
 
 def _close_to_least(table: Columns) -> Verdict:
-    """1e-3 of thM, and 5e-3 at a proportion of 0.1, where many singular values are slow."""
+    """Whether every run is within 1e-3 of thM, or 5e-3 at alpha 0.1, where convergence is slow."""
     shown = where(table, figure="1c")
     if not length(shown):
         return not_testable("no run")
@@ -187,7 +187,7 @@ def _below_printed(table: Columns) -> Verdict:
 
 
 def _above_least(figure: str) -> Check:
-    """No run is flatter than thM, up to the 1e-3 by which a run that stopped early may be."""
+    """Whether no run is flatter than thM by more than 1e-3, which stopping early can cause."""
 
     def check(table: Columns) -> Verdict:
         shown = where(table, figure=figure)
@@ -224,7 +224,7 @@ def _far(table: Columns) -> Verdict:
 
 
 def _runs(table: Columns) -> dict[float, Columns]:
-    """The runs of 2d by fraction, a finite loss to the end."""
+    """The rows of 2d for each fraction; their loss is finite."""
     shown = where(table, figure="2d")
     return {float(f): where(shown, fraction=f) for f in np.unique(shown["fraction"])}
 
@@ -239,7 +239,10 @@ def _far_from_edge(table: Columns) -> Verdict:
 
 
 def _settles(table: Columns) -> Verdict:
-    """At rates between 2 / (sharpness of a small rate) and 2 / thM the end is at the edge."""
+    """Whether training ends at the edge, where sharpness is 2 / rate, at rates in between.
+
+    They lie between 2 / (the sharpness that a small rate ends at) and 2 / thM.
+    """
     runs = _runs(table)
     flow = runs[0.0]["measured"][-1] if 0.0 in runs else np.inf
     between = {f: one for f, one in runs.items() if 0 < f < 1 and 2 / one["rate"][-1] < flow}
@@ -257,7 +260,7 @@ def _settles(table: Columns) -> Verdict:
 
 
 def _never_fits(table: Columns) -> Verdict:
-    """Above 2 / thM no global minimum is stable, whatever the network."""
+    """Whether the loss stays above its floor at rates above 2 / thM: no minimum is stable there."""
     above = {f: one for f, one in _runs(table).items() if f > 1}
     if not above:
         return not_testable("no rate above 2 / thM")

@@ -24,11 +24,11 @@ def _deepest(table: Columns, gain: float) -> Columns:
 
 
 def _exponential(gain: float, column: str, *, growing: bool) -> Check:
-    """The factor by which a column changes from layer to layer, and how straight its logarithm is.
+    """Whether a column changes exponentially with the layer, by a factor above 1 or below it.
 
-    Both are of a straight line through the logarithms at the deepest L, fitted for every seed for
-    the factor, and through their mean over the seeds for R^2. The layer without any matrix before
-    it (or after it) is left out: its product is the identity.
+    At the deepest L a straight line is fitted to the logarithms of the column: for each seed to
+    find the factor, and to the mean over the seeds to find R^2. The layer with no matrix before it
+    (or behind it) is left out, since its product is the identity.
     """
 
     def check(table: Columns) -> Verdict:
@@ -47,7 +47,7 @@ def _exponential(gain: float, column: str, *, growing: bool) -> Check:
 
 
 def _products(rows: Columns, column: str) -> Columns:
-    """The rows whose product has a matrix at all."""
+    """The rows whose product W^{L:l+1} (or W^{1:l-1}) has at least one factor."""
     last = rows["depth"] if column.startswith("left") else 1
     return kept(rows, rows["layer"] != last)
 
@@ -59,7 +59,7 @@ def _factor(rows: Columns, column: str) -> Effect:
 
 
 def _self_balancing(table: Columns) -> Verdict:
-    """max / min over l of Lemma 2's terms without gamma_l, over the same with gamma_l."""
+    """Whether max / min over l of Lemma 2's terms is larger without gamma_l than with it."""
     gains = np.unique(table["gain"])
     deepest = _deepest(table, gains[0]) if len(gains) else table
     if not length(deepest):

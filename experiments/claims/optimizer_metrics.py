@@ -53,7 +53,7 @@ Check = Callable[[Columns], Verdict]
 
 
 def _best(table: Columns, **wanted: object) -> Columns:
-    """For each seed the fewest steps in the wanted rows, bounded from below where none arrived."""
+    """The fewest steps of each seed in the wanted rows; a lower bound where no run arrived."""
     runs = [by for by in by_seed(where(table, panel="race", **wanted))]
     steps, arrived = [], []
     for run in runs:
@@ -70,7 +70,10 @@ def _best(table: Columns, **wanted: object) -> Columns:
 
 
 def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: float) -> Check:
-    """Steps of some metrics over those of another, each with its best rate, damping, momentum."""
+    """The steps of some metrics over those of another, each at its best rate and settings.
+
+    The settings are the damping and the momentum.
+    """
     name = f"steps, over those in the metric {faster!r},"
 
     def check(table: Columns) -> Verdict:
@@ -91,7 +94,10 @@ def _start(table: Columns) -> Columns:
 
 
 def _correlation(run: Columns, damping: float) -> NDArray:
-    """Spearman's, over the metrics, of kappa at the start and the steps; nan if one is unknown."""
+    """Spearman's correlation, over the metrics, of kappa at the start with the number of steps.
+
+    It is nan if one of them is unknown.
+    """
     kappas, steps = [], []
     for metric in METRICS:
         own = 0.0 if metric == "SGD" else damping
@@ -116,7 +122,7 @@ def _goes_with_steps(network: str, damping: float) -> Check:
 
 
 def _less_damping(network: str) -> Check:
-    """kappa and steps of full Gauss-Newton: both effects are above 1 where they part ways."""
+    """Whether less damping gives full Gauss-Newton both a lower kappa and more steps."""
 
     def check(table: Columns) -> Verdict:
         rows = where(table, network=network, metric="full")

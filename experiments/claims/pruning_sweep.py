@@ -81,7 +81,7 @@ def trained(rows: Columns) -> Columns:
 
 
 def _trend(rows: Columns, of: str, name: str) -> Verdict:
-    """Whether a column grows with the pruning rate, by the exponent of the share that is kept."""
+    """Whether a column grows with the pruning rate: e < 0 in column ~ (1 - rate)^e."""
     if len(np.unique(rows["pruned"])) < 2:
         return not_testable("fewer than 2 pruning rates")
     found = decide({"": exponent(rows, "kept", of)}, f"{name} ~ (1 - rate)^e, e =", below=0.0)
@@ -91,7 +91,7 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
 
 
 def _lost(rows: Columns) -> str:
-    """The pruning rates at which the numerical rank is below the number of rows of J."""
+    """The number of rows at each pruning rate whose numerical rank is below k n, as text."""
     short = rows["rank_numerical"] < rows["samples"] * rows["outputs"]
     rates = np.unique(rows["pruned"][short])
     listed = ", ".join(
@@ -171,7 +171,7 @@ def _valley(network: str) -> Callable[[Columns], Verdict]:
 
 
 def _shallower(network: str) -> Callable[[Columns], Verdict]:
-    """Whether kappa in the valley over kappa unpruned is larger with small than printed steps."""
+    """Whether kappa(valley) / kappa(unpruned) is larger with small steps than with printed ones."""
 
     def check(table: Columns) -> Verdict:
         logs = {
@@ -193,7 +193,7 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
 
 
 def _log_quotients(rows: Columns) -> dict[int, float]:
-    """log kappa at the rate of the valley less that of the unpruned network, for every seed."""
+    """The mean of log kappa at the valley's rate minus that of the unpruned network, by seed."""
     pruned, whole = where(rows, pruned=VALLEY), where(rows, pruned=0.0)
     return {
         int(seed): float(
@@ -205,7 +205,7 @@ def _log_quotients(rows: Columns) -> dict[int, float]:
 
 
 def _falls_with_parameters(table: Columns) -> Verdict:
-    """The exponents of kappa at initialisation in p / (k n), one for every network."""
+    """Whether kappa at initialisation falls with p / (k n) in every network."""
     start = where(table, steps="printed", measured=True, epoch=0)
     shares = {**start, "share": start["parameters"] / (start["samples"] * start["outputs"])}
     names = [name for name in FIGURES if len(np.unique(where(shares, network=name)["share"])) > 1]

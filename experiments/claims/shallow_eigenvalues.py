@@ -18,7 +18,7 @@ def percentage(table: Columns) -> np.ndarray:
 
 
 def _curves(table: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Epochs, and the error averaged over eigenvalues and seeds, by panel."""
+    """For each panel the epochs, and the error averaged over eigenvalues and seeds at each."""
     with_error = {**table, "per cent": percentage(table)}
     return {
         str(panel): means(where(with_error, panel=panel), "epoch", "per cent")
@@ -27,7 +27,7 @@ def _curves(table: Columns) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _falling(table: Columns) -> Verdict:
-    """The last checkpoint's error beside the first's, and that of no one rising."""
+    """Whether the error is smaller at the last checkpoint than at the first, in every panel."""
     curves = _curves(table)
     if min(len(epochs) for epochs, _ in curves.values()) < 3:
         return not_testable("fewer than 3 checkpoints")
@@ -56,7 +56,10 @@ def _final(table: Columns) -> Verdict:
 
 
 def _proved(table: Columns) -> Verdict:
-    """Errors are far below the deviation from Eq 15, which would be unknown otherwise."""
+    """Whether the eigenvalues' errors are far below their distances from Eq 15.
+
+    Otherwise these distances would not be known.
+    """
     error = float((table["error"] / table["measured"]).max())
     share = float((table["error"] / np.abs(table["measured"] - table["predicted"])).max())
     text = f"an eigenvalue lies within {error:.1e} (relative) of each value"

@@ -48,7 +48,7 @@ MECHANISMS: dict[tuple[str, str], str] = {
 
 
 def _paths(table: Columns, start: str) -> list[Columns]:
-    """One for each seed, the measured epochs in their order."""
+    """The rows of each seed at the epochs where kappa was measured."""
     return by_seed(where(table, start=start, measured=True))
 
 

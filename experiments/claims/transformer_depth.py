@@ -15,7 +15,7 @@ PAPER = "paper A (arXiv 2411.02139)"
 
 
 def carried(place: str) -> Source:
-    """Paper A says it of other networks at this place; here it is asked of transformers."""
+    """The source of a claim that paper A makes about other networks, at this place."""
     return Source("carried over", f"{PAPER}, {place}")
 
 

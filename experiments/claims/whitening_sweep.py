@@ -24,7 +24,7 @@ def _lowers(table: Columns) -> Verdict:
 
 
 def _by_kappa_of_sigma(table: Columns) -> Verdict:
-    """kappa(raw) / kappa(whitened) is kappa(Sigma) to an order of magnitude at every L."""
+    """Whether kappa(raw) / kappa(whitened) is within a factor of ten of kappa(Sigma) at every L."""
     white, raw = (where(table, whitening=kind) for kind in (WHITENED, RAW))
     if not (len(white["depth"]) and white["resolved"].all() and raw["resolved"].all()):
         return not_testable("no rows, or a kappa that is not resolved")

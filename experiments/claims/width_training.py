@@ -14,13 +14,13 @@ from sweeps.table import Columns
 
 FEWEST_EPOCHS = 50  # the paper trains for 100
 SETTLED = 10  # the epoch from which on the spread of kappa counts
-OFF = 0.9  # the share of the ranks that a wrong rank may be
+OFF = 0.9  # a wrong rank may be as low as this share of the chosen one
 ROBUST = 10.0  # an order of magnitude, on the figure's logarithmic axis
 FAR_MORE = 2.0
 
 
 def _falls(quantity: Callable[[Columns], float], name: str) -> Callable[[Columns], Verdict]:
-    """Whether the quantity of a seed falls with the width: the slope of the logarithms."""
+    """Whether a quantity of the runs falls with the width: its log-log slope is negative."""
 
     def check(table: Columns) -> Verdict:
         shown = where(table, figure=18)
@@ -57,7 +57,7 @@ def _resolved(path: Columns, since: int = 0) -> Columns:
 
 
 def _mean_kappa(path: Columns) -> float:
-    """The geometric mean over the epochs."""
+    """The geometric mean of kappa over the epochs."""
     kappa = _resolved(path)["kappa"]
     return float(np.exp(np.log(kappa).mean())) if kappa.size else float("nan")
 
@@ -97,7 +97,7 @@ def _sensitive_after(table: Columns) -> Verdict:
 
 
 def _factors(spectra: Columns) -> Columns:
-    """Of each seed: kappa at the chosen rank over kappa at OFF of it, and that rank."""
+    """For each seed the chosen rank r, and the factor kappa(r) / kappa(OFF r)."""
     found = []
     for seed in np.unique(spectra["seed"]):
         spectrum = where(spectra, seed=seed)

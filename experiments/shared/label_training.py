@@ -1,4 +1,4 @@
-"""Batches of runs of paper B's networks on the labels' proportions, and their sharpness."""
+"""Train paper B's networks at several class proportions at once, and find their sharpness."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One network before its training, in the fewest coordinates that are exact.
+    """One network before training, in the fewest coordinates that leave its training unchanged.
 
     ``least`` and ``printed`` are the two readings of Eq 14 for the orthogonalised inputs.
     """
@@ -83,7 +83,7 @@ class Problem:
 
 
 class Sharpness(NamedTuple):
-    """The largest eigenvalue of the full Hessian; one lies within ``error`` of the value."""
+    """The largest eigenvalue of the full Hessian; H has one within ``error`` of ``value``."""
 
     value: float
     error: float
@@ -111,7 +111,10 @@ def _initial(widths: Sequence[int], recipe: Recipe, seed: int) -> list[jax.Array
 def _reduced(
     weights: list[jax.Array], x: NDArray[np.float64], y: NDArray[np.float64], recipe: Recipe
 ) -> tuple[list[jax.Array], Moments | Samples]:
-    """The reductions of ``gnjax.linear_descent`` that apply; a tanh network has none."""
+    """The weights and the data in fewer coordinates; those of a tanh network stay as they are.
+
+    The reductions are those of :mod:`gnjax.training.linear_descent`.
+    """
     if recipe.activation == "tanh":
         return weights, Samples(jnp.asarray(x), jnp.asarray(y))
     data = linear_descent.moments(x, y)
@@ -131,9 +134,10 @@ def train(problems: Sequence[Problem], recipe: Recipe) -> list[Path]:
 
 
 def batched(run: Any, problems: Sequence[Problem]) -> list[Path]:
-    """``run(weights, data)`` of every problem, inputs padded with zeros to their common number.
+    """The path ``run(weights, data)`` of every problem, all computed at once by ``jax.vmap``.
 
-    Subsets of the samples differ in rank. An input that is 0 in all samples moves no weight.
+    Subsets of the samples differ in rank, so inputs are padded with zeros to the same number. An
+    input that is 0 in all samples moves no weight.
     """
     most = max(problem.weights[0].shape[1] for problem in problems)
     padded = [_padded(problem.weights, problem.data, most) for problem in problems]
@@ -185,7 +189,7 @@ def _unpadded(path: Path, problem: Problem) -> Path:
 def at_rates(
     problem: Problem, recipe: Recipe, rates: Sequence[float], epochs: Sequence[int]
 ) -> list[Path]:
-    """The same start at several constant learning rates."""
+    """The paths from the same start at several constant learning rates."""
     run = partial(_descend, recipe=recipe, keep=tuple(epochs), halving=None)
     paths = jax.vmap(run, in_axes=(None, None, 0))(
         problem.weights, problem.data, jnp.asarray(rates)
@@ -194,7 +198,7 @@ def at_rates(
 
 
 def sharpness(weights: list[jax.Array], data: Moments | Samples, rtol: float) -> Sharpness:
-    """The sharpness of the full Hessian in float64; a reduced problem has that of the whole one."""
+    """The largest eigenvalue of the full Hessian in float64, which no reduction changes."""
     if isinstance(data, Samples):
         op = gnjax.hessian((tanh_network, weights), data.x, data.y)
     else:
@@ -204,5 +208,5 @@ def sharpness(weights: list[jax.Array], data: Moments | Samples, rtol: float) ->
 
 
 def floor(data: Moments | Samples) -> float | None:
-    """The least loss of a linear network; a tanh network's is not known."""
+    """The least loss of a linear network; None for a tanh network, where it is not known."""
     return None if isinstance(data, Samples) else linear_descent.floor(data)

@@ -1,8 +1,8 @@
 """Small GPTs on pieces of the bundled text.
 
-One kind says which character follows a whole piece. Its outputs are the logits of the last position
-alone: one vector of k numbers for each sample, as of the classifiers of paper A. Beginnings that
-several pieces share then give no equal rows of J. The other kind has an output at every position.
+One kind predicts the character that follows a whole piece. Its outputs are the logits of the last
+position alone: one vector of k numbers for each sample, as in the classifiers of paper A. Then J
+has no equal rows where two pieces begin alike. The other kind has an output at every position.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class NextCharacter(nnx.Module):
 
 
 def of_last_position(sizes: Sizes, data_seed: int) -> tuple[nnx.Module, Any, Any]:
-    """An untied GPT with LeCun's variances, different pieces (n, t) and what follows each (n,)."""
+    """An untied GPT with LeCun's variances, and of :func:`pieces` the text and its targets."""
     x, y = pieces(sizes.outputs, sizes.samples, sizes.length, data_seed)
     return NextCharacter(_gpt(sizes, tied=False, initializer="lecun")), x, y
 
 
 def of_every_position(sizes: Sizes, data_seed: int) -> tuple[nnx.Module, Any, Any]:
-    """A GPT as it is trained, pieces (n, t) and what follows every character of them (n, t)."""
+    """A GPT with the default options, pieces (n, t), and each one's next characters (n, t)."""
     text = gnjax.data.load_text(vocabulary=sizes.outputs)
     x, y = gnjax.data.sequences(text, sizes.samples, sizes.length, seed=data_seed)
     return _gpt(sizes), x, y
@@ -78,7 +78,7 @@ def _gpt(sizes: Sizes, **options: Any) -> nnx.Module:
 def pieces(
     vocabulary: int, samples: int, length: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Different pieces (n, t) of the bundled text, and the character behind each (n,)."""
+    """Pieces (n, t) of the bundled text, no two alike, and the character that follows each (n,)."""
     text = gnjax.data.load_text(vocabulary=vocabulary)
     x, y = gnjax.data.sequences(text, 2 * samples, length, seed=seed)
     _, first = np.unique(x, axis=0, return_index=True)

@@ -105,16 +105,20 @@ def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
 
 
 def _rounded(gram: Array, terms: int, trace: float) -> gnjax.Dense:
-    """T^T T whose entries are sums of so many products, up to gamma_n | |T|^T |T| |.
+    """A computed T^T T, whose entries are sums of ``terms`` products, with its rounding error.
 
-    The 2-norm of |T|^T |T| is at most its trace, which is that of T^T T.
+    The error is at most gamma_n times the 2-norm of |T|^T |T|. This norm is at most the trace of
+    |T|^T |T|, which is that of T^T T.
     """
     error = gamma(terms + 1, _FLOAT64) * trace
     return gnjax.Dense(jnp.asarray(gram), jnp.asarray(error))
 
 
 def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The offsets of the taps of a kernel from its corner, and the places of its corner, by row."""
+    """The offsets of a kernel's taps from its corner, and all places of its corner.
+
+    Both are indices of pixels, which are counted row by row.
+    """
     across, down = np.arange(size), np.arange(output_length(side, size))
     return (across[:, None] * side + across).ravel(), (down[:, None] * side + down).ravel()
 
@@ -164,7 +168,7 @@ def head_gram(head: Array) -> gnjax.Dense:
 def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
     """R^T M R, (r, r), for R with orthonormal columns; M itself where R is None.
 
-    The columns of R are orthonormal up to rounding; the error includes what moving them there does.
+    The columns of R are orthonormal up to rounding; the error includes what this changes.
     """
     if root is None:
         return gram
@@ -222,7 +226,7 @@ def kappa_of_kronecker_sum(outer: ExtremeEigenvalues, inner: ExtremeEigenvalues)
 
 
 def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | None) -> gnjax.Dense:
-    """J J^T, (k r, k r), for shared kernels and a dense head: J by the kernels and by H.
+    """J J^T, (k r, k r), for shared kernels and a dense head H; both of them are parameters.
 
     G = I_k (x) R^T T_1^T T_1 R + U U^T, where U has a column vec(H_f Z_t R) for the weight of
     filter f under tap t, and Z_t (P^2, d) picks the pixels under that tap.

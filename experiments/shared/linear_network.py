@@ -36,7 +36,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Start:
-    """Data, all samples where ``samples`` is 0, and how weights for ``outputs`` are drawn."""
+    """The data (``samples`` 0: all of them), and how the weights are drawn."""
 
     data: str
     samples: int
@@ -66,9 +66,9 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
 
 
 def chain_weights(inputs: int, network: Network) -> list[jax.Array]:
-    """The weights of a plain linear network, or where they are Gaussian those of a smaller chain.
+    """The weights of a plain linear network, or of a smaller one where those are Gaussian and wide.
 
-    The factors of both chains have the same distribution, and so has kappa.
+    The distribution of kappa is the same for both (:func:`gnjax.initializers.reduced_chain`).
     """
     if network.initializer != "kaiming_normal" or network.width < inputs + network.outputs:
         return initial_weights(inputs, network)
@@ -90,7 +90,7 @@ def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
 
 
 def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
-    """The same with the method and both ends of the spectrum."""
+    """The fields of ``interval_fields``, with the method and both ends of the spectrum."""
     return {
         **interval_fields(kappa),
         "method": kappa.method,
@@ -114,7 +114,7 @@ def as_lists(measurements: Sequence[Measurement]) -> Measurement:
 
 
 def at_index(measurement: Measurement, index: int) -> Measurement:
-    """The measurement with one value in place of each list."""
+    """The measurement with the value at ``index`` in place of each list."""
     return {
         name: value[index] if isinstance(value, list) else value
         for name, value in measurement.items()

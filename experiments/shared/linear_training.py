@@ -1,4 +1,4 @@
-"""Linear networks of paper B trained on orthogonalised data, and the Hessian on their way."""
+"""Linear networks of paper B trained on orthogonalised data, and the Hessian along training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Training:
-    """Gradient descent with the halving rule from ``initializer``, looked at ``epochs``."""
+    """Gradient descent with the halving rule, started by ``initializer``, kept at ``epochs``."""
 
     depth: int
     width: int
@@ -83,7 +83,7 @@ class Point:
 
 
 def draw(data: Data) -> Drawn:
-    """Class 0 at its share, the images grey and downsampled where a side is given."""
+    """Draw the samples, with the share of class 0; grey and downsampled where a side is given."""
     imbalanced = datasets.class_imbalance(_loaded(data.name), data.samples, data.share, data.seed)
     labelled = imbalanced.dataset
     inputs, shape = labelled.inputs, labelled.shape
@@ -148,7 +148,7 @@ def train(found: Orthogonal, training: Training, seed: int) -> Iterator[Point]:
 
 
 def hessian(weights: Weights, moments: Moments) -> NetworkHessian:
-    """The full Hessian of the loss on all samples, from d_0 rows that have their moments."""
+    """The full Hessian of the loss on all samples, computed from few rows with their moments."""
     return gnjax.hessian((_linear, list(weights)), *representatives(moments))
 
 
@@ -172,7 +172,7 @@ class SplitHessian:
         return found.value + self._trace_outside(), found.standard_error
 
     def exact_trace(self) -> float:
-        """By a product with every unit vector for ``inside``."""
+        """The trace, for ``inside`` by a product with every unit vector."""
         return gnjax.trace(self.inside, method="exact").value + self._trace_outside()
 
     def _trace_outside(self) -> float:
@@ -190,7 +190,10 @@ class SplitHessian:
 
 
 def split_hessian(weights: Weights, moments: Moments) -> SplitHessian:
-    """The full Hessian on orthogonalised data: with 3,072 inputs, products with 266 of them."""
+    """The full Hessian on orthogonalised data, split so that its products need fewer inputs.
+
+    With 3,072 inputs, for example, they need 266.
+    """
     reduced = linear_descent.row_space(weights, moments)
     variance = float(reduced.data.covariance[0])
     after_first = np.asarray(linear_descent.product(weights[1:]))

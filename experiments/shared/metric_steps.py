@@ -29,7 +29,7 @@ from gnjax.operators.metrics.moments import moments, plan
 
 SECOND_DECAY = 0.999  # b2 of Adam, optax's default
 SHAMPOO_EPSILON = 1e-6  # of the mean eigenvalue of each factor, added to the factor
-DIVERGED = 3.0  # times its start: a run whose loss is larger is given up
+DIVERGED = 3.0  # a run ends when its loss is so many times the loss at the start
 
 
 class Memory(NamedTuple):
@@ -109,7 +109,7 @@ def _positive_solve(matrix: jax.Array, part: jax.Array, damping: jax.Array) -> j
 
 
 def product(own: Any, left: jax.Array, right: jax.Array, power: float = 1.0) -> Kronecker:
-    """A^power (x) B^power."""
+    """The block A^power (x) B^power, with A = ``left`` and B = ``right``."""
     (a, u), (b, v) = (jnp.linalg.eigh((m + m.T) / 2) for m in (left, right))
     values = (a.clip(0) ** power)[:, None] * (b.clip(0) ** power)[None, :]
     return Kronecker(own, values, u, v)
@@ -148,7 +148,7 @@ def _layers(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
 
 
 def layer_places(net: Network) -> list[np.ndarray]:
-    """Where the parameters of each layer are in the vector of all."""
+    """The indices of each layer's parameters in the vector of all parameters."""
     groups = grouped(parameter_names(net), "layer").values()
     return [indices_of(net.counts, group) for group in groups]
 
@@ -240,7 +240,7 @@ def mean_loss(op: gnjax.NetworkGram, y: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def remembered(op: gnjax.NetworkGram, memory: Memory, gradient: jax.Array, momentum: Any) -> Memory:
-    """The memory with one gradient more."""
+    """The memory after one more gradient."""
     leaves = ravel_pytree(op.net.leaves)[1](gradient)
     return Memory(
         memory.steps + 1,
@@ -266,7 +266,7 @@ def direction(
 def steps(
     op: gnjax.NetworkGram, y: jax.Array, state: State, *settings: Any, metric: str
 ) -> tuple[State, jax.Array]:
-    """The state and the loss where it reaches the target, or at the limit, or where it diverges.
+    """The state and the loss where a run ends: at the target, at the limit, or as it diverges.
 
     The ``settings`` are the rate, the damping, the momentum, the limit of steps and the target.
     """

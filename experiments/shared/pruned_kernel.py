@@ -31,7 +31,7 @@ from gnjax.operators.facts import factorisation_of
 from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
-WIDE = 1.01  # the upper over the lower end of an interval
+WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 
@@ -43,7 +43,7 @@ def pruned_kernel(
     ``soon`` is for networks without convolutions that are measured a few times only: on a CPU their
     programs are then compiled in a third of the time and take twice as long to run.
 
-    It holds J where J of all weights fits in memory; else it is the operator of
+    The operator holds J where J of all weights fits in memory. Else it is the operator of
     :func:`gnjax.ntk`, which computes J some samples at a time and compiles for every mask anew.
     """
     apply, params = gnjax.functional(net)
@@ -76,7 +76,7 @@ def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
 def _measured_error(
     forward: Callable[..., jax.Array], params: Any, x: jax.Array, jacobian: NDArray[np.float64]
 ) -> float:
-    """A measured bound on ||computed J - J||_F, from two roads to J v.
+    """A measured bound on ||computed J - J||_F, from two ways to compute J v.
 
     For v of random direction and squared length p the mean of |E v|^2 is ||E||_F^2. The computed J
     comes from reverse mode, and J v is compared with forward mode.
@@ -101,7 +101,7 @@ def _forward(apply: Any, params: Any, v: Any, x: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class _Programs:
-    """What is compiled: J, and J v by forward mode."""
+    """The compiled functions: one for J, and one for J v by forward mode."""
 
     jacobian: Callable[..., jax.Array]
     forward: Callable[..., jax.Array]
@@ -138,7 +138,7 @@ def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: in
 
 
 def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNumber:
-    """kappa by the method asked for; by singular values where its interval is wide and J fits.
+    """kappa by ``method``, or by singular values of J where its interval is wide and J fits.
 
     J J^T is known to about 1e-14 of its norm, so that a kappa of 1e12 is known to a percent only.
     """

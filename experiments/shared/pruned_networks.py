@@ -77,7 +77,7 @@ class Images:
 
 @cache
 def images(data: str, samples: int, seed: int, side: int) -> Images:
-    """Load, and downsample to ``side`` (0: not at all)."""
+    """Load images, downsample them to ``side`` (0: not at all), and standardise each channel."""
     dataset = datasets.load(data, samples=samples, seed=seed)
     inputs, shape = dataset.inputs, dataset.shape
     if side:

@@ -1,4 +1,4 @@
-"""A tanh network that tells small images apart."""
+"""A tanh network that classifies small images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGES = "fashion_mnist_5000"
 
 @dataclass(frozen=True)
 class Network:
-    """A GPT or this network. ``length``: characters of a piece of text; images have none."""
+    """The sizes of a GPT or of a tanh network; ``length`` counts characters, 0 for images."""
 
     samples: int
     outputs: int

@@ -19,7 +19,7 @@ class Whitened:
     samples: int
     source: str
     deviation: float  # of the whitened covariance from the identity
-    variances: tuple[float, ...]  # of the data before, along its principal axes
+    variances: tuple[float, ...]  # of the data before whitening, along its principal axes
 
 
 @cache

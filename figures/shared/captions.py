@@ -23,7 +23,7 @@ SIZES = {"n": "samples", "d": "inputs", "k": "outputs"}
 
 
 def paragraph(*sentences: str) -> str:
-    """The sentences that have something to say, one after the other."""
+    """The sentences that are not empty, joined by blanks."""
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -55,7 +55,7 @@ def data_line(table: Columns) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Whole numbers as a reader writes them; of a run of consecutive ones only the ends."""
+    """Whole numbers as text; of more than three consecutive ones only the first and the last."""
     first, last = numbers[0], numbers[-1]
     if len(numbers) > 3 and list(numbers) == list(range(first, last + 1)):
         return f"{first:,}, ..., {last:,}"
@@ -96,7 +96,7 @@ def certificates(table: Columns) -> str:
 
 
 def _evidence(table: Columns) -> str:
-    """The weakest that the intervals rest on, and the largest chance that one of them fails."""
+    """The weakest evidence behind the intervals, and the largest chance that one of them fails."""
     found = set(table["evidence"])
     weakest = next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in found)
     failure = table["failure"].max()
@@ -108,7 +108,7 @@ def _evidence(table: Columns) -> str:
 
 
 def rounded_up(number: float) -> str:
-    """One significant digit that is not below the number: what is claimed stays true."""
+    """The number rounded up to one significant digit, so that it still bounds the number."""
     unit = 10.0 ** math.floor(math.log10(number)) if number > 0 else 1.0
     return f"{math.ceil(number / unit - 1e-9) * unit:.1g}"
 

@@ -23,7 +23,7 @@ def panels(axes: Sequence[Axes], table: Columns) -> Iterator[tuple[Axes, Columns
 
 
 def epoch_axis(axes: Axes, epochs: Any) -> None:
-    """Logarithmic from the first checkpoint after the start on, and linear before it."""
+    """An x axis of epochs: linear up to the first checkpoint after the start, then logarithmic."""
     after = np.unique(epochs)[1:]
     if len(after) == 0:
         axes.xaxis.set_major_locator(FixedLocator([0]))

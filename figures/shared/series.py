@@ -67,7 +67,7 @@ def kappa_over_seeds(table: Columns, x: str) -> Series:
 
 
 def _aggregate(x: NDArray, y: NDArray, resolved: NDArray, *, arithmetic: bool = False) -> Series:
-    """Group y by x."""
+    """The mean of y over the seeds at each x, with its interval, of the rows where y is finite."""
     finite = np.isfinite(y)
     x, y, resolved = x[finite], y[finite], resolved[finite]
     places = np.unique(x)

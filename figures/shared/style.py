@@ -251,10 +251,10 @@ def _end(axes: Axes, line: Line2D) -> tuple[float, float]:
 
 
 def spread(heights: Sequence[float], spacing: float) -> list[float]:
-    """Heights moved by the least squares that keep them in order and `spacing` apart.
+    """The heights nearest to these, in least squares, that keep the order and `spacing` apart.
 
-    Less rank times spacing, "apart" reads "not decreasing": isotonic regression, in which
-    neighbours out of order pool into their mean.
+    Once rank times `spacing` is subtracted, heights only have to be non-decreasing. That is
+    isotonic regression, in which neighbours that are out of order are replaced by their mean.
     """
     order = np.argsort(heights, kind="stable")
     pools: list[tuple[float, int]] = []  # (sum, count)
@@ -277,7 +277,7 @@ def logarithmic(axes: Axes) -> None:
 
 
 class _PlainDigits(LogFormatter):
-    """0.6 for 6e-01; which ticks are written stays as it is."""
+    """Writes 0.6 in place of 6e-01, at the same ticks."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return f"{x:g}" if super().__call__(x, pos) else ""
@@ -293,7 +293,7 @@ def whole_numbers(axes: Axes, values: ArrayLike, label: str) -> None:
 
 
 def mark_x(axes: Axes, place: float, label: str, interval: Effect | None = None) -> None:
-    """A grey dotted line with its label on top, inside the interval of where it is, if known."""
+    """A grey dotted vertical line with its label on top, inside a grey band for its interval."""
     if interval is not None and np.isfinite(interval.high):
         axes.axvspan(interval.low, interval.high, color=GREY, alpha=0.2, linewidth=0)
     axes.axvline(place, color=GREY, linewidth=0.8, linestyle=":")

@@ -65,7 +65,10 @@ def _launch(
 
 
 def _claimed(task: Task, cell: Cell) -> tuple[ExitStack | None, Finished | None]:
-    """A claim on the cell to close once it is stored; or none, and what is stored already."""
+    """A claim on the cell, to be closed once the cell is stored, or None if it is not ours.
+
+    The second value is the stored result, if there is one.
+    """
     with ExitStack() as stack:
         claim = stack.enter_context(stores.claim(task.store, cell))
         return (stack.pop_all() if claim.mine else None), claim.finished

@@ -17,7 +17,10 @@ _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 
 @dataclass(frozen=True)
 class Plan:
-    """What is stored already, what is left, and how many of these have damaged files."""
+    """The cells that are stored, the cells that are left, and how many of these had damaged files.
+
+    A cell with a damaged file is computed again.
+    """
 
     stored: Mapping[Cell, Finished]
     left: Sequence[Cell]
@@ -33,7 +36,7 @@ class Outcome:
 
 
 class Watcher(Protocol):
-    """Told of every cell as it ends."""
+    """An object that is told of every cell as it ends."""
 
     def finished(self, cell: Cell, result: Finished) -> None: ...
 
@@ -46,7 +49,7 @@ def plan(
     store: Store,
     shard: tuple[int, int] = (1, 1),
 ) -> Plan:
-    """Look every cell up. Shard (i, n) has every n-th cell, from the i-th on."""
+    """Look up which cells are stored. Shard (i, n) has every n-th cell, from the i-th on."""
     index, count = shard
     stored: dict[Cell, Finished] = {}
     left: list[Cell] = []

@@ -17,7 +17,7 @@ from sweeps.storage.environment import device_kind, precision_name
 
 
 def in_processes(jobs: int) -> Launcher:
-    """A launcher of ``jobs`` processes that share the cores; started afresh, never forked.
+    """A launcher with ``jobs`` processes that share the cores. They are spawned, never forked.
 
     They are started when first needed and serve every sweep that the launcher is given. A process
     that dies (killed, or out of memory) takes no other cell with it: the cells in flight are tried
@@ -36,7 +36,7 @@ class _Processes:
         self._started: tuple[str, ProcessPoolExecutor] | None = None
 
     def device(self) -> str:
-        """The kind of device in one of the processes; this process leaves its memory to them."""
+        """The kind of device in one of the processes, so that this one takes no device memory."""
         try:
             return self._executor(precision_name()).submit(device_kind).result()
         except BrokenProcessPool as error:
@@ -57,7 +57,10 @@ class _Processes:
     def _flights(
         self, task: Task, left: deque[Cell], flying: dict[Future[Ended], Cell]
     ) -> Iterator[tuple[Cell, Ended]]:
-        """Keep as many cells in flight as there are processes; ``flying`` says which, always."""
+        """Yield cells as they end, with one in flight for each process.
+
+        ``flying`` always holds the cells in flight, so that the caller can try them again.
+        """
         executor = self._executor(task.store.environment.precision)
         compiled: set[Hashable] = set()
         while left or flying:
@@ -79,9 +82,9 @@ class _Processes:
 def _next(
     task: Task, left: Iterable[Cell], compiled: Collection[Hashable], flying: Iterable[Cell]
 ) -> Cell:
-    """The first cell whose programs no other process is about to compile; else the first one.
+    """The first cell whose programs no process is compiling now, or else the first cell.
 
-    What two processes compile at the same time is compiled twice.
+    Two processes that compile the same program at the same time do the work twice.
     """
     compiling = {task.shape(cell) for cell in flying} - set(compiled)
     cells = list(left)

@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """What a process must know to compute cells; its functions are those of modules."""
+    """What a process needs to compute cells. Its functions belong to modules, to be pickled."""
 
     measure: Callable[..., Measurement]
     resumes: bool
@@ -69,7 +69,7 @@ here = Launcher(_one_by_one, device_kind)
 
 
 def attempt(task: Task, cell: Cell) -> Ended:
-    """Measure a cell and store it, unless another process has done so or is about to."""
+    """Measure a cell and store it, unless another process has done so or is doing it."""
     with stores.claim(task.store, cell) as claim:
         if not claim.mine:
             return claim.finished
@@ -78,7 +78,7 @@ def attempt(task: Task, cell: Cell) -> Ended:
 
 
 def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failure:
-    """Store what is finished, as reading it back will return it, and drop its checkpoint."""
+    """Store a finished cell, drop its checkpoint, and return what a later load will return."""
     if isinstance(ended, Failure):
         return ended
     finished = stores.save(task.store, cell, ended)
@@ -88,7 +88,7 @@ def keep(task: Task, cell: Cell, ended: Finished | Failure) -> Finished | Failur
 
 
 def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failure:
-    """The measurement, how it came about, or how the cell failed.
+    """The measurement with its provenance, or how the cell failed.
 
     It fails in a process whose results the store would keep under a wrong key: on another device,
     with other versions, or with code that was edited after the sweep began.

@@ -100,7 +100,7 @@ def _with_parents(name: str) -> list[str]:
 
 
 def _drop_texts(node: ast.AST) -> None:
-    """Remove its statements that are only a text; such a statement computes nothing."""
+    """Remove a node's statements that are only a text, such as docstrings: they compute nothing."""
     for field in ("body", "orelse", "finalbody"):
         statements = getattr(node, field, None)
         if isinstance(statements, list):

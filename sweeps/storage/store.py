@@ -108,7 +108,7 @@ def is_damaged(store: Store, cell: Cell) -> bool:
 
 
 def save(store: Store, cell: Cell, finished: Finished) -> Finished:
-    """Store a cell that this process has claimed, and return it as reading it back will."""
+    """Store a cell that this process has claimed, and return what a later ``load`` will return."""
     body = {
         "cell": dataclasses.asdict(cell),
         "measurement": dict(finished.measurement),
@@ -127,9 +127,9 @@ def checkpoint_path(store: Store, cell: Cell) -> Path:
 
 @contextmanager
 def claim(store: Store, cell: Cell) -> Iterator[Claim]:
-    """Who computes the cell: this process, for as long as the context lasts, or no one.
+    """Claim the cell for this process, for as long as the context lasts, if that is possible.
 
-    It is not this process's where another one has claimed it, nor where it is finished. The claim
+    It is not where another process has claimed the cell, nor where the cell is finished. The claim
     is a lock (``flock``) on a file, which the system takes back from a process however it dies.
     The lock's file stays, empty, for good: were it removed, a process that had opened it before
     and a process that makes it anew would lock two different files and both own the cell.
