@@ -108,10 +108,16 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum, norm.use_running_average = 0.0, False
-    frozen(x)
+    _called(frozen, x)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum, norm.use_running_average = momentum, True
     return frozen
+
+
+@nnx.jit
+def _called(model: nnx.Module, x: jax.Array) -> None:
+    """Call the model for what it stores, by one program for all models of one structure."""
+    model(x)
 
 
 def check_activation(name: str, slope: float) -> tuple[str, float]:
