@@ -1,7 +1,4 @@
-"""The sharpness along a training loop.
-
-Each run of Lanczos starts from the eigenvector that the run before it found.
-"""
+"""The sharpness along a training loop; each Lanczos run starts from the last eigenvector."""
 
 from __future__ import annotations
 

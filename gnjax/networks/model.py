@@ -89,7 +89,7 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
 
 
 def _check_variables(apply: Any, params: Any) -> None:
-    """Refuse Linen variables as parameters, where more than parameters is among them."""
+    """Refuse Linen variables as parameters if they contain more than parameters."""
     names = [str(name) for name in params] if hasattr(params, "keys") else []
     others = [name for name in names if name != "params"]
     bound = isinstance(getattr(apply, "__self__", None), flax.linen.Module)

@@ -63,7 +63,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def like(params: Params, rest: Any) -> Any:
-    """What is held fixed, in the precision of the parameters."""
+    """The numbers that are held fixed, converted to the precision of the parameters."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def cast(leaf: Any) -> Any:
@@ -96,7 +96,7 @@ def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
-    """What makes the module from its parameters, and these."""
+    """A function that makes the module from its parameters, and the parameters."""
     graph, params, *others = nnx.split(model, nnx.Param, ...)
     return Partial(_NnxRebuilt(graph), others), params
 
@@ -205,7 +205,7 @@ def of_equinox(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
-    """What makes the module from its floating arrays, which are its parameters, and these."""
+    """A function that makes the module from its parameters, and these: all floating arrays."""
     leaves, structure = jax.tree.flatten(model)
     kinds = tuple(_kind(leaf) for leaf in leaves)
     sorted_out = list(zip(leaves, kinds, strict=True))

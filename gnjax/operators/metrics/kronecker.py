@@ -45,7 +45,7 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     is the Fisher matrix. Where every sample has one position and one output, A (x) B has the
     independence of a and delta as its one approximation (Martens and Grosse 2015).
 
-    Positions that share W are taken as independent ("expand", Eschenhagen et al. 2023; for a
+    Positions that share W are treated as independent ("expand", Eschenhagen et al. 2023; for a
     convolution, whose a_t are patches, KFC of Grosse and Martens 2016). For an embedding A is
     diagonal, with the share of the positions that look a row up. Samples count in A by their
     weights. A parameter is the bias of a kernel beside it in the tree if its columns of J are
@@ -153,8 +153,8 @@ def _added(one: Any, other: Any) -> Any:
 
 
 def _biases(chosen: Plan, found: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
-    """The first parameter beside each part whose columns of J are sum_t delta_t."""
-    share = float(jnp.finfo(dtype).eps)  # of |J_b|^2: half of the digits
+    """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
+    share = float(jnp.finfo(dtype).eps)  # relative to |J_b|^2: half of the digits agree
     taken: list[int | None] = []
     for part, own in zip(chosen.parts, found.parts, strict=True):
         pairs = zip(part.biases, own.gaps, strict=True)

@@ -141,7 +141,7 @@ def soap(
 
 
 def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
-    """Name, places in the vector, shape, and what the tree has there, of every chosen leaf."""
+    """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
     net: Network = op.net
     if any(kept is not None for kept in net.kept):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
@@ -156,12 +156,12 @@ def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ..
 
 
 def _sides(shape: Sequence[int]) -> tuple[int, int]:
-    """An array as a matrix: its last axis against the others; a vector is a column."""
+    """The shape of an array as a matrix, whose columns are its last axis; a vector is a column."""
     return (math.prod(shape), 1) if len(shape) < 2 else (math.prod(shape[:-1]), shape[-1])
 
 
 def _orthogonal(basis: Any) -> np.ndarray:
-    """The orthogonal matrix that is nearest."""
+    """The orthogonal matrix that is nearest to ``basis``."""
     left, _, right = np.linalg.svd(np.asarray(basis, np.float64))
     return np.asarray(left @ right)
 
