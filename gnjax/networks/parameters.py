@@ -167,7 +167,7 @@ def layer_name(parameter: str) -> str:
 
 
 def module_name(parameter: str) -> str:
-    """The module that holds the layer of a parameter; a layer that nothing holds is one itself."""
+    """The module that holds a parameter's layer; the layer itself if no module holds it."""
     return layer_name(layer_name(parameter))
 
 

@@ -84,8 +84,10 @@ def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray
 
 
 def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
-    """What a matrix product can lose, in Frobenius norm, because results below the smallest normal
-    number are set to zero: ``terms`` products and as many sums in each of ``entries`` entries.
+    """The error of a matrix product by underflow, in Frobenius norm.
+
+    Results below the smallest normal number are set to zero. These can be ``terms`` products and as
+    many sums in each of ``entries`` entries.
     """
     return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
 

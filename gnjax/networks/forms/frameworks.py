@@ -1,8 +1,8 @@
 """Models of every framework as a pair (apply, params) with apply(params, x) -> outputs.
 
-``apply`` is a pytree: what is held fixed (batch statistics, random keys) are its leaves, and it
-compares by the structure of the model, so that what is compiled for one set of weights serves the
-next. Equinox and Haiku are recognised where a caller has imported them, and never imported here.
+``apply`` is a pytree whose leaves are held fixed (batch statistics, random keys). It compares by
+the structure of the model, so that what is compiled for one set of weights is reused for the next.
+Equinox and Haiku are recognised where a caller has imported them, and never imported here.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of a caller's; a dict or a tuple as x reaches ``apply`` as one argument."""
+    """A caller's own (apply, params); a dict or tuple x reaches ``apply`` as one argument."""
     function = apply if isinstance(apply, Partial) else Partial(compared(apply))
     if not call:
         return function, params

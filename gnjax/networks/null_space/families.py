@@ -80,7 +80,7 @@ def families(net: Network) -> Iterator[Family]:
 def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
     """Add the same number to all outputs of a layer; to a bias, add a number for each output.
 
-    The outputs are the last axis; of a matrix they may be the first one as well.
+    The outputs are the last axis of the leaf. For a matrix the first axis is tried as well.
     """
     rows = np.arange(leaf.size // leaf.shape[-1])
     patterns = [np.broadcast_to(rows.reshape(*leaf.shape[:-1], 1), leaf.shape)]

@@ -61,7 +61,7 @@ class Target:
         return not is_squared(self.loss) or self.weights is not None
 
     def repeated(self, counts: jax.Array) -> Target:
-        """The target if sample i stands for ``counts[i]`` equal samples: weights are multiplied."""
+        """The target with weights times ``counts``: sample i stands for ``counts[i]`` equals."""
         if self.weights is None:
             return replace(self, weights=counts)
         shaped = counts.reshape(-1, *[1] * (self.weights.ndim - 1))

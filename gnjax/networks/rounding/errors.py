@@ -1,4 +1,4 @@
-"""What rounding makes of a network's Jacobian, or of any symmetric product, measured.
+"""Measured bounds on the rounding of a network's Jacobian, or of any symmetric product.
 
 The Jacobian J = R^T dF/dtheta is computed with rounding, so that a spectrum belongs to another
 matrix J + E. The size ||E||_F is measured in three ways, and the largest counts:

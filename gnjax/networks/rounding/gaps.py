@@ -92,7 +92,10 @@ def _stepwise(
     vectors: jax.Array,
     batches: Sequence[Sequence[Any]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Every array has one more axis, along the vectors, so that every vector has its own signs."""
+    """The products with all vectors at once, one operation after the other.
+
+    Every array has one more axis, along the vectors, so that every vector has its own signs.
+    """
     images, moves = _summed(_steps(product, rng, vectors, batch) for batch in batches)
     return zip(images, moves, strict=True)
 
@@ -123,5 +126,5 @@ def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """An equation as it is; calls are entered, so that nothing larger is compiled."""
+    """The results of an equation; calls are entered, so that only single operations compile."""
     return bind_by_numpy(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)

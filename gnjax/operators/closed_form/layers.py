@@ -1,4 +1,4 @@
-"""The weights of a linear network and Sigma^{1/2}, with the errors of storing what was given."""
+"""The weights of a linear network and Sigma^{1/2}, with the errors of the stored numbers."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
 
     Positions that share W are treated as independent ("expand", Eschenhagen et al. 2023; for a
     convolution, whose a_t are patches, KFC of Grosse and Martens 2016). For an embedding A is
-    diagonal, with the share of the positions that look a row up. Samples count in A by their
-    weights. A parameter is the bias of a kernel beside it in the tree if its columns of J are
-    sum_t delta_t at these samples.
+    diagonal, with the share of the positions that look a row up. In A, samples are weighted
+    by their weights. A parameter is taken as the bias of a kernel beside it in the tree if its
+    columns of J are sum_t delta_t at these samples.
 
     Every other parameter (normalisation, tied embeddings, position tables, masked entries) has its
     exact diagonal, or its exact block; ``repr(metric)`` says which parameter has what.
@@ -98,7 +98,7 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
 
 @dataclass(frozen=True)
 class _Layers:
-    """The moments of the layers of an operator, and the bias of every part, if it has one."""
+    """The moments of an operator's layers, and the index of every part's bias, if it has one."""
 
     net: Network
     scale: float

@@ -26,9 +26,9 @@ def shampoo(
 
     Shampoo (Gupta, Koren and Singer 2018) steps along L^{-1/4} M R^{-1/4} for the gradient M (a, b)
     of a parameter and the sums L = sum M M^T, R = sum M^T M over the gradients so far. An array of
-    more axes is the matrix of its last axis against the others, as :func:`shampoo_factors` has it.
-    A vector has the single factor L and P = L^{1/2}. The epsilon that the optimiser adds to its
-    factors belongs into them; ``damping`` is added to P. Without an epsilon the power of an
+    more axes is read as a matrix whose columns are its last axis, as in :func:`shampoo_factors`.
+    A vector has the single factor L and P = L^{1/2}. If the optimiser adds an epsilon to L and R,
+    add it to ``factors`` too; ``damping`` is added to P. Without an epsilon the power of an
     eigenvalue near zero is uncertain, and errors say so.
 
     Args:
@@ -100,8 +100,8 @@ def soap(
     """SOAP's metric: P = Q diag((v^{1/2} + eps) / (1 - b2^t)^{1/2}) Q^T with Q = Q_1 (x) Q_2 ..
 
     SOAP (Vyas et al. 2024) is Adam in the eigenvectors Q_i of Shampoo's factors; v is its second
-    moment there, after t updates. The next step has this basis, and a v with one gradient more.
-    Bases are made orthogonal in float64.
+    moment there, after t updates. The next step uses the same basis, and a v that includes one
+    more gradient. Bases are made orthogonal in float64.
 
     Args:
       op: an operator on the parameters, which says where they are.
@@ -110,7 +110,7 @@ def soap(
         public implementations for optax, which has none itself up to 0.2.8.
       b2: the decay of v.
       eps: what is added to the root of v.
-      steps: t; one less than ``count`` where not given, as the first call makes the basis alone.
+      steps: t; by default ``count`` - 1, because the first call only makes the basis.
 
     >>> from collections import namedtuple
     >>> state = namedtuple("SoapState", "count exp_avg_sq q")

@@ -82,8 +82,9 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
 
     It pays when many products are made with one convolutional network. Making J costs r backward
     passes, about as much as r products, where r is the number of rows of J for each sample. J takes
-    up to ``memory`` bytes. Where it does not fit, layers are kept by their inputs and
-    sensitivities, which are smaller and slower. :func:`gnjax.linearised` costs next to nothing.
+    up to ``memory`` bytes. Where it does not fit, the inputs and sensitivities of layers are
+    kept instead of their part of J; they take less memory, and products with them are slower.
+    :func:`gnjax.linearised` costs next to nothing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
