@@ -37,7 +37,7 @@ from gnjax.spectra.whole import dense_error
 
 __all__ = ["Estimate", "SpectralDensity", "spectral_density"]
 
-_BREAKDOWN = 16.0  # floors: earlier steps amplify the rounding of a product
+_BREAKDOWN = 16.0  # times the floor: the noise, as earlier steps amplify the rounding of a product
 
 
 def spectral_density(

@@ -32,7 +32,7 @@ class Ritz:
 
 @dataclass(frozen=True)
 class Compression:
-    """Eigenvalues and eigenvectors of sum_l (A_l)_ii B_l, averaged over the rows i of a group."""
+    """The eigenpairs of the mean of sum_l (A_l)_ii B_l over the rows i of a group."""
 
     values: np.ndarray
     vectors: jax.Array
