@@ -21,9 +21,9 @@ from gnjax.data.places import cache_folder
 SWITCH = "GNJAX_CACHE"
 _OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
 _MOST = 1_000_000_000  # bytes; with a limit JAX takes a lock, so that processes can share a folder
-_UNLIMITED = -1  # JAX's way to say so
-_WORTH = 0.1  # seconds of compilation; a program of less is compiled as soon as it is read
-_LOCK, _PATIENCE = ".lockfile", 5.0  # JAX's own, and seconds to wait for it
+_UNLIMITED = -1  # JAX's value for "no limit"
+_WORTH = 0.1  # seconds: a program that compiles faster is compiled as soon as it is read
+_LOCK, _PATIENCE = ".lockfile", 5.0  # the lock of JAX, and seconds to wait for it
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -50,11 +50,12 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def mend(folder: Path) -> None:
-    """Remove programs that a process was killed over before it wrote when they were last used.
+    """Remove programs from the cache that lack the time of their last use.
 
-    JAX writes nothing any more to a folder with such a program, and warns at each one that it
-    compiles. Its own lock is taken; where another process holds that for long, nothing is done. In
-    a cache without a limit on its size JAX writes down no times, so that all programs stay.
+    A process leaves such a program if it is killed before it writes the time. JAX then writes
+    nothing any more to the folder, and warns at each program that it compiles. The lock of JAX is
+    taken for this; if another process holds it for long, nothing is done. In a cache without a
+    limit on its size JAX writes no times, and no program is removed.
     """
     if getattr(jax.config, "jax_compilation_cache_max_size", _UNLIMITED) == _UNLIMITED:
         return
@@ -79,9 +80,9 @@ def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _machine() -> str:
-    """What compiled programs depend on that JAX may not look at: the instructions of the CPU.
+    """A name for the instructions of the CPU, on which compiled programs depend.
 
-    A home on a network drive belongs to several machines.
+    JAX may not look at them, and a home on a network drive is used by several machines.
     """
     lines = _CPUINFO.read_text().splitlines() if _CPUINFO.is_file() else []
     flags = [line for line in lines if line.startswith(("flags", "Features"))][:1]

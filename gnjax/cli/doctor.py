@@ -1,6 +1,6 @@
-"""Is this machine ready: versions, devices, 64-bit arithmetic, threads, data, memory and disk.
+"""Check a machine: versions, devices, 64-bit arithmetic, threads, data, memory and disk.
 
-Every finding is a line of a report; one that stands in the way of a result carries a remedy.
+Every finding is a line of a report. A finding that prevents a result has a remedy.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gnjax.numerics.memory import free_memory
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 PAPER_DATA = ("mnist", "cifar10")
-_COPIES = 3  # of a dense matrix for its eigenvalues: as it is formed, for LAPACK, and workspace
+_COPIES = 3  # copies of a dense matrix: as it is formed, for LAPACK, and workspace
 _LEAST_MEMORY = 2e9  # bytes; two workers of the laptop profile
 _PAPER_MEMORY = 24e9  # the widest cells of the paper profile need 20 GB
-_PAPER_CORES = 8  # from which on hours on 2 cores are less than one
+_PAPER_CORES = 8  # with so many cores, hours on 2 cores become less than one
 _LEAST_DISK = 1e9
 _NVIDIA = Path("/proc/driver/nvidia/version")
 
@@ -199,7 +199,7 @@ def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
 
 
 def largest_dense(memory: float) -> int:
-    """The largest matrix in float64 whose eigenvalues fit: a few copies, four fifths of memory."""
+    """The most rows of a float64 matrix whose copies fit in four fifths of the memory."""
     return min(LIMITS.matrix_rows, math.isqrt(int(0.8 * memory / (8 * _COPIES))))
 
 

@@ -29,7 +29,7 @@ class MistakeError(ValueError):
 
 
 def add_arguments(parser: argparse.ArgumentParser, returns: str) -> None:
-    """The arguments that say what to look at."""
+    """Add the arguments that name the factory and the data."""
     text = f"a function without arguments that returns {returns}"
     parser.add_argument("factory", metavar="module:factory", help=text)
     parser.add_argument("--data", type=known_name, metavar="NAME", help="inputs and labels")
@@ -97,7 +97,10 @@ def write_picture(figure: Figure, path: Path) -> None:
 
 
 def _parts(made: Any) -> tuple[Any, ...]:
-    """(model,), (model, x) or (model, x, y); a pair may be a Linen or a functional model alone."""
+    """The parts of a factory's result: (model,), (model, x) or (model, x, y).
+
+    A pair may also be a Linen or a functional model without x.
+    """
     if isinstance(made, nnx.Module):
         return (made,)
     if not isinstance(made, tuple) or len(made) not in (2, 3):

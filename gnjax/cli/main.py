@@ -40,8 +40,8 @@ _INTERRUPTED, _NO_READER = 130, 141  # 128 + SIGINT and 128 + SIGPIPE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call.
 
-    130 after Ctrl-C, and 141 where whoever reads the output has gone, as ``head`` does: those are
-    the codes by which a shell says so.
+    It is 130 after Ctrl-C, and 141 if the reader of the output has stopped reading, as ``head``
+    does: these are the codes that a shell uses.
     """
     try:
         try:
@@ -172,7 +172,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    """1 where something is wrong."""
+    """Print the report of the machine; return 1 if something is wrong."""
     findings = doctor.examine(parsed.results)
     shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     section = ""

@@ -34,7 +34,7 @@ _RETURNS = "an operator, a matrix, model, (model, x), (model, x, y) or (model, x
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The subcommand with its arguments."""
+    """Add the subcommand ``spectrum`` with its arguments."""
     parser = commands.add_parser("spectrum", help="eigenvalues, kappa or density of a matrix")
     parser.set_defaults(run=run)
     add_arguments(parser, _RETURNS)

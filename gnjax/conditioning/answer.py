@@ -1,4 +1,4 @@
-"""The answer of a condition number, made from the two ends of a spectrum."""
+"""A condition number as an answer, made from the largest and the smallest non-zero eigenvalue."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ class ConditionNumber(Result):
 
 
 def assembled(ends: Ends, size: int) -> ConditionNumber:
-    """The answer for an operator of ``size`` rows: quotients of both ends, rounded outwards."""
+    """The answer for an operator of ``size`` rows.
+
+    Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards.
+    """
     low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
     low = max(low, 1.0)
     positive = ends.smallest.low > 0

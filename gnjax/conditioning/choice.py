@@ -8,7 +8,7 @@ from gnjax.operators.facts import factorisation_of, kroneckers_of
 
 
 def asked_for(problem: Problem, name: str) -> Method:
-    """The method of a name; a ValueError where it does not apply."""
+    """The method called ``name``; raises a ValueError if it does not apply to the problem."""
     method = METHODS[name]
     refused = method.refuses(problem)
     if refused:

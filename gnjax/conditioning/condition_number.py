@@ -51,7 +51,7 @@ def condition_number(
       certify: how it is shown that no eigenvalue lies outside the interval. "ritz" states the
         probability that a random start missed one; "inertia" proves it by two Cholesky
         factorisations.
-      seed: of the random start.
+      seed: the seed of the random start.
       progress: True for a bar on stderr, or a function of the products made and expected (None),
         for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
       limits: the limits of memory and work.
@@ -120,7 +120,7 @@ def _check_arguments(size: int, rank: Any, rtol: Any, method: str, certify: str,
 
 
 def _open(ends: Ends, rtol: float) -> bool:
-    """Whether kappa is not resolved, or not as narrowly as asked for."""
+    """Whether kappa is not resolved, or its interval is wider than ``rtol`` allows."""
     both = (ends.largest, ends.smallest)
     if not ends.resolved or any(end.value <= 0 for end in both):
         return True
@@ -128,7 +128,10 @@ def _open(ends: Ends, rtol: float) -> bool:
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """Both ends from the singular values of a small factor, which resolve smaller eigenvalues."""
+    """Compute both ends again from the singular values of a factor, if there is a small one.
+
+    Singular values resolve smaller eigenvalues than the matrix does.
+    """
     method = METHODS["factored"]
     if method.refuses(problem) or not small_factor(problem):
         return ends

@@ -18,15 +18,15 @@ GIVEN, ANALYTIC, FULL, GAP, FLOOR = "given", "analytic", "full", "gap", "floor"
 KNOWN = (GIVEN, ANALYTIC, FULL)
 """The sources of a rank that make an answer kappa itself, and not kappa at an assumed rank."""
 
-_CLEAR_GAP = 1e3  # the least quotient of neighbouring eigenvalues that is called a gap
-_INDEFINITE = 100.0  # times its error: an eigenvalue further below zero proves a matrix indefinite
+_CLEAR_GAP = 1e3  # neighbouring eigenvalues with at least this quotient have a gap between them
+_INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
 
 
 @dataclass(frozen=True)
 class Problem:
     """What a method has to solve: an operator, and what the caller of condition_number asked for.
 
-    Of two operators with the same non-zero eigenvalues ``op`` is the smaller one.
+    ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
     """
 
     op: Operator
@@ -54,7 +54,7 @@ class Enclosure:
     high: float
 
     def widened(self, error: float) -> Enclosure:
-        """The same eigenvalue of a matrix that is known to ``error`` in the 2-norm."""
+        """Bounds that also hold if the matrix has an error of ``error`` in the 2-norm."""
         return Enclosure(self.value, self.low - error, self.high + error)
 
 
@@ -79,7 +79,10 @@ class Ends:
 
 
 def bound_source(problem: Problem) -> str:
-    """The source of the rank where the eigenvalue at the structural bound is certified positive."""
+    """The source of the rank if it equals the largest rank that structure allows.
+
+    The eigenvalue at this rank must be certified to be positive.
+    """
     if rank_is_assumed(problem.op):
         return GAP
     return FULL if problem.rank_bound == problem.size else ANALYTIC

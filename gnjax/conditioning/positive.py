@@ -20,7 +20,7 @@ _ITERATIONS = 6
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
     """The matrix on the largest range that structure allows, as an array and as an operator.
 
-    The last entry is an error: the norm of the skew part of the array that was left out.
+    The third value is the norm of the skew-symmetric part of the array, which was left out.
     """
     known = kroneckers_of(problem.op)
     if known is None:

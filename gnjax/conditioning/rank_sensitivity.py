@@ -9,7 +9,7 @@ import numpy as np
 from gnjax.numerics.result import Result
 from gnjax.spectra.spectrum import Spectrum
 
-_NEGATIVE = 1e-5  # of the largest eigenvalue: more than rounding in 32 bits
+_NEGATIVE = 1e-5  # an eigenvalue below minus this times the largest is no rounding error in float32
 _AROUND = 3
 
 

@@ -27,7 +27,7 @@ class Member:
     """One file after decompression, with the published ``algorithm:hex`` of its bytes."""
 
     name: str
-    digest: str | None = None  # None: nobody published one, so the header has to do
+    digest: str | None = None  # None: no hash is published, and only the header is checked
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def holds(folder: Path, archive: Archive) -> bool:
 
 
 def verify(data: bytes, digest: str | None, what: str) -> None:
-    """Raise unless ``data`` has the published ``algorithm:hex``."""
+    """Raise an error unless ``data`` has the published hash, given as ``algorithm:hex``."""
     if digest is None:
         return
     algorithm, expected = digest.split(":")

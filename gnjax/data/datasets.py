@@ -113,9 +113,9 @@ def load(
 ) -> Dataset:
     """The data set of exactly this name; never another one in its place.
 
-    Published sets are sought in ``directory`` alone if it is given, else in GNJAX_DATA, the
-    system's folder, the cache and the mirrors, and are verified before they are parsed; a set
-    that cannot be had is a ``DataUnavailableError``. "folder" reads a user's own idx files under
+    Published sets are looked for only in ``directory`` if it is given, else in GNJAX_DATA, the
+    system's folder, the cache and the mirrors. They are verified before they are parsed. If a set
+    is not found, a ``DataUnavailableError`` is raised. "folder" reads a user's own idx files under
     MNIST's names from ``directory``. ``samples`` are drawn without replacement by ``seed`` and
     keep their order; None takes all of them (1,000 of "gaussian", 5,000 "photo_patches").
     ``dimension`` and ``classes`` are for "gaussian".

@@ -18,7 +18,7 @@ _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a downlo
 
 
 class DataUnavailableError(RuntimeError):
-    """The data set is nowhere to be had; the message says where it was sought and what to do.
+    """The data set was not found; the message says where it was looked for and what to do.
 
     >>> try:
     ...     gnjax.data.load("mnist", directory="no/such/folder")
@@ -39,9 +39,9 @@ class Found:
 def read(name: str, data: Published, split: str, directory: str | Path | None = None) -> Found:
     """The files of one split from the first place that holds them all.
 
-    An explicit ``directory`` is the only place then; otherwise GNJAX_DATA, the system's folder,
-    the cache, and the mirrors in their order. A file whose hash is wrong is an error, never a
-    reason to look further.
+    If a ``directory`` is given, it is the only place. Otherwise the places are GNJAX_DATA, the
+    system's folder, the cache, and the mirrors, in this order. A file with a wrong hash is an
+    error, and the search does not go on.
     """
     archives = data.archives[split]
     if directory is not None:
@@ -84,7 +84,7 @@ def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path,
 
 
 def standing_places(data: Published) -> Iterator[tuple[Path, str]]:
-    """The folders that are looked into without being asked: GNJAX_DATA and the system's."""
+    """The folders that are always searched: GNJAX_DATA and the system's."""
     root = os.environ.get("GNJAX_DATA")
     if root and not data.bundled:
         yield from user_places(Path(root), data, "GNJAX_DATA")

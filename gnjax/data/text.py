@@ -93,10 +93,10 @@ def _shortened(ranked: list[str], vocabulary: int) -> list[str]:
 def sequences(
     text: Text, samples: int, length: int, *, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``samples`` pieces of the text (n, length), and the character after each of theirs.
+    """``samples`` pieces x of the text (n, length), and y, the next character after each of x.
 
-    The text is cut into pieces that do not overlap, of which so many are drawn by ``seed``, in the
-    order of the text: x[i, t + 1] = y[i, t].
+    The text is cut into pieces that do not overlap. Of these ``samples`` are drawn by ``seed`` and
+    kept in the order of the text. Hence x[i, t + 1] = y[i, t].
 
     >>> text = gnjax.data.load_text("python_topics")
     >>> x, y = gnjax.data.sequences(text, samples=4, length=8)

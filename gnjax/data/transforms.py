@@ -18,7 +18,7 @@ _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 
 @dataclass(frozen=True, eq=False)
 class Whitened:
-    """``inputs = (x - mean) @ transform``; new samples of the same data go through the same.
+    """Whitened inputs, ``(x - mean) @ transform``; apply the same to new samples of the data.
 
     >>> images = gnjax.data.load("digits", samples=50)
     >>> white = gnjax.data.whiten(images.inputs)
@@ -35,7 +35,7 @@ class Whitened:
 
 
 class Imbalanced(NamedTuple):
-    """A data set in which class 0 dominates, and the share of it that was realised.
+    """A data set in which class 0 dominates, and the share of class 0 in it.
 
     >>> images = gnjax.data.load("digits")
     >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
@@ -215,7 +215,7 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
     """Paper B's sampling: class 0 gets about ``largest_share`` of the samples.
 
     Each of the other c - 1 classes gives floor((1 - largest_share) samples / (c - 1)), and class
-    0 the rest, so that the realised share is at least the one asked for; it is returned.
+    0 gives the rest. Its actual share, which is returned too, is thus at least the one asked for.
 
     >>> images = gnjax.data.load("digits")
     >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)

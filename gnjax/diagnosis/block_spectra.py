@@ -24,7 +24,7 @@ from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum, with_zeros
 from gnjax.spectra.watch import Progress, stages
 
-_ZERO = 1e-12  # times the largest eigenvalue of all blocks: a smaller one counts as zero
+_ZERO = 1e-12  # eigenvalues up to this times the largest of all blocks count as zero
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,28 +148,30 @@ def block_spectra(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> BlockSpectra:
-    """The spectrum and kappa of every diagonal block, their distances, and what lies off them.
+    """Compute the spectrum and kappa of every diagonal block, and how much the spectra differ.
 
-    Of a Gauss-Newton matrix or NTK, of one side or the other, the blocks are those on the side of
-    the parameters, scale J_b^T J_b. They come from one Jacobian where that is small, else from the
-    kernels of the layers, so that no block costs a pass of its own. Of any other operator on the
-    parameters of a network, such as a Hessian, they come from the columns of its matrix.
+    The answer also has the share of |G|_F^2 that lies outside the diagonal blocks. For a
+    Gauss-Newton matrix or an NTK the blocks are scale J_b^T J_b, with the columns J_b of J that
+    belong to the parameters of block b, even if the operator acts on the outputs. All blocks are
+    computed in one pass: from J if it is small, and otherwise from the kernels of the layers. The
+    blocks of any other operator on the parameters of a network, such as a Hessian, are computed
+    from the columns of its matrix.
 
-    With ``labels`` the blocks are the parts G_c of G = sum_c G_c that come from the samples or
-    tokens of each label, scale J_c^T J_c with the rows J_c of J; the share that lies off them is
-    1 - sum_c |G_c|_F^2 / |G|_F^2.
+    With ``labels`` the blocks are instead the parts G_c of the sum G = sum_c G_c. The part G_c is
+    scale J_c^T J_c, with the rows J_c of J for the samples or tokens with the label c. Then
+    ``off_block_share`` is 1 - sum_c |G_c|_F^2 / |G|_F^2.
 
     Args:
       op: an operator of a network, or a model with its inputs ``x``.
       x: inputs, where ``op`` is a model; it is then ``gauss_newton(op, x, **options)``.
-      by: "layer" (a kernel and its bias), "module" (what holds layers, such as the attention of
-        one block), "parameter" (every leaf), a list of patterns of paths (each parameter goes to
-        the first that it matches), or a function from a path to the name of its block.
-        Or a dict from paths to labels of the entries of these parameters, in an array that
+      by: "layer" (a kernel and its bias), "module" (the module that holds the layer, such as the
+        attention of one block), "parameter" (every leaf), a list of patterns of paths (each
+        parameter goes to the first that it matches), or a function from a path to the name of its
+        block. Or a dict from paths to labels of the entries of these parameters, in an array that
         broadcasts to theirs: ``{"head/kernel": np.arange(classes)}`` makes a block of the weights
         of every class, and one named "others" of all other parameters.
       labels: integers or strings, (n,) or one for each token: the class of each sample, or its
-        band by :func:`frequency_bands`. A label below zero is in no part.
+        band by :func:`frequency_bands`. Entries with a label below zero are left out.
       centred: with ``labels``, whether the mean of the rows of J is subtracted first. The parts of
         :func:`empirical_fisher` are then those of the covariance of the gradients, its noise.
       progress: True for a bar on stderr, or a function of the stages done and expected: the
@@ -209,7 +211,7 @@ def block_spectra(
 def _blocks(
     op: Any, by: Any, labels: Any, centred: bool, limits: Limits
 ) -> tuple[list[str], Sequence[int | None], list[int], DiagonalBlocks]:
-    """The names of the blocks, their terms, their parameters, and the blocks."""
+    """The names of the blocks, how many terms and parameters each has, and the blocks."""
     if labels is not None:
         if by != "layer":
             msg = "labels= makes parts of the samples and by= blocks of the parameters; give one"
@@ -232,7 +234,7 @@ def _blocks(
 
 
 def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The places of the entries of every label in the vector of parameters."""
+    """For each label, the indices of its entries in the flat vector of parameters."""
     net, held = op.net, []
     unknown = [path for path in by if path not in paths]
     if unknown:
@@ -274,9 +276,9 @@ def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
 
 
 def _block(name: str, parameters: int, op: Operator, limits: Limits) -> BlockSpectrum:
-    """The spectrum of a block from an operator that may have fewer rows.
+    """Compute the spectrum of a block with ``parameters`` rows.
 
-    The operator has the same non-zero eigenvalues, so that those that are missing are zero.
+    ``op`` has the same non-zero eigenvalues and may have fewer rows; the others are zero.
     """
     whole = eigenvalues(op, limits=limits)
     condition = None

@@ -1,6 +1,7 @@
-"""The share of each class, or of tokens by their frequency, in both ends of the spectrum.
+"""The share of each class in the largest and in the smallest non-zero eigenvalue.
 
-G = sum_c G_c over the classes c of the samples or tokens. For a unit eigenvector v of G with the
+The classes are those of the samples or tokens; many classes are put into bands by their frequency.
+G = sum_c G_c over the classes c. For a unit eigenvector v of G with the
 eigenvalue lambda, the share of class c is v^T G_c v / lambda. That is the squared length of the
 entries of J v that belong to the class, divided by that of all entries.
 """
@@ -68,7 +69,7 @@ def class_shares(
 
 
 def _named(labels: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The number of each label's class or band, -1 for none, and the names of these classes."""
+    """The index of each label's class or band (-1 for no class), and the names of the classes."""
     flat = labels.ravel()
     if len(known) <= _CLASSES:
         places = np.searchsorted(known, flat)
@@ -78,6 +79,6 @@ def _named(labels: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]
 
 
 def _of_rows(images: np.ndarray) -> np.ndarray:
-    """The share of every row in the squared length of a column, averaged over the columns."""
+    """For each row, its part of the squared length of a column, averaged over the columns."""
     squares = np.square(images)
     return np.asarray((squares / squares.sum(axis=0)).mean(axis=1))

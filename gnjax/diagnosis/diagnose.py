@@ -44,9 +44,9 @@ from gnjax.spectra.watch import Progress, stages
 __all__ = ["Diagnosis", "LayerShare", "diagnose"]
 
 _DENSE_UP_TO = 3000
-_PART_ROWS = 1000  # rows of J for a part of the samples: a remedy then takes some seconds
-_OWN_STAGES = 3  # kappa, learning rates, layers
-_RATE = 1e-3  # of the learning rates
+_PART_ROWS = 1000  # most rows of J for a part of the data: each remedy then takes some seconds
+_OWN_STAGES = 3  # stages of progress beside the remedies: kappa, learning rates, layers
+_RATE = 1e-3  # the relative tolerance of the learning rates
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,7 +158,7 @@ def diagnose(
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
       progress: True for a bar on stderr, or a function of the stages done and expected.
-      seed: of random starts, and of the weights that are drawn at another width.
+      seed: the seed of random starts, and of the random weights of networks of another width.
 
     A Jacobian is decomposed if its shorter side is at most 3000. Otherwise everything but the
     learning rates is computed for a part of the data: some samples at equal distances, or some
@@ -243,7 +243,7 @@ def _from_factor(
 def _top_only(
     problem: Problem, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
 ) -> dict[str, Any]:
-    """The same fields from the eigenvectors of the largest eigenvalue alone."""
+    """The fields of a diagnosis that need only the eigenvectors of the largest eigenvalue."""
     del condition
     reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
     layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
@@ -253,7 +253,7 @@ def _top_only(
 
 
 def _largest(op: Operator) -> float:
-    """The largest eigenvalue, to the accuracy of learning rates."""
+    """The largest eigenvalue, as accurate as learning rates need it."""
     found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
     return float(found.values[0])
 

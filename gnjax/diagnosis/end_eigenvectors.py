@@ -18,19 +18,20 @@ from gnjax.spectra.krylov.host_products import beside_xla, host_product
 
 _BLOCK = 4
 _RESIDUAL = 1e-6
-_SMALL_KAPPA = 1e8  # below it eps kappa, the relative error of lambda_min, does not change a share
-_CLUSTER = 1e-6  # singular values this close count as one, with all their vectors
+_SMALL_KAPPA = 1e8  # kappa for which the relative error eps kappa of lambda_min changes no share
+_CLUSTER = 1e-6  # singular values whose relative difference is at most this count as equal
 
 
 def end_eigenvectors(
     jacobian: np.ndarray, condition: ConditionNumber
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvalues of G, and the eigenvectors (p, .) of the largest and of the rank-th.
+    """Eigenvalues of G, and the eigenvectors (p, .) of the largest and the smallest non-zero one.
 
-    They are right singular vectors v = J^T u / sigma of J. The left ones u come from a singular
+    A repeated eigenvalue has several eigenvectors. They are right singular vectors of J, computed
+    as v = J^T u (not of length 1) from the left singular vectors u. These come from a singular
     value decomposition of J, or of its triangular factor where J is wide. Where kappa is small,
-    they come from the eigenvectors of J J^T, which takes a fraction of the time but computes
-    eigenvalues only to within eps lambda_max.
+    they are eigenvectors of J J^T, which take a fraction of the time but have eigenvalues that are
+    accurate only to within eps lambda_max.
     """
     few, many = jacobian.shape
     if few < many and condition.resolved and condition.value < _SMALL_KAPPA:
@@ -68,5 +69,5 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
 
 
 def _cluster(values: np.ndarray, index: int) -> np.ndarray:
-    """Which values equal the one at the index, so that their vectors belong to one eigenvalue."""
+    """Which values are equal, up to rounding, to the one at ``index``: its repetitions."""
     return np.abs(values - values[index]) <= _CLUSTER * values[index]

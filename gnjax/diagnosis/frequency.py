@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 
 def frequency_bands(y: ArrayLike, bands: int = 10) -> np.ndarray:
-    """The band of every label of y: 0 has the most frequent classes, ``bands - 1`` the rarest.
+    """The band of every label of y: band 0 has the most frequent classes, the last the rarest.
 
     The labels are sorted by how frequent their class is. If the middle label of a class comes after
     a share s of all labels, the class is in band floor(s * bands). The bands have about the same

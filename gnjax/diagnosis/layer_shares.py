@@ -14,8 +14,8 @@ from gnjax.networks.parameters import layer_name, natural_order
 from gnjax.numerics.result import Result
 from gnjax.operators.of_networks.network import NetworkGram
 
-_BLOCKS = 1000  # the shorter side of the largest layer's block that is decomposed
-_STANDS_OUT = 0.1  # a sensitivity
+_BLOCKS = 1000  # kappa of a layer's block is computed if its shorter side is at most this
+_STANDS_OUT = 0.1  # the least sensitivity for which a layer is named
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +37,7 @@ class LayerShare(Result):
 
     @property
     def sensitivity(self) -> float | None:
-        """d ln kappa / d ln s for a learning rate s times that of the others: top - bottom."""
+        """top - bottom, which is d ln kappa / d ln s for a learning rate s eta of this layer."""
         return None if self.bottom is None else self.top - self.bottom
 
 
@@ -59,7 +59,7 @@ def layer_shares(
 
 
 def _share_of_squares(vectors: np.ndarray, own: np.ndarray) -> float:
-    """The squared norm of some entries divided by that of all, averaged over columns."""
+    """The squared norm of the entries ``own`` divided by that of all, averaged over columns."""
     squares = np.square(vectors)
     return float((squares[own].sum(axis=0) / squares.sum(axis=0)).mean())
 

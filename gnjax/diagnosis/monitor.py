@@ -1,4 +1,4 @@
-"""The sharpness along a training loop; each run starts from the eigenvectors of the last one."""
+"""The sharpness along a training loop; each Lanczos run starts from the last eigenvector."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
-_SMALL = 500  # rows of the smaller side of G up to which kappa is computed by default
-_RENEWED = 10  # after so many rows the start is half random and rounding is measured once more
-_ROUNDING = 8.0  # times eps sqrt(p) times the scale: the rounding of a run's own sums
+_SMALL = 500  # kappa is computed by default if the smaller side of G has at most so many rows
+_RENEWED = 10  # at every tenth row the start is half random, and rounding is measured again
+_ROUNDING = 8.0  # the rounding of a run's sums is this times eps sqrt(p) times the scale
 _RECURRENCE = "the residual, with the rounding of the run"
 
 
@@ -50,10 +50,11 @@ class _Rounding:
 
 
 class Monitor:
-    """The sharpness and other measures of curvature at every ``every``-th step of training.
+    """Measure the sharpness and other quantities of curvature during training.
 
-    ``monitor(step, model)`` measures the model and appends a row to ``monitor.history``. At other
-    steps it returns None at once. Lanczos starts from the eigenvectors of the row before, and
+    Call ``monitor(step, model)`` after each step of training. If ``step`` is a multiple of
+    ``every``, it measures the model and appends a row to ``monitor.history``; at other steps it
+    returns None at once. Lanczos starts from the eigenvectors of the row before, and
     everything is compiled once as long as the structure of the model stays the same.
 
     The samples are fixed. Some hundreds are usually enough, and the cost of a row grows with their
@@ -63,9 +64,9 @@ class Monitor:
 
     Args:
       x, y: the samples on which the curvature is measured, see :func:`gnjax.hessian`.
-      loss: see there, as for ``weights``, ``has_aux``, ``coupled``, ``only``, ``mask`` and
-        ``batch_size``.
-      every: how many steps there are from one row to the next.
+      loss: see :func:`gnjax.hessian`, also for ``weights``, ``has_aux``, ``coupled``, ``only``,
+        ``mask`` and ``batch_size``.
+      every: the number of steps from one row to the next.
       rtol: the tolerance of residuals: an eigenvalue lies within about rtol times the norm of each
         value.
       gauss_newton: whether to compute the largest eigenvalue of the Gauss-Newton matrix.
@@ -73,11 +74,12 @@ class Monitor:
         :func:`gnjax.condition_number`. That takes much longer than the rest. By default it is
         computed where the smaller side of G has at most 500 rows.
       probes: the number of random vectors for the trace of the Hessian; with 0 it is left out.
-      steps: the largest number of products of a run. For each, a vector of the length of the
-        parameters is held in memory.
-      warm_steps: the largest number of products of a run from the vector of the row before, by
-        default ``steps``. With 2 a row costs least. Its value still is at most the largest
-        eigenvalue, up to rounding; its error is the residual, which may then be above ``rtol``.
+      steps: the largest number of products in one run of Lanczos. For each product, one vector with
+        an entry for every parameter is held in memory.
+      warm_steps: the largest number of products in a run that starts from the eigenvector of the
+        row before; by default ``steps``. A row costs least with 2. Its value is then still at most
+        the largest eigenvalue, up to rounding. Its error is the residual, which may be above
+        ``rtol``.
 
     >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (20, 4))
@@ -181,7 +183,7 @@ class Monitor:
         return Linearised(op, linear_maps(op)) if self._linearises else op
 
     def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
-        """The largest eigenvalues, each from the vector of the row before."""
+        """The largest eigenvalue of each matrix, by Lanczos from the last row's eigenvector."""
         last = self._vectors.get("hessian")
         cold = last is None or number % _RENEWED == 0
         start = partial(mixed, np.uint32(number)) if cold else _unchanged
@@ -202,7 +204,7 @@ class Monitor:
         return found
 
     def _take(self, model: Any) -> None:
-        """Make the operators of this model, from the last ones if the structure is the same."""
+        """Make the operators of this model; reuse the last ones if its structure is the same."""
         net = None
         if self._hessian is not None:
             net = moved(self._hessian.net, model, has_aux=self._has_aux)
@@ -223,7 +225,7 @@ class Monitor:
             )
 
     def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
-        """How far an eigenvalue can be from the value: the residual and the rounding."""
+        """How far the value can be from the nearest eigenvalue: the residual plus the rounding."""
         eps = float(jnp.finfo(found.vector.dtype).eps)
         size = found.scale
         own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
@@ -286,7 +288,7 @@ def _row(
     samples: jax.Array | None,
 ) -> MonitorRow:
     hessian_top = found["hessian"]
-    own = errors["hessian"].value - hessian_top.residual  # of any x^T H x / x^T x
+    own = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
     products = sum(one.products for one in found.values())
     values: dict[str, Any] = {}
     for name in ("gauss_newton", "preconditioned"):

@@ -14,7 +14,7 @@ from gnjax.operators.protocol import Operator
 
 
 def random_start(op: NetworkHessian) -> jax.Array:
-    """The vector from which the first run starts."""
+    """The random vector (p,) from which the first run of a monitor starts."""
     return jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
 
 
@@ -30,25 +30,25 @@ def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
 
 @jax.jit
 def product(op: Operator, v: jax.Array) -> jax.Array:
-    """A v."""
+    """A v for the operator A, compiled."""
     return op.mv(v)
 
 
 def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
-    """S A S v with the diagonal S."""
+    """S A S v for the diagonal matrix S with the entries ``scale``."""
     return scale * product(op, scale * v)
 
 
 @jax.jit
 def along(op: Operator, update: jax.Array) -> jax.Array:
-    """u^T H u / u^T u."""
+    """u^T H u / u^T u for the update u: the curvature along it."""
     u = update / jnp.linalg.norm(update)
     return u @ op.mv(u)
 
 
 @partial(jax.jit, static_argnums=2)
 def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
-    """z^T H z for vectors z of random signs."""
+    """z^T H z for ``probes`` vectors z of random signs; their mean estimates the trace of H."""
     key = jax.random.fold_in(jax.random.key(2), number)
     signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
     return (signs * op.mv(signs)).sum(0)

@@ -25,7 +25,7 @@ class MonitorRow(Result):
       preconditioned: the same for P^{-1/2} H P^{-1/2} with the metric P, with
         ``preconditioned_error``.
       directional: u^T H u / u^T u along the update u, with its error.
-      trace: of the Hessian, by random probes, with its standard error.
+      trace: an estimate of the trace of the Hessian from random vectors, with its standard error.
       kappa: the condition number of the Gauss-Newton matrix, between ``kappa_low`` and
         ``kappa_high``; where that is infinite, kappa is a lower bound.
       threshold: 2 / rate; gradient descent is unstable where the sharpness exceeds it.

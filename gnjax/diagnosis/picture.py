@@ -17,7 +17,7 @@ FORMATS = (".png", ".pdf", ".svg")
 _TOP, _BOTTOM, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _LAYER_INCHES = 0.28
 _TALLEST = 9.0
-_NAMES = 30  # of layers that are written
+_NAMES = 30  # at most so many names of layers are written
 
 
 def check_format(path: Path) -> None:
@@ -41,7 +41,7 @@ def figure_of(found: Diagnosis) -> Figure:
 
 
 def _spectrum(axes: Axes, found: Diagnosis) -> None:
-    """Eigenvalues over their index; two of them for a matrix too large to be decomposed."""
+    """Plot eigenvalues over their index; only both ends if the matrix is too large for all."""
     condition = found.condition
     axes.set_yscale("log")
     if found.eigenvalues is None:
@@ -64,7 +64,7 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
 
 
 def _shares(axes: Axes, found: Diagnosis) -> None:
-    """Two bars for each layer, with the first layer on top."""
+    """Plot the shares of each layer as two bars, with the first layer on top."""
     places = np.arange(len(found.layers))
     axes.barh(places - 0.2, [s.top for s in found.layers], 0.38, color=_TOP, label="lambda_max")
     bottoms = [layer.bottom for layer in found.layers if layer.bottom is not None]

@@ -14,7 +14,7 @@ from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, counted
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis, LayerShare
 
-_FOUR_DIGITS = 1e-4  # the largest relative width of an interval that leaves four digits certain
+_FOUR_DIGITS = 1e-4  # four digits are certain if the relative width of the interval is at most this
 _WIDTH = 80
 _LAYERS = 8  # how many layers have a line of their own
 
@@ -94,7 +94,7 @@ def _rates(found: Diagnosis) -> str:
 
 
 def _near_one(found: Diagnosis) -> str:
-    """The factor of a step, as 1 - x where it is close to 1."""
+    """The factor by which a step multiplies the error, written as 1 - x where it is close to 1."""
     if found.rate < 0.999:
         return f"{found.rate:.4g}"
     return f"1 - {2 / (found.condition.value + 1):.3g}"
@@ -121,7 +121,7 @@ def _layers(found: Diagnosis) -> str:
 
 
 def _by_differentiation(found: Diagnosis) -> str:
-    """The parameters of no known layer; those with the same last name are counted together."""
+    """The parameters that belong to no known layer, counted by the last name in their paths."""
     named = Counter(name.rpartition("/")[2] for name in found.differentiated)
     shown = dict.fromkeys(
         name if named[last] == 1 else f"{named[last]} called {last}"
@@ -168,7 +168,7 @@ def _change(suggestion: Suggestion) -> str:
 
 
 def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
-    """The layers with the largest shares of either end, in the order in which they came."""
+    """The layers with the largest shares of either eigenvalue, in their original order."""
     ranked = sorted(layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
     chosen = {layer.name for layer in ranked[:_LAYERS]}
     return [layer for layer in layers if layer.name in chosen]
@@ -217,7 +217,7 @@ def _numbers(suggestion: Suggestion) -> str:
 
 
 def _within(condition: ConditionNumber) -> str:
-    """kappa to four digits, with its interval where these are not all certain."""
+    """kappa to four digits, with its interval if not all four digits are certain."""
     low, high = condition.at_rank
     if condition.bounded and high - low <= _FOUR_DIGITS * condition.value:
         return f"{condition.value:.4g}"

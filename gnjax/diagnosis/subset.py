@@ -16,11 +16,12 @@ from gnjax.operators.of_networks.network import NetworkGram
 
 
 def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]:
-    """The problem for a part of the data with at most ``rows`` rows of J, and which part that is.
+    """A problem on a part of the data whose Jacobian has at most ``rows`` rows.
 
-    The part is described in words, by "" where it is all of the data. Samples are taken at equal
-    distances. Where a single sample has too many rows, and each of its tokens has a label, some
-    tokens of one sample are taken in the same way. The model still sees the other tokens.
+    Returns the problem and a description of the part in words, or the whole problem and "" where
+    no such part can be taken. The part consists of samples at equal distances. If a single sample
+    has too many rows, and each of its tokens has a label, it consists of tokens of one sample, also
+    at equal distances. The model still sees the other tokens.
     """
     n, each = op.net.samples, op.net.rows
     if op.net.coupled:

@@ -94,7 +94,7 @@ class GPT(nnx.Module):
           skip: the factor of the skips.
           branch: the factor of the branches.
           tied: whether the output layer is the table of tokens.
-          initializer: "gpt2", as above, or "lecun", at which a layer keeps the size of its inputs:
+          initializer: "gpt2", as above, or "lecun", where a layer keeps the size of its inputs:
             N(0, 1 / fan_in) for layers and N(0, 1) for both tables, or N(0, 1 / width) where tied.
           key: draws the weights.
         """

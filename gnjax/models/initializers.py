@@ -20,7 +20,7 @@ from gnjax.numerics.precision import real_dtype
 
 Shape = tuple[int, int]
 
-_GRAIN = 2**16  # numbers: longer draws come in multiples of it, shorter ones in powers of two
+_GRAIN = 2**16  # longer draws are rounded up to multiples of this, shorter ones to powers of two
 
 
 def kaiming_normal(
@@ -124,8 +124,8 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
 
     Weights and biases are U(-1/sqrt(fan_in), 1/sqrt(fan_in)), with fan_in the inputs of one output:
     channels times positions for a kernel. Normalisations start at scale 1 and shift 0, here as
-    there. The numbers of all layers, in the order of their paths, are one draw, cut on the host:
-    a draw a layer would be a compilation for every shape.
+    there. The numbers of all layers, in the order of their paths, are drawn at once and cut on the
+    host: a draw for each layer would be compiled for every shape.
 
     >>> model = gnjax.models.MLP((4, 8, 2), key=jax.random.key(0))
     >>> gnjax.initializers.start_as_pytorch(model, jax.random.key(1))
@@ -161,7 +161,7 @@ _LAYERS: dict[str, Callable[..., jax.Array]] = {
 
 
 def names() -> tuple[str, ...]:
-    """What ``chain`` knows.
+    """The names of the initializers that ``chain`` takes.
 
     >>> "xavier_normal" in gnjax.initializers.names()
     True
@@ -233,5 +233,5 @@ def _prefix_stable(key: jax.Array) -> bool:
 
 
 def _rounded_up(size: int) -> int:
-    """To one of few lengths."""
+    """The next length at which numbers are drawn; there are only a few of them."""
     return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()

@@ -138,7 +138,7 @@ def zeros(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.A
 
 
 def ones(key: jax.Array, shape: tuple[int, ...], dtype: Any, **_: Any) -> jax.Array:
-    """The same for the scales of normalisations."""
+    """An initialiser of Flax that compiles nothing, for the scales of normalisations."""
     return on_device(np.ones(shape, dtype))
 
 
@@ -161,7 +161,7 @@ def dense(weight: jax.Array, *, bias: bool, rngs: nnx.Rngs) -> nnx.Linear:
 def normalisation(
     norm: str | None, features: int, dtype: jnp.dtype, *, rngs: nnx.Rngs
 ) -> nnx.BatchNorm | nnx.LayerNorm | None:
-    """With the variance of centred values, because E[x^2] - E[x]^2 cancels."""
+    """The layer ``norm``; its variance is that of centred values, as E[x^2] - E[x]^2 cancels."""
     if norm not in NORMS:
         msg = f"norm={norm!r} is not one of {', '.join(map(repr, NORMS))}"
         raise ValueError(msg)

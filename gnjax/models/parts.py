@@ -13,7 +13,7 @@ from flax import nnx
 from gnjax.models.mlp import normalisation, normalised, ones, zeros
 from gnjax.numerics.precision import real_dtype
 
-_LAYER_NORM_EPSILON = 1e-5  # PyTorch's
+_LAYER_NORM_EPSILON = 1e-5  # PyTorch's value
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = True, rngs: nnx.Rngs) -> nnx.Linear:
@@ -85,7 +85,7 @@ def max_pool(x: jax.Array) -> jax.Array:
 
 
 def check_images(x: jax.Array, shape: tuple[int, int, int]) -> None:
-    """Refuse what is not (n, height, width, channels)."""
+    """Refuse images that are not (n, height, width, channels) with the given shape."""
     if x.ndim != 4 or x.shape[1:] != shape:
         msg = f"images must have shape (n, {', '.join(map(str, shape))}), got {x.shape}"
         raise ValueError(msg)

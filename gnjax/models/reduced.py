@@ -1,9 +1,9 @@
-"""Gaussian chains drawn small: hidden layers of d + k units with the products of wide ones.
+"""Small Gaussian chains, with d + k hidden units, whose products have the law of wide chains.
 
-The Gauss-Newton matrix of a linear network sees its weights through the Gram matrices of the
-partial products P_l = W_(l-1) .. W_1 (from the right) and S_l = W_L .. W_(l+1) (from the left)
-alone. P_l has d columns and S_l has k rows, however wide the hidden layers are. In layer l choose
-an orthonormal basis whose first d vectors span the range of P_(l+1). In these bases
+The Gauss-Newton matrix of a linear network depends on its weights only through the Gram matrices of
+the partial products P_l = W_(l-1) .. W_1 (from the right) and S_l = W_L .. W_(l+1) (from the left).
+P_l has d columns and S_l has k rows, however wide the hidden layers are. In layer l choose an
+orthonormal basis whose first d vectors span the range of P_(l+1). In these bases
 
     W_l = [[R_l, E_l],
            [0,   F_l]],
@@ -39,7 +39,7 @@ def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> l
     those of ``chain`` with that key.
 
     Args:
-      key: of the draw.
+      key: the key of the draw.
       widths: d, the hidden widths and k, as for ``chain``. Hidden layers have at least d + k units.
       gain: the variance times fan_in, as of ``kaiming_normal``.
 
@@ -73,7 +73,7 @@ def _triangle(rng: np.random.Generator, size: int, rows: int) -> Array:
 
 
 def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list[Array]:
-    """W_2 .. W_(L-1) from the top: each is laid out for the product of those above it."""
+    """Draw W_2 .. W_(L-1) from the top, each in the bases that the product above it defines."""
     inputs = right[0].shape[0] if right else 0
     found: list[Array] = []
     product = last

@@ -19,7 +19,7 @@ _TYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",  # the upper half of a float32
+    "BF16": "<u2",  # bfloat16 is the upper half of a float32
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -59,7 +59,7 @@ def read(path: str | PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def _header(path: str | PathLike[str], text: bytes) -> dict[str, Any]:
-    """Without the note on the file itself, ``__metadata__``."""
+    """The entries of the header, without ``__metadata__``, the note on the file itself."""
     try:
         header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
     except ValueError as reason:

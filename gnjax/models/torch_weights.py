@@ -16,16 +16,16 @@ from gnjax.models.vgg import VGG
 from gnjax.models.vit import ViT
 from gnjax.numerics.host import on_device
 
-_KINDS = {  # what the arrays of a layer are called here and there
+_KINDS = {  # the names of a layer's arrays here and in PyTorch
     "kernel": "weight",
     "scale": "weight",
     "bias": "bias",
     "mean": "running_mean",
     "var": "running_var",
 }
-_WRAPPERS = ("module.", "_orig_mod.")  # of DataParallel and of torch.compile
-_COUNTERS = ("num_batches_tracked",)  # which no output depends on
-_NAMED = 8  # names of each kind that a message lists
+_WRAPPERS = ("module.", "_orig_mod.")  # prefixes of DataParallel and of torch.compile
+_COUNTERS = ("num_batches_tracked",)  # no output depends on these
+_NAMED = 8  # how many names of each kind a message lists
 
 State = Mapping[str, Any] | str | PathLike[str]
 Names = dict[str, tuple[str, ...]]
@@ -34,7 +34,7 @@ Names = dict[str, tuple[str, ...]]
 def load_torch(model: nnx.Module, state: State) -> nnx.Module:
     """A copy of the model with weights from PyTorch, in evaluation mode.
 
-    On the same images, channels last here and first there, it returns what the PyTorch module
+    On the same images (channels last here, first in PyTorch) it returns what the PyTorch module
     returns after ``module.eval()``, up to rounding. Kernels (out, in, height, width) are turned to
     (height, width, in, out), matrices (out, in) to (in, out), and the columns of a layer that reads
     a flattened image from channels first to channels last. BatchNorm's running statistics come too.
@@ -47,8 +47,8 @@ def load_torch(model: nnx.Module, state: State) -> nnx.Module:
         VGG calls them features.0, features.1, .., classifier, with a convolution, a BatchNorm, a
         ReLU and a pooling in turn. The names in the code that paper A used are known as well, and
         for the ViT these alone. The ViT of timm is another function (exact GELU, epsilon 1e-6, a
-        last normalisation) and is not read. Sizes that no array shows are not checked: the number
-        of a ViT's heads where their projections are stacked.
+        last normalisation) and is not read. One size is not checked, because no array shows it:
+        the number of heads of a ViT whose projections are stacked.
 
     Every array of the model must be found and every one of the state be used, with the right shape;
     otherwise one error says which are not, and the model stays as it was.
@@ -140,7 +140,7 @@ def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _candidates(known: Names, ours: str) -> list[str]:
-    """What an array of ours may be called there."""
+    """The names that one of our arrays may have in the state from PyTorch."""
     if ours in known:
         return list(known[ours])
     layer, _, kind = ours.rpartition(".")
@@ -148,7 +148,7 @@ def _candidates(known: Names, ours: str) -> list[str]:
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
-    """Arrays by their names, without what wrappers of modules put before them."""
+    """Arrays by their names, without the prefixes that wrappers of modules add."""
     if isinstance(state, str | PathLike):
         if not fspath(state).endswith(".safetensors"):
             msg = (
@@ -223,7 +223,7 @@ def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 
 def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that PyTorch gives to an array which has this shape here."""
+    """The shape in PyTorch of an array that has this shape here."""
     if ours in ("token", "positions"):
         return (1,) * (3 - len(shape)) + shape
     if ours == "patches.kernel" and isinstance(model, ViT):

@@ -58,8 +58,8 @@ class ViT(nnx.Module):
     """Patches and a class token through pre-norm blocks; a dense head reads the token.
 
     Images are (side, side, channels), outputs (n, k). As in the code that paper A names, GELU is
-    the tanh form and nothing normalises the last block. Layers start as PyTorch's; the token and
-    the positions are N(0, 1), which that code leaves when PyTorch's defaults are to stand.
+    the tanh form and nothing normalises the last block. Layers start as PyTorch's; the class
+    token and the positions are N(0, 1), as in that code with PyTorch's defaults.
 
     >>> model = gnjax.models.ViT(4, 2, patch=2, width=4, depth=1, channels=1, key=jax.random.key(0))
     >>> apply, params = gnjax.functional(model)
@@ -79,7 +79,7 @@ class ViT(nnx.Module):
         channels: int = 3,
         key: jax.Array,
     ) -> None:
-        """``depth`` blocks of ``heads`` heads on vectors of ``width``, one a patch of pixels."""
+        """``depth`` blocks of ``heads`` heads on vectors of ``width``, one for each patch."""
         if side % patch or width % heads:
             msg = (
                 f"a patch of {patch} must divide the side {side}, and {heads} heads the width "

@@ -1,4 +1,4 @@
-"""From a model and its inputs to a :class:`Network`: every check is made here, before any work."""
+"""Make a :class:`Network` of a model and its inputs, and check both before any work."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ def network(
     convex: bool = True,
     idle: bool = False,
 ) -> Network:
-    """Check what comes in, choose the parameters, and decide how many samples go at once.
+    """Check the arguments, choose the parameters, and decide how many samples go at once.
 
-    With a ``batch_size`` no more samples than that are evaluated at once here either (two, where it
-    is one). Without, the batch is evaluated as a whole, as the caller would. ``convex`` refuses a
-    loss that is not convex in the outputs; ``idle`` takes samples of which none counts.
+    With a ``batch_size`` the checks also evaluate at most so many samples at once (two, if it is
+    one). Without, they evaluate all samples as one batch, as the caller would. With ``convex`` a
+    loss that is not convex in the outputs is refused. With ``idle`` it is allowed that all samples
+    have the weight zero.
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
@@ -94,13 +95,13 @@ def network(
     _check_coupled(found, coupled, batch_size)
     if not found.coupled:
         return made
-    return replace(made, coupled=True, batch=made.samples, layered=())  # one function of all
+    return replace(made, coupled=True, batch=made.samples, layered=())  # the batch is one function
 
 
 def moved(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
-    """The network at the parameters of another model; None where its structure is another one.
+    """The network at the parameters of ``model``; None if the model has another structure.
 
-    What was found out about the structure is kept: samples that couple, layers, sizes of batches.
+    Everything known about the structure is kept: coupled samples, layers, sizes of batches.
     """
     apply, params = opened(model, has_aux=has_aux)
     if isinstance(net.apply, Partial) and isinstance(net.apply.func, Widened):
@@ -128,7 +129,7 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
 
 
 def _described(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Outputs]:
-    """:func:`described` at the first samples; says so where a model does not take a part of x."""
+    """Call :func:`described` at the first samples, with a clear error if the model refuses them."""
     try:
         return described(apply, params, take(x, slice(0, size)))
     except ValueError as error:
@@ -156,7 +157,7 @@ def _check_same_outputs(apply: Apply, params: Any, x: Any, size: int, shapes: Ou
 
 
 def _check_not_one_sample(x: Any) -> None:
-    """Refuse a vector none of whose entries the model takes alone: it is one sample."""
+    """Refuse a vector x whose entries the model does not take one by one: x is one sample."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(x)]
     if len(shapes) == 1 and len(shapes[0]) == 1:
         msg = (
@@ -179,7 +180,7 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
 
 
 def _traced(net: Network, samples: int) -> tuple[Network, float]:
-    """What the equations of the model say, and the eps of the coarsest format that they use."""
+    """Add what the equations of the model say; also return the eps of their coarsest format."""
     found = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
     jaxpr = found.jaxpr
     if jaxprs.may_have_no_derivative(jaxpr):

@@ -55,15 +55,15 @@ Way = Literal["together", "alone"]
 Response = tuple[jax.Array | np.ndarray, jax.Array | np.ndarray]
 """F (n, k) of some samples, and its derivative along a direction of the parameters."""
 
-_ROUNDING = 1024  # eps: long sums and deep networks stay below
-_SAME = 16  # eps: what no reader of a spectrum could tell from rounding
-_COARSE = 0.1  # no difference this large is rounding, in bfloat16 either
-_KINKS = 0.01  # of the samples may have a unit at its kink
+_ROUNDING = 1024  # times eps: the rounding of long sums and deep networks stays below this
+_SAME = 16  # times eps: differences up to this count as rounding
+_COARSE = 0.1  # a difference this large is not rounding, not even in bfloat16
+_KINKS = 0.01  # the share of samples that may have a unit at its kink
 
 
 @dataclass(frozen=True)
 class Coupling:
-    """What was found, in words that continue "the samples are coupled: "."""
+    """Whether samples are coupled; ``reason`` continues "the samples are coupled: "."""
 
     coupled: bool
     reason: str = ""
@@ -88,11 +88,11 @@ def compare(
     """Whether samples are coupled in batches of ``together`` samples.
 
     ``coarsest`` is the eps of the coarsest floating format that the model computes in; ``apart``
-    says that the caller declares the samples not to be coupled. It costs two
-    evaluations with one directional derivative each; the exchange, where it is needed, costs them
-    twice more. Memory is that of ``together`` samples, and alone of ``net.batch`` samples, at a
-    time, or of both at once for no more than ``net.batch`` samples. ``see`` is called with the
-    outputs of every part of the samples.
+    says that the caller declares the samples not to be coupled. The cost is two
+    evaluations with one directional derivative each, and four more where the exchange is needed.
+    The memory is that of evaluating ``together`` samples in a batch and then ``net.batch`` samples
+    alone, or of doing both in one program for at most ``net.batch`` samples. ``see`` is called with
+    the outputs of every part of the samples.
     """
     limit = min(_ROUNDING * coarsest, _COARSE)
     kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
@@ -151,15 +151,15 @@ def _differ(what: str, gap: float, limit: float) -> str:
 
 
 def _ways(net: Network, x: Any) -> tuple[Way, ...]:
-    """How the samples are evaluated by one program: alone as well, where they make one batch.
+    """The evaluations that one program makes: also "alone" if all samples fit in one batch.
 
-    One program for both is traced and compiled sooner than two.
+    One program for both evaluations is traced and compiled faster than two.
     """
     return ("together", "alone") if 1 < sample_count(x) <= net.batch else ("together",)
 
 
 def _in_batches(net: Network, x: Any) -> Response:
-    """F and its derivative of the samples alone, some of them at a time."""
+    """F and its derivative for each sample alone, computed for some samples at a time."""
     parts = [(*_responses(net, part, ("alone",))[0], skip) for part, skip in windows(x, net.batch)]
     outputs, derivatives = (
         np.concatenate([on_host(part[i])[part[2] :] for part in parts]) for i in range(2)
@@ -237,7 +237,7 @@ def _same(before: Response, after: Response, parity: int) -> jax.Array:
 
 @jax.jit
 def _exchanged(x: Any, parity: int) -> Any:
-    """The samples with those replaced that are not kept."""
+    """The samples, with those that are not kept replaced by others."""
     kept = _kept(sample_count(x), parity)
 
     def mixed(leaf: jax.Array) -> jax.Array:

@@ -42,7 +42,7 @@ def unique_samples(net: Network) -> int:
 
 
 def _groups(net: Network, samples: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The first sample of each group of equal ones, and how many it has."""
+    """The index of the first sample of each group of equal samples, and the size of the group."""
     arrays = jax.tree.leaves(samples)
     n = net.samples
     if net.coupled or not all(array.is_fully_addressable for array in arrays):

@@ -1,4 +1,4 @@
-"""Jaxprs run equation by equation: calls inlined, what XLA is slow at another way."""
+"""Evaluate jaxprs equation by equation, with calls inlined and slow convolutions replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRAPPERS = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
-_FEW_PAIRS = 256  # of input and output channels
+_FEW_PAIRS = 256  # pairs of input and output channels up to which XLA's convolution is slow
 
 Bind = Callable[[Any, Sequence[Any]], Any]
 """An equation applied to operands."""
@@ -27,7 +27,7 @@ Bind = Callable[[Any, Sequence[Any]], Any]
 def inlined(function: Callable[..., Any], *args: Any) -> Any:
     """The closed jaxpr of a function of arrays or pytrees, without calls, also inside its scans.
 
-    A checkpoint counts as a call: it says when values are computed, and changes none.
+    A checkpoint counts as a call: it decides when values are computed, but does not change them.
     """
     closed, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
@@ -49,7 +49,7 @@ def _inside(bind: Bind, closed: Any, args: Sequence[Any], row: None) -> tuple[li
 
 
 def widened(function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)``, one array, with convolutions as :func:`_widened` has them."""
+    """``function(*args)``, a single array, with slow convolutions replaced by :func:`_widened`."""
     closed = jax.make_jaxpr(function)(*args)
     flat = jax.tree.leaves(args)
     return evaluate(closed.jaxpr, closed.consts, flat, bind_widened)[0]
@@ -58,7 +58,7 @@ def widened(function: Callable[..., Any], *args: Any) -> Any:
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind) -> list[Any]:
     """Run a jaxpr with calls inlined, on values of any kind that ``bind`` takes.
 
-    A value is let go behind the last equation that uses it.
+    The memory of a value is freed after the last equation that uses it.
     """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, args, strict=True))
@@ -76,7 +76,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind)
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
-    """The variables that nothing uses behind the equation at a place."""
+    """For the index of an equation, the variables that no later equation uses."""
     last = {
         v: place
         for place, eqn in enumerate(jaxpr.eqns)
@@ -91,7 +91,7 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
 
 
 def variables(atoms: Sequence[Any]) -> list[Any]:
-    """What is not a literal number."""
+    """The variables among the atoms; the others are literal numbers."""
     return [v for v in atoms if not isinstance(v, core.Literal)]
 
 
@@ -102,7 +102,7 @@ Step = Callable[[Any, Sequence[Any], Any], tuple[list[Any], Any]]
 def scanned(
     eqn: Any, operands: Sequence[Any], step: Step, beside: Any = None
 ) -> tuple[list[Any], Any]:
-    """The results of a scan whose body is run by ``step``, and what that stacks beside them.
+    """The results of a scan whose body is run by ``step``, and the extra outputs of ``step``.
 
     ``beside`` is a pytree of arrays with a row for each step of the scan.
     """
@@ -138,7 +138,7 @@ def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Channels of zeros beside the inputs of a convolution, where it is several times as fast.
+    """Add channels of zeros to the inputs of a convolution where that makes it much faster.
 
     On a CPU XLA has no fast float64 convolution for kernels with up to 256 pairs of channels.
     """
@@ -155,7 +155,7 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
 
 
 def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
-    """``array`` with zeros behind its entries along an axis."""
+    """``array`` with ``missing`` zeros added at the end of an axis."""
     return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
 
 
@@ -215,7 +215,7 @@ def has_custom_vjp(jaxpr: Any) -> bool:
 
 
 def may_have_no_derivative(jaxpr: Any) -> bool:
-    """Whether there is a loop of unknown length, or a call of what JAX cannot see."""
+    """Whether there is a loop of unknown length, or a call of code that JAX cannot trace."""
     names = {eqn.primitive.name for eqn in equations(jaxpr)}
     return "while" in names or any("callback" in name for name in names)
 

@@ -74,7 +74,7 @@ def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace
 
 @dataclass(frozen=True)
 class _Place:
-    """A variable that holds entries of a parameter, and how they came there."""
+    """The parameter whose entries a variable holds, and the steps from the one to the other."""
 
     leaf: int
     steps: tuple[Relabel | Loop, ...] = ()
@@ -85,14 +85,14 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Found:
-    """The uses of parameters, and the parameters with uses of another structure."""
+    """The uses that were found, and the parameters that have uses of an unknown structure."""
 
     uses: list[Use]
     lost: set[int]
 
 
 def _needed(jaxpr: Any) -> list[Any]:
-    """The equations that the results depend on; extras beside the outputs leave others behind."""
+    """The equations that the results depend on, without those of extras beside the outputs."""
     read, needed = set(variables(jaxpr.outvars)), []
     for eqn in reversed(jaxpr.eqns):
         if read.intersection(eqn.outvars):
@@ -102,7 +102,7 @@ def _needed(jaxpr: Any) -> list[Any]:
 
 
 def _search(jaxpr: Any, places: dict[Any, _Place], found: _Found) -> None:
-    """Follow the parameters at some places through a jaxpr."""
+    """Follow parameters through a jaxpr; ``places`` says which variables hold them."""
     read = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
         held = {
@@ -197,9 +197,9 @@ def sensitivities(
 
 
 def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.ndarray, list[int]]]:
-    """The entries (g, q_in, q_out) of a leaf of this shape that act together, and in which uses.
+    """The indices (g, q_in, q_out) of a leaf's entries that form matrices, and in which uses.
 
-    Uses of the same matrices are one sum over all of their positions.
+    Uses of the same matrices are listed together: their positions belong to one sum.
     """
     entries: Any = np.arange(int(np.prod(shape))).reshape(shape)
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
@@ -248,7 +248,7 @@ def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]
 
 
 def _spread(parts: Sequence[Part], size: int) -> jax.Array:
-    """Columns for all entries of the leaf, zero where no part has one; by one gather at most."""
+    """Columns for all entries of the leaf, zero for entries that are in no part."""
     places = np.concatenate([part[0] for part in parts])
     columns = jnp.concatenate([part[1] for part in parts], axis=1)
     if len(places) < size:

@@ -126,7 +126,7 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
 
 
 def _needs_target(loss: Loss) -> bool:
-    """Whether a second argument is None where it is left out, as in optax's regression losses."""
+    """Whether the target is an argument with the default None, as in optax's regression losses."""
     if not callable(loss):
         return False
     try:
@@ -138,7 +138,7 @@ def _needs_target(loss: Loss) -> bool:
 
 
 def _check_not_stretched(outputs: Outputs, y: Any, terms: tuple[int, ...]) -> None:
-    """Refuse a loss of every output that compares several outputs with the same target."""
+    """Refuse a loss that broadcasts its target, and so compares several outputs with one number."""
     if not (outputs.is_array and terms == outputs.shape and hasattr(y, "shape")):
         return
     each = tuple(y.shape[1:])

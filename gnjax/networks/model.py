@@ -39,10 +39,10 @@ _COLLECTIONS = ("batch_stats", "cache", "intermediates", "losses", "metrics", "s
 def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
     """(apply, params) of a model, with apply(params, x) -> outputs.
 
-    What is not a parameter (batch statistics, random keys) is held fixed; ``apply`` leaves the
-    model as it was. It is a pytree of those numbers and compares by the model's structure, so that
-    what is compiled for one set of weights serves the next. An NNX module whose dropout is switched
-    on is refused.
+    What is not a parameter (batch statistics, random keys) is held fixed, and ``apply`` does not
+    change the model. ``apply`` is a pytree of the fixed numbers and compares by the model's
+    structure, so that what is compiled for one set of weights is reused for the next.
+    An NNX module whose dropout is switched on is refused.
 
     Args:
       model: a Flax NNX module, a Linen pair (module, variables), a ``TrainState`` of Flax, an
@@ -89,7 +89,7 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
 
 
 def _check_variables(apply: Any, params: Any) -> None:
-    """Refuse Linen variables as parameters, where more than parameters is among them."""
+    """Refuse Linen variables as parameters if they contain more than parameters."""
     names = [str(name) for name in params] if hasattr(params, "keys") else []
     others = [name for name in names if name != "params"]
     bound = isinstance(getattr(apply, "__self__", None), flax.linen.Module)

@@ -37,17 +37,17 @@ class Network:
     leaves: tuple[jax.Array, ...]
     kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
     x: Any  # a pytree of arrays with the samples first
-    target: Target | None  # the loss and what it compares with; None: B is the identity
-    total: Any  # what a sum over samples is divided by to give the mean of the loss
+    target: Target | None  # the loss and its targets; None: B is the identity
+    total: Any  # the mean loss is the sum over samples divided by this
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
-    chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
-    counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
+    chosen: tuple[int, ...] = field(metadata={"static": True})  # indices of the leaves
+    counts: tuple[int, ...] = field(metadata={"static": True})  # chosen entries of each
     shapes: Outputs = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
     convolves: bool = field(metadata={"static": True})
     forward: bool = field(metadata={"static": True})  # the model has a forward mode
-    written: float = field(metadata={"static": True})  # numbers that an evaluation writes a sample
+    written: float = field(metadata={"static": True})  # numbers written for a sample
     batch: int = field(metadata={"static": True})
     layered: tuple[int, ...] = field(metadata={"static": True})  # leaves in layers of known types
 
@@ -73,7 +73,7 @@ class Network:
         return self.leaves[0].dtype
 
     def outputs(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
-        """F(x) (n, k), convolving by the quickest road where there is a choice."""
+        """F(x) (n, k), with convolutions computed in the fastest way that is known."""
         if not self.convolves:
             return self._plain(leaves, x)
         return jaxprs.widened(self._plain, list(leaves), x)
@@ -88,7 +88,7 @@ class Network:
 
 
 def restricted(net: Network, places: Sequence[int]) -> Network:
-    """The network of the chosen leaves at some places alone, in this order."""
+    """The network in which only the chosen leaves at these indices are parameters, in order."""
     return replace(
         net,
         chosen=tuple(net.chosen[place] for place in places),
@@ -107,8 +107,8 @@ def parameter_names(net: Network) -> list[str]:
 def differentiated(net: Network) -> dict[str, int]:
     """The chosen leaves whose layers are not known, by their paths, and their chosen entries.
 
-    Kernels and Jacobians take the structure of layers for the other leaves, and automatic
-    differentiation for these.
+    Kernels and Jacobians are computed by automatic differentiation for these leaves, and from the
+    structure of the layers for all others.
     """
     found = zip(parameter_names(net), net.chosen, net.counts, strict=True)
     return {name: count for name, leaf, count in found if leaf not in net.layered}
@@ -161,10 +161,10 @@ def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
 
 
 def pieces(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
-    """Inputs and whatever else runs over samples, one batch at a time.
+    """Yield the inputs, and all else that has one entry for each sample, one batch at a time.
 
-    The loop is Python's: inside a loop of its own XLA runs convolutions on one CPU thread, ten
-    times slower.
+    This is a loop of Python, because XLA runs convolutions inside of its own loops on one CPU
+    thread, ten times slower.
     """
     if net.batch >= net.samples:
         yield (net.x, *rest)
@@ -176,7 +176,7 @@ def pieces(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
 def weighed(
     target: Target | None, outputs: jax.Array, u: jax.Array, *, transpose: bool
 ) -> jax.Array:
-    """R u or R^T u, sample by sample, at the outputs (n, k)."""
+    """R u, or R^T u with ``transpose``, for every sample; R is that at the outputs (n, k)."""
     if target is None:
         return u
     hessian = output_hessian(target, outputs, rooted=True)
@@ -216,7 +216,7 @@ def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.A
 def gauss_newton_product(
     net: Network, x: Any, target: Target | None, v: jax.Array, *, rooted: bool = False
 ) -> jax.Array:
-    """J_b^T J_b v, (p,): B is applied between the two; ``rooted`` is of :func:`output_hessian`."""
+    """J_b^T J_b v, (p,), with B applied between both; for ``rooted`` see :func:`output_hessian`."""
     outputs, image = pushed_forward(net, x, v)
     if target is not None:
         image = output_hessian(target, outputs, rooted=rooted).apply(image)
@@ -230,12 +230,12 @@ def columns(
     dims: int = 1,
     evaluations: int = 1,
 ) -> jax.Array:
-    """A compiled product on v with ``dims`` axes, or on each column along one axis more.
+    """A compiled product on v with ``dims`` axes, or on each column along one more axis.
 
-    ``net`` is a network or what else says whether it convolves and how much it writes. Columns go
-    together where that turns matrix-vector into matrix products, as many as the device
-    takes where a product writes as much as so many ``evaluations``; but one by one through
-    convolutions, which XLA would make slow grouped ones of.
+    ``net`` is a network, or another object with ``convolves`` and ``written``. Several columns go
+    at once, which turns matrix-vector products into matrix products: as many as the device takes
+    if a product writes as much as so many ``evaluations``. Through convolutions columns go one by
+    one, because XLA would turn several into slow grouped convolutions.
     """
     if v.ndim == dims:
         return product(v)
@@ -293,5 +293,5 @@ def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
 
 
 def sum_of(parts: Iterator[jax.Array]) -> jax.Array:
-    """Their sum, one held at a time."""
+    """The sum of the parts, of which only one is held at a time."""
     return reduce(jnp.add, parts)

@@ -124,7 +124,7 @@ def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
 
 
 def _says(only: Callable[[str], bool], name: str) -> bool:
-    """What a function of the path of a parameter says of one."""
+    """Whether the function ``only`` chooses the parameter with the path ``name``."""
     try:
         return bool(only(name))
     except RAISED as error:
@@ -136,7 +136,7 @@ def _says(only: Callable[[str], bool], name: str) -> bool:
 
 
 def _filtered(params: Any, only: Any) -> list[int]:
-    """The leaves of the NNX variables that a filter of NNX lets through, in the leaves' order."""
+    """The indices of the leaves of NNX variables that a filter of NNX accepts, in order."""
     if isinstance(only, type) and not issubclass(only, nnx.Variable):
         msg = f"only={only!r} is a type, but no type of NNX variables such as nnx.LoRAParam"
         raise ValueError(msg)
@@ -162,12 +162,12 @@ def _filtered(params: Any, only: Any) -> list[int]:
 
 
 def layer_name(parameter: str) -> str:
-    """A kernel and its bias make one layer."""
+    """The name of a parameter's layer: its path without the last part, as for kernel and bias."""
     return parameter.rpartition("/")[0] or parameter
 
 
 def module_name(parameter: str) -> str:
-    """The module that holds the layer of a parameter; a layer that nothing holds is one itself."""
+    """The module that holds a parameter's layer; the layer itself if no module holds it."""
     return layer_name(layer_name(parameter))
 
 
@@ -177,7 +177,7 @@ def natural_order(name: str) -> list[str | int]:
 
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
-    """The places of the parameters of every group, groups in the natural order of their names."""
+    """The indices of the parameters in each group; groups are in the natural order of names."""
     named = {"layer": layer_name, "module": module_name, "parameter": str}
     name_of = named.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):

@@ -1,1 +1,1 @@
-"""Numbers and their errors: precision, rounding, what is refused at the door, certificates."""
+"""Numbers and their errors: precision, rounding, checks of arguments, certificates."""

@@ -1,4 +1,4 @@
-"""What a number rests on: every error says how it is known, and a certificate adds errors up.
+"""The evidence for a number: each error says how it is known; a certificate collects errors.
 
 There are four kinds of evidence, from the strongest to the weakest.
 

@@ -12,12 +12,12 @@ from functools import cache
 
 import jax
 
-_PARTS = 16  # of an accelerator's memory, of which what one evaluation writes takes one
+_PARTS = 16  # one evaluation may write this fraction, 1 / 16, of an accelerator's memory
 
 
 @dataclass(frozen=True)
 class Device:
-    """What one evaluation of a network may be given.
+    """How much one evaluation of a network may write on a device.
 
     Attributes:
       batch: the numbers that the evaluation of a batch of samples may write.
@@ -34,14 +34,14 @@ CPU = Device(batch=2.5e7, columns=3.5e6, stores=True)  # more would leave the ca
 
 
 def device() -> Device:
-    """What holds for JAX's default backend."""
+    """The limits for JAX's default backend."""
     backend = jax.default_backend()
     return CPU if backend == "cpu" else _accelerator(backend)
 
 
 @cache
 def _accelerator(backend: str) -> Device:
-    """By the memory of one device; as little as on a CPU where it does not say."""
+    """The limits from the memory of one device; those of a CPU if its memory is not known."""
     room = (jax.local_devices(backend=backend)[0].memory_stats() or {}).get("bytes_limit", 0)
     numbers = room / (8 * _PARTS)
     return Device(max(numbers, CPU.batch), max(numbers, CPU.columns), stores=False)

@@ -93,7 +93,7 @@ def times_transposed(left: jax.Array, right: jax.Array) -> jax.Array:
 
 def _by_blas(left: np.ndarray, right: np.ndarray) -> jax.Array:
     product = zeros((left.shape[0], right.shape[1]), left.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever reads it finds out
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller reports it
         return on_device(np.matmul(left, right, out=product))
 
 

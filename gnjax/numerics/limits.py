@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What a computation may take.
+    """How much memory and work a computation may take.
 
     Matrices, factors and bases are in host memory, and LAPACK works on them there, whatever device
     makes the products: these are limits of the host's memory and time. A Krylov basis of a few
@@ -18,17 +18,18 @@ class Limits:
     Attributes:
       matrix_rows: the most rows that a matrix formed in host memory may have.
       factor_bytes: the most memory that a factor J with J J^T = A may take.
-      factor_work: the most multiplications that the singular values of such a factor may take where
-        an operator is made by it or by its matrix, and where "auto" takes them before the matrix.
+      factor_work: the most multiplications that the singular values of such a factor may take, for
+        an operator to be stored as a factor and not as a matrix, and for "auto" to prefer them to
+        the eigenvalues of the matrix.
       density_bytes: the most memory that the basis of one probe of a spectral density may take.
       basis_bytes: the most memory that a Krylov basis may take, on all devices together where it is
         on devices: then the vectors of the answer, in host memory, come on top. In host memory,
         what counts eigenvalues that a run may have missed holds a second one.
       vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
         ``basis_bytes`` has room for.
-      factor_rows: up to so many rows or columns "auto" takes the singular values of a factor where
-        the matrix leaves kappa open.
-      whole_rows: up to so many rows a few eigenvalues come from the whole spectrum.
+      factor_rows: if the matrix does not resolve kappa, "auto" takes the singular values of a
+        factor with at most so many rows or columns.
+      whole_rows: for at most so many rows, a few eigenvalues are taken from the whole spectrum.
 
     >>> small = gnjax.Limits(matrix_rows=2)
     >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
@@ -47,7 +48,7 @@ class Limits:
     vectors: int | None = None
 
     def basis_rows(self, size: int, itemsize: int = 8) -> int:
-        """How many vectors of a length a Krylov basis may hold, of numbers of so many bytes."""
+        """How many vectors of ``size`` numbers with ``itemsize`` bytes a Krylov basis may hold."""
         most = size if self.vectors is None else min(size, self.vectors)
         return int(min(most, self.basis_bytes / (itemsize * size)))
 

@@ -12,8 +12,8 @@ _CGROUP = Path("/sys/fs/cgroup")
 def free_memory() -> tuple[float | None, str]:
     """Bytes that a process can still have, and how that is known.
 
-    Linux says what is available, and a container what it may still take; where the system says
-    only how much there is in all (macOS), it is that.
+    On Linux this is the available memory, or what the limit of a container leaves if that is less.
+    On a system that states only its total memory (macOS), it is the total.
     """
     available = _available()
     limits = [room for room in (available, _left_in_container()) if room is not None]

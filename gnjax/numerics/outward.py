@@ -13,8 +13,8 @@ from jax.typing import ArrayLike
 from gnjax.numerics.host import by_numpy, on_cpu, on_device
 from gnjax.numerics.rounding import gamma, unit_roundoff
 
-# A float64 formula of sums and products of non-negative numbers loses at most a share of u for
-# each operation: this covers 4000 operations.
+# Each sum or product of non-negative numbers in float64 has a relative error of at most u. This
+# margin covers 4000 operations.
 _MARGIN = 1 + 2.0**-40
 _SAFE = 1e-100, 1e100  # entries whose squares are far from both ends of float64
 
@@ -25,7 +25,7 @@ def raised(bound: float) -> float:
 
 
 def lowered(bound: float) -> float:
-    """The same for a lower bound that is not negative."""
+    """A lower bound that is not negative, moved below the rounding of its float64 formula."""
     return float(bound) / _MARGIN
 
 
@@ -84,8 +84,10 @@ def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray
 
 
 def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
-    """What a matrix product can lose, in Frobenius norm, because results below the smallest normal
-    number are set to zero: ``terms`` products and as many sums in each of ``entries`` entries.
+    """The error of a matrix product by underflow, in Frobenius norm.
+
+    Results below the smallest normal number are set to zero. These can be ``terms`` products and as
+    many sums in each of ``entries`` entries.
     """
     return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
 
@@ -111,8 +113,11 @@ def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
 
 
 def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
-    """(M + M^T) / 2 for M stored as ``stored``, and a bound on how far it is from that of ``given``
-    in Frobenius norm: 0 for a symmetric matrix that was not rounded."""
+    """(M + M^T) / 2 for the stored M, and a bound on its error in Frobenius norm.
+
+    The error is the distance from the symmetric part of ``given``. It is 0 for a symmetric matrix
+    that was not rounded.
+    """
     error = conversion_error(given, stored)
     matrix = by_numpy(stored)
     if bool((matrix == matrix.T).all()):
@@ -123,7 +128,7 @@ def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, floa
 
 
 def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integer entries that their stored value does not return to."""
+    """The integer entries that differ from their stored values, and these values."""
     differ = stored.astype(np.float64) != given.astype(np.float64)
     differ |= np.abs(given.astype(np.float64)) >= 2.0**53
     return given[differ], stored[differ]

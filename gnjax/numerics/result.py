@@ -1,7 +1,7 @@
-"""What every answer of the library can do: be saved as JSON and read again, and show itself.
+"""The base class of all answers: they can be saved as JSON, read again, and displayed.
 
 A number keeps all of its bits: JSON's decimal digits of a float64 are those from which Python reads
-the same float64 again. What JSON cannot write stands in an object of its own,
+the same float64 again. A value that JSON cannot write is put into an object,
 
     {"float": "nan"}, {"float": "inf"}, {"float": "-inf"},
     {"array": [1.0, 2.0, "nan"], "shape": [3], "dtype": "float64"},
@@ -24,7 +24,7 @@ _SHOWN = 6  # numbers of an array
 
 
 class Result:
-    """A frozen dataclass of numbers, arrays, words and other results: it is only inherited."""
+    """The base class of frozen dataclasses of numbers, arrays, words and other results."""
 
     def to_json(self) -> str:
         """This answer as text, for :meth:`from_json` of its class."""
@@ -106,7 +106,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _number(entry: Any) -> Any:
-    """The entry, or its name where it is no number for JSON."""
+    """The entry, or its name ("nan", "inf", "-inf") if JSON cannot write it."""
     return str(entry) if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 

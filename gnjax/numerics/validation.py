@@ -1,4 +1,4 @@
-"""What comes in is refused here, before any work, with what came and what to do."""
+"""Checks of arguments before any work; an error says what was given and what to do."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def _largest_and_asymmetry(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance: float) -> float:
-    """Refuse a matrix that is not symmetric to a share of its largest entry, and return that."""
+    """Refuse a matrix that is not symmetric to ``tolerance`` times its largest entry.
+
+    Returns the largest entry in absolute value.
+    """
     if on_cpu(matrix):
         largest, asymmetry = map(float, _host_largest_and_asymmetry(np.asarray(matrix)))
     else:
@@ -83,7 +86,7 @@ def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance:
 
 
 def check_finite_number(name: str, value: float) -> float:
-    """A finite real number."""
+    """Check that ``value`` is a finite real number, and return it."""
     if not isinstance(value, int | float | np.number | np.ndarray | jax.Array):
         msg = f"{name} must be a number, got {_describe(value)}"
         raise ValueError(msg)
@@ -94,7 +97,7 @@ def check_finite_number(name: str, value: float) -> float:
 
 
 def check_damping(value: float) -> float:
-    """What is added to the diagonal of a metric: a finite number that is not negative."""
+    """Check a damping, which is a finite number that is not negative, and return it."""
     number = check_finite_number("damping", value)
     if number < 0:
         msg = f"damping={value} is negative; a metric is positive definite"
@@ -103,7 +106,7 @@ def check_damping(value: float) -> float:
 
 
 def check_matrix(name: str, value: ArrayLike) -> jax.Array:
-    """A non-empty matrix of finite real numbers, in the working precision."""
+    """Check that ``value`` is a non-empty matrix of finite real numbers; convert its precision."""
     try:
         host = np.asarray(value)
     except ValueError as error:

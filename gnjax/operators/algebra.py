@@ -40,8 +40,8 @@ from gnjax.operators.trees import ParameterTrees, takes_trees
 _STREAM = 6271
 _NORM_COLUMNS = 8
 _NORM_STEPS = 10
-_NORM_SAFETY = 1.5  # subspace iteration approaches the norm from below
-_SMALL = 64  # rows up to which the norm is that of the formed matrix
+_NORM_SAFETY = 1.5  # a factor, as subspace iteration approaches the norm from below
+_SMALL = 64  # the norm of a matrix with at most so many rows is computed from the matrix
 
 
 class Algebra:
@@ -139,7 +139,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def rank_bound(self) -> int:
-        """A sum has at most the sum of the ranks; with the identity in it nothing is known."""
+        """The sum of the bounds of the terms; the size if a multiple of the identity is added."""
         size = self.shape[0]
         terms = zip(self.weights, self.parts, strict=True)
         return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
@@ -150,7 +150,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def twin(self) -> Operator:
-        """w A' for the twin A' of w A with w > 0; a sum of several terms has none but itself."""
+        """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself."""
         if not self._is_positive_multiple:
             return self
         small = twin_of(self.parts[0])
@@ -158,7 +158,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def kroneckers(self) -> Any:
-        """w sum_l A_l (x) B_l for w > 0, where that is what the one term is."""
+        """w sum_l A_l (x) B_l if the combination is a single term of this form with w > 0."""
         known = kroneckers_of(self.parts[0]) if self._is_positive_multiple else None
         return None if known is None else known.scaled(float(self.weights[0]))
 
@@ -211,7 +211,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def net(self) -> Network | None:
-        """The network whose parameters the first of the terms that has one acts on."""
+        """The network of the first term that belongs to a network."""
         return getattr(self._of_network, "net", None)
 
     @property
@@ -237,8 +237,8 @@ class LinearCombination(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """sum_i |w_i| times the error of A_i, and the rounding of the sum.
 
-        Rounding moves each entry of a term by a share of it, and so the term by that share of its
-        Frobenius norm, which is at most n^{1/2} times its 2-norm.
+        Rounding changes each entry of a term by a relative error of at most gamma, and so the term
+        by at most gamma times its Frobenius norm, which is at most n^{1/2} times its 2-norm.
         """
         total, sizes = Error(0.0), [abs(float(self.shift))]
         for weight, part, own in zip(self.weights, self.parts, self._norms(norm), strict=True):
@@ -249,10 +249,10 @@ class LinearCombination(Algebra, ParameterTrees):
         return total + Error(raised(share * sum(sizes)), reason="rounding of a sum of operators")
 
     def _norms(self, norm: float) -> list[float]:
-        """About ||A_i||_2, not much below it, where the norm of the whole is ``norm``.
+        """Estimates of all ||A_i||_2, not much below them; ``norm`` is the norm of the sum.
 
-        A semidefinite sum is at least as long as each of its terms; in any other sum terms can
-        cancel, and their own products say how long they are.
+        The norm of a sum of semidefinite terms is at least that of each term. In any other sum
+        terms can cancel, so their norms are computed from their own products.
         """
         if len(self.parts) == 1 or self.positive:
             reach = abs(float(norm)) + abs(float(self.shift))

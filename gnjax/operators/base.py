@@ -55,7 +55,7 @@ class Dense(Algebra):
     stored_error: jax.Array
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
-    assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
+    assumed: bool = field(default=False, metadata={"static": True})  # its rank was cut off
     rank_limit: int | None = field(default=None, metadata={"static": True})  # by structure
 
     symmetric = True
@@ -68,7 +68,7 @@ class Dense(Algebra):
         return float(diagonal.sum()), Error(float(rounding), reason="rounding of a sum")
 
     def error(self, norm: float) -> Error:
-        """||stored - exact||_2, whatever the norm is."""
+        """A bound on ||stored - exact||_2, which does not depend on ``norm``."""
         del norm
         return Error(
             float(self.stored_error), self.evidence, self.failure, "rounding of a stored matrix"
@@ -99,7 +99,7 @@ class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
-    ``rank_limit`` is what the rank of J is known not to exceed, besides its rows and columns.
+    ``rank_limit`` is a known bound on the rank of J, besides the numbers of rows and columns.
 
     >>> op = gnjax.factored([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]])
     >>> op.shape, op.rank_bound

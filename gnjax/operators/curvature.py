@@ -47,8 +47,8 @@ def gauss_newton(
         dict or a tuple of such arrays; k counts the numbers of one sample.
       x: inputs (n, ...), or a pytree of arrays with the samples first; integers and booleans stay
         what they are. A tuple goes to a module as several arguments, and a dict as one. Or a list
-        or a loader of batches (x, y): G is the mean over all of them, every product passes over
-        them once, and passes that differ are refused.
+        or a loader of batches (x, y): G is then the mean over all batches, and every product
+        passes over them once. All passes must give the same batches.
       y: labels or targets, samples first. For the cross-entropy labels have the shape of the
         outputs without the last axis, and a label of -1 does not count.
       loss: "squared_error" (B = I; "mse" is an older name of it), "cross_entropy" (softmax over the
@@ -63,13 +63,13 @@ def gauss_newton(
         cross-entropy over the labels that count.
       has_aux: whether the model returns (outputs, extras).
       coupled: whether the outputs of a sample depend on the other samples of the batch, as under
-        BatchNorm in training mode. None finds out; True differentiates the batch as one function;
-        False is refused where samples turn out to be coupled.
-      only: what chooses parameters: a pattern like "layers/0/*", a list of patterns, a function of
-        the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
+        BatchNorm in training mode. None tests this; True differentiates the batch as one function;
+        False raises an error if the samples turn out to be coupled.
+      only: chooses the parameters of G: a pattern of paths like "layers/0/*", a list of patterns, a
+        function of the path, or a filter of Flax NNX such as ``nnx.LoRAParam``.
       mask: a pytree like the parameters; entries where it is zero are held fixed, and are no
         parameters of G.
-      batch_size: samples at once; chosen to bound memory where not given.
+      batch_size: how many samples are evaluated at once; by default chosen to bound memory.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -101,8 +101,8 @@ def ntk(
 ) -> NetworkGram:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first.
 
-    A loss or weights make it R^T J J^T R, the kernel in which the loss sees the outputs; the
-    arguments are those of :func:`gauss_newton`.
+    With a loss or with weights it is R^T J J^T R, where B = R R^T is the output Hessian of the
+    loss. The arguments are those of :func:`gauss_newton`.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -131,8 +131,9 @@ def empirical_fisher(
 ) -> NetworkGram:
     """The second moment 1/n sum_i g_i g_i^T of the gradients of the samples' losses.
 
-    The mean of the g_i is the gradient of the mean loss. Where a sample has several tokens, g_i is
-    the gradient of their sum, times the number of samples over that of the tokens that count. With
+    The mean of the g_i is the gradient of the mean loss. If a sample has several tokens, g_i is
+    the gradient of the sum of their losses, times the number of samples divided by the number of
+    tokens that count. With
     ``terms`` there is a g_i for every term of the loss, such as each token that counts. The other
     arguments are those of :func:`gauss_newton`; side="outputs" is the Gram matrix (n, n) of the g_i
     over n. It is not the Fisher matrix, which for a cross-entropy is the Gauss-Newton matrix.

@@ -1,4 +1,4 @@
-"""What operators state about themselves, and what is assumed where they do not: nothing.
+"""The facts that operators state about themselves; nothing else is assumed about them.
 
 Every operator has ``shape``, ``dtype``, ``mv`` and ``as_matrix``. It may state facts, as attributes
 or methods of these names, and the spectrum engine asks for nothing else:
@@ -117,7 +117,7 @@ def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) 
         raise ValueError(msg)
 
 
-_ASYMMETRIC = 1e-5  # of |A x| |y|: products in float32 pass, whose error is unknown until stated
+_ASYMMETRIC = 1e-5  # relative to |A x| |y|, so that products in float32 pass
 
 
 def check_shape(op: Any) -> None:
@@ -133,9 +133,9 @@ def check_shape(op: Any) -> None:
 
 
 class Around:
-    """The facts of the operator ``op`` inside of another of the same shape: only inherited.
+    """A base class that passes on the facts of the operator ``op`` which a class wraps.
 
-    They hold for op itself with faster products, and for S op S with a regular symmetric S.
+    The facts hold for op with faster products, and for S op S with a regular symmetric S.
     """
 
     op: Any

@@ -106,7 +106,7 @@ def hessian_of(
         function is differentiated.
       args: arrays, or pytrees of them, that are held fixed.
       only: which parameters, see :func:`gnjax.gauss_newton`.
-      mask: which entries, see there.
+      mask: which of their entries, see :func:`gnjax.gauss_newton`.
 
     >>> def loss(w, x):
     ...     return (w["a"] ** 2).sum() * x + w["b"] ** 2

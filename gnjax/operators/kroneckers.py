@@ -25,7 +25,7 @@ from gnjax.numerics.validation import check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, of_kroneckers
 
-ASYMMETRY = 1e-6  # of the largest entry: more than rounding in 32 bits
+ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
 
 
 @jax.tree_util.register_dataclass

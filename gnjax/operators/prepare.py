@@ -26,7 +26,7 @@ from gnjax.operators.of_networks.streamed import Streamed
 def prepared_product(op: Operator) -> Callable[[Any], Any]:
     """v -> A v on vectors and blocks of columns: compiled, and networks linearised once.
 
-    An operator of the caller's may state its own as ``prepared()``.
+    An operator of the caller's own may state this function as ``prepared()``.
     """
     if isinstance(op, Dense | Factored | SumOfKroneckers):  # networks compile batches
         return partial(_compiled_product, op)
@@ -62,7 +62,7 @@ def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any],
     def multiply(v: Any) -> Any:
         nonlocal before
         if before <= 0:
-            held.clear()  # its memory first
+            held.clear()  # free its memory first
             held.append(with_jacobian(op).mv)
             before = np.inf
         before -= 1 if v.ndim == 1 else v.shape[1]
@@ -94,9 +94,9 @@ def in_float32(op: Operator) -> Linearised | None:
 def in_float64(op: Operator) -> Operator | None:
     """An operator in float32 with its numbers in float64, or None where that is not possible.
 
-    Its matrix in exact arithmetic is the same. Whatever is done with it belongs inside of
-    :func:`gnjax.x64`. What a model computes in float32 whatever its parameters are stays so, and
-    is seen by the error that the operator states.
+    Its matrix in exact arithmetic is the same. Use it only inside of :func:`gnjax.x64`. Where a
+    model computes in float32 whatever the dtype of its parameters is, it still does so, and the
+    error that the operator states includes that.
     """
     if op.dtype != jnp.float32:
         return None

@@ -1,8 +1,8 @@
 """Parameters of a network as one vector (p,) and as the tree that the model has them in.
 
 The vector holds the chosen entries of the chosen leaves, one leaf after the other. The tree has
-all leaves; where an entry was not chosen (by ``only`` or by ``mask``) the tree of a vector is zero,
-and what a tree holds there is left out of its vector.
+all leaves; an entry that was not chosen (by ``only`` or by ``mask``) is zero in the tree of a
+vector, and is left out of the vector of a tree.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gnjax.networks.network import Network, gather, spread
 from gnjax.networks.parameters import paths
 from gnjax.numerics.host import on_device
 
-_SHOWN = 6  # leaves, in a message
+_SHOWN = 6  # a message lists at most so many leaves
 
 
 class ParameterTrees:
-    """``ravel`` and ``unravel`` of an operator with a ``net`` (and a ``side``): only inherited."""
+    """A base class with ``ravel`` and ``unravel`` for operators that have a ``net``."""
 
     def ravel(self, tree: Any) -> jax.Array:
         """The chosen entries of a tree like the parameters, as a vector (p,)."""
@@ -46,7 +46,7 @@ class ParameterTrees:
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
-    """``mv`` of a vector or of a block of columns; of a tree like the parameters, such a tree."""
+    """A decorator: ``mv`` also takes a tree like the parameters, and then returns such a tree."""
 
     @wraps(mv)
     def product(self: Any, v: Any) -> Any:

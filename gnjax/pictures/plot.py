@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
-_WIDE = 100.0  # from this quotient of largest to smallest on, an axis is logarithmic
+_WIDE = 100.0  # an axis is logarithmic if largest / smallest is at least this
 _SPREAD = 2.0  # standard errors in the band of a density
-_MANY = 60  # eigenvalues from which on markers are small and have no caps
-_MOST_NAMES = 40  # of blocks that have their names written
-_FEW = 12  # eigenvalues up to which each has a tick
-_DEEPEST = 1e-30  # of the largest eigenvalue, for what is drawn on a logarithmic axis
+_MANY = 60  # with so many eigenvalues or more, markers are small and have no caps
+_MOST_NAMES = 40  # the most blocks whose names are written
+_FEW = 12  # up to so many eigenvalues have a tick each
+_DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic axis
 
 
 def plot(result: Any) -> Figure:
@@ -153,7 +153,7 @@ def _condition(axes: Axes, found: ConditionNumber) -> None:
 
 
 def _ranks(axes: Axes, found: RankSensitivity) -> None:
-    """kappa at every rank between its bounds; without an upper one beyond the resolved ranks."""
+    """kappa at every rank with its bounds; beyond the resolved ranks there is no upper bound."""
     ranks, known = found.ranks, np.isfinite(found.kappa)
     axes.set_yscale("log")
     axes.plot(ranks[known], found.kappa[known], color=_BLUE, lw=1.2)
@@ -188,7 +188,7 @@ def _blocks(axes: Axes, found: BlockSpectra) -> None:
 
 
 def _monitor(axes: Axes, found: Monitor) -> None:
-    """Sharpness over steps in the band of its error, its relatives, and 2 / rate."""
+    """Sharpness over steps with a band for its error, the other eigenvalues, and 2 / rate."""
     rows = found.history
     steps = [row.step for row in rows]
     axes.set_yscale("log")

@@ -37,7 +37,7 @@ from gnjax.spectra.whole import dense_error
 
 __all__ = ["Estimate", "SpectralDensity", "spectral_density"]
 
-_BREAKDOWN = 16.0  # floors: earlier steps amplify the rounding of a product
+_BREAKDOWN = 16.0  # times the floor: the noise, as earlier steps amplify the rounding of a product
 
 
 def spectral_density(
@@ -62,7 +62,8 @@ def spectral_density(
         the spectrum that are finer than its range divided by ``steps`` are not resolved.
       progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
         then returns the density of the probes so far, with ``finished`` False.
-      seed: of the starts. With the same seed, the starts of fewer probes are the first of more.
+      seed: the seed of the random starts. With the same seed, a larger number of probes begins with
+        the same starts.
       limits: the limits of memory.
 
     >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)

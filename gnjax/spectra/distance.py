@@ -25,13 +25,13 @@ from gnjax.numerics.rounding import gamma
 from gnjax.spectra.spectrum import Spectrum
 
 _TO_A_DECADE = 4
-_LOGARITHM = 1e-12  # in bins: more than the rounding of a logarithm moves an eigenvalue
+_LOGARITHM = 1e-12  # the rounding of a logarithm is less than this fraction of a bin
 
-_ZERO = np.iinfo(int).min  # for the bin of zero; another is twice its place, plus 1 if negative
+_ZERO = np.iinfo(int).min  # the bin of zeros; bin i is 2 i, or 2 i + 1 for negative values
 
 
 def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float, Error]:
-    """d between the eigenvalues of both that are larger than ``floor`` in size, and its error.
+    """The distance d between two spectra and its error; values up to ``floor`` are left out.
 
     Let t be the share of the eigenvalues whose errors leave open in which bin they lie, or whether
     they lie above the floor. It bounds the total variation between p and the true histogram. In
@@ -54,7 +54,7 @@ def distances(spectra: Sequence[Spectrum], floor: float) -> tuple[np.ndarray, np
 
 
 class _Histogram(NamedTuple):
-    """The shares of the eigenvalues in bins, and the largest share of them that could move."""
+    """The shares of the eigenvalues in bins, and the share whose bin is uncertain."""
 
     bins: np.ndarray
     shares: np.ndarray

@@ -53,8 +53,8 @@ def eigenvalues(
       which: "largest" (the default with a k), "smallest", or "all".
       rtol: the tolerance of the residuals of Lanczos.
       vectors: whether to compute eigenvectors, as unit rows with bounds on their angles. They are
-        computed from the operator itself. Eigenvalues alone may be computed from a smaller one with
-        the same non-zero eigenvalues.
+        computed from the operator itself; eigenvalues alone may be computed from a smaller operator
+        with the same non-zero eigenvalues.
       progress: True for a bar on stderr, or a function of the products made and expected (None),
         for methods that consist of products with the operator. Ctrl-C then ends Lanczos with the
         best values so far, and ``converged`` is False.
@@ -95,7 +95,7 @@ def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
 def _few_of_twin(
     op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k eigenvalues from one end, from the smaller operator with the same non-zero eigenvalues."""
+    """k eigenvalues from one end, computed from the smaller operator that ``op`` states."""
     twin = twin_of(op)
     spare = op.shape[0] - twin.shape[0]
     if which == "smallest" and spare >= k:
@@ -131,7 +131,7 @@ def _has_rows(op: Any) -> bool:
 
 
 def operator_norm(op: Operator) -> float:
-    """||A||_2 to a few per cent, from which the size of rounding errors is estimated."""
+    """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors."""
     start = lanczos.random_rows(op.shape[0], _NORM_BLOCK, 1)
     with beside_xla():
         run = lanczos.lanczos(host_product(op), start, max_steps=_NORM_STEPS, noise=0.0)
@@ -161,7 +161,7 @@ def _few(
                 stop=watch.is_stopped,
             )
     if watch.stopped and len(found.values) < k:
-        raise KeyboardInterrupt  # before there were k values
+        raise KeyboardInterrupt  # stopped before k values were known
     rounding = dense_error(op, found.scale)
     placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
     errors = found.errors if placed else found.residuals
@@ -180,7 +180,7 @@ def _few(
 def _few_vectors(
     op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
 ) -> Spectrum:
-    """k Ritz pairs from one end, with angles that depend on the next eigenvalue, too."""
+    """k Ritz pairs from one end, with angles, for which one more eigenvalue is computed."""
     size = op.shape[0]
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)
     if width:
@@ -199,9 +199,10 @@ def _few_vectors(
 
 
 def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The vectors of a run, with random ones for eigenvalues of a null space that it did not enter.
+    """Add eigenvectors for zero eigenvalues that a run knows of without having their vectors.
 
-    These are orthogonal to the others. Their zeros come after the zeros that are Ritz values.
+    The run did not enter that part of the null space, so any vectors orthogonal to the others are
+    eigenvectors. Their zeros come after the zeros that are Ritz values.
     """
     missing = len(values) - len(vectors)
     places = np.flatnonzero(values == 0)[-missing:]

@@ -44,7 +44,7 @@ def angles(
 
 
 def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: float) -> np.ndarray:
-    """The same for left singular vectors; ``sigma`` descends, each known to ``error``."""
+    """Bounds on the angles of left singular vectors; ``sigma`` descends, each within ``error``."""
     uppers = np.concatenate([[np.inf], (sigma - error)[:-1]])
     lowers = np.concatenate([(sigma + error)[1:], [0.0]])
     gaps = np.minimum(uppers - sigma, sigma - lowers)

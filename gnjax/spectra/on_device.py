@@ -1,4 +1,4 @@
-"""A few eigenvalues with the basis on the device: when that is done, in which precision, and how.
+"""A few eigenvalues by Lanczos with the basis on the device.
 
 Usually a basis is in host memory in float64, and a second one is needed to find eigenvalues that
 the first run missed. Where these do not fit, a single basis is on the device, or divided over all
@@ -35,15 +35,15 @@ from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 
 _UNCOUNTED = unknown("a basis on the device leaves no room to count eigenvalues further out")
-_ROOM = 2  # times the least number of rows: more rows would save few products
+_ROOM = 2  # a basis has up to this times the least number of rows; more rows save few products
 
 
 def bytes_on_device(
     op: Operator, k: int, rtol: float, limits: Limits, *, neighbours: int = 0
 ) -> int:
-    """How many bytes a number of a basis on the device has; 0 where the basis is in host memory.
+    """Decide where the basis is: 0 for host memory, else the bytes of each number on the device.
 
-    In host memory ``neighbours`` more than k values are computed. A ValueError where neither basis
+    In host memory k + ``neighbours`` values are computed. Raises a ValueError if neither basis
     fits into the limits.
     """
     size = op.shape[0]
@@ -93,10 +93,10 @@ def few_on_device(
             stop=watch.is_stopped,
         )
         if watch.stopped and len(guess.vectors) < k:
-            raise KeyboardInterrupt  # before there were k values
+            raise KeyboardInterrupt  # stopped before k values were known
         precise, rules = _most_precise(op)
         if precise is not op or dtype != op.dtype:
-            del product  # and what it holds, before another one takes memory
+            del product  # free its memory before the next product takes some
             product = _under(rules, precise)
         values, residuals = checked(_watched(product, watch), form, guess.vectors, dtype)
     with rules():
@@ -158,13 +158,13 @@ def _run_product(op: Operator, k: int, limits: Limits, width: int) -> tuple[Prod
 
 
 def _most_precise(op: Operator) -> tuple[Operator, Rules]:
-    """The operator with products in float64, if there are such products, and the rules for them."""
+    """The operator with products in float64 where it has them, and the rules to call it under."""
     wide = in_float64(op)
     return (op, nullcontext) if wide is None else (wide, x64)
 
 
 def _under(rules: Rules, op: Operator) -> Product:
-    """The products of an operator, traced and made under some rules, from vectors of any dtype."""
+    """A function for A v that is traced and called under ``rules``, for v of any dtype."""
     with rules():
         multiply = vector_product(op)
 
@@ -176,7 +176,7 @@ def _under(rules: Rules, op: Operator) -> Product:
 
 
 def _watched(product: Product, watch: Watch) -> Product:
-    """The product with a vector, counted as one product."""
+    """The same product, and ``watch`` counts each call as one product."""
     counted: Callable[[Any], Any] = watch(lambda only: product(only[0]))
     return lambda vector: counted((vector,))
 

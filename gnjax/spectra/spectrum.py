@@ -45,7 +45,7 @@ class Spectrum(Result):
         return len(self.values)
 
     def __str__(self) -> str:
-        """The ends of the spectrum, the largest error, and what it rests on."""
+        """One line: both ends of the spectrum, the largest error, and what the error rests on."""
         shown = [f"{value:.6g}" for value in self.values]
         if len(shown) > 6:
             shown = [*shown[:3], "...", *shown[-3:]]
@@ -72,7 +72,7 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
 
 
 def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
-    """Some of the eigenvalues, with what belongs to them."""
+    """The eigenvalues in the slice ``kept``, with their errors, vectors and angles."""
     vectors, angles = spectrum.vectors, spectrum.angles
     return replace(
         spectrum,

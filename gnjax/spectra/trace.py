@@ -127,7 +127,7 @@ def trace(
 
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:
-    """An estimate as an answer, with the certificate of its errors."""
+    """Make a :class:`Trace` of an estimate, with the certificate of its errors."""
     parts = [_rounding(op, found.lengths), _stated(op, found.value)]
     if found.standard_error:
         width = found.standard_error * student(found.samples)
@@ -175,9 +175,9 @@ def _rounding(op: Operator, lengths: float) -> Error:
 
 
 def _stated(op: Operator, value: float) -> Error:
-    """How far the trace of what the operator stores can be from the trace of its matrix.
+    """How far the trace of the stored numbers can be from the trace of the exact matrix.
 
-    This is n times the error in the 2-norm. An error E of a factor J, with
+    Without a factor this is n times the error in the 2-norm. An error E of a factor J, with
     ||E||_F <= sqrt(rank) ||E||_2, changes ||J||_F^2 by at most (2 ||J||_F + ||E||_F) ||E||_F.
     """
     factor = factorisation_of(op)

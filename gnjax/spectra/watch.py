@@ -44,7 +44,7 @@ class Watch:
         return lambda rows: self._counted(apply, report, rows)
 
     def _counted(self, apply: Apply, report: Report, rows: np.ndarray) -> np.ndarray:
-        """The products with one block, which are made once more if they are interrupted."""
+        """Multiply one block and report it; a product that is interrupted is made again."""
         try:
             images = apply(rows)
         except KeyboardInterrupt:

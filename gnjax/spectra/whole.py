@@ -65,7 +65,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 
 def _seen(lengths: np.ndarray) -> Error:
-    """How far eigenvalues are from values, from the residuals of their orthonormal vectors.
+    """How far the values can be from eigenvalues, by the residuals of the computed vectors.
 
     LAPACK's measured constant is for its drivers without vectors; those with vectors are a little
     less accurate, so the residuals are added.
@@ -82,7 +82,7 @@ def dense_error(op: Operator, norm: float) -> Error:
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
     """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
 
-    A ValueError where the matrix would not fit, or is far from symmetric.
+    Raises a ValueError if the matrix would not fit, or is far from symmetric.
     """
     refused = why_not_dense(op.shape[0], limits)
     if refused:

@@ -18,10 +18,10 @@ from gnjax.numerics.validation import check_covariance
 
 Array = NDArray[np.float64]
 
-_LARGE = 200  # rows from which all singular values take longer than the extreme ones
+_LARGE = 200  # with so many rows, all singular values take longer than the extreme ones
 _GRAM_CONDITION = 1e6
-_BESIDE = 1e-8  # how far above the largest eigenvalue nothing is shown to lie
-_FAR = 1e3  # errors: an eigenvalue larger than so many moves the bound by less than a thousandth
+_BESIDE = 1e-8  # relative distance of the bound above the largest eigenvalue
+_FAR = 1e3  # the error of an eigenvalue above so many errors is less than a thousandth
 _DOUBLE = np.dtype(np.float64)
 
 

@@ -100,7 +100,7 @@ def _descend(
     gaps: jax.Array,
     rate: ArrayLike,
 ) -> Path:
-    """A scan over the kept epochs, around a loop of the epochs between two of them."""
+    """Scan over the kept epochs, with a loop over the epochs between each two of them."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def segment(state: _State, gap: jax.Array) -> tuple[_State, Path]:
@@ -113,7 +113,7 @@ def _descend(
 
 
 def _epoch(loss: Loss, halving: Halving | None, data: Data, state: _State) -> _State:
-    """Test the loss where it is due, then step."""
+    """One epoch: test the loss at every ``halving.every``-th epoch, then make a step."""
     value, gradient = jax.value_and_grad(loss)(state.params, data)
     rate, tested = state.rate, state.tested
     if halving is not None:

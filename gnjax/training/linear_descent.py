@@ -1,4 +1,4 @@
-"""What gradient descent on a linear network needs of its data and widths, and no more (paper B).
+"""Exact reductions of the data and widths of a linear network for gradient descent (paper B).
 
 The loss of f(x) = W x, W = W_L .. W_1, depends on the samples through two moments (Eq 2):
 
@@ -6,7 +6,7 @@ The loss of f(x) = W x, W = W_L .. W_1, depends on the samples through two momen
     C = 1/n sum_i x_i x_i^T,  B = 1/n sum_i y_i x_i^T.
 
 The gradient is S_l^T (W C - B) P_l^T with P_l = W_{l-1} .. W_1 and S_l = W_L .. W_{l+1}, so that
-W_l never leaves what its start and B span. Each reduction here is an exact change of coordinates,
+W_l never leaves the span of its start and B. Each reduction here is an exact change of coordinates,
 W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
 
     principal_axes   any data: U_0 the eigenvectors of C, which becomes a diagonal
@@ -17,9 +17,10 @@ W_l = U_l w_l U_{l-1}^T with orthonormal columns, onto such spans:
 
     path = descend(linear_descent.loss, reduced.weights, reduced.data, keep=(10_000,))
 
-The largest eigenvalue of the Hessian is that of the reduced problem. What a reduction leaves out
-does not mix with the rest in the Hessian and never is sharper, since no block of a symmetric
-matrix exceeds its lambda_max. With E = W C - B:
+The largest eigenvalue of the Hessian is that of the reduced problem. The
+directions that a reduction leaves out form blocks of the Hessian of their own, and their largest
+eigenvalue is never larger, since no block of a symmetric matrix exceeds its lambda_max. With
+E = W C - B:
 
 - Inputs outside ``row_space``: neither W nor E reaches them, so that only W_1 may move along
   them, with the Hessian S_1^T S_1 (x) c I. That is the block of W_1 for the inputs that stay.
@@ -46,7 +47,7 @@ from gnjax.numerics.host import on_device
 Weights = Sequence[jax.Array]  # W_1 .. W_L, W_l of shape (a_l, a_{l-1})
 Array = NDArray[np.float64]
 
-_SPANNED = 1e-12  # what rounding may leave of weights outside the span that they should lie in
+_SPANNED = 1e-12  # the part of weights that may be outside of their span by rounding
 
 
 @jax.tree_util.register_dataclass
@@ -60,7 +61,7 @@ class Moments:
 
 
 class Reduced(NamedTuple):
-    """Weights w_l and moments in the coordinates of the bases U_0 .. U_L (None: as before)."""
+    """Weights w_l and moments in the coordinates of bases U_0 .. U_L (None: the identity)."""
 
     weights: list[jax.Array]
     data: Moments
@@ -101,7 +102,7 @@ def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
 
 
 def floor(data: Moments) -> float:
-    """The least-squares optimum |Y|^2 / 2n - tr(B C^+ B^T) / 2, below which no W gets."""
+    """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum."""
     values, vectors = axes(data.covariance)
     kept = values > len(values) * np.finfo(np.float64).eps * values.max()
     explained = (np.asarray(data.cross) @ vectors[:, kept]) ** 2 / values[kept]
@@ -116,7 +117,7 @@ def axes(covariance: jax.Array) -> tuple[Array, Array]:
 
 
 def principal_axes(weights: Weights, data: Moments) -> Reduced:
-    """Rotate the inputs to the eigenvectors of C, which costs nothing to multiply by then."""
+    """Rotate the inputs to the eigenvectors of C, so that C becomes diagonal."""
     values, vectors = axes(data.covariance)
     return _rotated(weights, data, on_device(values), vectors)
 
@@ -208,7 +209,7 @@ class Aligned(NamedTuple):
 
 
 def aligned(data: Moments) -> Aligned:
-    """The data that weights W_l = U_l diag(s) U_{l-1}^T depend on, U_0 and U_L from the SVD of B.
+    """The data for weights W_l = U_l diag(s) U_{l-1}^T, with U_0 and U_L from the SVD of B.
 
     Descending ``aligned_loss`` from s, (L, k), is the recursion
     s_i <- s_i - rate s_i^{L-1} (c s_i^L - m_i).

@@ -1,7 +1,8 @@
-"""Mini-batch training of any network, pruned or not: pure functions of a state that holds its key.
+"""Mini-batch training of any network, pruned or not, by pure functions of a state.
 
-A state goes from epoch to epoch; whoever measures kappa takes the state at chosen epochs. Training
-runs in the precision asked for, and :func:`trained` hands the network out in float64 for spectra.
+The state holds the weights and the random key. To measure kappa during training, take the state
+after some epochs. Training runs in the precision asked for, and :func:`trained` returns the network
+in the working precision for spectra.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Problem:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """A network in training; with a leading axis on every leaf, several that train side by side.
+    """A network in training, or several side by side, with a leading axis on every leaf.
 
     Attributes:
       mask: like ``params``, 0 for a pruned weight and 1 for any other; None where all are kept.
       key: the order of samples in epoch e is drawn from fold_in(key, e).
-      epoch: how many are done.
+      epoch: how many epochs are done.
     """
 
     params: Params
@@ -117,7 +118,7 @@ def _stateless(
 
 @dataclass(frozen=True)
 class _NnxForward:
-    """Compares by the structure of the module, so that one compilation serves all its weights."""
+    """The forward pass of a module; it compares by structure, so that it is compiled once."""
 
     graph: Any
 
@@ -253,7 +254,7 @@ def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _stacked_batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> list[jax.Array]:
-    """The samples of every step of this epoch, (batch,), or (networks, batch) of several."""
+    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
     drawn = partial(_batches, n, batch)
     whole, rest = (jax.vmap(drawn) if epoch.ndim else drawn)(key, epoch)
     return [*jnp.moveaxis(whole, -2, 0), *([rest] if rest.size else [])]
@@ -266,7 +267,7 @@ def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[S
 
 
 def _batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The samples of this epoch's whole steps (steps, batch) and those left over (rest,)."""
+    """The indices of the samples in an epoch's full steps (steps, batch), and the rest (rest,)."""
     order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
     batch = min(batch, n)
     whole = n // batch * batch
@@ -301,7 +302,7 @@ def _masked(tree: Params, mask: Params | None) -> Params:
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """Floating point leaves in this precision."""
+    """Convert the floating point leaves of a tree to ``dtype``."""
 
     def one(leaf: Any) -> Any:
         floating = jnp.issubdtype(leaf.dtype, jnp.floating)

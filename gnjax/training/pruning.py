@@ -13,8 +13,8 @@ from gnjax.networks.model import Params
 def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> Params:
     """True for the weights that stay when the smallest of every layer are pruned.
 
-    Of each leaf with s entries, round(rate s) of the smallest magnitude go, the first of equal
-    ones. Leaves with fewer than two axes (biases, normalisations) stay whole.
+    Each leaf with s entries loses the round(rate s) entries of the smallest magnitude, the first
+    ones among equals. Leaves with fewer than two axes (biases, normalisations) stay whole.
 
     Args:
       params: a pytree of arrays, as :func:`gnjax.functional` returns it.
@@ -44,5 +44,5 @@ def _kept(leaf: np.ndarray, rate: float) -> np.ndarray:
 
 
 def remaining(mask: Params) -> int:
-    """How many parameters stay."""
+    """How many parameters a mask keeps."""
     return sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(mask))

@@ -1,4 +1,4 @@
-"""How a network is trained on mini-batches, in plain values, and the optimiser that they name."""
+"""A recipe for training on mini-batches in plain values, and the optimiser that it names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class Recipe:
 
 
 def optimizer_of(recipe: Recipe, steps: int) -> optax.GradientTransformation:
-    """Decay before momentum for SGD, as in PyTorch. A weight of 0 with slope 0 stays at 0."""
+    """The optimiser of a recipe; ``steps`` is the number of steps in an epoch.
+
+    SGD adds weight decay before momentum, as PyTorch does. A weight of 0 with slope 0 stays at 0.
+    """
     drops = {recipe.drop_after * steps: recipe.drop} if recipe.drop_after else {}
     rate = optax.piecewise_constant_schedule(recipe.rate, drops)
     if recipe.optimizer == "adamw":

@@ -73,7 +73,7 @@ def _ends(problem: Problem) -> Ends | None:
 
 
 def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
-    """The largest and the smallest eigenvalue of a semidefinite A from its whole spectrum."""
+    """The largest and the smallest eigenvalue of a semidefinite A, from all of its eigenvalues."""
     whole = whole_spectrum(small, problem.limits)
     values, errors = whole.values, whole.errors
     check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))

@@ -15,9 +15,9 @@ from gnjax.operators.facts import forms_cheaply
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.whole import dense_error
 
-_BLOCK = 8  # a stored matrix is read once for all rows: eight cost little more than four
-_OVERHEAD = 2e10  # multiplications that would take as long as the calls for a small matrix do
-_FORMING = 1e6  # multiplications for an entry of a matrix that is slow to form: it is never chosen
+_BLOCK = 8  # vectors in one product: eight cost little more than four, as A is read once
+_OVERHEAD = 2e10  # the time of the calls for a small matrix, counted in multiplications
+_FORMING = 1e6  # cost of one entry of a matrix that is slow to form: too high to be chosen
 
 
 def _refuses(problem: Problem) -> str:

@@ -38,17 +38,17 @@ from gnjax.spectra.whole import dense_error
 
 MISSED = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
-_OVERHEAD = 2e10  # multiplications that would take as long as compiling and many small calls
-_PRODUCTS = 600.0  # products that a run is assumed to make when costs are compared
-_RUN = 2.0  # in LAPACK's error: the rounding of the recurrence and of the eigenvalues of T
+_OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
+_PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
+_RUN = 2.0  # the rounding of the recurrence and of T's eigenvalues, in units of LAPACK's error
 _LOOK = 8  # steps from one check of both ends to the next
 _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
 
 
 def chance(failure: float) -> Error:
-    """The part of a certificate for the probability that a random start missed an eigenvalue.
+    """The part of a certificate that states with what probability an eigenvalue was missed.
 
-    For a probability of 0, where the basis spans the whole space, it is the rounding of the run.
+    If the probability is 0, because the basis spans the whole space, only rounding remains.
     """
     if failure == 0:
         return LAPACK
@@ -91,7 +91,7 @@ def _structured(problem: Problem) -> Ends | None:
     stored = error_of(reduced.operator, 0.0).value
     error = error_of(known, 0.0).to(stored + product_rounding(reduced.operator))
     if reduced.operator.shape != known.shape:
-        error += LAPACK  # of the rotation to the range
+        error += LAPACK  # the rounding of the rotation to the range
     top, bottom = kronecker.ends(reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed)
     if top.ritz <= error.value:
         return None
@@ -158,7 +158,7 @@ def _check_answerable(problem: Problem, run: lanczos.Run) -> None:
 def _stopped_or(
     problem: Problem, certain: Callable[[lanczos.Run], bool]
 ) -> Callable[[lanczos.Run], bool]:
-    """A test of a run: whether a stop was asked for, or, at every eighth step, it is certain."""
+    """A test that ends a run: a stop was asked for, or ``certain`` holds at an eighth step."""
     steps = 0
 
     def enough(run: lanczos.Run) -> bool:
@@ -189,7 +189,8 @@ def _complete(
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
     """Whether every eigenvalue is certified to lie close to the range of the Ritz values.
 
-    Close means by a part of rtol, and certified except with the probability ``MISSED``.
+    "Close" means within a fraction of ``rtol``. The certificate fails with a probability of at
+    most ``MISSED``.
     """
     values = np.linalg.eigvalsh(run.projection)
     bottom = values[0] * (1 - rtol / 2)
@@ -223,7 +224,7 @@ def _incomplete(
         smallest = Enclosure(bottom, below - moved, bottom + moved)
         rank, source = size, FULL if problem.rank is None else GIVEN
     else:
-        nonzero = values - residuals > moved  # an eigenvalue lies within each residual
+        nonzero = values - residuals > moved  # each interval contains an eigenvalue
         index = int(np.argmax(nonzero))
         reached = values[index] + residuals[index] if nonzero.any() else top
         smallest = Enclosure(max(float(values[index]), 0.0), 0.0, float(reached + moved))

@@ -21,7 +21,7 @@ from gnjax.networks.model import functional
 from gnjax.networks.parameters import layer_name, paths
 from gnjax.operators.of_networks.network import NetworkGram
 
-_COUPLED_UP_TO = 2000  # outputs n k of a model that couples its samples
+_COUPLED_UP_TO = 2000  # the largest n k for which a model that couples its samples is measured
 _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 
@@ -49,7 +49,7 @@ def batch_norm(problem: Problem, found: Found) -> Remedy:
 
 
 class _Normalised(nnx.Module):
-    """N(W x + b) in place of W x + b."""
+    """A linear layer followed by BatchNorm: N(W x + b) in place of W x + b."""
 
     def __init__(self, linear: nnx.Linear, dtype: jnp.dtype) -> None:
         self.linear = linear

@@ -21,7 +21,7 @@ def diagonal_metric(problem: Problem, found: Found) -> Remedy:
 
 
 def kronecker_metric(problem: Problem, found: Found) -> Remedy:
-    """P = K-FAC's."""
+    """The metric P of K-FAC: one Kronecker product for each layer."""
     if not found.op.net.layered:
         msg = "no layer of a known type was found in the model"
         raise NotMeasurableError(msg)

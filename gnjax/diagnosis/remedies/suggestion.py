@@ -21,7 +21,7 @@ from gnjax.operators.of_networks.network import NetworkGram
 
 HELPS, HURTS, SAME, UNKNOWN = "helps", "makes it worse", "changes little", "cannot be told"
 _WORTHWHILE = 1.1
-RTOL = 1e-2  # the relative width of an interval that is only compared with another one
+RTOL = 1e-2  # rtol of a kappa whose interval is only compared with another interval
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +95,7 @@ class Found:
       condition: kappa of G.
       op: G, whose network holds inputs and parameters in the working precision.
       jacobian: J / sqrt(n), (n k, p), weighted by the loss.
-      culprit: the names of the parameters that get a learning rate of their own, if any.
+      culprit: the paths of the parameters for which a separate learning rate is tried, if any.
     """
 
     condition: ConditionNumber
@@ -111,7 +111,7 @@ class Remedy:
     name: str
     reason: str
     variants: tuple[tuple[str, Measure], ...]
-    before: Measure | None = None  # kappa to compare with; None for that of the problem itself
+    before: Measure | None = None  # computes the kappa to compare with; None: that of the problem
 
 
 class NotMeasurableError(ValueError):
@@ -119,7 +119,7 @@ class NotMeasurableError(ValueError):
 
 
 def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
-    """The suggestion of the variant whose kappa has the smallest upper bound."""
+    """Measure all variants, and suggest the one whose kappa has the smallest upper bound."""
     before = condition if remedy.before is None else remedy.before()
     tried = [(label, measure()) for label, measure in remedy.variants]
     label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
@@ -129,7 +129,10 @@ def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
 
 
 def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
-    """kappa of J J^T for some columns J of the Jacobian of ``op``, each scaled by at most 1."""
+    """kappa of J J^T, where ``jacobian`` is J: columns of the Jacobian of ``op``.
+
+    The columns may be scaled, each by at most 1, so that the error of the Jacobian bounds theirs.
+    """
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
     stored = on_device(shorter, op.dtype), on_device(error.value, op.dtype)

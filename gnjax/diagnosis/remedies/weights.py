@@ -35,7 +35,7 @@ _SAME_OUTPUT = 1e-8
 
 
 def skips(problem: Problem, found: Found) -> Remedy:
-    """W + beta I for every layer of a linear chain, else for every square dense kernel."""
+    """W + beta I in place of W: for all layers of a linear chain, else for square dense kernels."""
     op = found.op
     chain = _linear_chain(op)
     places = list(range(len(chain))) if chain else _square_kernels(op)
@@ -53,7 +53,7 @@ def skips(problem: Problem, found: Found) -> Remedy:
 
 
 def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float) -> Problem:
-    """The problem with beta added on the diagonal of some leaves."""
+    """The problem with beta added to the diagonal of the leaves at ``places``."""
     leaves = list(op.net.leaves)
     for place in places:
         rows, columns = leaves[place].shape
@@ -62,7 +62,7 @@ def _with_skip(problem: Problem, op: NetworkGram, places: list[int], beta: float
 
 
 def _square_kernels(op: NetworkGram) -> list[int]:
-    """The leaves that are square matrices and multiply one vector for each sample."""
+    """The indices of the leaves that are square matrices, each applied once to a sample."""
     return sorted(
         use.leaf
         for use in dense_layers(op)
@@ -111,7 +111,10 @@ def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
 
 
 def wider(problem: Problem, found: Found) -> Remedy:
-    """Gaussian weights of the model's variances, at its widths and at twice its hidden widths."""
+    """Compare Gaussian weights at the model's widths with those at twice its hidden widths.
+
+    The variance of a weight times its fan-in is that of the model at both widths.
+    """
     chain = _linear_chain(found.op)
     if len(chain) < 2:
         msg = "a network is rebuilt at another width only where it is a chain of matrices"
@@ -125,7 +128,7 @@ def wider(problem: Problem, found: Found) -> Remedy:
 
 
 def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
-    """The median kappa of networks with fresh weights."""
+    """The median kappa of five networks with newly drawn weights, ``factor`` times as wide."""
     drawn = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
     kappas = [replace(problem, model=(_product, weights)).kappa() for weights in drawn]
     return sorted(kappas, key=lambda kappa: kappa.value)[_DRAWS // 2]
@@ -144,7 +147,7 @@ def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> lis
 
 
 def _limits_of_eq_22(op: NetworkGram, chain: list[jax.Array]) -> str:
-    """Eq 22 at both widths, for two layers."""
+    """The bounds of Eq 22 at both widths, as text; Lemma 7 for more than two layers."""
     if len(chain) > 2:
         return "Lemma 7 (two layers): the singular values of a wide Gaussian matrix are close"
     (d, m), k = chain[0].shape, chain[1].shape[1]

@@ -1,1 +1,1 @@
-"""What is done with the equations (the jaxpr) of a network."""
+"""Functions that read, change or evaluate the equations (the jaxpr) of a network."""

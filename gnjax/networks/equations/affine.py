@@ -54,7 +54,7 @@ def is_affine(function: Callable[[Any], Any], x: Any) -> bool:
 
 
 def what_bends(function: Callable[[Any], Any], x: Any) -> str:
-    """The name of an operation that stands against a proof that F is affine; empty if there is one.
+    """The name of an operation because of which F is not proved affine; "" if F is proved affine.
 
     Args:
       function: any JAX function.
@@ -97,7 +97,7 @@ def _inside(jaxpr: Any, consts: Sequence[Any], forms: Sequence[_Form]) -> list[_
 
 
 def _constants(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
-    """Constants of constants, with their value where that is one number (slopes, switches)."""
+    """The results of constant operands: constants, with their value if it is a single number."""
     known = all(form.number is not None for form in forms)
     single = all(v.aval.size == 1 for v in eqn.outvars)
     if not (known and single and forms and not eqn.effects):
@@ -138,7 +138,7 @@ def _between_floats(eqn: Any) -> bool:
 
 
 def _keeps_affine(eqn: Any, kinds: Sequence[int]) -> bool:
-    """Whether the results are affine in x where no operand is worse than affine."""
+    """Whether the results are affine in x; every operand is constant or affine."""
     name = eqn.primitive.name
     if name in _SUMS or name in _MOVES:
         return True
@@ -158,7 +158,7 @@ def _keeps_affine(eqn: Any, kinds: Sequence[int]) -> bool:
 
 
 def _cond(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
-    """The worst of all branches, where it does not depend on x which is taken."""
+    """The worst form of all branches, if the choice of the branch does not depend on x."""
     index, *given = forms
     if index.kind != _CONSTANT:
         return [_Form(_UNKNOWN, reason="cond") for _ in eqn.outvars]
@@ -167,7 +167,7 @@ def _cond(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
 
 
 def _worst(forms: Sequence[_Form]) -> _Form:
-    """How a value depends on x that may be any of these."""
+    """The form of a value that may have any of these forms."""
     worst = max(forms, key=lambda form: form.kind)
     return _Form(worst.kind, reason=worst.reason)
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_DIGITS = 6  # of a decimal in a program; few other float32 numbers need no more
-_LARGEST_ROOT = 256.0  # roots of integers up to 65,536
+_DIGITS = 6  # digits of a decimal in a program; few other float32 numbers have so few
+_LARGEST_ROOT = 256.0  # roots of integers up to its square, 65,536, are recognised
 _KNOWN = (math.sqrt(2 / math.pi), math.pi, 2 * math.pi, math.log(2), 1 / 3, 2 / 3)
 
 

@@ -1,7 +1,7 @@
-"""Functions with rules of derivatives of their own, evaluated together with these in another way.
+"""Functions with custom derivative rules, whose equations are evaluated in another way.
 
-A rule is written down as equations, in the formats that its function was written for, and
-``inside`` evaluates them, as it does the equations of the function.
+The rule is traced to equations, in the formats that its function was written for. A function
+``inside`` then evaluates the equations of the rule, as it does those of the function.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _inexact(v: Any) -> bool:
 
 
 def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The equation as a function of its floating operands, the others given."""
+    """The equation as a function of its floating operands; the other operands are fixed."""
 
     def call(*floating: Any) -> tuple[Any, ...]:
         left = iter(floating)
@@ -52,7 +52,7 @@ def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The function and its own rule, each written down in float32 and evaluated in float64."""
+    """A function with a forward rule: both are traced in float32 and evaluated in float64."""
     jaxpr, consts = opened(eqn)
 
     @jax.custom_jvp
@@ -75,7 +75,7 @@ def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def custom_vjp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """The same for a function with a reverse mode of its own."""
+    """A function with a reverse rule: both are traced in float32 and evaluated in float64."""
     jaxpr, consts = opened(eqn)
 
     @jax.custom_vjp

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 
 from gnjax.networks import jaxprs
 
-_MANY = 64  # what a transposition is repaid by
+_MANY = 64  # rows or columns from which on a transposition is worth its time
 
 
 @dataclass(frozen=True)
 class _Held:
-    """A value of the map, as it is or transposed."""
+    """A value of the linear map, stored as it is or transposed (``turned``)."""
 
     array: Any
     turned: bool
@@ -34,21 +34,21 @@ class _Held:
 
     @property
     def turn(self) -> Any:
-        """Transposed, where it has two axes."""
+        """The transposed array, if it has two axes."""
         return self.array if self.turned or jnp.ndim(self.array) != 2 else self.array.T
 
 
 def arranged(
     linear: Callable[[jax.Array], jax.Array], v: jax.Array, samples: int
 ) -> Callable[..., jax.Array]:
-    """A linear map as a pytree, with (f, samples) where ``linear`` has (samples, f)."""
+    """A linear map as a pytree, with arrays (f, samples) where ``linear`` has (samples, f)."""
     closed = jaxprs.inlined(linear, v)
     consts = [const.T if _tall(const, samples) else const for const in closed.consts]
     return jax.tree_util.Partial(partial(_run, closed.jaxpr, samples), consts)
 
 
 def _tall(value: Any, samples: int) -> bool:
-    """Whether this has a row a sample, and is held transposed."""
+    """Whether an array has one row for each sample and is therefore stored transposed."""
     return samples >= _MANY and value.ndim == 2 and value.shape[0] == samples
 
 
@@ -85,7 +85,7 @@ def _elementwise(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held]
 
 
 def _dot(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
-    """A B, or B^T A^T to be turned."""
+    """The product A B, or B^T A^T where the result is stored transposed."""
     contracted, shared = eqn.params["dimension_numbers"]
     if shared[0] or len(contracted[0]) != 1 or any(o.array.ndim != 2 for o in operands):
         return None
@@ -98,7 +98,10 @@ def _dot(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
 
 
 def _product(left: Any, axis: int, right: Any, other: int, eqn: Any) -> jax.Array:
-    """Contracted over an axis of each; a left A^T is stored as such where that is soon repaid."""
+    """The product of two matrices over one axis of each.
+
+    A left factor A^T is transposed in memory first if the right one has many columns.
+    """
     if axis == 0 and left.dtype == jnp.float64 and right.shape[1 - other] >= _MANY:
         left, axis = jax.lax.optimization_barrier(left.T), 1
     numbers = (((axis,), (other,)), ((), ()))

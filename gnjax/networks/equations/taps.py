@@ -1,4 +1,4 @@
-"""A jaxpr evaluated with arrays added to the results of some equations, whose inputs are kept."""
+"""Evaluate a jaxpr, add arrays to the results of some equations, and keep their inputs."""
 
 from __future__ import annotations
 

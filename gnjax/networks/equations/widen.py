@@ -183,7 +183,7 @@ def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Rounding to float32 is dropped, and rounding to less is meant."""
+    """Rounding to float32 is left out; rounding to a coarser format is kept, as it is intended."""
     if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
         return operands[0]
     return _rebound(eqn, operands)

@@ -58,7 +58,7 @@ def _differ(count: int) -> str:
 
 
 def check_again(source: Any) -> None:
-    """Refuse what can be passed over once only."""
+    """Refuse an iterator, which can be passed over only once."""
     if iter(source) is source:
         msg = f"x is an iterator, which can be passed over once only; {_AGAIN}"
         raise ValueError(msg)

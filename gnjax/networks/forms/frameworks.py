@@ -1,8 +1,8 @@
 """Models of every framework as a pair (apply, params) with apply(params, x) -> outputs.
 
-``apply`` is a pytree: what is held fixed (batch statistics, random keys) are its leaves, and it
-compares by the structure of the model, so that what is compiled for one set of weights serves the
-next. Equinox and Haiku are recognised where a caller has imported them, and never imported here.
+``apply`` is a pytree whose leaves are held fixed (batch statistics, random keys). It compares by
+the structure of the model, so that what is compiled for one set of weights is reused for the next.
+Equinox and Haiku are recognised where a caller has imported them, and never imported here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def like(params: Params, rest: Any) -> Any:
-    """What is held fixed, in the precision of the parameters."""
+    """The numbers that are held fixed, converted to the precision of the parameters."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
     def cast(leaf: Any) -> Any:
@@ -96,7 +96,7 @@ def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
-    """What makes the module from its parameters, and these."""
+    """A function that makes the module from its parameters, and the parameters."""
     graph, params, *others = nnx.split(model, nnx.Param, ...)
     return Partial(_NnxRebuilt(graph), others), params
 
@@ -175,7 +175,7 @@ def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def of_function(apply: Any, params: Params, call: dict[str, Any]) -> tuple[Apply, Params]:
-    """(apply, params) of a caller's; a dict or a tuple as x reaches ``apply`` as one argument."""
+    """A caller's own (apply, params); a dict or tuple x reaches ``apply`` as one argument."""
     function = apply if isinstance(apply, Partial) else Partial(compared(apply))
     if not call:
         return function, params
@@ -205,7 +205,7 @@ def of_equinox(model: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 
 def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
-    """What makes the module from its floating arrays, which are its parameters, and these."""
+    """A function that makes the module from its parameters, and these: all floating arrays."""
     leaves, structure = jax.tree.flatten(model)
     kinds = tuple(_kind(leaf) for leaf in leaves)
     sorted_out = list(zip(leaves, kinds, strict=True))

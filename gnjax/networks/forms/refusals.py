@@ -1,4 +1,4 @@
-"""What a model or a loss raises that cannot run on its inputs, as one sentence with what to do."""
+"""Errors of a model or loss that cannot run on its inputs, as one sentence with advice."""
 
 from __future__ import annotations
 

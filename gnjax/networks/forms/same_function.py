@@ -89,7 +89,7 @@ def _is_still(function: Callable[..., Any], key: Any) -> bool:
 
 
 def _key(value: Any, seen: dict[int, int]) -> Any:
-    """Something hashable that equals that of another value only where both act alike."""
+    """A hashable key; two values have the same key only if they act alike."""
     kind = type(value)
     if kind in _PLAIN:
         return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0

@@ -41,7 +41,7 @@ def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
 
 
 def _rearranged(array: Any, how: Callable[[Any], Any]) -> Any:
-    """By NumPy in the memory of one CPU, as JAX would compile a program for every shape."""
+    """Apply ``how``, on one CPU by NumPy: JAX would compile a program for every shape."""
     if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
         found = how(np.asarray(array))
         return jax.device_put(found, *array.devices()) if array.committed else on_device(found)
@@ -49,14 +49,17 @@ def _rearranged(array: Any, how: Callable[[Any], Any]) -> Any:
 
 
 def even_size(n: int, most: int) -> int:
-    """The size of as few runs of at most ``most`` samples as n samples make, as even as can be."""
+    """The size of the parts if n samples are divided evenly into as few parts as possible.
+
+    A part has at most ``most`` samples.
+    """
     return -(-n // -(-n // most))
 
 
 def same_size(n: int, most: int) -> int:
-    """The size of runs of at most ``most`` samples that all are equal, if there is one.
+    """A size of at most ``most`` for parts of n samples that are all equal, if there is one.
 
-    It is a divisor of n between half of ``most`` and ``most``; otherwise the last run is shorter,
+    It is a divisor of n between half of ``most`` and ``most``. Otherwise the last part is shorter,
     and a second program is compiled for it.
     """
     sizes = (size for size in range(most, most // 2, -1) if n % size == 0)
@@ -64,9 +67,10 @@ def same_size(n: int, most: int) -> int:
 
 
 def windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
-    """Runs of ``size`` samples, all of one length, and how many of each have come before.
+    """Yield parts of ``size`` samples, each with the number of its samples that came before.
 
-    The last run reaches back, so that one compiled program serves all and nobody is left alone.
+    The last part overlaps the one before it, so that all parts have the same size: one compiled
+    program serves all, and no sample is evaluated alone.
     """
     n = sample_count(x)
     if size >= n:
@@ -101,7 +105,7 @@ def check_samples(name: str, given: Any) -> Any:
 
 
 def check_not_traced(name: str, leaf: Any) -> None:
-    """Refuse numbers that nobody knows yet: they are checked, and decide what is computed."""
+    """Refuse traced arrays: their numbers are not known, and they must be checked."""
     if isinstance(leaf, jax.core.Tracer):
         msg = (
             f"{name} is traced by jax.jit, jax.grad or jax.vmap, and gnjax needs its numbers; make "

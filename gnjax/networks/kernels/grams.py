@@ -27,8 +27,8 @@ from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_cpu, zeros
 
-_CACHE_BYTES = 3e9  # a layer of ResNet20, 36,864 weights, for 10,000 outputs
-_BLOCK = 128  # samples a side of a block
+_CACHE_BYTES = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
+_BLOCK = 128  # a block of J J^T belongs to so many samples by so many samples
 
 _Held = tuple[list[Pair], jax.Array | np.ndarray]
 """What is made of some samples for a group of parameters: pairs, and rows (n, r, p)."""
@@ -42,8 +42,8 @@ def output_gram(net: Network) -> np.ndarray:
 def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """J_l J_l^T (n r, n r) for the columns J_l of each part of the parameters, from one pass.
 
-    A part has the places of its parameters among the chosen leaves; parts do not overlap, and
-    together they are all.
+    A part consists of the indices of its parameters among the chosen leaves. Every chosen leaf is
+    in exactly one part.
     """
     n, r = net.samples, net.rows
     if net.coupled:
@@ -68,8 +68,9 @@ def _add_group(
 ) -> None:
     """Add the group's blocks on and above the diagonal to the matrices that own its parameters.
 
-    What fits in memory is computed once. On a CPU its rows of J are held in ``room``, which serves
-    every group: memory that is new to a process costs more time than what is written there.
+    If the rows and pairs of all samples fit in memory, they are computed once. On a CPU the rows of
+    J are then held in ``room``, which all groups reuse, because memory that is new to a process
+    costs more time than writing to it.
     """
     n, size = net.samples, _block_size(net)
     starts = range(0, n, size)
@@ -91,7 +92,8 @@ def _add_group(
         left = piece(i)
         for j, start in enumerate(starts[i:], start=i):
             right = left if i == j else piece(j)
-            # The last block reaches back, so that one program serves all: what was there is left.
+            # The last block overlaps the one before, so that one program serves all blocks;
+            # only its new entries are added.
             new = np.s_[max(top + size - n, 0) :, :, max(start + size - n, 0) :]
             for gram, pairs, columns in _shares(net, group, owners):
                 block = gram[top : top + size, :, start : start + size]
@@ -105,13 +107,13 @@ def _add_group(
 
 
 def _fits(net: Network, group: tuple[Item, ...]) -> bool:
-    """Whether what is made of a group is held for all samples at once."""
+    """Whether the rows and pairs of a group are held for all samples at once."""
     numbers = net.samples * net.rows * sum(item.width for item in group)
     return numbers * net.dtype.itemsize <= _CACHE_BYTES
 
 
 def _room(net: Network, group: tuple[Item, ...]) -> int:
-    """How many numbers the rows of J of all samples take; none where they are not held at once."""
+    """How many numbers the rows of J of all samples have; 0 if they are not held at once."""
     if not _fits(net, group):
         return 0
     size = _block_size(net)
@@ -120,7 +122,7 @@ def _room(net: Network, group: tuple[Item, ...]) -> int:
 
 
 def _held_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
-    """Rows (n, r, p) of some samples each as one array, on a CPU in the memory that is given."""
+    """Join arrays of rows (n, r, p) of some samples into one array, on a CPU inside ``room``."""
     if not room.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
     whole = room.reshape(-1, *parts[0].shape[1:])
@@ -130,7 +132,7 @@ def _held_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.nda
 def _shares(
     net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[int], np.ndarray]]:
-    """For every matrix with parameters in the group: its pairs, and its columns of the rows."""
+    """Yield each matrix with parameters in the group, its pairs, and its columns of the rows."""
     with_rows = [item for item in group if item.form == "rows"]
     ends = np.cumsum([net.counts[item.place] for item in with_rows])
     held = [item for item in group if item.form != "rows"]
@@ -153,7 +155,7 @@ def _mirror(matrix: np.ndarray, size: int) -> None:
 
 
 def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice, ...]) -> None:
-    """Add a parameter's share to a block (i, r, j, r); of its samples only those of ``new``."""
+    """Add a parameter's part of J J^T to a block (i, r, j, r), for the samples of ``new`` only."""
     (a, delta), (b, epsilon) = left, right
     if delta.ndim == 4:
         block += np.asarray(_over_positions(left, right))[new]
@@ -209,7 +211,7 @@ def _positions_first(pair: Pair) -> Pair:
 
 
 def _flat(rows: jax.Array | np.ndarray) -> np.ndarray | jax.Array:
-    """(n, r, p) as (n r, p); for a CPU on the host, where arrays are shared, not copied."""
+    """Rows (n, r, p) as (n r, p); on a CPU as an array of NumPy, without a copy."""
     host = np.asarray(rows) if on_cpu(rows) else rows
     return host.reshape(-1, rows.shape[-1])
 
@@ -226,7 +228,7 @@ def _outer(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.nd
 
 
 def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Runs of parameters whose pieces for all samples fit in memory together, if each does."""
+    """Group parameters so that the rows and pairs of a group fit in memory for all samples."""
     limit = _CACHE_BYTES / (net.samples * net.rows * net.dtype.itemsize)
     group: list[Item] = []
     for item in items:

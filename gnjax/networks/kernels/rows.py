@@ -39,17 +39,18 @@ Tree = TypeVar("Tree")
 
 @dataclass(frozen=True)
 class Item:
-    """One chosen parameter: its layer (None: by differentiation), and what is made of it.
+    """One chosen parameter, and the form in which its part of J is computed.
 
-    Its "rows" of J; the pair of a and delta of each use as its equation has them ("pair"); where a
-    layer acts on a single position, as vectors ("vectors"); where every a_t is a unit vector, the
-    places of the ones in place of a ("places").
+    The form is "rows" for the columns of J themselves. It is "pair" for the inputs a and the
+    sensitivities delta of each use, in the shapes of its equation; "vectors" for both as vectors,
+    where the layer acts on a single position; and "places" where every a_t is a unit vector and the
+    indices of the ones stand for a.
     """
 
-    place: int  # among the chosen leaves
-    layer: int | None  # among the traced layers
+    place: int  # index among the chosen leaves
+    layer: int | None  # index among the traced layers; None: by differentiation
     form: Literal["rows", "pair", "vectors", "places"]
-    width: int  # numbers for each row of J that a sample has
+    width: int  # how many numbers it takes for each row of J
 
 
 Pieces = tuple[list[Pair], jax.Array]
@@ -57,7 +58,7 @@ Pieces = tuple[list[Pair], jax.Array]
 
 
 def row_blocks(net: Network) -> Iterator[jax.Array]:
-    """J (n r, p) some rows at a time, columns in the order of the parameter vector."""
+    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector."""
     if net.coupled:
         yield from _coupled_blocks(net)
         return
@@ -67,12 +68,18 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
 
 
 def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
-    """What is made of the items, for as many samples at a time as r backward passes allow."""
+    """Yield the pairs and rows of the items for all samples, some samples at a time.
+
+    Memory limits their number, since a sample takes r backward passes at once.
+    """
     yield from in_windows(net, items, (net.x, net.target))
 
 
 def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
-    """The same of some samples, by a single program: the last run overlaps the one before."""
+    """Like :func:`in_batches` for ``samples``, by one program: all parts have the same size.
+
+    The last part overlaps the one before it, and what was computed twice is yielded once.
+    """
     fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
     for (x, target), skip in windows(samples, fewer):
         found = _pieces(net, items, x, target)
@@ -103,7 +110,7 @@ def traced_sample(net: Network) -> layers.Traced:
 
 
 def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
-    """How every chosen parameter is treated."""
+    """The form in which the part of each chosen parameter in J is computed."""
     of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
     items = []
     for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
@@ -126,12 +133,12 @@ def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
 
 
 def joined(parts: Sequence[Tree]) -> Tree:
-    """Arrays of some samples each as one, for any tree of them."""
+    """Join trees of arrays, each for some of the samples, along the samples."""
     return parts[0] if len(parts) == 1 else jax.tree.map(_concatenated, *parts)
 
 
 def _concatenated(*parts: jax.Array) -> jax.Array:
-    """Along the first axis; by NumPy in host memory, as JAX would compile it for every shape."""
+    """Concatenate on the first axis; on a CPU by NumPy, as JAX would compile for every shape."""
     if all(on_cpu(part) and len(part.devices()) == 1 for part in parts):
         whole = zeros((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
         return on_device(np.concatenate([np.asarray(part) for part in parts], out=whole))
@@ -140,7 +147,7 @@ def _concatenated(*parts: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("group",))
 def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
-    """The pieces of some samples, weighted by R^T."""
+    """The pairs and rows of the items for the samples x, weighted by R^T."""
     traced = traced_sample(net)
     known = [traced.layers[item.layer] for item in group if item.layer is not None]
     uses = [use for layer in known for use in layer.uses]

@@ -1,4 +1,4 @@
-"""What a type of layer says about itself, and one use of a parameter."""
+"""The description of a type of layer, and of one use of a parameter."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Use:
     equation: Any
     steps: tuple[Relabel | Loop, ...]
     kind: str  # the primitive of the equation, a name in LAYER_TYPES
-    side: int  # of the parameter among the operands
-    sizes: Sizes  # of one run of the equation
-    terms: int  # the entries of a_tg that are not zero by structure
+    side: int  # the index of the parameter among the operands
+    sizes: Sizes  # those of one run of the equation
+    terms: int  # how many entries of a_tg are not zero by structure
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -71,7 +71,7 @@ class Use:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The axes that the loops put before those of the equation."""
+        """The lengths of the loops, which are axes before those of the equation."""
         return tuple(loop.length for loop in self.loops)
 
     @property
@@ -96,7 +96,7 @@ class Use:
 
     @property
     def tapped(self) -> jax.ShapeDtypeStruct:
-        """The results of all runs."""
+        """The shape and dtype of the results of all runs."""
         return jax.ShapeDtypeStruct((*self.lengths, *self._shape.shape), self._shape.dtype)
 
     @property

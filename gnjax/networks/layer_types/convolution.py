@@ -26,7 +26,8 @@ def _sizes(eqn: Any, side: int) -> Sizes | None:
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
     """What the kernel of each group sees at each position, (t, g, q_in), channels last.
 
-    Cut out of the padded input; XLA's patches are a convolution with a kernel of zeros and ones.
+    The patches are cut out of the padded input. XLA's own patches would be computed by a
+    convolution with a kernel of zeros and ones.
     """
     eqn, params = use.equation, use.equation.params
     numbers = params["dimension_numbers"]

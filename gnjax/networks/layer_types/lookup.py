@@ -12,7 +12,7 @@ from gnjax.networks.layer_types.base import LayerType, Sizes, Use
 
 
 def _sizes(eqn: Any, side: int) -> Sizes | None:
-    """Whole rows of a table (V, ..) by one index each; anything else is another structure."""
+    """The sizes if each index looks up one whole row of a table (V, ..), else None."""
     shape, result = eqn.invars[side].aval.shape, eqn.outvars[0].aval.shape
     numbers, width = eqn.params["dimension_numbers"], len(shape) - 1
     whole_rows = (

@@ -46,15 +46,15 @@ from gnjax.networks.null_space.normalised import normalised_units
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.host import on_device
 
-_DECADES = 8.0, 100.0, 100.0, 30.0  # of the factors of each trial, an eighth of them in float32
-_INDEPENDENT = 1e-6  # relative to the largest singular value of the directions
-_APART = 100.0  # times the tolerance: a direction with a larger u^T J v is no candidate
+_DECADES = 8.0, 100.0, 100.0, 30.0  # decades of the factors in each trial; an eighth in float32
+_INDEPENDENT = 1e-6  # singular values of the directions below this times the largest are 0
+_APART = 100.0  # a direction with u^T J v above this times the tolerance is no candidate
 _MOST_PARAMETERS = 10_000
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of the chosen parameters of a network, and what it computes at its own parameters.
+    """Some of the chosen parameters of a network, and its outputs and products with J.
 
     Products are those of the whole network, so that all parts use the same compiled programs.
     """
@@ -62,21 +62,21 @@ class _Part:
     whole: Network
     plain: list[jax.Array]  # the outputs, for each batch
     products: np.ndarray  # J^T u (p, 2) for random u
-    places: Sequence[int]  # of the part's leaves among the chosen ones
+    places: Sequence[int]  # indices of the part's leaves among the chosen ones
 
     @cached_property
     def net(self) -> Network:
-        """With the parameters of the part alone."""
+        """The network with only the parameters of the part."""
         return restricted(self.whole, self.places)
 
     @cached_property
     def own(self) -> np.ndarray:
-        """Where the entries of the part are in the vector of all parameters."""
+        """The indices of the part's entries in the vector of all parameters."""
         return indices_of(self.whole.counts, self.places)
 
     @cached_property
     def lengths(self) -> list[float]:
-        """The largest entry of J w, for each batch and a w whose entries are random signs."""
+        """The largest entry of J w for each batch, where the entries of w are random signs."""
         w = np.random.default_rng(2).choice([-1.0, 1.0], size=len(self.own))
         return self.images(w)
 
@@ -86,7 +86,7 @@ class _Part:
         return [float(_tangent(self.whole, x, whole)) for (x,) in pieces(self.whole)]
 
     def embedded(self, v: np.ndarray) -> jax.Array:
-        """A vector of the part's parameters as one of all, zero elsewhere."""
+        """Extend a vector of the part's parameters by zeros to a vector (p,) of all parameters."""
         found = np.zeros(self.whole.parameters, self.whole.dtype)
         found[self.own] = v
         return on_device(found)
@@ -97,9 +97,9 @@ def null_dimensions(
 ) -> list[int]:
     """For every group of chosen leaves, how many independent directions v have J v = 0.
 
-    The directions move no other leaves, and are those that structure causes. Zero where nothing was
-    found or looked for: in groups of more than ``most`` or 10,000 parameters, and for samples that
-    are spread over several processes.
+    The directions move no other leaves, and are those that structure causes. The number is zero if
+    none was found, and also if none was looked for: in groups of more than ``most`` or 10,000
+    parameters, and for samples that are spread over several processes.
     """
     leaves = [leaf.is_fully_addressable for leaf in jax.tree.leaves((net.leaves, net.x))]
     sizes = [sum(net.counts[place] for place in group) for group in groups]
@@ -136,16 +136,22 @@ def _rank(rows: list[np.ndarray]) -> int:
 
 
 def _decades(net: Network) -> list[float]:
-    """A unit that is linear as far as can be seen here may bend 8 decades away, and must at 100."""
+    """By how many powers of ten the parameters are changed in each trial.
+
+    A unit that seems linear at its own parameters may be non-linear 8 decades away, and shows it at
+    100.
+    """
     return [d if net.dtype == jnp.float64 else d / 8 for d in _DECADES]
 
 
 def _used(part: _Part) -> np.ndarray:
     """Which columns of J are not zero, by two products J^T u with random u.
 
-    All count as used where scaling the others moves an output: a tanh that is 1 up to rounding, or
-    a GELU that underflows, has zeros in J that are none in exact arithmetic. The layers are scaled
-    up and down in turn, so that every two of them go apart once.
+    If scaling the unused parameters changes an output, all columns count as used: a tanh that is 1
+    up to rounding, or a GELU that underflows, gives zeros in J that are not zero in exact
+    arithmetic.
+    In each trial some layers are scaled up and the others down, such that every two layers are
+    scaled in different directions at least once.
     """
     used: np.ndarray = (part.products[part.own] != 0).any(axis=1)
     if used.all():
@@ -166,7 +172,7 @@ def _used(part: _Part) -> np.ndarray:
 
 
 def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> bool:
-    """Whether the outputs stay where they are, for some random members of the family."""
+    """Whether random transformations of the family leave all outputs unchanged up to rounding."""
     if not _orthogonal(part, directions):
         return False
     rng, net = np.random.default_rng(1), part.whole
@@ -192,7 +198,7 @@ def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
 
 
 def _orthogonal(part: _Part, directions: list[np.ndarray]) -> bool:
-    """Whether u^T J v may be zero but for rounding.
+    """Whether u^T J v may be zero up to rounding, for all directions v.
 
     J^T u is known, so that this costs no evaluation of the network.
     """
@@ -202,7 +208,7 @@ def _orthogonal(part: _Part, directions: list[np.ndarray]) -> bool:
 
 
 def _no_tangent(part: _Part, v: np.ndarray) -> bool:
-    """Whether J v is zero up to rounding, beside J w for a w with entries of this size."""
+    """Whether J v is zero up to rounding, compared with J w for random w of the same size."""
     level = tolerance(part.whole) * float(np.abs(v).max())
     pairs = zip(part.images(v), part.lengths, strict=True)
     return all(image <= level * length for image, length in pairs)
@@ -210,7 +216,7 @@ def _no_tangent(part: _Part, v: np.ndarray) -> bool:
 
 @jax.jit
 def _scaled(net: Network, idle: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
-    """The leaves, each times its factor where the vector of parameters is not zero."""
+    """The leaves, whose entries are multiplied by a factor where ``idle`` is not zero."""
     return [
         jnp.where(still != 0, factor * leaf, leaf)
         for leaf, still, factor in zip(net.leaves, spread(net, idle), factors, strict=True)
@@ -229,7 +235,7 @@ def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
 
 
 def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
-    """The outputs; for the cross-entropy up to what is added to all logits of a sample."""
+    """The outputs; for the cross-entropy logits minus their mean, as it ignores their mean."""
     if net.target is None or net.target.loss != "cross_entropy":
         return outputs
     logits = outputs.reshape(len(outputs), *net.shapes.shape)

@@ -1,6 +1,6 @@
-"""Families of transformations of a network's parameters that may leave every output where it is.
+"""Families of transformations of a network's parameters that may leave every output unchanged.
 
-Which of them do is found out in :mod:`gnjax.networks.null_space.dimension`.
+Which of them really do is tested in :mod:`gnjax.networks.null_space.dimension`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gnjax.networks.parameters import paths
 
 MOST_DIRECTIONS = 1000
 MOST_PAIRS = 64
-SHIFTS = 2.0  # decades to either side over which shifts are drawn
-_WIDEST = 24  # of layers between which any invertible matrix is tried
-_SAME = 2.0**-26  # relative to the largest output, its root in float32
+SHIFTS = 2.0  # shifts are drawn from so many decades to either side
+_WIDEST = 24  # invertible matrices are tried between layers with at most so many units
+_SAME = 2.0**-26  # tolerance relative to the largest output; its square root in float32
 
 Leaves = dict[int, np.ndarray]
 """Values or derivatives of some leaves of the parameters, by their index."""
@@ -31,7 +31,7 @@ Leaves = dict[int, np.ndarray]
 class Family:
     """Transformations of the parameters: random members of it, and its derivatives at t = 0."""
 
-    moved: Callable[[np.random.Generator, float], Leaves]  # how many decades factors go away from 1
+    moved: Callable[[np.random.Generator, float], Leaves]  # takes the decades of factors
     directions: Sequence[Leaves]
 
 
@@ -56,7 +56,7 @@ def tolerance(net: Network) -> float:
 
 
 def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
-    """All leaves, and which of them belong to one layer: those whose paths differ in the end."""
+    """All leaves, and the leaves of each layer: their paths differ only in the last name."""
     names = paths(jax.tree.unflatten(net.structure, list(net.leaves)))
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -65,7 +65,7 @@ def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
 
 
 def families(net: Network) -> Iterator[Family]:
-    """Those that move none but chosen leaves."""
+    """Yield the families of transformations that change only chosen leaves."""
     leaves, layers = layers_of(net)
     for index in net.chosen:
         if leaves[index].ndim:
@@ -78,9 +78,9 @@ def families(net: Network) -> Iterator[Family]:
 
 
 def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
-    """The same number added to all outputs of a layer, and one to each where the leaf is a bias.
+    """Add the same number to all outputs of a layer; to a bias, add a number for each output.
 
-    The outputs are the last axis; of a matrix they may be the first one as well.
+    The outputs are the last axis of the leaf. For a matrix the first axis is tried as well.
     """
     rows = np.arange(leaf.size // leaf.shape[-1])
     patterns = [np.broadcast_to(rows.reshape(*leaf.shape[:-1], 1), leaf.shape)]
@@ -109,7 +109,7 @@ def _shifted(
 def _pairs(
     leaves: list[np.ndarray], layers: dict[str, list[int]]
 ) -> Iterator[tuple[list[int], int, list[int]]]:
-    """The leaves of a layer whose units may be the inputs of the kernel of another; its biases."""
+    """Yield the leaves of a layer, a kernel that may read its units, and biases beside it."""
     for name, source in layers.items():
         widths = {leaves[i].shape[-1] if leaves[i].ndim else 0 for i in source}
         if len(widths) != 1 or 0 in widths:
@@ -124,10 +124,10 @@ def _pairs(
 
 
 def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iterator[Family]:
-    """Units scaled by a, or mixed by A, and the kernel behind them by the inverse.
+    """Scale the units of a layer by a, or mix them by A, and apply the inverse to the next kernel.
 
-    Where the kernel has several rows for a unit, as behind a convolution that is flattened, they
-    follow each other with the units' number as their distance.
+    If the kernel has several rows for a unit, as behind a flattened convolution, these rows are
+    one number of units apart.
     """
     width = leaves[source[0]].shape[-1]
     kernel = leaves[target]
@@ -161,7 +161,7 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
 def _carried(
     leaves: list[np.ndarray], source: list[int], target: int, bias: int
 ) -> Iterator[Family]:
-    """What is added to the bias of one layer, taken from that of the next: b_2 - W_2^T c."""
+    """Add c to the bias of one layer, and subtract its effect from the next: b_2 - W_2^T c."""
     kernel = leaves[target]
     for index in source:
         width = leaves[index].shape[-1]

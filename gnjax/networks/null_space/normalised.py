@@ -1,4 +1,4 @@
-"""Directions in which the parameters before BatchNorm and its own undo each other."""
+"""Directions in which the parameters before BatchNorm and those of BatchNorm cancel out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from gnjax.networks.null_space.families import (
 )
 from gnjax.numerics.host import on_device
 
-_TRIALS = 3  # random parameters at which a relation must hold too
+_TRIALS = 3  # a direction must also hold at so many random parameters
 
 
 def normalised_units(net: Network) -> list[np.ndarray]:
-    """The v of a unit before BatchNorm: of its weights as they are, its bias, its scale and shift.
+    """Directions v with J v = 0 that belong to single units before BatchNorm.
 
-    They come from the singular vectors of J on these four directions, as many as J has both here
-    and at random parameters of that layer.
+    Each v combines four directions of a unit: its weights times a number, its bias, its scale and
+    its shift. The combinations are singular vectors of J on these four directions. They count only
+    if J has as many of them at random other parameters of that layer.
     """
     leaves, layers = layers_of(net)
     found: list[np.ndarray] = []
@@ -78,7 +79,7 @@ def _unit_directions(
 
 
 def _null_vectors(net: Network, vectors: np.ndarray | None) -> list[np.ndarray]:
-    """Of every unit the combinations v of its directions with J v = 0 up to rounding, as rows."""
+    """For every unit, the combinations v of its directions with J v = 0 up to rounding, as rows."""
     assert vectors is not None  # whether a leaf is held fixed does not depend on its values
     units, count, size = vectors.shape
     columns = on_device(vectors.reshape(-1, size).T.astype(net.dtype))

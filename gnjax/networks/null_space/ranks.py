@@ -13,11 +13,12 @@ from gnjax.networks.outputs.hessians import has_root
 
 
 def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[int]:
-    """For the columns of every group of chosen leaves a number that their rank does not exceed.
+    """For every group of chosen leaves, a bound on the rank of its columns of J.
 
-    It is the smaller of the rows of J of samples that differ, of its rows whose weight is not zero
-    (a label of -1 has none) and of the number of columns, less the directions in which structure
-    keeps every output where it is (see :mod:`gnjax.networks.null_space.dimension`).
+    It is the smallest of three numbers: the rows of J that belong to different samples; the rows
+    whose weight is not zero (a label of -1 has the weight zero); and the number of columns minus
+    the dimension of the directions in which structure keeps every output unchanged (see
+    :mod:`gnjax.networks.null_space.dimension`).
     """
     rows = min(unique_samples(net) * net.rows, _weighted_rows(net))
     most = 2 * rows if has_root(net.target) else 0

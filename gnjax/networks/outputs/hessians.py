@@ -21,7 +21,7 @@ from gnjax.networks.outputs.targets import Target, loss_sum
 LARGEST_ROOT = 512
 _CONCAVE = 1e-8
 _PROBES = 4
-_CHECKED_AT_ONCE = 1e7  # numbers of the output Hessians that are checked together
+_CHECKED_AT_ONCE = 1e7  # output Hessians with so many numbers in all are checked at once
 
 
 class OutputHessian(Protocol):
@@ -46,7 +46,7 @@ def has_root(target: Target | None) -> bool:
 
 
 def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> OutputHessian:
-    """B at outputs (n, k); ``rooted`` says that R will be asked for and not B alone."""
+    """B at the outputs (n, k); with ``rooted`` also R can be applied."""
     weights = target.weights
     if target.loss == "cross_entropy":
         return _softmax(target, outputs)
@@ -240,7 +240,8 @@ def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
 def _symmetric_root(hessian: jax.Array) -> jax.Array:
     """B^{1/2} (k, k), which, unlike a matrix of eigenvectors, is a continuous function of B.
 
-    Directions without curvature stay, with zeros; what rounding made negative is zero too.
+    The root is zero in directions without curvature, and also where rounding made an eigenvalue
+    negative.
     """
     values, vectors = jnp.linalg.eigh(hessian)
     roots = jnp.sqrt(values.clip(0))

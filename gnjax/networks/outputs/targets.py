@@ -21,7 +21,7 @@ from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.host import on_cpu
 
-_SUM_OF_TARGETS = 1e-3  # targets in half precision sum to one to about this
+_SUM_OF_TARGETS = 1e-3  # the sum of probabilities in half precision differs from one by about this
 NOTHING_COUNTS = (
     "no sample counts: every weight is zero or every label is -1; give labels from 0 on, or "
     "weights above zero, to the samples that do"
@@ -61,7 +61,7 @@ class Target:
         return not is_squared(self.loss) or self.weights is not None
 
     def repeated(self, counts: jax.Array) -> Target:
-        """The same where every sample stands for so many equal ones."""
+        """The target with weights times ``counts``: sample i stands for ``counts[i]`` equals."""
         if self.weights is None:
             return replace(self, weights=counts)
         shaped = counts.reshape(-1, *[1] * (self.weights.ndim - 1))
@@ -109,9 +109,9 @@ def make_target(
     *,
     idle: bool = False,
 ) -> tuple[Target, float]:
-    """The checked target, and by what its :func:`loss_sum` is divided to give the mean loss.
+    """The checked target, and the number by which to divide :func:`loss_sum` for the mean loss.
 
-    ``idle`` takes samples of which none counts, such as a batch of padding among others.
+    With ``idle`` it is allowed that no sample counts, as in a batch of padding among others.
     """
     check_loss(loss)
     _check_outputs(loss, outputs)
@@ -297,7 +297,7 @@ def _total(
     weights: jax.Array | None,
     counted: np.ndarray | None,
 ) -> float:
-    """What the sum over all weighted terms is divided by."""
+    """The number by which the sum over all weighted terms is divided for the mean loss."""
     given = np.ones(n) if weights is None else np.asarray(weights, float)
     if loss != "cross_entropy" and given.ndim == 1:
         kept = np.ones(n) if counted is None else counted.reshape(n, -1).any(axis=1)
@@ -309,5 +309,5 @@ def _total(
 
 
 def _with_axes(array: Any, dims: int) -> Any:
-    """An array with axes of length one behind its own, so that it has so many."""
+    """The array with axes of length one added at the end, so that it has ``dims`` axes."""
     return array.reshape(array.shape + (1,) * (dims - array.ndim))

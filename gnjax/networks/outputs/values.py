@@ -1,4 +1,4 @@
-"""The outputs of a model, and what a loss of the caller's gives there, checked."""
+"""Checks of the outputs of a model, and of the values of the caller's loss there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _terms = jax.jit(term_losses)
 
 @jax.jit
 def _finite_where_they_count(terms: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Whether all terms (n, t) are finite whose weight, or the weight of their sample, is not 0."""
+    """Whether each term (n, t) is finite if its weight, or that of its sample, is not zero."""
     finite = jnp.isfinite(terms)
     if weights is None:
         return finite.all()
@@ -60,7 +60,7 @@ def _check_logits(target: Target, outputs: jax.Array) -> None:
 
 
 def _check_negative_labels(target: Target, outputs: jax.Array, terms: jax.Array) -> None:
-    """Refuse a loss to which -1 is the last class, as to an index of Python."""
+    """Refuse a loss that reads the label -1 as the last class, as an index of Python is read."""
     y, shape = target.y, target.outputs.shapes[0]
     labels = target.outputs.is_array and shape and hasattr(y, "shape")
     if not labels or y.shape[1:] != shape[:-1] or not jnp.issubdtype(y.dtype, jnp.integer):

@@ -1,4 +1,4 @@
-"""What rounding makes of a network's Jacobian, or of any symmetric product, measured.
+"""Measured bounds on the rounding of a network's Jacobian, or of any symmetric product.
 
 The Jacobian J = R^T dF/dtheta is computed with rounding, so that a spectrum belongs to another
 matrix J + E. The size ||E||_F is measured in three ways, and the largest counts:
@@ -36,12 +36,12 @@ from gnjax.numerics.host import dot, length, on_cpu, on_host
 from gnjax.numerics.memory import free_memory
 
 SAFETY = 4.0
-_MOST, _FEWEST = 16, 3  # draws
-_WORK = 3e6  # numbers that the evaluations of all draws may write before fewer are made
+_MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
+_WORK = 3e6  # if all draws together write more numbers than this, fewer are made
 _FEW_OUTPUTS = 256.0
-_SMALL_JACOBIAN = 1e6  # entries
-_LARGE = 1e8  # bytes of a vector from which on memory may be short
-_SHARED = 4.0  # of the error that backward products see, what is shared among parts of J
+_SMALL_JACOBIAN = 1e6  # the most entries of a J whose rows are formed
+_LARGE = 1e8  # for vectors of more bytes the free memory is checked
+_SHARED = 4.0  # an error up to this times that of backward products is shared among parts
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
 Scaling = Callable[[jax.Array], jax.Array]
@@ -51,10 +51,10 @@ Scaling = Callable[[jax.Array], jax.Array]
 def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = None) -> Error:
     """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
 
-    Exact means: at the stored parameters and inputs, in exact arithmetic. Of a model that has a
-    reverse mode only, both directions come from it, and what its own rule rounds is seen by Monte
-    Carlo arithmetic alone. ``seed`` chooses the random signs and vectors. With a ``scaling`` S,
-    a symmetric matrix that multiplies vectors (p,), the bound is that of J S.
+    The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
+    a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
+    the rounding of the model's own rule. ``seed`` chooses the random signs and vectors. With a
+    ``scaling`` S, a symmetric matrix that multiplies vectors (p,), the bound is that of J S.
     """
     return _errors(net, (), seed, scaling)[0]
 
@@ -62,11 +62,12 @@ def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = Non
 def jacobian_errors(
     net: Network, parts: Sequence[np.ndarray], *, seed: int = 0
 ) -> tuple[Error, list[Error]]:
-    """The same, and for the columns of J at the indices of each part, from the same evaluations.
+    """Measured bounds on the error of J, and of its columns at the indices of each part.
 
-    Backward products say how much of the error is in each part. What the other two measurements
-    find beyond them is shared in proportion; where that is more than four times as much, backward
-    products do not see where it comes from, and every part has the error of the whole.
+    Backward products show how much of the error is in each part. If the other measurements find a
+    larger error, it is divided among the parts in the same proportion. If that error is more than
+    four times as large, backward products do not show where it comes from, and every part gets the
+    error of the whole J.
     """
     return _errors(net, parts, seed, None)
 

@@ -21,9 +21,9 @@ from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_device, on_host
 
-_STEPWISE = 3e8  # numbers that all evaluations write together, up to which they go step by step
-_AT_ONCE = 3e7  # numbers that the vectors of one such evaluation write
-_HELD = 2e6  # numbers in the parameters and the data, of which every vector has a copy there
+_STEPWISE = 3e8  # if all evaluations write at most so many numbers, they go step by step
+_AT_ONCE = 3e7  # the most numbers that the vectors of one such evaluation write
+_HELD = 2e6  # the most numbers in parameters and data, which are copied for every vector
 
 
 def gaps(
@@ -34,11 +34,12 @@ def gaps(
     *,
     work: float = np.inf,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each vector v the sum of ``product(v, *batch)`` over the batches, and how far it moves.
+    """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
-    ``work`` is about how many numbers are written for all vectors and batches together. The vectors
-    are taken one by one, by one compiled program, where that is much, where parameters and data are
-    large, and where they are not on a single CPU.
+    The change is the difference to the same sum in Monte Carlo arithmetic. ``work`` is about how
+    many numbers are written for all vectors and batches together. If that is much, if parameters
+    and data are large, or if they are not on a single CPU, one compiled program takes the vectors
+    one by one.
     """
     if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
         vectors = list(vectors)
@@ -55,7 +56,7 @@ def gaps(
 def compiled(
     product: Partial, seed: np.uint32, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """A_b v and how far it moves, by one program."""
+    """A_b v and its change in Monte Carlo arithmetic, by one compiled program."""
     plain = product(v, *batch)
     return plain, perturbed(product, seed, v, *batch) - plain
 
@@ -69,7 +70,7 @@ def _small_on_one_cpu(tree: Any) -> bool:
 
 
 def _groups(vectors: int, work: float) -> int:
-    """Into how many parts of one size the vectors go: each size has programs of its own."""
+    """The number of parts of equal size for the vectors; every size needs its own programs."""
     fewest = min(vectors, int(work / _AT_ONCE) + 1)
     return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
 
@@ -91,7 +92,10 @@ def _stepwise(
     vectors: jax.Array,
     batches: Sequence[Sequence[Any]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Every array has one more axis, along the vectors, so that every vector has its own signs."""
+    """The products with all vectors at once, one operation after the other.
+
+    Every array has one more axis, along the vectors, so that every vector has its own signs.
+    """
     images, moves = _summed(_steps(product, rng, vectors, batch) for batch in batches)
     return zip(images, moves, strict=True)
 
@@ -108,7 +112,7 @@ def _steps(
 
 
 def _repeated(times: int, leaf: Any) -> Any:
-    """The leaf with one more axis in front; memory is taken where a copy of it is changed."""
+    """The leaf repeated along a new first axis; memory is used only if a copy is changed."""
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return jnp.broadcast_to(leaf, (times, *leaf.shape))
@@ -117,10 +121,10 @@ def _repeated(times: int, leaf: Any) -> Any:
 
 @jax.jit
 def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
-    """Traced alone, once for all that has the same shapes."""
+    """The products with all vectors; it is traced only once for arguments of the same shapes."""
     return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
-    """An equation as it is; calls are entered, so that nothing larger is compiled."""
+    """The results of an equation; calls are entered, so that only single operations compile."""
     return bind_by_numpy(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)

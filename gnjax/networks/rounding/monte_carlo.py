@@ -43,7 +43,7 @@ from gnjax.numerics.rounding import unit_roundoff
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**18
-_ROWS = 4  # of a block
+_ROWS = 4  # rows of a block of random bits
 _GOLDEN = 0x9E3779B9
 _SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 
@@ -111,7 +111,7 @@ def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
 
 
 class _Roundings(Protocol):
-    """A source of random roundings, others at every call."""
+    """A source of random roundings, which gives new ones at every call."""
 
     def moved(self, value: Any, size: float) -> Any:
         """value (1 + size xi) for independent random signs xi, one for every entry."""
@@ -122,7 +122,7 @@ class _Roundings(Protocol):
         ...
 
     def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of an equation, rounded as they are."""
+        """The results of an equation without random roundings."""
         ...
 
 
@@ -196,7 +196,7 @@ def _perturbs(value: jax.Array, size: float) -> bool:
 
 
 def _step(size: float) -> float:
-    """What is added rounds to the neighbour of the value.
+    """A relative change slightly above ``size``, which moves a value to another number.
 
     With u itself, a power of two would stay where it is, because of the rule for ties. An infinity,
     as of a mask before a softmax, is no rounded number and stays: inf - inf would be nan.

@@ -1,4 +1,4 @@
-"""The diagonal blocks of an operator on the parameters of a network, and what lies off them.
+"""The diagonal blocks of an operator on a network's parameters, and the share outside them.
 
 For G = scale J^T J with the columns J_b of the parameters of block b,
 
@@ -39,13 +39,14 @@ _COLUMNS = 64
 
 @dataclass(frozen=True)
 class DiagonalBlocks:
-    """The blocks G_bb as operators, and how much of G lies off them.
+    """The blocks G_bb as operators, and the share of |G|_F^2 outside of the blocks.
 
     Attributes:
-      operators: one for each block; where a block has a smaller twin, that twin.
+      operators: one for each block: the block, or a smaller operator with the same non-zero
+        eigenvalues (its twin).
       off_share: |G - blockdiag(G)|_F^2 / |G|_F^2; nan for G = 0.
       off_error: a bound on the error of ``off_share``.
-      method: "jacobian", "kernels" (a part of them at least), "matrix" or "products".
+      method: "jacobian", "kernels" (for at least one block), "matrix" or "products".
     """
 
     operators: tuple[Operator, ...]
@@ -57,7 +58,7 @@ class DiagonalBlocks:
 def diagonal_blocks(
     op: Any, groups: Sequence[Sequence[int]], limits: Limits = LIMITS
 ) -> DiagonalBlocks:
-    """The blocks for groups of the chosen leaves of ``op.net``, which together are all of them."""
+    """The diagonal blocks for groups of the chosen leaves of ``op.net``; each leaf is in one."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         sizes = [sum(net.counts[place] for place in group) for group in groups]
@@ -68,7 +69,7 @@ def diagonal_blocks(
 
 
 def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) -> DiagonalBlocks:
-    """The blocks for the parameters at some places of their vector, which are all of them."""
+    """The diagonal blocks for a partition of the indices of the vector of parameters."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
         rows = net.samples * net.rows
@@ -88,7 +89,7 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
 
 
 def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
-    """Whether the Jacobian of a block is formed, whose singular values give all digits."""
+    """Whether to form the Jacobian of a block; its singular values resolve small eigenvalues."""
     rows = net.samples * net.rows
     small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
     fits = 8.0 * rows * net.parameters <= limits.factor_bytes
@@ -98,7 +99,7 @@ def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
 def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
     rows = net.samples * net.rows
     columns = sum(size for size, formed in zip(sizes, narrow, strict=True) if formed)
-    matrices = 3 + len(sizes) - sum(narrow)  # with K and what is at work
+    matrices = 3 + len(sizes) - sum(narrow)  # K, and two for intermediate results
     squares = 8.0 * min(rows, net.parameters) ** 2 * matrices
     return 8.0 * rows * columns <= limits.factor_bytes and squares <= limits.factor_bytes
 
@@ -110,9 +111,9 @@ def _of_gram(
     narrow: Sequence[bool],
     limits: Limits,
 ) -> DiagonalBlocks:
-    """The blocks from J_b where that is formed, else from K_b = J_b J_b^T.
+    """Compute each block from J_b if it is narrow, else from K_b = J_b J_b^T.
 
-    Where some K_b are needed, and there is room for all, the layers' structure gives all of them.
+    If some K_b are needed, and all of them fit in memory, all are computed, for the share outside.
     """
     whole_net = op.net if op.unmerged is None else op.unmerged
     parts = [indices_of(net.counts, group) for group in groups]
@@ -146,7 +147,10 @@ def _of_gram(
 def formed_operator(
     matrix: np.ndarray, is_formed: bool, error: Error, limit: int, op: NetworkGram
 ) -> Operator:
-    """The twin of a block from scale^{1/2} J_b or from scale J_b J_b^T, with the error of it."""
+    """A block's operator from scale^{1/2} J_b (``is_formed``) or from scale J_b J_b^T.
+
+    ``error`` is that of scale^{1/2} J_b, and ``limit`` a bound on its rank.
+    """
     if is_formed:
         stored = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
@@ -159,7 +163,7 @@ def formed_operator(
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_b (n r, p_b) of some groups, from one Jacobian."""
+    """J_b (n r, p_b) for each of the groups, cut out of one Jacobian."""
     if not groups:
         return []
     some = restricted(net, [place for group in groups for place in group])
@@ -169,7 +173,7 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
 
 
 def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_b J_b^T (n r, n r) of some groups, from one pass over the network."""
+    """J_b J_b^T (n r, n r) for each of the groups, from one pass over the network."""
     if not groups:
         return []
     some = restricted(net, [place for group in groups for place in group])
@@ -181,7 +185,10 @@ def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
 def off_share(
     matrices: Sequence[np.ndarray], narrow: Sequence[bool], error: Error
 ) -> tuple[float, Error]:
-    """The share that lies off the blocks, from J_b or K_b: of the smaller of G and its twin."""
+    """The share of |G|_F^2 outside the blocks, from J_b (where ``narrow``) or from K_b.
+
+    It is computed with G or its twin K, whichever is smaller.
+    """
     squares: Iterator[np.ndarray]
     if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
         whole = np.concatenate(matrices, axis=1)
@@ -197,7 +204,7 @@ def off_share(
         lengths += float(np.trace(square))
         if not summed:
             total += square
-    moved = gram_error(lengths, error)  # of the Frobenius norm, as the error of J is
+    moved = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
     rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
     return shared(inside, float(np.linalg.norm(total)) ** 2, moved + rounding)
 
@@ -259,7 +266,10 @@ def _check_rows(size: int, limits: Limits) -> None:
 
 
 def shared(inside: float, total: float, moved: Error) -> tuple[float, Error]:
-    """1 - D / T from the squared Frobenius norms D and T of matrices that are off by ``moved``."""
+    """1 - D / T and its error, for squared Frobenius norms D and T of matrices.
+
+    ``moved`` bounds the error of the matrices in Frobenius norm.
+    """
     if total == 0:
         return float("nan"), unknown("every eigenvalue is zero")
     value = min(max(1 - inside / total, 0.0), 1.0)
@@ -270,5 +280,5 @@ def shared(inside: float, total: float, moved: Error) -> tuple[float, Error]:
     low, high = (
         1 - (max(d, 0.0) / t) ** 2 for d, t in zip(within[::-1], around[::-1], strict=True)
     )
-    rounding = gamma(64, np.dtype(np.float64))  # of norms, which are added up in pairs
+    rounding = gamma(64, np.dtype(np.float64))  # of the norms, whose sums are pairwise
     return value, moved.to(raised(min(max(value - low, high - value) + rounding, 1.0)))

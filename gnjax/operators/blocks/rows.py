@@ -1,4 +1,4 @@
-"""The parts of a Gauss-Newton matrix that come from some of its samples, or of their labels.
+"""The parts of a Gauss-Newton matrix that come from the samples or tokens of each label.
 
 With J_c the rows of R^T J that belong to the samples or tokens c,
 
@@ -33,8 +33,9 @@ def row_parts(
 
     Args:
       op: a Gauss-Newton matrix, an NTK or an empirical Fisher matrix.
-      labels: integers or strings (n,), or one for each of the equal runs of rows that a sample has,
-        such as its tokens. Rows of a label below zero are in no part, nor in their sum.
+      labels: integers or strings (n,), or several for each sample, such as one for each token; the
+        rows of a sample are divided equally among its labels. Rows with a label below zero are
+        left out of the parts and of their sum.
       centred: whether the mean of the rows is subtracted from each of them first.
       limits: of memory.
     """
@@ -105,7 +106,7 @@ def _rounding(rows: int, length: float) -> Error:
 
 
 def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], list[np.ndarray]]:
-    """The labels in order, how often each is there, and the rows of J that it has."""
+    """The labels in order, how often each occurs, and the indices of its rows of J."""
     n, r = net.samples, net.rows
     if labels.shape[:1] != (n,) or r % (labels.size // n) or labels.dtype.kind not in "iuUS":
         msg = (

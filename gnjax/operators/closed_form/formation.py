@@ -1,8 +1,9 @@
 """How far the partial products of a network, as computed, are from the exact ones.
 
-Two roads: worst-case rounding analysis, which is proved and grows with the product of the norms of
-all layers, for narrow networks; and random probes, which see the error that was really made, for
-wide ones. Both return bounds on the spectral norm for S_1 .. S_L and for T_1 .. T_L.
+There are two ways. For narrow networks a worst-case rounding analysis is used, whose bounds are
+proved and grow with the product of the norms of all layers. For wide networks random probes are
+used, which measure the error that was really made. Both return bounds on the spectral norm for
+S_1 .. S_L and for T_1 .. T_L.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Formed:
 def worst_errors(
     layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
 ) -> Formed:
-    """||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F, along the chain.
+    """Worst-case bounds on the errors of all S_l and T_l, by recursion along the chain:
 
-    e_W is what the stored W_l + beta I differs by from the exact one; a product with the identity
-    is exact.
+    ||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F, where e_P and e_W
+    are the errors of P and of the stored W_l + beta I. A product with the identity is exact.
     """
     chain = [_layer(layers, index, skip) for index in range(len(layers.stored))]
     backward = [(w.T, e) for w, e in chain[:0:-1]]
@@ -62,7 +63,7 @@ def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
 def _chain_errors(
     error: float, products: Products, chain: list[tuple[np.ndarray, float]], exact: bool
 ) -> list[float]:
-    """The recursion for products P W^T, ``exact`` when the first of them is a copy."""
+    """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
     errors = [error]
     for step, ((w, moved), product) in enumerate(zip(chain, products[:-1], strict=True)):
         norm, frobenius = _norms(w)
@@ -126,5 +127,5 @@ def probed_errors(
 
 
 def _finite(bounds: list[float]) -> tuple[float, ...]:
-    """Overflow leaves no bound."""
+    """Replace nan, which comes from overflow, by an infinite bound."""
     return tuple(math.inf if math.isnan(b) else b for b in bounds)

@@ -1,4 +1,4 @@
-"""The weights of a linear network and Sigma^{1/2}, with the errors of storing what was given."""
+"""The weights of a linear network and Sigma^{1/2}, with the errors of the stored numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Layers:
     """W_1 .. W_L.
 
     Attributes:
-      given: as they came.
+      given: as the caller gave them.
       stored: in the working precision.
       errors: bounds on ||given - stored||_F, 0 where nothing was rounded.
     """
@@ -42,7 +42,7 @@ class Layers:
         return self.stored[0].shape[1]
 
     def error(self, index: int, skip: float) -> float:
-        """A bound on ||W_l + beta I - what is stored for it||_F, for l = ``index`` + 1.
+        """A bound on the error in Frobenius norm of the stored W_l + beta I, for l = ``index`` + 1.
 
         With a skip connection, beta is converted to the working precision and the diagonal rounded.
         """
@@ -72,7 +72,7 @@ class Root:
       matrix: (d, d), or None for the identity.
       error: a bound on ||stored - exact||_2.
       rank: an upper bound on the rank of Sigma, which is exact for ``matrix``.
-      inputs: (d,), where the row of Sigma is not zero.
+      inputs: (d,), True for each input whose row of Sigma is not zero.
       assumed: whether eigenvalues that are not zero were set to zero, because they are small.
       evidence: what ``error`` rests on: LAPACK's constant is measured.
     """

@@ -162,7 +162,7 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
 def _activations(
     inner: jax.Array, inputs: jax.Array, slope: float
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, that entries round a share of."""
+    """V X, sigma'(V X), sigma(V X), and sigma'(V X) o |V| |X|, which bounds the rounding."""
     before = jnp.matmul(inner, inputs, precision="highest")
     slopes = jnp.where(before >= 0, 1.0, slope).astype(before.dtype)
     absolute = jnp.matmul(jnp.abs(inner), jnp.abs(inputs), precision="highest")
@@ -258,7 +258,7 @@ def _form(
 
 
 def _form_error(layer: LeakyLayer) -> float:
-    """A bound on the rounding of the matrix, and on what moving W and X from the given ones does.
+    """A bound on the error of the matrix, from rounding and from the errors of the stored W and X.
 
     The rounding of the first term is at most gamma |J_V| |J_V|^T entry by entry, also where it is
     put together from the terms for each slope, none of which has a negative factor. Its norm is at

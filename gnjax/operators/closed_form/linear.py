@@ -64,8 +64,8 @@ def linear_gauss_newtons(
 ) -> Iterator[SumOfKroneckers]:
     """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
 
-    The products of all betas are one batched computation. Above a gigabyte, where a single product
-    keeps the machine busy, they come one beta after the other, to hold one network at a time.
+    The products of all betas are one batched computation. If they take more than a gigabyte,
+    they are computed one beta after the other, so that only one network is held at a time.
     """
     layers = given_layers(weights)
     betas = [check_finite_number("skip", skip) for skip in skips]
@@ -201,7 +201,7 @@ def _right_products(
 
 
 def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:
-    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||_F^2, and what underflow flushes."""
+    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||_F^2 plus underflow, for each F."""
     bounds = []
     for factor, error in zip(factors, np.asarray(errors, np.float64), strict=True):
         norm, columns = frobenius_norm(factor), factor.shape[1]

@@ -1,4 +1,4 @@
-"""The Gauss-Newton matrix of a network that is linear, or affine, in its input: n is gone.
+"""The Gauss-Newton matrix of a network that is affine in its input, of a size independent of n.
 
 With F(x) = C(theta) x + c(theta), J(x) = J(0) + L(x) for a map L that is linear in x. Let the rows
 (s_j, t_j) of R, R^T R = 1/n [X, 1]^T [X, 1], take the place of the samples: then

@@ -141,7 +141,7 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
 
 
 def _stored(factor: Array, error: float) -> Factored:
-    """The factor in the working precision, with what that rounds."""
+    """The factor in the working precision; the rounding of this step is added to its error."""
     stored = on_device(factor, real_dtype())
     total = raised(error + conversion_error(factor, stored))
     return Factored(stored, stored_bound(total, stored.dtype), MEASURED)
@@ -188,7 +188,7 @@ def _batch_norm_error(net: _Network, root: Array, moved: float, deviations: Arra
     With e_i the share of s_i by which R v_i is off, u_i moves by 2 e_i and the block D_i by
     (moved + 5 e_i ||[R; mean^T]||) / s_i.
     """
-    size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # of [R; mean^T], in Frobenius' norm
+    size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # the Frobenius norm of [R; mean^T]
     product = spectral_error(net.x.shape[1], net.x.dtype) * size
     shares = np.linalg.norm(net.inner, axis=1) * (moved + product) / deviations
     by_inner = (moved + 5 * shares * size) / deviations
@@ -248,8 +248,9 @@ def _layer_norm_moves(outer: Array, centred: Array, rows: Array) -> Array:
 def _layer_norm_error(net: _Network, rows: Array, triangle: Array, moves: Array) -> float:
     """A bound on how far the singular values of the factor are from those of J / sqrt(n).
 
-    Relative to s_j, M x_j is known to a few roundings of |V| |x_j|; what y_j, h_j and f_j inherit
-    counts against the norms of Phi and T, as do the rounding of Q R and of the product.
+    Relative to s_j, the error of M x_j is a few roundings of |V| |x_j|, from which y_j, h_j and f_j
+    have their errors. These are multiplied by the norms of Phi and T, and so is the rounding of
+    Q R and of the product.
     """
     reach = float((np.linalg.norm(rows, axis=1) * np.linalg.norm(net.inner)).max())
     reach /= len(net.inner) ** 0.5

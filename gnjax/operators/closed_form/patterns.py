@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 Pattern = NDArray[np.bool_] | tuple[int, int]
 """Where a matrix is not zero, or its shape where it has no zero at all."""
 
-_LARGEST_FLOW = 2_000_000  # edges: about a second
+_LARGEST_FLOW = 2_000_000  # most edges for which a maximum flow is computed: about a second
 
 
 def pattern(matrix: np.ndarray, skip: float = 0.0) -> Pattern:
@@ -46,9 +46,9 @@ def transposed(edges: Pattern) -> Pattern:
 def path_counts(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, ...]:
     """The numbers of disjoint paths from the units ``starts`` to each of the layers 0 .. L.
 
-    Never too few, and exact up to two million edges. Paths are prolonged layer by layer through
-    maximum matchings; where that finds fewer than the narrowest layer so far would allow, a
-    maximum flow decides.
+    The numbers are never too small, and they are exact for graphs of up to two million edges. Paths
+    are prolonged layer by layer through maximum matchings. If that finds fewer paths than the
+    narrowest layer so far would allow, a maximum flow decides.
     """
     counts = [int(starts.sum())]
     reached = ends = starts
@@ -74,7 +74,7 @@ def _reachable(edges: Pattern, units: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _prolonged(edges: Pattern, ends: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The units to which as many as possible of the paths that end in ``ends`` go on."""
+    """Prolong as many of the paths that end in ``ends`` as possible; return their new ends."""
     if isinstance(edges, tuple):
         return np.arange(edges[0]) < ends.sum()
     if not ends.any():

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 FAILURE = 1e-11
 _PROBES = 8
 _BITS = 20
-_ROWS = 128  # at a time: a block and its two parts stay in the cache
+_ROWS = 128  # rows of a block, so that it and its two parts stay in the cache
 _DOUBLE = np.dtype(np.float64)
 _UNIT = unit_roundoff(_DOUBLE)
 _FACTOR = (2 * (24 * FAILURE) ** 0.25) ** -0.5
@@ -68,7 +68,7 @@ class Vectors:
 
 
 def probes(size: int, seed: int) -> tuple[Array, float]:
-    """Gaussian columns G of few bits, and what ||M G||_F is to be multiplied by to exceed ||M||.
+    """Gaussian columns G of few bits, and a factor c with ||M||_2 <= c ||M G||_F.
 
     Rounding G by D gives ||M G|| <= ||M (G + D)|| + ||M|| ||D||.
     """
@@ -136,7 +136,7 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> Array:
 
 
 def apply(step: Map, vectors: Vectors) -> Vectors:
-    """(W + beta I) (y + c), where the error is what this step rounds alone."""
+    """(W + beta I) (y + c), with the error of this step alone."""
     main, rest, norm, low = _split_product(step.matrix, vectors)
     y, c = _norm(vectors.main), _norm(vectors.rest)
     columns = step.matrix.shape[1]

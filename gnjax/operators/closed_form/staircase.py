@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.floating]
 
-_CLOSE = 8.0  # times the rounding of an SVD: then a space has kept what it should
+_CLOSE = 8.0  # a space may lose at most this times the rounding of an SVD
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def _adapted(
 ) -> tuple[tuple[Array, ...], Array, float]:
     """Coordinates in one orthonormal basis whose first ranks[l] vectors span col(factors[l]).
 
-    The spaces shrink along the tuple. Where a rank drops, rows of zeros go first; if that is not
-    enough, a rotation of the rows that are left puts the column spaces of all later factors into
-    the first ranks[l] rows. Also: the norms of what was dropped, and a bound on the rounding of
-    the rotations as a share of the Gram matrices.
+    Also returned are the norms of what was dropped, and a bound on the rounding of the rotations
+    relative to the Gram matrices. The spaces shrink along the tuple. Where a rank drops, rows of
+    zeros are dropped first. If that is not enough, the remaining rows are rotated so that the
+    column spaces of all later factors lie in the first ranks[l] rows.
     """
     coordinates = _longest_lived_first([np.asarray(f) for f in factors])
     size, rotations = len(coordinates[0]), 0
@@ -134,7 +134,7 @@ def _adapted(
 
 
 def _longest_lived_first(factors: list[Array]) -> list[Array]:
-    """Rows that are zero from some factor on come after those that live longer."""
+    """Order the rows so that those that become zero in earlier factors come last."""
     used = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
     lives = np.where(used, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
     order = np.argsort(-lives, kind="stable")
@@ -144,7 +144,7 @@ def _longest_lived_first(factors: list[Array]) -> list[Array]:
 
 
 def _rows_in_use(factors: list[Array]) -> int:
-    """The index after the last row that is not zero in one of the factors."""
+    """The number of rows up to the last one that is not zero in some factor."""
     last = [np.flatnonzero(f.any(axis=1))[-1:] for f in factors]
     return int(max((rows[0] + 1 for rows in last if len(rows)), default=0))
 
@@ -152,8 +152,9 @@ def _rows_in_use(factors: list[Array]) -> int:
 def _rotation(factors: list[Array], rank: int) -> Array:
     """An orthogonal matrix whose first columns span the column spaces of all the factors.
 
-    The first factor has the largest space and gives its singular vectors. Where it is graded, its
-    rounding can be large for the later ones, which are then given a share each.
+    The left singular vectors of the first factor, which has the largest space, are tried first. If
+    its singular values differ much, they can be too inaccurate for the later factors. Then the
+    vectors are those of all factors side by side, each scaled to norm 1.
     """
     rotation = _left_vectors(factors[0])
     close = _CLOSE * spectral_error(max(factors[0].shape), factors[0].dtype)
@@ -166,7 +167,7 @@ def _rotation(factors: list[Array], rank: int) -> Array:
 
 
 def _left_vectors(matrix: Array) -> Array:
-    """The left singular vectors, all of them."""
+    """All left singular vectors, including those for singular values of zero."""
     return scipy.linalg.svd(compact(matrix), check_finite=False)[0]
 
 

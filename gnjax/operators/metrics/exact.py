@@ -16,8 +16,8 @@ from gnjax.operators.of_networks.network import NetworkGram
 def diagonal_of(op: Any) -> Any:
     """The diagonal of an operator on the parameters of a network, as a tree like them.
 
-    Of a Gauss-Newton matrix these are the squared lengths of the columns of J, some samples at a
-    time; of another operator it comes from the matrix.
+    For a Gauss-Newton matrix, the entries are the squared lengths of the columns of J, summed over
+    batches of samples. For any other operator the matrix is formed.
 
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
     >>> gnjax.diagonal_of(op).ravel().tolist()
@@ -28,7 +28,7 @@ def diagonal_of(op: Any) -> Any:
 
 
 def on_parameters(op: Any) -> Any:
-    """The operator on the side of the parameters."""
+    """The same operator with ``side`` "parameters"."""
     return replace(op, side="parameters") if isinstance(op, NetworkGram) else op
 
 
@@ -44,7 +44,7 @@ def exact_diagonal(op: Any) -> np.ndarray:
 
 
 def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The diagonal blocks of A for the parameters at some places."""
+    """The diagonal blocks of A for the parameters at the indices of each part."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         totals = [np.zeros((len(own), len(own))) for own in parts]
         for rows in row_blocks(op.net):

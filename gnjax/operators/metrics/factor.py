@@ -18,7 +18,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 class Power(NamedTuple):
-    """The eigenvalues (g, m) of a power of a factor, and a bound on how far they make it miss."""
+    """The eigenvalues (g, m) of a power of a factor, and a bound on the error of that power."""
 
     values: np.ndarray
     distance: float

@@ -45,11 +45,11 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     is the Fisher matrix. Where every sample has one position and one output, A (x) B has the
     independence of a and delta as its one approximation (Martens and Grosse 2015).
 
-    Positions that share W are taken as independent ("expand", Eschenhagen et al. 2023; for a
+    Positions that share W are treated as independent ("expand", Eschenhagen et al. 2023; for a
     convolution, whose a_t are patches, KFC of Grosse and Martens 2016). For an embedding A is
-    diagonal, with the share of the positions that look a row up. Samples count in A by their
-    weights. A parameter is the bias of a kernel beside it in the tree if its columns of J are
-    sum_t delta_t at these samples.
+    diagonal, with the share of the positions that look a row up. In A, samples are weighted
+    by their weights. A parameter is taken as the bias of a kernel beside it in the tree if its
+    columns of J are sum_t delta_t at these samples.
 
     Every other parameter (normalisation, tied embeddings, position tables, masked entries) has its
     exact diagonal, or its exact block; ``repr(metric)`` says which parameter has what.
@@ -98,7 +98,7 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
 
 @dataclass(frozen=True)
 class _Layers:
-    """The moments of the layers of an operator, and the bias of every part, if it has one."""
+    """The moments of an operator's layers, and the index of every part's bias, if it has one."""
 
     net: Network
     scale: float
@@ -153,8 +153,8 @@ def _added(one: Any, other: Any) -> Any:
 
 
 def _biases(chosen: Plan, found: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
-    """The first parameter beside each part whose columns of J are sum_t delta_t."""
-    share = float(jnp.finfo(dtype).eps)  # of |J_b|^2: half of the digits
+    """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
+    share = float(jnp.finfo(dtype).eps)  # relative to |J_b|^2: half of the digits agree
     taken: list[int | None] = []
     for part, own in zip(chosen.parts, found.parts, strict=True):
         pairs = zip(part.biases, own.gaps, strict=True)

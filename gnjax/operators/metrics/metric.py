@@ -26,8 +26,8 @@ from gnjax.operators.metrics.scaling import (
     Scaling,
 )
 
-_ROUNDINGS = 12  # of a root, a quotient, a product and what stores them, and more
-_SINGULAR = 1e-13  # of the largest eigenvalue, for each row
+_ROUNDINGS = 12  # roundings of a root, a quotient, a product and of storing them, and more
+_SINGULAR = 1e-13  # relative to the largest eigenvalue, for each row
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class KroneckerBlock:
 def product_block(
     name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
 ) -> KroneckerBlock:
-    """The block A^power (x) B^power, and how far its computed eigenvalues and eigenvectors are."""
+    """The block A^power (x) B^power, with a bound on the error of its eigendecomposition."""
     a, b = left.powered(power), right.powered(power)
     values = a.values[:, :, None] * b.values[:, None, :]
     rounding = _ROUNDINGS * unit_roundoff(values.dtype) * a.norm * b.norm
@@ -199,7 +199,7 @@ class Metric:
         return sum(block.own.size for block in self.blocks)
 
     def scaling(self, dtype: jnp.dtype, damping: float = 0.0) -> Scaling:
-        """P^{-1/2} in a precision, with so much more damping."""
+        """P^{-1/2} in the precision ``dtype``, with ``damping`` in addition to that of P."""
         total = self.damping + damping
         return Scaling(tuple(block.root(dtype, total) for block in self.blocks))
 

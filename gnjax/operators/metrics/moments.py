@@ -7,7 +7,7 @@ to z_t, the rows of J have the parts sum_t delta_ct a_t^T, and
     s_xy = sum_i sum_c (u_x^T (sum_t a_t delta_ct^T) v_y)^2
 
 for eigenvectors u_x of A and v_y of B. The columns of R are all there, some at a time; nothing is
-drawn. Memory is that of ``_NUMBERS`` numbers for what comes of a batch, or of a row of a sample.
+drawn. The arrays of a batch hold at most ``_NUMBERS`` numbers, or those of one row of one sample.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _NUMBERS = 2.5e7
 
 @dataclass(frozen=True)
 class Part:
-    """Matrices W_g of one parameter, and what may be their bias.
+    """Matrices W_g of one parameter, and the parameters that may be their bias.
 
     Attributes:
-      place: of the parameter among the chosen leaves.
-      layer: among the traced layers, and ``uses`` among the uses of the layer.
+      place: the index of the parameter among the chosen leaves.
+      layer: the index of its layer among the traced layers.
+      uses: the indices of the uses of this layer that the matrices enter.
       is_lookup: whether every a_t is a unit vector, so that A is diagonal.
       biases: the places of parameters beside it with one number for each row of W.
     """
@@ -51,9 +52,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of known structure, and the places of all other parameters.
+    """The parts of known structure, and the indices of all other parameters.
 
-    Of those the squares of their columns of J are summed, or with ``blocks`` the products.
+    For the others the squared lengths of their columns of J are summed, or with ``blocks`` the
+    inner products of these columns.
     """
 
     parts: tuple[Part, ...]
@@ -62,8 +64,11 @@ class Plan:
 
 
 class PartMoments(NamedTuple):
-    """Of one part: A (g, i, i), or (g, i) of a lookup; sum a (g, i); B (g, o, o); and for every
-    possible bias |J_b - sum_t delta_t|^2 and |J_b|^2."""
+    """The sums of one part.
+
+    These are A (g, i, i), or its diagonal (g, i) for a lookup; sum a (g, i); B (g, o, o); and for
+    every possible bias |J_b - sum_t delta_t|^2 and |J_b|^2.
+    """
 
     left: Any
     mean: Any
@@ -76,7 +81,7 @@ class Moments(NamedTuple):
 
     parts: list[PartMoments]
     others: list[Any]  # (m,) or (m, m)
-    weight: Any  # of all samples, as often as they were passed over
+    weight: Any  # the sum of the samples' weights, once for each pass over them
 
 
 Bases = list[tuple[jax.Array | None, jax.Array | None]]
@@ -84,7 +89,7 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 
 
 def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
-    """What is done with every parameter, and the entries (g, i, o) of its leaf that a part has."""
+    """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
     traced = traced_sample(net)
     of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
     parts: list[Part] = []
@@ -147,7 +152,7 @@ def squares(net: Network, chosen: Plan, biased: tuple[bool, ...], bases: Bases) 
 def _portions(
     net: Network, chosen: Plan, *, squares: bool
 ) -> Iterator[tuple[Any, Target | None, int, int]]:
-    """Some samples, and for them some rows of R^T: where these start, and their number."""
+    """Yield x and target of some samples, and the start and number of some rows of R^T."""
     traced = traced_sample(net)
     width = net.k + sum(net.counts[place] for place in chosen.others)
     for part in chosen.parts:

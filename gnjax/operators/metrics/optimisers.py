@@ -37,7 +37,7 @@ def optimizer_metric(
     eps_root: float | None = None,
     eps_in_sqrt: bool = True,
 ) -> Any:
-    """The tree of diagonal entries P of an optax state: its last update was a step times m / P.
+    """The diagonal entries P of an optax state, as a tree: the last update was a rate times m / P.
 
     Adam and its kin: P = (nu / (1 - b2^t) + eps_root)^{1/2} + eps after t steps. RMSprop:
     (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``. Adagrad: (sum g^2 + eps)^{1/2}.
@@ -83,7 +83,7 @@ def soap_state(state: Any) -> Any:
 
 
 def has_optimizer_state(tree: Any) -> bool:
-    """Whether a tree is the state of an optimiser, and no tree of numbers alone."""
+    """Whether a tree contains the state of an optimiser, and is not just a tree of arrays."""
     names = (type(node).__name__ for node, _ in _nodes(tree, {}))
     return any(name.endswith("State") and name != "State" for name in names)
 
@@ -120,13 +120,13 @@ def _wide(leaf: Any) -> jax.Array:
 
 
 def _second_moments(state: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """The states with second moments, or known to have none, and the constants around them."""
+    """Yield each state that has second moments, or is known to have none, with its constants."""
     wanted = (*_KNOWN, *_NO_METRIC)
     return (pair for pair in _nodes(state, held) if type(pair[0]).__name__ in wanted)
 
 
 def _nodes(node: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """The node and everything inside of it, each with the injected constants around it."""
+    """Yield the node and all nodes inside it, each with the hyperparameters injected around it."""
     yield node, held
     injected = getattr(node, "hyperparams", None)
     inside = held if injected is None else {**held, **injected}

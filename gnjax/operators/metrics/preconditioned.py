@@ -1,8 +1,8 @@
 """P^{-1/2} A P^{-1/2}, whose eigenvalues are those of P^{-1} A: what an optimiser's metric does.
 
 A step along P^{-1} g is a step of gradient descent for the parameters P^{1/2} theta, whose
-curvature is P^{-1/2} A P^{-1/2}. What the computed root of P^{-1} is off by enters the error as
-:mod:`gnjax.operators.metrics.scaling` says.
+curvature is P^{-1/2} A P^{-1/2}. The error of the computed root of P^{-1} is part of
+the stated error, see :mod:`gnjax.operators.metrics.scaling`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
-_ASYMMETRY = 1e-6  # of the largest entry of a metric, as products in float32 round
+_ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
 
 
 @jax.tree_util.register_dataclass
@@ -91,7 +91,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             factor = known.form().T if self.side == "outputs" else known.form()
             scaled = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
             found = scaled.T if self.side == "outputs" else scaled
-            vars(self)["_length"] = float(np.linalg.norm(found))  # or it is formed again for that
+            vars(self)["_length"] = float(np.linalg.norm(found))  # so that it is not formed again
             return found
 
         def error() -> Error:
@@ -180,7 +180,7 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
 
 
 def _metric(op: Any, metric: Any) -> Metric:
-    """The blocks or the diagonal entries that the caller means."""
+    """The metric P from the forms in which :func:`preconditioned` takes it."""
     inner = on_parameters(op)
     if isinstance(metric, str) and metric == "layers":
         groups = grouped(parameter_names(op.net), "layer")

@@ -26,9 +26,9 @@ def shampoo(
 
     Shampoo (Gupta, Koren and Singer 2018) steps along L^{-1/4} M R^{-1/4} for the gradient M (a, b)
     of a parameter and the sums L = sum M M^T, R = sum M^T M over the gradients so far. An array of
-    more axes is the matrix of its last axis against the others, as :func:`shampoo_factors` has it.
-    A vector has the single factor L and P = L^{1/2}. The epsilon that the optimiser adds to its
-    factors belongs into them; ``damping`` is added to P. Without an epsilon the power of an
+    more axes is read as a matrix whose columns are its last axis, as in :func:`shampoo_factors`.
+    A vector has the single factor L and P = L^{1/2}. If the optimiser adds an epsilon to L and R,
+    add it to ``factors`` too; ``damping`` is added to P. Without an epsilon the power of an
     eigenvalue near zero is uncertain, and errors say so.
 
     Args:
@@ -100,8 +100,8 @@ def soap(
     """SOAP's metric: P = Q diag((v^{1/2} + eps) / (1 - b2^t)^{1/2}) Q^T with Q = Q_1 (x) Q_2 ..
 
     SOAP (Vyas et al. 2024) is Adam in the eigenvectors Q_i of Shampoo's factors; v is its second
-    moment there, after t updates. The next step has this basis, and a v with one gradient more.
-    Bases are made orthogonal in float64.
+    moment there, after t updates. The next step uses the same basis, and a v that includes one
+    more gradient. Bases are made orthogonal in float64.
 
     Args:
       op: an operator on the parameters, which says where they are.
@@ -110,7 +110,7 @@ def soap(
         public implementations for optax, which has none itself up to 0.2.8.
       b2: the decay of v.
       eps: what is added to the root of v.
-      steps: t; one less than ``count`` where not given, as the first call makes the basis alone.
+      steps: t; by default ``count`` - 1, because the first call only makes the basis.
 
     >>> from collections import namedtuple
     >>> state = namedtuple("SoapState", "count exp_avg_sq q")
@@ -141,7 +141,7 @@ def soap(
 
 
 def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
-    """Name, places in the vector, shape, and what the tree has there, of every chosen leaf."""
+    """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
     net: Network = op.net
     if any(kept is not None for kept in net.kept):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
@@ -156,12 +156,12 @@ def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ..
 
 
 def _sides(shape: Sequence[int]) -> tuple[int, int]:
-    """An array as a matrix: its last axis against the others; a vector is a column."""
+    """The shape of an array as a matrix, whose columns are its last axis; a vector is a column."""
     return (math.prod(shape), 1) if len(shape) < 2 else (math.prod(shape[:-1]), shape[-1])
 
 
 def _orthogonal(basis: Any) -> np.ndarray:
-    """The orthogonal matrix that is nearest."""
+    """The orthogonal matrix that is nearest to ``basis``."""
     left, _, right = np.linalg.svd(np.asarray(basis, np.float64))
     return np.asarray(left @ right)
 

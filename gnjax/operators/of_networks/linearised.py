@@ -1,8 +1,8 @@
 """Products of network operators from one linearisation, which is kept for as long as they are made.
 
 Every product with a Gauss-Newton matrix, an NTK or a Hessian evaluates the network before it
-differentiates. Linearised once, the network is gone: what is left is a linear map theta -> J theta
-(or theta -> H theta) with the intermediate values that it needs, and J^T is its transpose.
+differentiates. If the network is linearised once, only a linear map theta -> J theta (or
+theta -> H theta) is kept, with the intermediate values that it needs. J^T is its transpose.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Prepared(Around, Algebra, ParameterTrees):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LinearMap:
-    """One batch: dF/dtheta or the Hessian as a linear function, and the output Hessian."""
+    """The linear map of one batch, dF/dtheta or the Hessian, and the output Hessian."""
 
     linear: Any  # a pytree that is a function
     hessian: OutputHessian | None = None  # None: the identity

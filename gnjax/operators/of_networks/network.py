@@ -47,7 +47,7 @@ from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
-GRAM, HESSIAN = 2, 3  # evaluations that write as much as a product
+GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 _COLUMNS = 64
 _SIDES = ("auto", "parameters", "outputs")
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
@@ -68,7 +68,7 @@ class NetworkGram(Algebra, ParameterTrees):
     net: Network
     side: str = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
-    unmerged: Network | None = None  # with all samples, where ``net`` has equal ones merged
+    unmerged: Network | None = None  # the network before equal samples were merged
 
     symmetric = True
     forms_cheaply = True
@@ -149,8 +149,9 @@ class NetworkGram(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
 
-        Of a loss of the caller's the products are measured, with B as a derivative and, where it is
-        formed, as R R^T: where B is singular, R has errors of the root of an eps that leave R R^T.
+        For a loss of the caller's own the products are measured instead, with B as a derivative
+        and, where R is formed, as R R^T. The reason is that for a singular B, R has errors of the
+        size eps^{1/2}, which cancel in R R^T.
         """
         net = self.net
         if self.side == "outputs" or net.target is None or not callable(net.target.loss):
@@ -250,7 +251,7 @@ class NetworkHessian(Algebra, ParameterTrees):
 
 
 def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
-    """One line: which matrix, how large, and of what; with ``layers``, how many it makes use of."""
+    """One line: the matrix, its size and network; with ``layers``, the number of known layers."""
     known = net.parameters - sum(differentiated(net).values())
     parameters = f"{net.parameters} parameters"
     if layers and known < net.parameters:
@@ -272,7 +273,7 @@ def symmetric_columns(op: Operator) -> jax.Array:
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
 def _units(size: int, start: int, count: int, dtype: jnp.dtype) -> jax.Array:
-    """So many columns of the identity, from one on."""
+    """``count`` columns of the identity, from column ``start`` on."""
     return (jnp.arange(size)[:, None] == start + jnp.arange(count)[None]).astype(dtype)
 
 

@@ -33,10 +33,10 @@ from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.trees import takes_trees
 
 _MEMORY = 4e9
-_READ = 4  # multiplications of a convolution in the time that a CPU takes to read a number
-_GAIN = 2  # at least, for J to be made unasked
-_COMPILED = 2e10  # multiplications in the time that it takes to compile what makes and uses J
-_BLOCK_BYTES = 2e8  # of what one product reads: less is mostly overhead
+_READ = 4  # multiplications of a convolution that take as long as reading a number
+_GAIN = 2  # J is made by itself only if products get this much faster
+_COMPILED = 2e10  # the time to compile what makes and uses J, in multiplications
+_BLOCK_BYTES = 2e8  # bytes of a block of J: a smaller one is mostly overhead
 _COLUMNS = 64
 
 Items = tuple[gram.Item, ...]
@@ -82,8 +82,9 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
 
     It pays when many products are made with one convolutional network. Making J costs r backward
     passes, about as much as r products, where r is the number of rows of J for each sample. J takes
-    up to ``memory`` bytes. Where it does not fit, layers are kept by their inputs and
-    sensitivities, which are smaller and slower. :func:`gnjax.linearised` costs next to nothing.
+    up to ``memory`` bytes. Where it does not fit, the inputs and sensitivities of layers are
+    kept instead of their part of J; they take less memory, and products with them are slower.
+    :func:`gnjax.linearised` costs next to nothing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -114,9 +115,9 @@ def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
 def products_before(op: NetworkGram) -> float:
     """The number of products of a convolutional network that cost as much as making J.
 
-    That is r backward passes and the compilation. Infinite where products with J are not much
-    quicker, where it does not fit, on several devices, and on an accelerator, for which nothing
-    of this was measured.
+    Making J costs r backward passes and the compilation. The number is infinite if products with J
+    are not much faster, if J does not fit in memory, on several devices, and on an accelerator,
+    for which none of this was measured.
     """
     net = op.net
     alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
@@ -139,9 +140,9 @@ def _bytes(net: Network, items: Items) -> float:
 
 
 def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
-    """How every parameter is kept: for the quickest products, or in less memory where it must be.
+    """Choose how each parameter is kept: for the fastest products that fit in ``memory``.
 
-    ``width`` is how many numbers are kept for each sample.
+    The ``width`` of an item is how many numbers are kept for each sample.
     """
     items = [
         replace(item, form="rows", width=net.rows * net.counts[item.place])
@@ -177,7 +178,7 @@ def _blocks(net: Network, items: Items) -> Iterator[Block]:
 
 
 def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same in larger blocks."""
+    """Join the blocks into larger ones."""
     held: list[Block] = []
     for block in blocks:
         held.append(block)

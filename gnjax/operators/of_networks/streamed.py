@@ -100,7 +100,7 @@ class Streamed(Algebra, ParameterTrees):
         return gram_error(norm, whole.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
-        """The operator of each batch in which a sample counts, summed over its samples."""
+        """Yield the operator of each batch, a sum over its samples, if one of them counts."""
         for x, y in self.batches:
             net = self._batch(x, y)
             if net is None:
@@ -123,7 +123,7 @@ class Streamed(Algebra, ParameterTrees):
 def streamed(
     model: Any, source: Any, functional: bool | None, loss: Loss, **options: Any
 ) -> Streamed:
-    """Check every batch as the samples of a network are, and that a second pass is the same."""
+    """Make the operator of all batches; check each batch, and that a second pass is the same."""
     check_again(source)
     digests, total, rows, first = [], 0.0, 0, None
     for batch in source:

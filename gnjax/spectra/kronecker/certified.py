@@ -38,7 +38,7 @@ from gnjax.spectra.krylov.lanczos import ritz as ritz_values
 
 _CERTIFY_STEPS = 200
 _WIDENINGS = (1.0, 8.0, 64.0)
-_TRIES = 2  # of each
+_TRIES = 2  # attempts with each widening
 _LARGEST_SHARE = 0.1
 
 
@@ -53,9 +53,9 @@ class End:
 
 
 def ends(reduced: Reduced, *, rtol: float, missed: float, seed: int = 0) -> tuple[End, End]:
-    """The largest and the smallest eigenvalue, each missed with a chance of at most ``missed``.
+    """The largest and the smallest eigenvalue, each missed with probability ``missed`` at most.
 
-    The smallest takes most of ``rtol``, because the largest is far easier to separate.
+    Most of the tolerance ``rtol`` goes to the smallest, which is far harder to separate.
     """
     with beside_xla():
         compressed = compressions(reduced)
@@ -73,11 +73,11 @@ def _end(
     missed: float,
     seed: int,
 ) -> End:
-    """Locate the end, then certify that nothing lies beyond it; wider where that is too hard.
+    """Locate the end, then certify that no eigenvalue lies beyond a bound near it.
 
-    ``sign`` is +1 for the smallest eigenvalue and -1 for the largest: sign * eigenvalue is what is
-    minimised. Every attempt may be wrong with a chance of ``share``, and the chances of those made
-    add up.
+    Where that takes too many steps, a wider bound is tried. ``sign`` is +1 for the smallest
+    eigenvalue and -1 for the largest: the method minimises sign * eigenvalue. Each attempt may be
+    wrong with a probability of at most ``share``, and these probabilities add up.
     """
     share, spent = missed / (_TRIES * len(_WIDENINGS)), 0.0
     located = locate(reduced, compressed, sign, rtol)
@@ -102,16 +102,17 @@ def _end(
                     value = _quotient(reduced, candidates, sign)
                     return End(value, shift, spent + chance, products)
             spent += share
-            if exceeds:  # but not by enough to be sure of it: a wider gap decides sooner
+            if exceeds:  # but the probability is too large: try a wider bound
                 break
     unbounded = 0.0 if sign > 0 else np.inf
     return End(_quotient(reduced, candidates, sign), unbounded, 0.0, products)
 
 
 def _quotient(reduced: Reduced, candidates: list[np.ndarray], sign: float) -> float:
-    """The best x^T G x by products of their own, which carry the rounding of one product alone.
+    """The best x^T G x of the candidates x, from new products with G.
 
-    A Ritz value from a pencil that is nearly singular can be far off; its vector then loses here.
+    A new product has the rounding of one product only. A Ritz value from a nearly singular pencil
+    can be far off, and its vector is then not the best here.
     """
     rows = np.stack(candidates)
     images = np.asarray(product(reduced.operator, reduced.groups, rows))
@@ -119,7 +120,7 @@ def _quotient(reduced: Reduced, candidates: list[np.ndarray], sign: float) -> fl
 
 
 def _decided(run: Run, images: list[np.ndarray], *, floor: float, missed: float) -> bool:
-    """C exceeds the floor to the probability asked, or surely is not positive."""
+    """Whether C exceeds the floor, except with probability ``missed``, or is indefinite."""
     del images
     if not _exceeds(run, floor):
         values, residuals, _ = ritz_values(run)

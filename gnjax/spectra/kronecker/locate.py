@@ -27,22 +27,22 @@ from gnjax.spectra.kronecker.reduced import Reduced
 from gnjax.spectra.krylov.lanczos import Run
 
 _LOCATE_STEPS = 40
-_SETTLED = 0.05  # of rtol, between two checks
+_SETTLED = 0.05  # settled if the value changes by less than this times rtol between checks
 _DEFLATED = 4
-_PAYS = 0.05  # residual^2 over the extreme values of the deflated block
+_PAYS = 0.05  # the largest residual^2 / (lambda_min lambda_max) of a deflated block
 _EXTRA_CHECKS = 2
 
 
 @dataclass(frozen=True)
 class Located:
-    """A Ritz value near the end, the space that it was found in, and what to deflate beside it."""
+    """A Ritz value near the end, the run that found it, and the vectors to deflate."""
 
-    first: np.ndarray  # the best unit vector of the start
+    first: np.ndarray  # the unit vector of the best Ritz value of the start
     ritz: Ritz
     pencil: Pencil
     run: Run
     images: np.ndarray
-    beside: float = np.nan  # the shift that ``known`` is for
+    beside: float = np.nan  # the shift for which ``known`` was computed
     known: _Deflation | None = None
 
     def deflation(self, pencil: Pencil) -> _Deflation:
@@ -54,7 +54,7 @@ class Located:
 def locate(
     reduced: Reduced, compressed: tuple[Compression, ...], sign: float, rtol: float
 ) -> Located:
-    """A Ritz value within a fraction of rtol, and, vectors to deflate if few steps more do."""
+    """Find a Ritz value to a fraction of rtol; take a few more steps to find vectors to deflate."""
     start = _start(reduced, compressed, sign)
     image = np.asarray(product(reduced.operator, reduced.groups, start))
     values, vectors = np.linalg.eigh(sign * symmetric(start @ image.T))
@@ -83,12 +83,12 @@ def locate(
 
 @dataclass(frozen=True)
 class _Deflation:
-    """Orthonormal rows X near the end of C, and what the rest of C must exceed.
+    """Orthonormal rows X near the end of C, and the floor that C must exceed on their complement.
 
     With T = X C X^T positive definite and R = C X^T - X^T T, C is positive definite when C on the
     complement of X exceeds |R|^2 / lambda_min(T): its Schur complement T - R^T C'^{-1} R then is.
-    Without the few eigenvectors at the very end, the rest lies further away and needs far fewer
-    steps to be excluded.
+    Without the few eigenvectors at the very end, the other eigenvalues are further away from zero,
+    and far fewer steps show that they are positive.
     """
 
     rows: np.ndarray
@@ -96,9 +96,9 @@ class _Deflation:
 
 
 def _deflation(pencil: Pencil, located: Located) -> _Deflation:
-    """As many of the located Ritz vectors of the pencil as are accurate enough to pay.
+    """Deflate as many of the Ritz vectors near the end as are accurate enough.
 
-    Not all that there are: a run in the complement takes part in every certificate. Their images
+    At least one dimension is left, because a certificate needs a run in the complement. The images
     follow from the recurrence of the run, C V^T = V^T T + Q^T B, and from C' = C + moved R^T R.
     """
     moved = pencil.sign * (located.pencil.shift - pencil.shift)
@@ -125,7 +125,10 @@ def _deflation(pencil: Pencil, located: Located) -> _Deflation:
 
 
 def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
-    """e (x) v, for v at the end of a compression and e at the end of sum_l (v^T B_l v) A_l."""
+    """Start vectors e (x) v: v is an extreme eigenvector of a compression of G.
+
+    e is the extreme eigenvector of sum_l (v^T B_l v) A_l.
+    """
     group = int(np.argmin([(sign * c.values).min() for c in compressed]))
     rows, columns = reduced.groups[group]
     first = sum(r for r, _ in reduced.groups[:group])

@@ -1,4 +1,7 @@
-"""Vectors of a staircase: its rows, of different lengths, packed one after the other."""
+"""Vectors on a staircase of basis vectors: its rows have different lengths.
+
+They are stored (packed) one after the other.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,12 @@ def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -
 
 
 def packed(parts: Iterable[jax.Array]) -> jax.Array:
-    """Vectors (b, n) from the matrices (b, rows, columns) of every group."""
+    """Pack the matrices (b, rows, columns) of every group into vectors (b, n)."""
     return jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def parts_of(groups: Groups, rows: _Rows) -> list[_Rows]:
-    """The matrices (b, rows, columns) of every group, from packed vectors (b, n)."""
+    """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group."""
     parts: list[_Rows] = []
     offset = 0
     for count, columns in groups:

@@ -19,7 +19,7 @@ from gnjax.spectra.krylov.lanczos import Run, lanczos
 
 BLOCK = 4  # vectors that are multiplied together
 _DEPENDENT = 1e-10
-_CHECK_EVERY = 2  # of the steps that locate, whose check costs a product
+_CHECK_EVERY = 2  # steps between checks while locating the end; a check costs a product
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Ritz:
 
 @dataclass(frozen=True)
 class Compression:
-    """The eigenvalues and vectors of mean_i sum_l (A_l)_ii B_l over the rows of a group."""
+    """The eigenpairs of the mean of sum_l (A_l)_ii B_l over the rows i of a group."""
 
     values: np.ndarray
     vectors: jax.Array
@@ -42,8 +42,8 @@ class Compression:
 class Pencil:
     """C = R^T sign (G - shift I) R, where R is Q (Lambda - s)^{-1/2} in a group, s near ``shift``.
 
-    Whatever the invertible R is, C and sign (G - shift I) are positive definite together: R stays
-    where the shift moves.
+    For any invertible R, C is positive definite exactly if sign (G - shift I) is. So the shift can
+    change while R stays the same.
     """
 
     reduced: Reduced
@@ -54,12 +54,12 @@ class Pencil:
     noise: float
 
     def at(self, shift: float) -> Pencil:
-        """With the same R."""
+        """The pencil of another shift with the same R."""
         return replace(self, shift=shift)
 
 
 def compressions(reduced: Reduced) -> tuple[Compression, ...]:
-    """One for each group of rows."""
+    """One compression of G for each group of rows of the staircase."""
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
     found, row = [], 0
     for rows, columns in reduced.groups:
@@ -77,14 +77,14 @@ def _weighted(weights: jax.Array, matrices: jax.Array) -> jax.Array:
 
 
 def _admissible(shift: float, compressed: tuple[Compression, ...], sign: float) -> float:
-    """The shift, kept where P is safely positive definite."""
+    """The shift, moved outwards if needed so that P is safely positive definite."""
     edge = min(float((sign * c.values).min()) for c in compressed)
     width = max(float(np.abs(c.values).max()) for c in compressed)
     return sign * min(sign * shift, edge - 1e-8 * width)
 
 
 def beside(value: float, rtol: float, compressed: tuple[Compression, ...], sign: float) -> float:
-    """The shift that lies rtol outside of a value."""
+    """The shift that lies a relative distance of rtol further out than ``value``."""
     return _admissible(value - sign * rtol * abs(value), compressed, sign)
 
 
@@ -111,9 +111,9 @@ def solve(
     enough: Callable[[Run, list[np.ndarray]], bool],
     apart: np.ndarray | None = None,
 ) -> tuple[Run, list[np.ndarray]]:
-    """Lanczos on C, on the complement of orthonormal rows ``apart``, and the rows R V.
+    """Run Lanczos on C in the complement of the orthonormal rows ``apart``.
 
-    Those span the space for G.
+    Returns the run and the rows R V, which span the space for Rayleigh-Ritz on G.
     """
     images: list[np.ndarray] = []
 

@@ -17,7 +17,7 @@ from gnjax.spectra.whole import host_matrix
 
 @dataclass(frozen=True)
 class Reduced:
-    """sum_l A_l (x) B_l on its range, of size the sum of rows x columns of ``groups``."""
+    """sum_l A_l (x) B_l on its range, of dimension sum of rows x columns over ``groups``."""
 
     operator: SumOfKroneckers
     groups: Groups
@@ -40,7 +40,10 @@ def reduce(op: SumOfKroneckers) -> Reduced:
 
 
 def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
-    """A (x) B and B (x) A have the same eigenvalues; the preconditioner wants the larger right."""
+    """Swap A and B if A is larger: the preconditioner works best with the larger one on the right.
+
+    A (x) B and B (x) A have the same eigenvalues.
+    """
     if op.lefts.shape[-1] <= op.rights.shape[-1]:
         return Reduced(op, groups)
     swapped = SumOfKroneckers(op.rights, op.lefts, op.stored_error)

@@ -2,8 +2,8 @@
 
 A row is cut into slabs of at most 2^14 numbers, so that the basis V of r rows is an array (slabs,
 r, width), with zeros behind the last number. Where an operator's arrays are spread over several
-devices the slabs are, and every device holds the same part of all rows: products with V need
-nothing of the other devices, except for the sum of a few numbers.
+devices, the slabs are spread too, and every device holds the same part of all rows: products with V
+need nothing from the other devices, except for the sum of a few numbers.
 
 Sums over a slab are in the basis's own precision. Those over the slabs, and whatever is computed
 from them, are in float64 in host memory: a sum of 10^8 terms in float32, one after the other, would
@@ -26,7 +26,7 @@ from gnjax.numerics.host import on_host
 from gnjax.spectra.krylov.host_products import check_products
 
 _SLAB = 2**14  # numbers that are added in the basis's own precision
-_PIECES = 32  # pieces of a slab, which are rotated one after the other
+_PIECES = 32  # a rotation works on this many pieces of a slab, one after the other
 _STREAM = 104729
 _AXIS = "parameters"
 
@@ -50,7 +50,7 @@ class Layout:
 
 
 def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
-    """The layout over these devices, in their order; over none where all is on one."""
+    """The layout over these devices, in their order; with no devices, all is on one."""
     count = max(1, len(devices))
     share = -(-size // count)
     width = min(_SLAB, _PIECES * -(-share // _PIECES))
@@ -108,10 +108,11 @@ def combination(basis: jax.Array, coefficients: Any) -> jax.Array:
 def orthogonalised(
     basis: jax.Array, row: jax.Array, filled: int, negligible: float
 ) -> tuple[jax.Array, np.ndarray, float]:
-    """A row minus its projection onto the first ``filled`` rows, V times the row, and its length.
+    """Orthogonalise a row against V, the first ``filled`` rows of the basis.
 
-    The projection is removed at least twice, and again as long as that shortens the row much and
-    the length that is left is not ``negligible``. Later rows of the basis may hold anything.
+    Returns what is left of the row, V times the given row, and the length that is left. The
+    projection is subtracted at least twice, and again as long as that shortens the row much and
+    its length is not ``negligible``. Later rows of the basis may hold anything.
     """
     inside, length = np.zeros(filled), math.inf
     for attempt in range(_ATTEMPTS):
@@ -126,11 +127,11 @@ def orthogonalised(
 
 
 _ATTEMPTS = 4
-_KEPT = 0.7  # times the length: if more is left, the row was nearly orthogonal to V
+_KEPT = 0.7  # a row that keeps more than this part of its length was nearly orthogonal to V
 
 
 def norm(row: jax.Array) -> float:
-    """The length of a row, without overflow; what is not finite is refused."""
+    """The length of a row, computed without overflow; a row with NaN or Inf is refused."""
     largest, squares = _squares(row)
     peak = float(on_host(largest))
     check_products(peak)
@@ -145,7 +146,7 @@ def _squares(row: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @jax.jit
 def _shares(basis: jax.Array, row: jax.Array) -> jax.Array:
-    """V times the row, (slabs, rows): what every slab adds to it."""
+    """The part of every slab in V times the row, (slabs, rows)."""
     return jnp.einsum("src,sc->sr", basis, row, precision="highest")
 
 
@@ -156,7 +157,7 @@ def _less(basis: jax.Array, row: jax.Array, coefficients: Any) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def with_row(basis: jax.Array, row: jax.Array, place: int, scale: float) -> jax.Array:
-    """The basis with ``scale`` times a row at a place."""
+    """The basis with ``scale`` times ``row`` stored as its row number ``place``."""
     entry = (row * jnp.asarray(scale, row.dtype))[:, None]
     return jax.lax.dynamic_update_slice_in_dim(basis, entry, place, 1)
 

@@ -31,7 +31,7 @@ from gnjax.spectra.krylov.wanted import (
 )
 
 _LOOK = 6  # steps from one check of the residuals to the next, at most
-_MATTERS = 0.1  # times the tolerance: if more was dropped, the images are computed once more
+_MATTERS = 0.1  # images are computed again if more than this times the tolerance was dropped
 _UNCOUNTED = unknown("it was not decided whether eigenvalues further out are missing")
 
 
@@ -139,7 +139,7 @@ def _copies(values: np.ndarray, errors: np.ndarray) -> int:
 
 
 def _search(wanted: Wanted, block: int, products: int, level: float) -> RitzPairs:
-    """A run until the residuals of the k outermost Ritz values are small, restarted if need be."""
+    """Run Lanczos, with restarts, until the k outermost Ritz values have small residuals."""
     options = {"noise": 0.0, "relative_noise": wanted.noise, "check_every": 1}
     run = krylov.lanczos(
         wanted.apply,
@@ -194,7 +194,7 @@ def _converged(wanted: Wanted, level: float) -> Callable[[krylov.Run], bool]:
 
 
 def _confirmed(wanted: Wanted, run: krylov.Run) -> krylov.Run:
-    """A run on a few outermost Ritz vectors, whose ``dropped`` is measured by new products.
+    """Reduce the run to a few outermost Ritz vectors, and measure ``dropped`` by new products.
 
     After restarts the difference between the products with these vectors and the recurrence is all
     that was dropped. The smallest symmetric perturbation of A without such a difference has at most
@@ -212,7 +212,7 @@ def _answer(wanted: Wanted, found: RitzPairs, decided: bool) -> OuterRitzPairs:
     """The k values with their vectors and errors."""
     run = found.run
     unseen = min(wanted.k, wanted.size - len(found.values)) if run.complete else 0
-    values = np.append(found.values, np.zeros(unseen))  # of the null space outside the run
+    values = np.append(found.values, np.zeros(unseen))  # zeros of the null space outside the run
     chosen = np.argsort(wanted.sign * values, kind="stable")[: wanted.k]
     descending = chosen[np.argsort(-values[chosen])]
     inside = descending < len(found.values)

@@ -27,8 +27,8 @@ from gnjax.spectra.krylov.host_products import NotFinite, host_product
 from gnjax.spectra.krylov.places import position_errors
 from gnjax.spectra.watch import UNWATCHED, Watch
 
-NOISE = 8 * float(np.finfo(np.float32).eps)  # times the scale: the largest ||E|| that is accepted
-MARGIN = 0.9  # times rtol: the tolerance of a run whose residuals are computed once more
+NOISE = 8 * float(np.finfo(np.float32).eps)  # largest accepted ||E|| / scale
+MARGIN = 0.9  # a run whose residuals are computed again has this times rtol as tolerance
 
 
 def ritz_pairs_from_float32(
@@ -67,7 +67,7 @@ def ritz_pairs_from_float32(
             most=most,
             stop=watch.is_stopped,
         )
-    except NotFinite:  # beyond the range of float32
+    except NotFinite:  # numbers overflowed in float32
         return None
     enough = np.inf if watch.stopped else rtol
     found = _proved(exact, rough, k, enough) if rough.converged or watch.stopped else None
@@ -75,7 +75,7 @@ def ritz_pairs_from_float32(
 
 
 def _product(light: Linearised) -> krylov.Apply:
-    """Products under the rules for float32, which tracing needs, also where it happens later."""
+    """Products that are traced and made under the rules for float32, whenever they are called."""
     with float32_rules():
         product = host_product(light)
 
@@ -94,7 +94,7 @@ def _agree(exact: krylov.Apply, product: krylov.Apply, row: np.ndarray, rtol: fl
 def _proved(
     exact: krylov.Apply, rough: OuterRitzPairs, k: int, rtol: float
 ) -> OuterRitzPairs | None:
-    """The Rayleigh-Ritz values of A on the rough vectors, where the residuals are small."""
+    """Rayleigh-Ritz pairs of A on the span of the rough vectors; None if residuals are large."""
     vectors = rough.vectors
     if len(vectors) < k:
         return None
@@ -112,7 +112,10 @@ def _proved(
 
 
 def _placed(rough: OuterRitzPairs, found: OuterRitzPairs, sign: float) -> OuterRitzPairs:
-    """The pairs of A with the errors of their places, from what was decided with A_32."""
+    """The pairs of A with bounds on the error of the i-th eigenvalue.
+
+    These follow from the count of eigenvalues further out, which was decided with A_32.
+    """
     count = rough.count
     values, known = sign * found.values, sign * rough.values
     edge = known.max() - count.value - NOISE * rough.scale

@@ -20,11 +20,11 @@ from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.wanted import RitzPairs, Wanted
 
 MISSED = 1e-3  # the probability that an eigenvalue is missed
-_CHECK_EVERY = 6  # steps of the second run
+_CHECK_EVERY = 6  # steps of the second run from one check to the next
 
 
 def hides(wanted: Wanted, found: RitzPairs, level: float) -> bool | None:
-    """Whether an eigenvalue beyond the threshold is missing in the run; None where undecided."""
+    """Whether the run misses an eigenvalue beyond the threshold; None where undecided."""
     if is_outermost(wanted, found) and excludes(wanted, found, level):
         return False
     return any_beyond(wanted, found, threshold(wanted, found), level)
@@ -33,13 +33,13 @@ def hides(wanted: Wanted, found: RitzPairs, level: float) -> bool | None:
 def threshold(wanted: Wanted, found: RitzPairs) -> float:
     """The t beyond which eigenvalues are counted.
 
-    It lies beyond the k-th value, and beyond all values that cannot be told from it.
+    It lies further out than the k-th value and than all values that cannot be told from it.
     """
     errors = found.residuals[: wanted.k] + found.run.dropped
     inner = wanted.sign * found.values[: wanted.k] - errors
     outer = inner + 2 * errors
     room = max(errors[-1], wanted.rtol / 2 * found.scale, 4 * wanted.noise * found.scale)
-    room = max(room, 2 * found.run.dropped, float(np.finfo(float).tiny))  # of zero, too
+    room = max(room, 2 * found.run.dropped, float(np.finfo(float).tiny))  # also for a zero matrix
     reach = inner[-1]
     for low, high in zip(inner[::-1], outer[::-1], strict=True):
         if high > reach - 2 * room:

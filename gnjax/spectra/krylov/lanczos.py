@@ -58,7 +58,7 @@ __all__ = [
     "steps_of",
 ]
 
-_ROUNDING = 8.0  # times eps ||A||: how large a zero may become by rounding
+_ROUNDING = 8.0  # a zero may become as large as this times eps ||A|| by rounding
 _FRESH = 4  # how many random rows follow where a run found no new direction
 _NULL_CHANCE = 1e-4
 
@@ -136,7 +136,7 @@ def lanczos(apply: Apply, start: np.ndarray, **options: Any) -> Run:
 
 
 def side_by_side(apply: Apply, starts: Sequence[np.ndarray], **options: Any) -> list[Run]:
-    """A run from every start, which multiply all their rows at once; see :func:`steps_of`."""
+    """One run from every start; each product has the rows of all runs. See :func:`steps_of`."""
     return _driven(apply, [steps_of(start, **options) for start in starts])
 
 
@@ -195,7 +195,8 @@ def steps_of(
     ``noise``, or ``relative_noise`` times the largest entry on the diagonal of T, is how large a
     zero may become by rounding in a product. A new direction that is shorter is dropped. Where a
     whole block is dropped, the run goes on from random directions outside the basis. Past the
-    numerical rank it looks for what the start may have missed and does not amplify rounding.
+    numerical rank, these directions show what the start may have missed, without amplifying
+    rounding.
     When the operator maps a block of random directions to less than the noise, the run is complete,
     in the sense of ``null_error``.
 
@@ -221,7 +222,7 @@ def _steps(
     seed: int = 0,
     apart: np.ndarray | None = None,
 ) -> Steps:
-    """The steps from a run that has none, or from a restarted one."""
+    """The steps of a new run, or of a restarted one."""
     size, filled = run.following.shape[1], len(run.basis)
     shut = 0 if apart is None else len(apart)
     held, projection = _storage(run, rows, apart)

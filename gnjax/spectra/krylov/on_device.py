@@ -41,7 +41,7 @@ from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.krylov.tracked import BREAKDOWN
 from gnjax.spectra.krylov.wanted import most_products
 
-_LOOKED = 4  # the fewest products outside a space that seems to be invariant
+_LOOKED = 4  # fewest products outside a space that seems invariant, before it is believed
 
 Product = Callable[[jax.Array], Any]
 """A on a vector (n,)."""

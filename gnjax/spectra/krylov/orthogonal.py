@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-STREAM = 104729  # of random numbers, which the caller is unlikely to use
+STREAM = 104729  # a stream of random numbers that the caller is unlikely to use
 _SHORT = 1e-3  # directions shorter than this times ||A|| are orthogonalised once more,
 _UNEVEN = 0.1  # and those shorter than this times the longest of their block
 
@@ -31,7 +31,7 @@ def outside(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
-    """The nearest orthonormal rows to nearly orthonormal ones, up to second order."""
+    """Correct nearly orthonormal rows to the nearest orthonormal ones, up to second order."""
     q, r = np.linalg.qr(rows.T)
     return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
 

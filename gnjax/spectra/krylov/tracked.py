@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_LEAST = 2  # the fewest products: from one, nothing is known of directions other than the start
+_LEAST = 2  # fewest products: one product shows nothing of directions other than the start
 _FIRST_ROWS = 4  # rows of the first basis, enough for most runs; it is doubled when it is full
-BREAKDOWN = 8.0  # times the rounding of the norm: a shorter direction is no new one
+BREAKDOWN = 8.0  # a direction shorter than this times the norm's rounding is no new one
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,17 @@ class Tracked:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Run:
-    """A V_j^T = V_j^T T_j + (row j + 1 of V) length, for the first j rows V_j of the basis."""
+    """A Lanczos run after j steps, with A V_j^T = V_j^T T_j + length v_{j+1} e_j^T.
+
+    V_j has the first j rows of the basis, and v_{j+1} is the next row.
+    """
 
     basis: jax.Array  # (rows + 1, n)
     last: jax.Array  # row j + 1 of V, the next to be multiplied
     projection: jax.Array  # (rows, rows)
     done: jax.Array
     ends: jax.Array  # the largest Ritz value, its residual, and the largest absolute value
-    coefficients: jax.Array  # of the Ritz vector
+    coefficients: jax.Array  # those of the Ritz vector in the basis
 
 
 def tracked(

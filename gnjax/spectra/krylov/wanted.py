@@ -10,12 +10,12 @@ import numpy as np
 from gnjax.spectra.krylov import lanczos as krylov
 
 SPARE = 6  # how many rows the least basis has beyond 2 k
-_CYCLES = 20  # products, as a multiple of the rows of a basis
-_LEAST_PRODUCTS = 1000
+_CYCLES = 20  # a run makes at most this many products for each row of its basis,
+_LEAST_PRODUCTS = 1000  # and this many more
 
 
 def never() -> bool:
-    """Nobody asks for a stop."""
+    """The default of ``stop``: nobody asks for a stop."""
     return False
 
 
@@ -27,10 +27,10 @@ class Wanted:
     size: int
     k: int
     sign: float
-    rtol: float  # times the scale: the tolerance of the residuals
-    noise: float  # times the scale: the rounding of a product
+    rtol: float  # the tolerance of the residuals, as a fraction of the scale
+    noise: float  # the rounding of a product, as a fraction of the scale
     most: int  # the most rows that a basis may have
-    stop: Callable[[], bool] = never  # whether the best values so far are wanted now
+    stop: Callable[[], bool] = never  # returns whether to end with the best values so far
 
     @property
     def rows(self) -> int:
@@ -75,5 +75,5 @@ def small(wanted: Wanted, found: RitzPairs) -> bool:
 
 
 def rowwise(apply: krylov.Apply, rows: np.ndarray) -> np.ndarray:
-    """The product of A with every row, one by one: a block of rows may have to be compiled."""
+    """The product of A with every row, one by one, because a new block size may be compiled."""
     return np.concatenate([apply(row[None]) for row in rows])

@@ -13,11 +13,11 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.result import Result
 from gnjax.spectra.stochastic.probes import student
 
-_FINEST = 100  # widths in the range of the spectrum, at most, unless the caller asks for more
+_FINEST = 100  # the default width is at least the range of the spectrum divided by this
 _LEAST_DECADES = 0.01
 _UNCERTIFIED = certificate(unknown("no run stated its errors"))
 _GAUSSIAN = (2 / math.pi) ** 0.5  # ||f(A) - f(B)|| <= this ||A - B|| for f = exp(-x^2 / 2)
-_TAILS = 4.0  # widths beyond the outermost nodes: all but 6e-5 of a Gaussian
+_TAILS = 4.0  # a grid ends so many widths beyond the nodes: all but 6e-5 of a Gaussian
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,8 +188,8 @@ class SpectralDensity(Result):
     ) -> Estimate:
         """The mean over the first axis, which is that of the probes, and the mean of the bounds.
 
-        A change of the matrix by e changes the number by at most ``slope`` e. ``slope`` is 0 for
-        counts, for which such a change moves the points up to which eigenvalues are counted.
+        A change of the matrix by e in norm changes the value by at most ``slope`` e. ``slope`` is
+        0 for counts, where such a change moves the points up to which eigenvalues are counted.
         """
         stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
         value, count = stacked.mean(axis=0), len(stacked)

@@ -41,7 +41,7 @@ def hutchinson(
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
 ) -> TraceEstimate:
-    """The mean of g^T A g over vectors g of random signs, of fewer if ``stop`` says so."""
+    """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True."""
     samples: list[np.ndarray] = []
     lengths = 0.0
     for first in range(0, probes, BLOCK):

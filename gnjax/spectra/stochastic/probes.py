@@ -9,9 +9,9 @@ import numpy as np
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
 
-BLOCK = 16  # vectors in one product
+BLOCK = 16  # the number of vectors that one product multiplies
 _STREAM = 7919
-_COVERED = 0.975  # two-sided 95%
+_COVERED = 0.975  # the quantile of a two-sided interval of 95%
 
 
 def probe_stream(seed: int) -> np.random.Generator:
@@ -25,7 +25,7 @@ def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
 
 
 def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:
-    """A on every row, a few at a time."""
+    """The product of A with every row, computed for sixteen rows at a time."""
     images = np.empty_like(rows)
     for first in range(0, len(rows), BLOCK):
         images[first : first + BLOCK] = product(rows[first : first + BLOCK])
@@ -46,7 +46,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def student(samples: int) -> float:
-    """The 95% half-width for a normal sample, in standard errors."""
-    from scipy.special import stdtrit  # it takes 0.1 s, as part of gnjax's own import
+    """Student's 95% half-width for the mean of normal samples, in standard errors."""
+    from scipy.special import stdtrit  # imported here, as it would add 0.1 s to importing gnjax
 
     return float(stdtrit(samples - 1, _COVERED)) if samples > 1 else math.inf

@@ -11,7 +11,7 @@ from gnjax.numerics.limits import Limits
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.stochastic.probes import probe_stream
 
-_TOGETHER = 10  # probes in one product
+_TOGETHER = 10  # the most probes that one product multiplies
 
 
 def quadratures(

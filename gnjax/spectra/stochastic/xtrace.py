@@ -64,7 +64,7 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
 def _compressed(
     tests: np.ndarray, images: np.ndarray, basis: np.ndarray, basis_images: np.ndarray
 ) -> _Compressed:
-    """The numbers that XTrace needs, from the test vectors, the basis, and A on both."""
+    """The numbers that XTrace needs, from test vectors, the basis Q, and the products of both."""
     inside = tests @ basis.T
     rest = tests - inside @ basis
     rest_images = images - inside @ basis_images
@@ -91,27 +91,27 @@ class _Compressed:
     mixed: np.ndarray  # rows Q^T A p
 
     def forms(self, missed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x^T A x and |x|^2 for the part x of every w that is orthogonal to a part of Q.
+        """x^T A x and |x|^2 for every w, where x is its part orthogonal to a subspace of span Q.
 
-        That part of Q is orthogonal to the directions ``missed`` (count, directions, rank), which
-        are orthonormal for every w.
+        The subspace is the orthogonal complement, in span Q, of the directions ``missed`` (count,
+        directions, rank), which are orthonormal for every w.
         """
         weights = (missed @ self.inside[:, :, None])[:, :, 0]
-        part = (weights[:, None] @ missed)[:, 0]  # of c, rows
+        part = (weights[:, None] @ missed)[:, 0]  # rows: the part of c along ``missed``
         linear = 2 * (part * self.mixed).sum(axis=1) + ((part @ self.matrix) * part).sum(axis=1)
         return self.quadratic + linear, self.squares + (part**2).sum(axis=1)
 
     def estimates(self, missed: np.ndarray, left: int) -> np.ndarray:
-        """t_i, where ``left`` is the dimension of the space orthogonal to the part of Q."""
+        """t_i; ``left`` is the dimension of the complement of the subspace of :meth:`forms`."""
         top, bottom = self.forms(missed)
         lost = ((missed @ self.matrix) * missed).sum(axis=(1, 2))
         return np.trace(self.matrix) - lost + left * top / bottom
 
 
 def _jackknife(small: _Compressed, missed: np.ndarray, value: float, left: int) -> float:
-    """The root of sum_i (T - T_i)^2.
+    """The jackknife estimate of the standard error, the root of sum_i (T - T_i)^2.
 
-    The span of all A w but A w_i and A w_j is orthogonal to r_i and r_j.
+    T_i needs the span of all A w except A w_i and A w_j, which is orthogonal to r_i and r_j.
     """
     count, squares = len(missed), 0.0
     for index, first in enumerate(missed):
