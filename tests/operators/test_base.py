@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax.numerics.host import zeros
 from gnjax.operators.kroneckers import product_rounding
 
 
@@ -115,3 +116,37 @@ def test_the_rounding_of_a_product_with_kroneckers_is_a_float64_number():
         apart = product_rounding(gnjax.sum_of_kroneckers([large], [small]))
         both = product_rounding(gnjax.sum_of_kroneckers([large], [large]))
     np.testing.assert_allclose([apart, both], [even, even * 1e50], rtol=1e-5)
+
+
+def _shared(rng, *shape):
+    """A random array in memory that JAX takes over without a copy if it is asked to."""
+    array = zeros(shape, np.float64)
+    array[...] = rng.standard_normal(shape)
+    return array
+
+
+def _layer(weight, x):
+    return jnp.tanh(x @ weight)
+
+
+_MADE_OF_ARRAYS = {
+    "a kernel": lambda w, x: gnjax.ntk((_layer, w), x),
+    "a Gauss-Newton matrix": lambda w, x: gnjax.gauss_newton((_layer, w), x),
+    "a Hessian": lambda w, x: gnjax.hessian((_layer, w), x, x[:, :3]),
+    "a linear network": lambda w, x: gnjax.linear_gauss_newton([w, x]),
+    "a residual network": lambda w, x: gnjax.linear_gauss_newton([w, x], w.T @ w, skip=0.5),
+    "a Leaky-ReLU network": lambda w, x: gnjax.leaky_relu_gauss_newton(w, x, w.T, 0.1),
+    "a factor": lambda w, x: gnjax.factored(x),
+    "a sum of Kronecker products": lambda w, x: gnjax.sum_of_kroneckers([w @ w.T], [x.T @ x]),
+}
+
+
+@pytest.mark.parametrize("name", _MADE_OF_ARRAYS)
+def test_an_operator_stays_as_it_is_where_the_callers_arrays_change_afterwards(name):
+    rng = np.random.default_rng(0)
+    arrays = _shared(rng, 5, 3), _shared(rng, 7, 5)
+    op = _MADE_OF_ARRAYS[name](*arrays)
+    before = np.array(op.as_matrix())
+    for array in arrays:
+        array *= 3
+    np.testing.assert_array_equal(np.asarray(op.as_matrix()), before)
