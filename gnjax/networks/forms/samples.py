@@ -30,12 +30,12 @@ def reshaped(array: jax.Array, *shape: int) -> jax.Array:
 
 
 def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
-    """The array in a dtype; NumPy's is copied, as :func:`on_device` would share its memory."""
+    """The array in a dtype; an array of NumPy is copied, so that later changes of it are not seen."""
+    if isinstance(array, np.ndarray):
+        return on_device(array, dtype)
+    if array.dtype == dtype:
+        return array.astype(dtype)
     with np.errstate(over="ignore"):  # infinities are refused where they are
-        if isinstance(array, np.ndarray):
-            return on_device(np.array(array, dtype))
-        if array.dtype == dtype:
-            return array.astype(dtype)
         found: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
     return found
 
