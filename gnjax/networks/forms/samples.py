@@ -30,7 +30,7 @@ def reshaped(array: jax.Array, *shape: int) -> jax.Array:
 
 
 def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
-    """The array in a dtype; an array of NumPy is copied, so that later changes of it are not seen."""
+    """The array in a dtype; one of NumPy is copied, so that later changes of it are not seen."""
     if isinstance(array, np.ndarray):
         return on_device(array, dtype)
     if array.dtype == dtype:
