@@ -180,7 +180,7 @@ def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, .
 
     functions = {"together": outputs, "alone": alone}
     return tuple(
-        jaxprs.pushed(functions[way], list(net.leaves), v, forward=net.forward) for way in ways
+        jaxprs.pushforward(functions[way], list(net.leaves), v, forward=net.forward) for way in ways
     )
 
 

@@ -33,7 +33,7 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
         if eqn.primitive.name in _CHECKPOINTS:
-            return entered(eqn, operands, bind_inlined)
+            return evaluate_call(eqn, operands, bind_inlined)
         if eqn.primitive.name == "scan":
             return scanned(eqn, operands, partial(_inside, bind_inlined))[0]
         return bind(eqn, operands)
@@ -159,7 +159,7 @@ def _extended(array: jax.Array, axis: int, missing: int) -> jax.Array:
     return jnp.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
 
 
-def pushed(
+def pushforward(
     function: Callable[[Any], jax.Array], point: Any, tangent: Any, *, forward: bool
 ) -> tuple[jax.Array, jax.Array]:
     """The value of a function at a point, and its derivative along a tangent.
@@ -239,7 +239,7 @@ def wrapped(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
     return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
 
 
-def entered(eqn: Any, operands: Sequence[Any], bind: Bind) -> Any:
+def evaluate_call(eqn: Any, operands: Sequence[Any], bind: Bind) -> Any:
     """The results of an equation that is :func:`wrapped`, with ``bind`` inside of it too."""
     inner = wrapped(eqn)
     assert inner is not None

@@ -87,8 +87,8 @@ def _cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:
     """
     if y.ndim == f.ndim:
         return jax.nn.logsumexp(f, axis=-1) - (y * f).sum(axis=-1)
-    picked = jnp.take_along_axis(f, jnp.maximum(y, 0)[..., None], axis=-1)[..., 0]
-    return jnp.where(y < 0, 0, jax.nn.logsumexp(f, axis=-1) - picked)
+    at_target = jnp.take_along_axis(f, jnp.maximum(y, 0)[..., None], axis=-1)[..., 0]
+    return jnp.where(y < 0, 0, jax.nn.logsumexp(f, axis=-1) - at_target)
 
 
 def _binary_cross_entropy(f: jax.Array, y: jax.Array) -> jax.Array:

@@ -133,16 +133,16 @@ class HasParameters(Protocol):
     def dtype(self) -> jnp.dtype: ...
 
 
-def spread(net: HasParameters, v: jax.Array) -> list[jax.Array]:
+def scatter(net: HasParameters, v: jax.Array) -> list[jax.Array]:
     """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
     for place, (leaf, part) in enumerate(zip(net.chosen, parts, strict=True)):
-        tangents[leaf] = entered(net, place, part)
+        tangents[leaf] = scatter_leaf(net, place, part)
     return tangents
 
 
-def entered(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
+def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
     """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
     shape, indices = net.leaves[net.chosen[place]].shape, net.kept[place]
     if indices is not None:
@@ -152,7 +152,7 @@ def entered(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
 
 
 def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
-    """The transpose of :func:`spread`."""
+    """The transpose of :func:`scatter`."""
     parts = []
     for leaf, indices in zip(net.chosen, net.kept, strict=True):
         flat = cotangents[leaf].reshape(-1)
@@ -160,7 +160,7 @@ def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def pieces(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
+def sample_batches(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the inputs, and all else that has one entry for each sample, one batch at a time.
 
     This is a loop of Python, because XLA runs convolutions inside of its own loops on one CPU
@@ -173,17 +173,17 @@ def pieces(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
         yield take((net.x, *rest), slice(start, start + net.batch))
 
 
-def weighed(
+def apply_loss_factor(
     target: Target | None, outputs: jax.Array, u: jax.Array, *, transpose: bool
 ) -> jax.Array:
     """R u, or R^T u with ``transpose``, for every sample; R is that at the outputs (n, k)."""
     if target is None:
         return u
     hessian = output_hessian(target, outputs, rooted=True)
-    return weighed_by(hessian, u, transpose=transpose)
+    return apply_factor(hessian, u, transpose=transpose)
 
 
-def weighed_by(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) -> jax.Array:
+def apply_factor(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) -> jax.Array:
     """R u or R^T u of an output Hessian, or u where it is the identity."""
     if hessian is None:
         return u
@@ -193,24 +193,26 @@ def weighed_by(hessian: OutputHessian | None, u: jax.Array, *, transpose: bool) 
 def pushed_forward(net: Network, x: Any, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """F (n_b, k) and dF/dtheta v (n_b, k)."""
     f = partial(net.outputs, x=x)
-    return jaxprs.pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
+    return jaxprs.pushforward(f, list(net.leaves), scatter(net, v), forward=net.forward)
 
 
-def pulled_back(net: Network, x: Any, weigh: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """(dF/dtheta)^T weigh(F) (p,)."""
+def pulled_back(net: Network, x: Any, cotangent: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """(dF/dtheta)^T cotangent(F) (p,)."""
     outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(net.leaves))
-    return gather(net, pullback(weigh(outputs).astype(outputs.dtype))[0])
+    return gather(net, pullback(cotangent(outputs).astype(outputs.dtype))[0])
 
 
 def forward(net: Network, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
     """J_b v, (n_b, r)."""
     outputs, image = pushed_forward(net, x, v)
-    return weighed(target, outputs, image, transpose=True)
+    return apply_loss_factor(target, outputs, image, transpose=True)
 
 
 def backward(net: Network, x: Any, target: Target | None, u: jax.Array) -> jax.Array:
     """J_b^T u, (p,), for u (n_b, r)."""
-    return pulled_back(net, x, lambda outputs: weighed(target, outputs, u, transpose=False))
+    return pulled_back(
+        net, x, lambda outputs: apply_loss_factor(target, outputs, u, transpose=False)
+    )
 
 
 def gauss_newton_product(
@@ -272,7 +274,10 @@ def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.
 
 def forward_products(net: Network, v: jax.Array) -> jax.Array:
     """J v for v (p,) or (p, b)."""
-    rows = [columns(net, partial(_forward_batch, net, x, r), v) for x, r in pieces(net, net.target)]
+    rows = [
+        columns(net, partial(_forward_batch, net, x, r), v)
+        for x, r in sample_batches(net, net.target)
+    ]
     return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
 
 
@@ -281,14 +286,15 @@ def backward_products(net: Network, u: jax.Array) -> jax.Array:
     parts = reshaped(u, net.samples, net.rows, *u.shape[1:])
     return sum_of(
         columns(net, partial(_backward_batch, net, x, r), w, 2)
-        for x, r, w in pieces(net, net.target, parts)
+        for x, r, w in sample_batches(net, net.target, parts)
     )
 
 
 def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:
     """J^T J v for v (p,) or (p, b)."""
     return sum_of(
-        columns(net, partial(_gauss_newton_batch, net, x, r), v) for x, r in pieces(net, net.target)
+        columns(net, partial(_gauss_newton_batch, net, x, r), v)
+        for x, r in sample_batches(net, net.target)
     )
 
 

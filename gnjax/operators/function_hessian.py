@@ -19,7 +19,7 @@ from gnjax.networks.forms.frameworks import Params
 from gnjax.networks.forms.refusals import PYTHON_VALUES, RAISED, told
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
-from gnjax.networks.network import batched, columns, gather, spread
+from gnjax.networks.network import batched, columns, gather, scatter
 from gnjax.networks.parameters import Only, choose
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import Error
@@ -238,4 +238,4 @@ def _products(op: FunctionHessian, v: jax.Array) -> jax.Array:
 def _product(op: FunctionHessian, w: jax.Array) -> jax.Array:
     """H w."""
     gradient, point = jax.grad(op.value), list(op.leaves)
-    return gather(op, hessian_product(gradient, point, spread(op, w), forward=op.forward))
+    return gather(op, hessian_product(gradient, point, scatter(op, w), forward=op.forward))

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.network import Network, gather, spread
+from gnjax.networks.network import Network, gather, scatter
 from gnjax.networks.parameters import paths
 from gnjax.numerics.host import on_device
 
@@ -65,7 +65,7 @@ def _leaves(net: Network, vector: Any) -> list[jax.Array]:
             f"({net.parameters},), got {np.shape(vector)}"
         )
         raise ValueError(msg)
-    return spread(net, on_device(vector, net.dtype))
+    return scatter(net, on_device(vector, net.dtype))
 
 
 def _acting_on_parameters(op: Any) -> Network:

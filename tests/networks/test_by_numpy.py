@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 
 from gnjax.networks.construct import network
 from gnjax.networks.jaxprs import bind, evaluate
-from gnjax.networks.network import forward, pieces
+from gnjax.networks.network import forward, sample_batches
 from gnjax.networks.rounding import by_numpy
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.gaps import gaps
@@ -175,7 +175,7 @@ def test_the_rounding_of_a_small_network_is_measured_without_a_program_of_it(nam
     """What NumPy has not, such as a gather, is compiled as a single operation."""
     model, x = CASES[name]()
     net = network(model, x)
-    vectors, batches = [_RNG.standard_normal(net.parameters)], list(pieces(net, net.target))
+    vectors, batches = [_RNG.standard_normal(net.parameters)], list(sample_batches(net, net.target))
     with jax.log_compiles(), caplog.at_level("DEBUG", logger="jax"):
         found = list(gaps(Partial(_forward, net), _RNG, vectors, batches, work=1.0))
     assert np.isfinite(found[0][1]).all()

@@ -7,7 +7,7 @@ import pytest
 from jax.tree_util import Partial
 
 from gnjax.networks.construct import network
-from gnjax.networks.network import backward, forward, pieces
+from gnjax.networks.network import backward, forward, sample_batches
 from gnjax.networks.rounding import gaps as gaps_module
 from gnjax.networks.rounding.gaps import gaps
 from tests.networks import CASES
@@ -40,7 +40,7 @@ def test_products_of_networks_move_as_far_step_by_step(name, way):
     net = network(model, x)
     shape = (net.parameters,) if way is forward else (net.samples, net.rows)
     product = Partial(lambda net, v, x, target: way(net, x, target, v), net)
-    _agree(product, jax.device_put(_RNG.standard_normal(shape)), *pieces(net, net.target))
+    _agree(product, jax.device_put(_RNG.standard_normal(shape)), *sample_batches(net, net.target))
 
 
 def test_products_are_summed_over_the_batches():

@@ -9,7 +9,7 @@ import pytest
 
 import gnjax
 from gnjax.networks import jaxprs
-from gnjax.networks.equations.samples_last import arranged
+from gnjax.networks.equations.samples_last import with_samples_last
 from gnjax.operators.of_networks.linearised import linearised
 
 _N = 70  # samples: enough to be worth turning
@@ -121,5 +121,5 @@ def test_random_linear_maps(rows, columns, kinds):
         return jnp.concatenate([z.reshape(-1), z.sum(0)])
 
     v = jax.device_put(np.random.default_rng(0).standard_normal(rows * columns))
-    expected, found = jax.jit(lambda m, v: (linear(v), m(v)))(arranged(linear, v, _N), v)
+    expected, found = jax.jit(lambda m, v: (linear(v), m(v)))(with_samples_last(linear, v, _N), v)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * (1 + np.abs(expected).max()))

@@ -89,7 +89,7 @@ def _largest(apply: lanczos.Apply, size: int, rtol: float, seed: int) -> Enclosu
         check_every=2,
     )
     top = float(np.linalg.eigvalsh(run.projection)[-1])
-    ceiling = top if run.complete else lanczos.beyond(run, top, top * rtol, MISSED / 2)
+    ceiling = top if run.complete else lanczos.none_missed_beyond(run, top, top * rtol, MISSED / 2)
     return Enclosure(top, top, ceiling)
 
 

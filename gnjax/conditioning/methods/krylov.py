@@ -218,8 +218,8 @@ def _incomplete(
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", known, run.products)
     moved = error.value
-    ceiling = lanczos.beyond(run, top, top, MISSED / 2)
-    below = lanczos.beyond(run, bottom, -max(bottom, moved), MISSED / 2)
+    ceiling = lanczos.none_missed_beyond(run, top, top, MISSED / 2)
+    below = lanczos.none_missed_beyond(run, bottom, -max(bottom, moved), MISSED / 2)
     if below > moved:
         smallest = Enclosure(bottom, below - moved, bottom + moved)
         rank, source = size, FULL if problem.rank is None else GIVEN

@@ -38,7 +38,7 @@ class _Held:
         return self.array if self.turned or jnp.ndim(self.array) != 2 else self.array.T
 
 
-def arranged(
+def with_samples_last(
     linear: Callable[[jax.Array], jax.Array], v: jax.Array, samples: int
 ) -> Callable[..., jax.Array]:
     """A linear map as a pytree, with arrays (f, samples) where ``linear`` has (samples, f)."""

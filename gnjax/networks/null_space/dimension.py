@@ -32,8 +32,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.jaxprs import pushed
-from gnjax.networks.network import Network, backward_products, pieces, restricted, spread
+from gnjax.networks.jaxprs import pushforward
+from gnjax.networks.network import Network, backward_products, restricted, sample_batches, scatter
 from gnjax.networks.null_space.families import (
     MOST_DIRECTIONS,
     Family,
@@ -83,7 +83,7 @@ class _Part:
     def images(self, v: np.ndarray) -> list[float]:
         """The largest entry of J v for each batch."""
         whole = self.embedded(v)
-        return [float(_tangent(self.whole, x, whole)) for (x,) in pieces(self.whole)]
+        return [float(_tangent(self.whole, x, whole)) for (x,) in sample_batches(self.whole)]
 
     def embedded(self, v: np.ndarray) -> jax.Array:
         """Extend a vector of the part's parameters by zeros to a vector (p,) of all parameters."""
@@ -106,7 +106,7 @@ def null_dimensions(
     wanted = [size <= min(most, _MOST_PARAMETERS) and all(leaves) for size in sizes]
     if not any(wanted):
         return [0] * len(groups)
-    plain = [_compared(net, tuple(net.leaves), x) for (x,) in pieces(net)]
+    plain = [_compared(net, tuple(net.leaves), x) for (x,) in sample_batches(net)]
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
     products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
@@ -189,7 +189,7 @@ def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> boo
 
 def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
     net = part.whole
-    for (x,), before in zip(pieces(net), part.plain, strict=True):
+    for (x,), before in zip(sample_batches(net), part.plain, strict=True):
         after = _compared(net, tuple(leaves), x)
         gap, scale = map(float, _gap(before, after))
         if not gap <= tolerance(net) * scale:  # also where something is not finite
@@ -219,7 +219,7 @@ def _scaled(net: Network, idle: jax.Array, factors: Sequence[float]) -> list[jax
     """The leaves, whose entries are multiplied by a factor where ``idle`` is not zero."""
     return [
         jnp.where(still != 0, factor * leaf, leaf)
-        for leaf, still, factor in zip(net.leaves, spread(net, idle), factors, strict=True)
+        for leaf, still, factor in zip(net.leaves, scatter(net, idle), factors, strict=True)
     ]
 
 
@@ -246,5 +246,5 @@ def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
 def _tangent(net: Network, x: Any, v: jax.Array) -> jax.Array:
     """The largest entry of J v, as the loss sees it."""
     f = partial(net.outputs, x=x)
-    _, image = pushed(f, list(net.leaves), spread(net, v), forward=net.forward)
+    _, image = pushforward(f, list(net.leaves), scatter(net, v), forward=net.forward)
     return jnp.abs(_as_the_loss_sees(net, image)).max()

@@ -264,11 +264,11 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
     for start in range(0, n, size):
         part = slice(start, start + size)
         some = jax.tree.map(lambda leaf, part=part: leaf[part], target)
-        _check_curvatures(*_extremes(some, outputs[part]))
+        _check_curvatures(*_smallest_and_largest(some, outputs[part]))
 
 
 @jax.jit
-def _extremes(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _smallest_and_largest(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest eigenvalue of the B_i, and the largest absolute one."""
     values = jnp.linalg.eigvalsh(formed_hessians(target, outputs))
     return values.min(), jnp.abs(values).max()

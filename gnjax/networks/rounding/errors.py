@@ -28,7 +28,7 @@ from jax.tree_util import Partial
 
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
-from gnjax.networks.network import Network, backward, forward, pieces
+from gnjax.networks.network import Network, backward, forward, sample_batches
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.numerics.certificate import MEASURED, Error, unknown
@@ -81,8 +81,8 @@ def _errors(
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
     total, squares = 0.0, np.zeros(net.parameters if parts else 0)
-    for piece in pieces(net, net.target):
-        total = math.hypot(total, _batch_size(net, piece, rng, count, scaling, squares))
+    for batch in sample_batches(net, net.target):
+        total = math.hypot(total, _batch_size(net, batch, rng, count, scaling, squares))
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -182,7 +182,7 @@ def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Er
 
 def _batch_size(
     net: Network,
-    piece: Sequence[Any],
+    batch: Sequence[Any],
     rng: np.random.Generator,
     count: int,
     scaling: Scaling | None,
@@ -194,15 +194,15 @@ def _batch_size(
     backward products alone see it. Of all draws together no more is held than the vectors v and the
     images J v: a vector of parameters may be large.
     """
-    shape, work = (sample_count(piece[0]), net.rows), net.written * net.samples * count
+    shape, work = (sample_count(batch[0]), net.rows), net.written * net.samples * count
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     scaled = (_scaled(scaling, v) for v in vectors)
     images, pushed, pulled, differences = [], [], [], []
-    for image, moved in gaps(Partial(_forward, net), rng, scaled, [piece], work=work):
+    for image, moved in gaps(Partial(_forward, net), rng, scaled, [batch], work=work):
         images.append(image)
         pushed.append(length(moved))
     others = [_direction(rng, shape, net.dtype) for _ in range(count)]
-    found = gaps(Partial(_backward, net), rng, others, [piece], work=work)
+    found = gaps(Partial(_backward, net), rng, others, [batch], work=work)
     for u, both in zip(others, found, strict=True):
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         pulled.append(length(moved))
@@ -237,7 +237,7 @@ def _rows_size(
     for w, column in zip(v, rows.T, strict=True):
         parts = [
             on_host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
-            for x, target in pieces(net, net.target)
+            for x, target in sample_batches(net, net.target)
         ]
         lengths.append(length(column - np.concatenate(parts).ravel()))
     return _root_mean_square(lengths)

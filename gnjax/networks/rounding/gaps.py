@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import entered, evaluate, wrapped
+from gnjax.networks.jaxprs import evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.host import on_device, on_host
@@ -127,4 +127,8 @@ def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation; calls are entered, so that only single operations compile."""
-    return bind_by_numpy(eqn, operands) if wrapped(eqn) is None else entered(eqn, operands, _bind)
+    return (
+        bind_by_numpy(eqn, operands)
+        if wrapped(eqn) is None
+        else evaluate_call(eqn, operands, _bind)
+    )

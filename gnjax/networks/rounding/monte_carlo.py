@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.jaxprs import bind, entered, equations, evaluate, scanned, wrapped
+from gnjax.networks.jaxprs import bind, equations, evaluate, evaluate_call, scanned, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.numerics.rounding import unit_roundoff
 
@@ -239,7 +239,7 @@ def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
         results: list[Any] = _LOOPS[name](rounded.word(), eqn, operands)
         return results
     if wrapped(eqn) is not None:
-        return entered(eqn, operands, partial(_bind, rounded))
+        return evaluate_call(eqn, operands, partial(_bind, rounded))
     before, after = _sizes(eqn)
     if before:
         operands = [rounded.moved(_as_wide(eqn, o), before) for o in operands]

@@ -24,7 +24,7 @@ import numpy as np
 from gnjax.networks import layers
 from gnjax.networks.kernels import traced_sample
 from gnjax.networks.layer_types.uses import by_positions, has_places
-from gnjax.networks.network import Network, parameter_names, pieces
+from gnjax.networks.network import Network, parameter_names, sample_batches
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
 
@@ -160,7 +160,7 @@ def _portions(
         width += sum(use.results for use in uses) + squares * net.counts[part.place]
     rows = int(min(net.rows, max(1, _NUMBERS // width)))
     samples = int(min(net.batch, max(1, _NUMBERS // (rows * width))))
-    for x, target in pieces(replace(net, batch=samples), net.target):
+    for x, target in sample_batches(replace(net, batch=samples), net.target):
         for start in range(0, net.rows, rows):
             yield x, target, start, rows
 
@@ -239,8 +239,8 @@ def _sensitivities(
             a = jnp.concatenate([pair[0] for pair in own]).astype(net.dtype)
             joined.append((a, jnp.concatenate([pair[1] for pair in own], axis=1).astype(net.dtype)))
         kept = [net.kept[place] for place in chosen.others]
-        picked = zip(gradients, kept, strict=True)
-        return joined, [g if some is None else g[:, some] for g, some in picked]
+        indexed = zip(gradients, kept, strict=True)
+        return joined, [g if some is None else g[:, some] for g, some in indexed]
 
     return jax.vmap(sample)(x, target)
 

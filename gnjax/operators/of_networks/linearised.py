@@ -15,9 +15,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.samples_last import arranged
+from gnjax.networks.equations.samples_last import with_samples_last
 from gnjax.networks.forms.samples import sample_count
-from gnjax.networks.network import Network, batched, columns, pieces, spread, sum_of, weighed_by
+from gnjax.networks.network import (
+    Network,
+    apply_factor,
+    batched,
+    columns,
+    sample_batches,
+    scatter,
+    sum_of,
+)
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.certificate import Error
@@ -70,9 +78,12 @@ class Linearised(Prepared):
             products = (partial(_gauss_newton, m) for m in self.maps)
             return self.op.scale * sum_of(columns(net, f, v) for f in products)
         parts = v.reshape(net.samples, net.rows, *v.shape[1:])
-        pulled = zip(self.maps, pieces(net, parts), strict=True)
-        w = sum_of(columns(net, partial(_pulled, m, net.parameters), u, 2) for m, (_, u) in pulled)
-        rows = [columns(net, partial(_pushed, m), w) for m in self.maps]
+        pulled = zip(self.maps, sample_batches(net, parts), strict=True)
+        w = sum_of(
+            columns(net, partial(_transposed_product, m, net.parameters), u, 2)
+            for m, (_, u) in pulled
+        )
+        rows = [columns(net, partial(_jacobian_product, m), w) for m in self.maps]
         return self.op.scale * jnp.concatenate(rows)
 
 
@@ -105,10 +116,12 @@ def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
     """One for each batch of samples."""
     net = op.net
     if isinstance(op, NetworkHessian):
-        batches = pieces(net, net.target)
+        batches = sample_batches(net, net.target)
         return tuple(LinearMap(_linear_gradient(op, x, target)) for x, target in batches)
     rooted = op.side == "outputs"
-    return tuple(_linear_outputs(net, x, target, rooted) for x, target in pieces(net, net.target))
+    return tuple(
+        _linear_outputs(net, x, target, rooted) for x, target in sample_batches(net, net.target)
+    )
 
 
 @partial(jax.jit, static_argnums=3)
@@ -145,7 +158,7 @@ def _linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
     if not net.forward:
         return jax.tree_util.Partial(_first, jax.vjp(gradient, _origin(net))[1])
     linear = jax.linearize(gradient, _origin(net))[1]
-    return arranged(linear, _origin(net), sample_count(x))
+    return with_samples_last(linear, _origin(net), sample_count(x))
 
 
 def _first(pullback: Any, v: jax.Array) -> jax.Array:
@@ -160,7 +173,7 @@ def _origin(net: Network) -> jax.Array:
 
 def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
     """theta + w, as leaves."""
-    return [leaf + part for leaf, part in zip(net.leaves, spread(net, w), strict=True)]
+    return [leaf + part for leaf, part in zip(net.leaves, scatter(net, w), strict=True)]
 
 
 @jax.jit
@@ -170,17 +183,17 @@ def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _pushed(one: LinearMap, v: jax.Array) -> jax.Array:
+def _jacobian_product(one: LinearMap, v: jax.Array) -> jax.Array:
     """J_b v, samples and outputs in one axis."""
-    rows = batched(lambda w: weighed_by(one.hessian, one.linear(w), transpose=True), v)
+    rows = batched(lambda w: apply_factor(one.hessian, one.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @partial(jax.jit, static_argnums=1)
-def _pulled(one: LinearMap, size: int, u: jax.Array) -> jax.Array:
+def _transposed_product(one: LinearMap, size: int, u: jax.Array) -> jax.Array:
     """J_b^T u."""
     transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((size,), u.dtype))
-    return batched(lambda w: transpose(weighed_by(one.hessian, w, transpose=False))[0], u, 2)
+    return batched(lambda w: transpose(apply_factor(one.hessian, w, transpose=False))[0], u, 2)
 
 
 @jax.jit

@@ -32,8 +32,8 @@ from gnjax.networks.network import (
     gather,
     gauss_newton_product,
     gauss_newton_products,
-    pieces,
-    spread,
+    sample_batches,
+    scatter,
     sum_of,
 )
 from gnjax.networks.null_space.ranks import rank_bounds
@@ -162,7 +162,7 @@ class NetworkGram(Algebra, ParameterTrees):
                 Partial(_GramProduct(rooted), net),
                 net.parameters,
                 net.dtype,
-                batches=list(pieces(net, net.target)),
+                batches=list(sample_batches(net, net.target)),
                 work=GRAM * net.written * net.batch,
                 reason=_REASON,
             )
@@ -216,7 +216,7 @@ class NetworkHessian(Algebra, ParameterTrees):
         """Forward over reverse."""
         parts = (
             columns(self.net, partial(_hessian_batch, self, x, target), v, evaluations=HESSIAN)
-            for x, target in pieces(self.net, self.net.target)
+            for x, target in sample_batches(self.net, self.net.target)
         )
         return sum_of(parts) / self.net.total
 
@@ -232,7 +232,7 @@ class NetworkHessian(Algebra, ParameterTrees):
             Partial(_hessian_product, self),
             net.parameters,
             net.dtype,
-            batches=list(pieces(net, net.target)),
+            batches=list(sample_batches(net, net.target)),
             work=HESSIAN * net.written * net.batch,
             reason=_REASON,
         )
@@ -292,7 +292,7 @@ def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> 
 def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:
     """The product with the Hessian of the summed loss of one batch."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    moved = hessian_product(gradient, list(net.leaves), spread(net, w), forward=net.forward)
+    moved = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
     return gather(net, moved)
 
 

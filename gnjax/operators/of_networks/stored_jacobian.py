@@ -25,7 +25,7 @@ from gnjax.networks import kernels as gram
 from gnjax.networks import layers
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
-from gnjax.networks.network import Network, batched, entered, sum_of
+from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.device import device
 from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Prepared
@@ -72,8 +72,8 @@ class WithJacobian(Prepared):
             return self.op.scale * sum_of(images)
         ends = np.cumsum([len(block.rows) for block in self.blocks])[:-1]
         pairs = zip(self.blocks, jnp.split(v, ends), strict=True)
-        pulled = sum_of(_pulled(net, items, block, part) for block, part in pairs)
-        rows = [_pushed(net, items, block, pulled) for block in self.blocks]
+        pulled = sum_of(_transposed_product(net, items, block, part) for block, part in pairs)
+        rows = [_jacobian_product(net, items, block, pulled) for block in self.blocks]
         return self.op.scale * jnp.concatenate(rows)
 
 
@@ -190,7 +190,7 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 @partial(jax.jit, static_argnames=("items",))
-def _pushed(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
+def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b v."""
     maps = iter(_maps(net, items, block))
     stored, moved = [], []
@@ -205,7 +205,7 @@ def _pushed(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array
 
 
 @partial(jax.jit, static_argnames=("items",))
-def _pulled(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
+def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
     """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
     maps = iter(_maps(net, items, block))
     stored = jnp.matmul(u.T, block.rows, precision="highest").T
@@ -224,7 +224,7 @@ def _pulled(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array
 @partial(jax.jit, static_argnames=("items",))
 def _there_and_back(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b^T J_b v."""
-    return _pulled(net, items, block, _pushed(net, items, block, v))
+    return _transposed_product(net, items, block, _jacobian_product(net, items, block, v))
 
 
 def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.Array:
@@ -247,7 +247,7 @@ def _through(
     net: Network, place: int, uses: Sequence[tuple[Use, Pair]], part: jax.Array
 ) -> jax.Array:
     """sum_t delta_t . V a_t over all uses, (n_b r,), for the chosen entries of V."""
-    entries = entered(net, place, part)
+    entries = scatter_leaf(net, place, part)
 
     def image(use: Use, pair: Pair) -> jax.Array:
         inputs, deltas = pair

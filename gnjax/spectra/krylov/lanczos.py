@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.spectra.krylov.missed import beyond, missed_probability, null_bound
+from gnjax.spectra.krylov.missed import missed_probability, none_missed_beyond, null_bound
 from gnjax.spectra.krylov.orthogonal import (
     STREAM,
     directions,
@@ -45,10 +45,10 @@ from gnjax.spectra.krylov.orthogonal import (
 __all__ = [
     "Apply",
     "Run",
-    "beyond",
     "extended",
     "lanczos",
     "missed_probability",
+    "none_missed_beyond",
     "null_bound",
     "outside",
     "random_rows",

@@ -81,7 +81,7 @@ def _christoffel(run: Run, points: np.ndarray) -> np.ndarray:
     return np.where(outer, weight, 1.0)
 
 
-def beyond(run: Run, edge: float, reach: float, probability: float) -> float:
+def none_missed_beyond(run: Run, edge: float, reach: float, probability: float) -> float:
     """The t between edge and edge + reach beyond which the run missed no eigenvalue.
 
     The statement fails with at most the given probability. ``reach`` has a sign. If it cannot be
