@@ -8,6 +8,7 @@ at the end of a model's constructor.
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.models.mlp import normalisation, normalised, ones, zeros
@@ -77,11 +78,17 @@ class ConvNorm(nnx.Module):
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum over 2 x 2 positions, (n, h, w, c) to (n, h/2, w/2, c).
 
-    Where several positions have the maximum, they share the derivative; PyTorch gives all of it to
-    the first. Behind a ReLU such positions are zeros, whose derivative is zero either way.
+    Where several positions have the maximum, the first has the derivative, as in PyTorch.
+    ``jnp.max`` is not used: its derivative compares every entry with the maximum, and a compiled
+    program may compute the entries a second time with another rounding, so that none is equal to
+    the maximum and the derivative is 0 / 0.
     """
-    n, height, width, channels = x.shape
-    return x.reshape(n, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
+    first, second, third, fourth = (x[:, i::2, j::2] for i in (0, 1) for j in (0, 1))
+    return _larger(_larger(first, second), _larger(third, fourth))
+
+
+def _larger(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.where(a >= b, a, b)
 
 
 def check_images(x: jax.Array, shape: tuple[int, int, int]) -> None:
