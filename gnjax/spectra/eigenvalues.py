@@ -15,7 +15,7 @@ from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import check_shape, twin_of, unshifted_of
 from gnjax.spectra.eigenvectors import angles
-from gnjax.spectra.krylov import float32_first, lanczos
+from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
@@ -44,8 +44,7 @@ def eigenvalues(
     else from the dense matrix. A few of a large operator are computed by Lanczos, with repeated
     eigenvalues as often as they occur. Their errors are residual norms: some eigenvalue is that
     close to each value. If a residual is above rtol times the norm of the operator, ``converged``
-    is False. If rtol is 1e-6 or more, the run of a network multiplies in float32, and values and
-    residuals are then computed in float64 from its vectors.
+    is False.
 
     Args:
       op: an operator, or a symmetric matrix.
@@ -146,20 +145,16 @@ def _few(
     sign = -1.0 if which == "largest" else 1.0
     product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
-        found = float32_first.ritz_pairs_from_float32(
-            op, product, k, sign=sign, rtol=rtol, most=most, watch=watch
+        found = outer_ritz_pairs(
+            product,
+            size,
+            k,
+            sign=sign,
+            rtol=rtol,
+            noise=spectral_error(size, op.dtype),
+            most=most,
+            stop=watch.is_stopped,
         )
-        if found is None:
-            found = outer_ritz_pairs(
-                product,
-                size,
-                k,
-                sign=sign,
-                rtol=rtol,
-                noise=spectral_error(size, op.dtype),
-                most=most,
-                stop=watch.is_stopped,
-            )
     if watch.stopped and len(found.values) < k:
         raise KeyboardInterrupt  # stopped before k values were known
     rounding = dense_error(op, found.scale)

@@ -26,7 +26,6 @@ from gnjax.numerics.precision import x64
 from gnjax.operators.base import Operator
 from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
 from gnjax.spectra.krylov.device_basis import layout
-from gnjax.spectra.krylov.float32_first import MARGIN, NOISE
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
 from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
 from gnjax.spectra.krylov.wanted import least_rows
@@ -35,6 +34,8 @@ from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 
 _UNCOUNTED = unknown("a basis on the device leaves no room to count eigenvalues further out")
+_FLOAT32 = 8 * float(np.finfo(np.float32).eps)  # the least rtol of a run in float32
+_MARGIN = 0.9  # a run whose residuals are computed again has this times rtol as tolerance
 _ROOM = 2  # a basis has up to this times the least number of rows; more rows save few products
 
 
@@ -52,7 +53,7 @@ def bytes_on_device(
     if not too_large(size, in_host, limits):
         return 0
     widths = [_own_bytes(op)]
-    if widths == [8] and rtol >= NOISE and narrows(op):
+    if widths == [8] and rtol >= _FLOAT32 and narrows(op):
         widths.append(4)
     for width in widths:
         refused = too_large(size, least, limits, width)
@@ -87,7 +88,7 @@ def few_on_device(
             form,
             k,
             sign=-1.0 if which == "largest" else 1.0,
-            rtol=MARGIN * rtol,
+            rtol=_MARGIN * rtol,
             rows=rows,
             dtype=dtype,
             stop=watch.is_stopped,

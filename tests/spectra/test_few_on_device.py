@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax.operators import prepare
 from gnjax.operators.prepare import _narrowed, _widened, in_float64
 from gnjax.spectra import on_device as module
 from gnjax.spectra.krylov import on_device
@@ -207,3 +208,26 @@ def test_an_interrupted_run_returns_the_best_values_so_far():
 
     with pytest.raises(KeyboardInterrupt):
         gnjax.eigenvalues(op, k=3, rtol=1e-5, limits=_limits(op, 4), progress=at_once)
+
+
+def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
+    """It is made when some products have been, outside of where they were prepared."""
+    rules = []
+
+    def making(op):
+        config = jax.config
+        rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
+        return gnjax.with_jacobian(op)
+
+    monkeypatch.setattr(prepare, "with_jacobian", making)
+    monkeypatch.setattr(prepare, "products_before", lambda op: 1)
+    model, x, _ = _network()
+    light = prepare.in_float32(gnjax.ntk(model, x))
+    with jax.numpy_dtype_promotion("strict"):
+        product = module._under(prepare.float32_rules, light)
+        row = jnp.ones(light.shape[0], np.float32)
+        images = [np.asarray(product(row)) for _ in range(3)]
+    assert len(rules) == 1
+    assert rules[0][0] == "highest"
+    assert "STANDARD" in rules[0][1].upper()
+    np.testing.assert_allclose(images[2], images[0], rtol=0, atol=1e-5 * np.abs(images[0]).max())

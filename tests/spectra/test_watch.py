@@ -89,7 +89,7 @@ def test_interrupted_eigenvalues_come_back_with_errors_that_hold(vectors, at):
         assert (np.linalg.norm(images, axis=1) <= found.errors).all()
 
 
-def test_interrupted_products_in_float32_come_back_with_values_of_float64():
+def test_interrupted_vectors_of_a_network_come_back_with_their_errors():
     model = gnjax.models.MLP((6, 20, 3), activation="tanh", key=jax.random.key(0))
     x = np.random.default_rng(0).standard_normal((100, 6))
     op = gnjax.gauss_newton(model, x)
