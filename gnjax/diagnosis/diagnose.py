@@ -43,8 +43,6 @@ from gnjax.spectra.watch import Progress, stages
 
 __all__ = ["Diagnosis", "LayerShare", "diagnose"]
 
-_DENSE_UP_TO = 3000
-_PART_ROWS = 1000  # most rows of J for a part of the data: each remedy then takes some seconds
 _OWN_STAGES = 3  # stages of progress beside the remedies: kappa, learning rates, layers
 _RATE = 1e-3  # the relative tolerance of the learning rates
 
@@ -182,7 +180,7 @@ def diagnose(
         raise ValueError(msg)
     given = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
     whole = given.gram()
-    problem, part = (given, "") if _fits(whole) else part_of(given, whole, _PART_ROWS)
+    problem, part = (given, "") if _fits(whole) else part_of(given, whole, LIMITS.small_rows)
     op = problem.gram() if part else whole
     with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
         condition = condition_number(op, seed=seed)
@@ -215,7 +213,7 @@ def _fits(op: NetworkGram) -> bool:
     """Whether the Jacobian is small enough to be decomposed."""
     stated = op.factorisation()
     fits = stated is not None and stated.size_in_bytes <= LIMITS.factor_bytes
-    return min(op.factor_shape) <= _DENSE_UP_TO and fits
+    return min(op.factor_shape) <= LIMITS.whole_rows and fits
 
 
 def _from_factor(
@@ -245,7 +243,7 @@ def _top_only(
 ) -> dict[str, Any]:
     """The fields of a diagnosis that need only the eigenvectors of the largest eigenvalue."""
     del condition
-    reason = f"measured while the smaller side of the Jacobian is at most {_DENSE_UP_TO}"
+    reason = f"measured while the smaller side of the Jacobian is at most {LIMITS.whole_rows}"
     layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
     advance()
     missing = (LeftOut("all remedies", reason),)

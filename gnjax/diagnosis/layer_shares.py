@@ -11,10 +11,10 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.suggestion import block_condition
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.operators.of_networks.network import NetworkGram
 
-_BLOCKS = 1000  # kappa of a layer's block is computed if its shorter side is at most this
 _STANDS_OUT = 0.1  # the least sensitivity for which a layer is named
 
 
@@ -48,10 +48,11 @@ def layer_shares(
     owners = np.repeat([layer_name(name) for name in parameter_names(op.net)], op.net.counts)
     made = []
     names = sorted(set(owners.tolist()), key=natural_order)
+    most = LIMITS.small_rows if len(names) > 1 else 0
     for name in names:
         own = owners == name
         block = None
-        if jacobian is not None and len(names) > 1 and min(own.sum(), len(jacobian)) <= _BLOCKS:
+        if jacobian is not None and min(own.sum(), len(jacobian)) <= most:
             block = block_condition(op, jacobian[:, own])
         least = None if bottom is None else _share_of_squares(bottom, own)
         made.append(LayerShare(name, int(own.sum()), _share_of_squares(top, own), least, block))

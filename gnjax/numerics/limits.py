@@ -29,7 +29,16 @@ class Limits:
         ``basis_bytes`` has room for.
       factor_rows: if the matrix does not resolve kappa, "auto" takes the singular values of a
         factor with at most so many rows or columns.
-      whole_rows: for at most so many rows, a few eigenvalues are taken from the whole spectrum.
+      whole_rows: for at most so many rows, a few eigenvalues are taken from the whole spectrum, and
+        a diagnosis decomposes the Jacobian.
+      small_rows: for at most so many rows, numbers that cost a whole matrix are computed unasked:
+        the exact trace, kappa of every layer's block, what each remedy changes.
+      jacobian_bytes: the most memory that the stored Jacobian of a network may take.
+      linearisation_bytes: the most memory that a linearised network may take.
+      kernel_bytes: the most memory that those parts of a Jacobian may take from which a network's
+        kernel is formed at once.
+      chain_bytes: the most memory that the partial products of a linear network's weights may take,
+        for several strengths of its skips together.
 
     >>> small = gnjax.Limits(matrix_rows=2)
     >>> gnjax.condition_number(np.eye(3), method="dense", limits=small)  # doctest: +ELLIPSIS
@@ -45,6 +54,11 @@ class Limits:
     density_bytes: float = 16e9
     factor_rows: int = 4000
     whole_rows: int = 3000
+    small_rows: int = 1000
+    jacobian_bytes: float = 4e9
+    linearisation_bytes: float = 3e9
+    kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
+    chain_bytes: float = 2**30
     vectors: int | None = None
 
     def basis_rows(self, size: int, itemsize: int = 8) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
@@ -25,7 +26,6 @@ from gnjax.spectra.stochastic.xtrace import xtrace
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
-_SMALL = 1000
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -145,7 +145,7 @@ def _exact(op: Operator, watch: Watch) -> Trace:
     if structure is not None:
         value, rounding = structure()
         check_products(value)
-    elif size <= _SMALL:
+    elif size <= LIMITS.small_rows:
         diagonal = np.diagonal(np.asarray(op.as_matrix())).astype(np.float64)
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))

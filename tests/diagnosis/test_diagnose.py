@@ -234,8 +234,7 @@ def test_an_unresolved_kappa_is_reported_as_a_lower_bound():
 
 def _limit(monkeypatch, rows):
     module = importlib.import_module("gnjax.diagnosis.diagnose")
-    for name in ("_DENSE_UP_TO", "_PART_ROWS"):
-        monkeypatch.setattr(module, name, rows)
+    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(whole_rows=rows, small_rows=rows))
 
 
 def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):

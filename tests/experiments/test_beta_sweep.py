@@ -14,7 +14,7 @@ import gnjax
 from experiments import beta_sweep, whitening_sweep
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
-from gnjax import data
+from gnjax import Limits, data
 from gnjax.operators.closed_form import linear as closed_form
 from gnjax.operators.closed_form.linear import linear_gauss_newtons
 from sweeps import config
@@ -48,7 +48,7 @@ def test_every_beta_has_the_matrix_of_equation_7(
     rows = np.random.default_rng(seed + 1).standard_normal((9, 4))
     covariance = rows.T @ rows / 9 if raw else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closed_form, "_BATCH_BYTES", limit)
+        patch.setattr(closed_form, "LIMITS", Limits(chain_bytes=limit))
         ops = list(linear_gauss_newtons(weights, SKIPS, covariance))
     assert len(ops) == len(SKIPS)
     for skip, op in zip(SKIPS, ops, strict=True):
@@ -70,9 +70,9 @@ def test_products_above_the_limit_are_not_batched(monkeypatch: pytest.MonkeyPatc
     weights = draw(0, 4, 5, 3)
     stored = sum(w.nbytes for w in weights) - 8 * (4 * 5 + 5 * 3)
     stored += 8 * (3 * 5 + 3 * 3 + 4 * 4 + 4 * 5)  # S_1, S_2, T_1, T_2
-    monkeypatch.setattr(closed_form, "_BATCH_BYTES", 2 * stored - 1)
+    monkeypatch.setattr(closed_form, "LIMITS", Limits(chain_bytes=2 * stored - 1))
     assert len(list(linear_gauss_newtons(weights, (0.0, 1.0)))) == 2
-    monkeypatch.setattr(closed_form, "_BATCH_BYTES", 2 * stored)
+    monkeypatch.setattr(closed_form, "LIMITS", Limits(chain_bytes=2 * stored))
     with pytest.raises(pytest.fail.Exception, match="batched"):
         next(linear_gauss_newtons(weights, (0.0, 1.0)))
 

@@ -36,7 +36,7 @@ def test_blocks_and_groups(case, monkeypatch, block, held):
     """Blocks that reach back, and rows of several groups in the same memory or computed anew."""
     params, x, kernel = case
     monkeypatch.setattr(grams, "_BLOCK", block)
-    monkeypatch.setattr(grams, "_CACHE_BYTES", held)
+    monkeypatch.setattr(grams, "LIMITS", gnjax.Limits(kernel_bytes=held))
     found = gnjax.ntk((_network, params), x).as_matrix()
     np.testing.assert_allclose(found, kernel, atol=1e-13 * np.abs(kernel).max(), rtol=0)
 

@@ -107,7 +107,7 @@ def test_columns_apart_are_those_together(monkeypatch, kind):
 def test_what_does_not_fit_is_left_as_it_is(monkeypatch):
     model, x = CASES["mlp relu"]()
     op = gnjax.ntk(model, x)
-    monkeypatch.setattr(module, "_KEPT_BYTES", 100.0)
+    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(linearisation_bytes=100.0))
     assert linearised(op) is op
 
 

@@ -209,14 +209,14 @@ def test_a_jacobian_is_not_made_unasked_where_it_gains_little_or_does_not_fit(mo
         monkeypatch.setattr(module, "_GAIN", factor * gain)
         assert (module.products_before(op) < np.inf) == pays
     monkeypatch.setattr(module, "_GAIN", 2)
-    monkeypatch.setattr(module, "_MEMORY", _least(op) - 1)
+    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(jacobian_bytes=_least(op) - 1))
     assert module.products_before(op) == np.inf
 
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
     if not linear:
-        monkeypatch.setattr(linearisation, "_KEPT_BYTES", 1.0)
+        monkeypatch.setattr(linearisation, "LIMITS", gnjax.Limits(linearisation_bytes=1.0))
     made = []
 
     def making(op):

@@ -26,8 +26,8 @@ from gnjax.networks.kernels.rows import (
 from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_cpu, zeros
+from gnjax.numerics.limits import LIMITS
 
-_CACHE_BYTES = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
 _BLOCK = 128  # a block of J J^T belongs to so many samples by so many samples
 
 _Held = tuple[list[Pair], jax.Array | np.ndarray]
@@ -109,7 +109,7 @@ def _add_group(
 def _fits(net: Network, group: tuple[Item, ...]) -> bool:
     """Whether the rows and pairs of a group are held for all samples at once."""
     numbers = net.samples * net.rows * sum(item.width for item in group)
-    return numbers * net.dtype.itemsize <= _CACHE_BYTES
+    return numbers * net.dtype.itemsize <= LIMITS.kernel_bytes
 
 
 def _room(net: Network, group: tuple[Item, ...]) -> int:
@@ -229,7 +229,7 @@ def _outer(left: np.ndarray | jax.Array, right: np.ndarray | jax.Array) -> np.nd
 
 def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Group parameters so that the rows and pairs of a group fit in memory for all samples."""
-    limit = _CACHE_BYTES / (net.samples * net.rows * net.dtype.itemsize)
+    limit = LIMITS.kernel_bytes / (net.samples * net.rows * net.dtype.itemsize)
     group: list[Item] = []
     for item in items:
         if group and sum(i.width for i in group) + item.width > limit:

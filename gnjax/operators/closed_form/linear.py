@@ -19,6 +19,7 @@ from gnjax.numerics.host import (
     times,
     times_transposed,
 )
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
@@ -28,7 +29,6 @@ from gnjax.operators.closed_form.patterns import path_counts, pattern, transpose
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_error
 
 _WORST_CASE_UP_TO = 256
-_BATCH_BYTES = 2**30
 
 _Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
 _Identity = Callable[..., jax.Array]
@@ -83,7 +83,7 @@ def linear_factors(
 
 
 def _factors_by_skip(layers: Layers, skips: list[float], root: Root) -> Iterator[KroneckerFactors]:
-    if len(skips) * _product_bytes(layers.stored) > _BATCH_BYTES:
+    if len(skips) * _product_bytes(layers.stored) > LIMITS.chain_bytes:
         for skip in skips:
             yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
         return

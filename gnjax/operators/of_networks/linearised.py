@@ -29,13 +29,12 @@ from gnjax.networks.network import (
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.limits import LIMITS
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import Around, error_of
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.operators.trees import ParameterTrees, takes_trees
-
-_KEPT_BYTES = 3e9
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,8 +87,9 @@ class Linearised(Prepared):
 
 
 def linearised(op: Operator) -> Operator:
-    """``op`` with its linearisation kept in memory where that takes up to 3 GB; else ``op`` itself.
+    """``op`` with its linearisation kept in memory, or ``op`` itself where that takes over 3 GB.
 
+    The limit is ``Limits().linearisation_bytes``.
     It pays when many products are made with one operator of a network. Krylov methods and traces do
     this by themselves.
 
@@ -106,10 +106,10 @@ def linearised(op: Operator) -> Operator:
 
 
 def fits(op: NetworkGram | NetworkHessian) -> bool:
-    """Whether the linear maps of all batches take up to 3 GB."""
+    """Whether the linear maps of all batches take at most ``LIMITS.linearisation_bytes``."""
     kept = jax.eval_shape(linear_maps, op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
-    return size <= _KEPT_BYTES
+    return size <= LIMITS.linearisation_bytes
 
 
 def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:

@@ -27,12 +27,12 @@ from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.device import device
+from gnjax.numerics.limits import LIMITS
 from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Prepared
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.trees import takes_trees
 
-_MEMORY = 4e9
 _READ = 4  # multiplications of a convolution that take as long as reading a number
 _GAIN = 2  # J is made by itself only if products get this much faster
 _COMPILED = 2e10  # the time to compile what makes and uses J, in multiplications
@@ -77,7 +77,7 @@ class WithJacobian(Prepared):
         return self.op.scale * jnp.concatenate(rows)
 
 
-def with_jacobian(op: Operator, *, memory: float = _MEMORY) -> Operator:
+def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
     It pays when many products are made with one convolutional network. Making J costs r backward
@@ -124,13 +124,13 @@ def products_before(op: NetworkGram) -> float:
     if net.coupled or not (net.convolves and alone and device().stores):
         return np.inf
     traced = gram.traced_sample(net)
-    items = _items(net, traced, _MEMORY)
+    items = _items(net, traced, LIMITS.jacobian_bytes)
     work = [sum(use.terms * use.results for use in layer.uses) for layer in traced.layers]
     pairs = [item for item in items if item.form == "pair"]
     read = sum(item.width for item in items)
     with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
     without = 2 * sum(work)
-    if _bytes(net, items) > _MEMORY or _GAIN * with_j > without:
+    if _bytes(net, items) > LIMITS.jacobian_bytes or _GAIN * with_j > without:
         return np.inf
     return net.rows + _COMPILED / (2 * net.samples * without)
 
