@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
-from gnjax.networks.equations.widen import Widened
+from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.forms.samples import same_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
@@ -104,8 +103,7 @@ def moved(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
     Everything known about the structure is kept: coupled samples, layers, sizes of batches.
     """
     apply, params = opened(model, has_aux=has_aux)
-    if isinstance(net.apply, Partial) and isinstance(net.apply.func, Widened):
-        apply = Partial(net.apply.func, apply)
+    apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
     known = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
     if (structure, jax.tree.structure(apply), _shapes(leaves)) != known:

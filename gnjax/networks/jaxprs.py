@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-_CALLS = ("pjit", "jit", "closed_call", "core_call")
+CALLS = ("pjit", "jit", "closed_call", "core_call")
 _CHECKPOINTS = ("checkpoint", "remat", "remat2")
 _WRAPPERS = {
     **dict.fromkeys(_CHECKPOINTS, "jaxpr"),
@@ -124,7 +124,7 @@ def scanned(
 
 
 def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:
-    if eqn.primitive.name in _CALLS:
+    if eqn.primitive.name in CALLS:
         inner = eqn.params["jaxpr"]
         return evaluate(inner.jaxpr, inner.consts, operands, bind)
     bound = bind(eqn, operands)
@@ -201,11 +201,11 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 def coarsest_eps(jaxpr: Any) -> float:
     """The eps of the coarsest floating format among the results in a jaxpr, 0 where none floats."""
-    kinds = {v.aval.dtype for eqn in equations(jaxpr) for v in eqn.outvars if _floats(v)}
+    kinds = {v.aval.dtype for eqn in equations(jaxpr) for v in eqn.outvars if floats(v)}
     return max((float(jnp.finfo(kind).eps) for kind in kinds), default=0.0)
 
 
-def _floats(v: Any) -> bool:
+def floats(v: Any) -> bool:
     return hasattr(v.aval, "dtype") and jnp.issubdtype(v.aval.dtype, jnp.floating)
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.equations.maxima import ByComparison
 from gnjax.networks.forms.refusals import RAISED, Refused, told
 from gnjax.networks.outputs.shapes import Outputs
 
@@ -42,7 +44,7 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
     """The terms of the loss of one sample: one for each output or token, or one number alone."""
     check_loss(loss)
     if not isinstance(loss, str):
-        return _checked_terms(loss)
+        return partial(ByComparison(), _checked_terms(loss))
     named = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
     return named.get(loss, _squared_error)
 

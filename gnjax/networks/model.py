@@ -13,7 +13,7 @@ from flax import nnx
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
-from gnjax.networks.equations.widen import traced
+from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import RAISED, Refused, refusal
@@ -198,18 +198,14 @@ def evaluate(apply: Apply, params: Params, x: Any) -> Any:
 def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
     """The shapes of the outputs, checked without evaluating the model.
 
-    In 64-bit mode a model that has float32 written into its layers comes back without it, see
-    :mod:`gnjax.networks.equations.widen`.
+    The model comes back with its equations rewritten where they ask for it, see
+    :mod:`gnjax.networks.equations.rewritten`.
     """
     try:
-        if real_dtype() == jnp.float64:
-            outputs, wider = traced(apply, params, x)
-        else:
-            outputs, wider = jax.eval_shape(apply, params, x), None
+        made, outputs = rewritten(apply, params, x)
     except RAISED as error:
         raise ValueError(refusal(error, x)) from error
-    shapes = described_outputs(outputs, sample_count(x))
-    return (apply if wider is None else Partial(wider, apply)), shapes
+    return made, described_outputs(outputs, sample_count(x))
 
 
 def check_outputs(outputs: jax.Array) -> None:

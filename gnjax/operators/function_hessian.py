@@ -13,7 +13,7 @@ from flax import nnx
 from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs
-from gnjax.networks.equations.widen import traced
+from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.frameworks import Params
 from gnjax.networks.forms.refusals import PYTHON_VALUES, RAISED, told
@@ -117,9 +117,8 @@ def hessian_of(
     function, given = _opened(loss_fn, params)
     given = checked_parameters(given)
     fixed = jax.tree.map(_argument, args)
-    value, wider = _described(function, given, fixed)
+    made, value = _rewritten(function, given, fixed)
     _check_scalar(value)
-    made = function if wider is None else Partial(wider, function)
     leaves, structure = jax.tree.flatten(given)
     chosen, kept = choose(given, mask, only)
     counts = tuple(
@@ -173,12 +172,10 @@ def _argument(leaf: Any) -> jax.Array:
     return array.astype(real_dtype()) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
-def _described(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The shape of the value, and how the function is widened."""
+def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """:func:`rewritten`, with a message for a function that does not take its arguments."""
     try:
-        if real_dtype() == jnp.float64:
-            return traced(function, params, *args)
-        return jax.eval_shape(function, params, *args), None
+        return rewritten(function, params, *args)
     except RAISED as error:
         shapes = jax.tree.map(lambda leaf: leaf.shape, args)
         msg = (

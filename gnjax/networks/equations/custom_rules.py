@@ -12,17 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.jaxprs import bind, wrapped
-
-Inside = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
-"""(jaxpr, constants, arguments) to results."""
-
-
-def opened(eqn: Any) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr and the constants inside an equation."""
-    inner = wrapped(eqn)
-    assert inner is not None
-    return inner
+from gnjax.networks.equations.control_flow import Inside, opened
+from gnjax.networks.jaxprs import bind
 
 
 def _shape(v: Any) -> jax.ShapeDtypeStruct:

@@ -26,8 +26,9 @@ import numpy as np
 from jax.extend import core
 
 from gnjax.networks.equations.constants import unrounded
-from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp, opened
-from gnjax.networks.jaxprs import bind, equations, evaluate, scanned
+from gnjax.networks.equations.control_flow import CONTROL_FLOW
+from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp
+from gnjax.networks.jaxprs import bind, equations, evaluate
 
 _WIDER = {
     jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
@@ -78,20 +79,26 @@ class Widened:
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Widened | None]:
-    """The shapes of function(*args) in 64-bit mode, and how it is widened (None: no need)."""
+def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened | None]:
+    """The equations of function(*args) in 64-bit mode, the shapes of its results, and how it is
+    widened (None: no need)."""
     try:
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        closed, shapes = equations_of(function, *args)
     except TypeError:
-        found = Widened(traced_narrow=True)
+        narrow = Widened(traced_narrow=True)
         try:
-            return jax.eval_shape(lambda *a: found(function, *a), *args), found
+            return *equations_of(partial(narrow, function), *args), narrow
         except TypeError:
-            closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)  # the first refusal
+            closed, shapes = equations_of(function, *args)  # the first refusal
     if not uses_float32(closed):
-        return shapes, None
-    found = Widened()
-    return jax.eval_shape(lambda *a: found(function, *a), *args), found
+        return closed, shapes, None
+    return *equations_of(partial(Widened(), function), *args), Widened()
+
+
+def equations_of(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+    """The closed jaxpr of a function, and the shapes of its results."""
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    return closed, shapes
 
 
 def uses_float32(closed: Any) -> bool:
@@ -195,50 +202,9 @@ def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:
     return scatter(*operands, **{name: eqn.params[name] for name in names})
 
 
-def _checkpoint(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    jaxpr, consts = opened(eqn)
-    again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
-    return list(jax.checkpoint(lambda *a: _inside(jaxpr, consts, a), **again)(*operands))
-
-
-def _scan(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    def step(closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
-        return _inside(closed.jaxpr, closed.consts, args), None
-
-    return scanned(eqn, operands, step)[0]
-
-
-def _while(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    first = eqn.params["cond_nconsts"]
-    second = first + eqn.params["body_nconsts"]
-    tested, used, carry = operands[:first], operands[first:second], operands[second:]
-    return list(
-        jax.lax.while_loop(
-            lambda state: _inside(condition.jaxpr, condition.consts, [*tested, *state])[0],
-            lambda state: _inside(body.jaxpr, body.consts, [*used, *state]),
-            list(carry),
-        )
-    )
-
-
-def _cond(eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    index, *values = operands
-    branches = [
-        lambda *given, inner=inner: _inside(inner.jaxpr, inner.consts, given)
-        for inner in eqn.params["branches"]
-    ]
-    return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
-
-
 _RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {
     "convert_element_type": _convert,
     "reduce_precision": _reduce_precision,
-    "checkpoint": _checkpoint,
-    "remat": _checkpoint,
-    "remat2": _checkpoint,
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
     "custom_jvp_call": partial(custom_jvp, _inside),
+    **{name: partial(rule, _inside) for name, rule in CONTROL_FLOW.items()},
 }

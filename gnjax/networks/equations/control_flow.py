@@ -1,0 +1,71 @@
+"""Loops, branches and checkpoints whose inner equations are evaluated in another way.
+
+Every rule takes a function ``inside``, which evaluates equations, an equation that has others
+inside, and its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.jaxprs import scanned, wrapped
+
+Inside = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
+"""(jaxpr, constants, arguments) to results."""
+
+
+def opened(eqn: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr and the constants inside an equation."""
+    inner = wrapped(eqn)
+    assert inner is not None
+    return inner
+
+
+def _checkpoint(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    jaxpr, consts = opened(eqn)
+    again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
+    return list(jax.checkpoint(lambda *a: inside(jaxpr, consts, a), **again)(*operands))
+
+
+def _scan(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    def step(closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
+        return inside(closed.jaxpr, closed.consts, args), None
+
+    return scanned(eqn, operands, step)[0]
+
+
+def _while(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    first = eqn.params["cond_nconsts"]
+    second = first + eqn.params["body_nconsts"]
+    tested, used, carry = operands[:first], operands[first:second], operands[second:]
+    return list(
+        jax.lax.while_loop(
+            lambda state: inside(condition.jaxpr, condition.consts, [*tested, *state])[0],
+            lambda state: inside(body.jaxpr, body.consts, [*used, *state]),
+            list(carry),
+        )
+    )
+
+
+def _cond(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    index, *values = operands
+    branches = [
+        lambda *given, inner=inner: inside(inner.jaxpr, inner.consts, given)
+        for inner in eqn.params["branches"]
+    ]
+    return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
+
+
+CONTROL_FLOW: dict[str, Callable[[Inside, Any, Sequence[Any]], list[Any]]] = {
+    "checkpoint": _checkpoint,
+    "remat": _checkpoint,
+    "remat2": _checkpoint,
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+}

@@ -1,0 +1,127 @@
+"""Maxima and minima by comparison, whose compiled derivatives are those of the function.
+
+JAX differentiates max(x, y) by asking which of x and y is equal to the maximum, and the maximum
+over an axis by asking which entries are. In a compiled program XLA may compute x a second time for
+this question, fused with other operations, and round it differently: then no entry is equal, and
+the derivative is 0, or 0 / 0 over an axis. On CPUs this happens behind LayerNorm and BatchNorm.
+
+Here max(x, y) is x where x > y, y where y > x, and x / 2 + y / 2 where both are equal, which has
+JAX's derivative at a tie. A maximum over an axis is made of such maxima of two halves. Whatever
+rounding a comparison sees, it chooses one of the entries.
+
+Only maxima of floating numbers that are differentiated are replaced, and so not the one that a
+softmax subtracts (behind ``stop_gradient``), and not those inside of functions with derivative
+rules of their own, such as ``jax.nn.relu``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.equations.control_flow import CONTROL_FLOW
+from gnjax.networks.jaxprs import CALLS, bind, equations, evaluate, floats, variables
+
+_OF_TWO = {"max": jnp.greater, "min": jnp.less}
+_OVER_AXES = {"reduce_max": jnp.greater, "reduce_min": jnp.less}
+
+
+@dataclass(frozen=True)
+class ByComparison:
+    """(function, *args) -> function(*args), with maxima and minima by comparison."""
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        if not differentiates_maxima(closed.jaxpr):
+            return function(*args)
+        results = _inside(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def differentiates_maxima(jaxpr: Any) -> bool:
+    """Whether the derivative of the equations is that of some maximum or minimum."""
+    return bool(_differentiated(jaxpr, jaxpr.outvars))
+
+
+def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """The results of equations, where maxima that are differentiated go by comparison."""
+    replaced = _differentiated(jaxpr, jaxpr.outvars)
+    return evaluate(jaxpr, consts, list(args), partial(_bind, replaced))
+
+
+def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
+    """The ids of the equations that depend on a maximum in a way that is differentiated.
+
+    These are maxima themselves, and loops, branches and checkpoints with maxima inside.
+    ``results`` are the variables whose derivatives are asked for.
+    """
+    asked, found = set(variables(results)), set[int]()
+    for eqn in reversed(jaxpr.eqns):
+        outputs = [v for v in eqn.outvars if v in asked and floats(v)]
+        name = eqn.primitive.name
+        if not outputs or name == "stop_gradient":
+            continue
+        asked.update(variables(eqn.invars))
+        if name in CALLS:
+            inner = eqn.params["jaxpr"].jaxpr
+            wanted = zip(eqn.outvars, inner.outvars, strict=True)
+            found |= _differentiated(inner, [own for v, own in wanted if v in outputs])
+        elif name in _OF_TWO or name in _OVER_AXES or _holds_maxima(eqn):
+            found.add(id(eqn))
+    return frozenset(found)
+
+
+def _holds_maxima(eqn: Any) -> bool:
+    if eqn.primitive.name not in CONTROL_FLOW:
+        return False
+    names = {inner.primitive.name for inner in equations(_Jaxpr([eqn])) if inner is not eqn}
+    return not names.isdisjoint({*_OF_TWO, *_OVER_AXES})
+
+
+@dataclass(frozen=True)
+class _Jaxpr:
+    """Some equations, for :func:`gnjax.networks.jaxprs.equations`."""
+
+    eqns: list[Any]
+
+
+def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:
+    name = eqn.primitive.name
+    if id(eqn) not in replaced:
+        return bind(eqn, operands)
+    if name in _OF_TWO:
+        return _further(_OF_TWO[name], *operands)
+    if name in _OVER_AXES:
+        return _over_axes(_OVER_AXES[name], operands[0], eqn.params["axes"])
+    return CONTROL_FLOW[name](_inside, eqn, operands)
+
+
+def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
+    """The larger of two numbers for ``jnp.greater``, the smaller for ``jnp.less``."""
+    tied = 0.5 * x + 0.5 * y  # where one is NaN, this is NaN, as both comparisons are false
+    return jnp.where(compare(x, y), x, jnp.where(compare(y, x), y, tied))
+
+
+def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    for axis in sorted(axes, reverse=True):
+        x = _over_axis(compare, x, axis)
+    return x
+
+
+def _over_axis(compare: Callable[..., jax.Array], x: jax.Array, axis: int) -> jax.Array:
+    """The largest entry along an axis, or the smallest, by halving the axis."""
+    left = []
+    while x.shape[axis] > 1:
+        half = x.shape[axis] // 2
+        first, second, rest = jnp.split(x, [half, 2 * half], axis)
+        if rest.shape[axis]:
+            left.append(rest)
+        x = _further(compare, first, second)
+    for rest in left:
+        x = _further(compare, x, rest)
+    return jnp.squeeze(x, axis)

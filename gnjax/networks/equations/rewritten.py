@@ -1,0 +1,37 @@
+"""A function as the library differentiates it: in one precision, and with safe maxima."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
+from gnjax.networks.equations.widen import Widened, equations_of, traced
+from gnjax.numerics.precision import real_dtype
+
+
+def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+    """The function with its equations rewritten where they ask for it, and its results' shapes.
+
+    In 64-bit mode float32 inside of it is widened (:mod:`gnjax.networks.equations.widen`), and
+    maxima are chosen by comparison (:mod:`gnjax.networks.equations.maxima`). A function that needs
+    neither comes back as it is. Nothing is evaluated.
+    """
+    if real_dtype() == jnp.float64:
+        closed, shapes, wider = traced(function, *args)
+    else:
+        (closed, shapes), wider = equations_of(function, *args), None
+    made = function if wider is None else Partial(wider, function)
+    if differentiates_maxima(closed.jaxpr):
+        made = Partial(ByComparison(), made)
+    return made, shapes
+
+
+def rewritten_alike(function: Callable[..., Any], example: Any) -> Any:
+    """The function with its equations rewritten as those of ``example`` are."""
+    if isinstance(example, Partial) and isinstance(example.func, ByComparison | Widened):
+        return Partial(example.func, rewritten_alike(function, example.args[0]))
+    return function

@@ -1,0 +1,169 @@
+"""Maxima by comparison: values, derivatives at ties, and compiled derivatives behind LayerNorm."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gnjax
+from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
+from tests.references import jacobian
+
+_RNG = np.random.default_rng(0)
+_X = jnp.asarray(_RNG.standard_normal((4, 6)))
+
+
+def _by_comparison(function):
+    return lambda *args: ByComparison()(function, *args)
+
+
+def _needs(function, *args):
+    return differentiates_maxima(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def _normalised(h, axes):
+    mean = h.mean(axes, keepdims=True)
+    return (h - mean) * jax.lax.rsqrt(((h - mean) ** 2).mean(axes, keepdims=True) + 1e-5)
+
+
+_FUNCTIONS = {
+    "of two": lambda x: jnp.maximum(x, x[::-1]) - jnp.minimum(x, 0.2),
+    "over an axis": lambda x: x.max(axis=1) - x.min(axis=1),
+    "over both axes": lambda x: x.max() * x.min(),
+    "relu6 by hand": lambda x: jnp.minimum(jnp.maximum(3 * x, 0.0), 1.0),
+    "clip": lambda x: jnp.clip(x, -0.5, 0.5) * x,
+    "celu": jax.nn.celu,
+    "largest norm": lambda x: jnp.linalg.norm(x, ord=jnp.inf, axis=1),
+    "scan": lambda x: jax.lax.scan(lambda h, row: (jnp.maximum(h, row), h), x[0], x)[0],
+    "checkpoint": jax.checkpoint(lambda x: (x * x).max(axis=0)),
+    "branch": lambda x: jax.lax.cond(x[0, 0] > 0, lambda x: x.max(0), lambda x: x.min(0), x),
+    "call": lambda x: jax.jit(lambda x: (x**3).max(axis=1))(x),
+}
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_values_and_derivatives_are_those_of_single_operations(name):
+    function = _FUNCTIONS[name]
+    assert _needs(function, _X)
+    found = _by_comparison(function)
+    np.testing.assert_array_equal(found(_X), function(_X))
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(
+            jax.jit(derivative(found))(_X), derivative(function)(_X), rtol=0, atol=1e-14
+        )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        jax.nn.softmax,
+        jax.nn.log_softmax,
+        jax.nn.relu,
+        lambda x: jax.lax.stop_gradient(x.max()) * x,
+        lambda x: x * jnp.maximum(jnp.arange(6), 3)[None],
+        lambda x: x[:, x.max(axis=0).argmax()],
+        jnp.tanh,
+    ],
+)
+def test_what_is_not_differentiated_is_left_alone(function):
+    assert not _needs(function, _X)
+    given = str(jax.make_jaxpr(function)(_X))
+    assert str(jax.make_jaxpr(_by_comparison(function))(_X)) == given
+
+
+@given(st.lists(st.floats(width=64), min_size=1, max_size=9), st.booleans())
+def test_every_number_has_the_maximum_and_minimum_of_numpy(numbers, pairs):
+    x = jnp.asarray(numbers)
+    if pairs:
+        function = lambda x: (jnp.maximum(x, x[::-1]), jnp.minimum(x, x[::-1]))  # noqa: E731
+    else:
+        function = lambda x: (x.max(), x.min())  # noqa: E731
+    for found, expected in zip(_by_comparison(function)(x), function(x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_tie_is_shared_as_jax_shares_it():
+    found = jax.grad(_by_comparison(lambda x: jnp.maximum(x[0], x[1])))(jnp.ones(2))
+    np.testing.assert_array_equal(found, [0.5, 0.5])
+    assert jax.grad(_by_comparison(lambda x: jnp.maximum(x, 0.0)))(0.0) == 0.5
+    shared = jax.grad(_by_comparison(lambda x: x.max()))(jnp.ones(5))
+    assert shared.sum() == 1
+
+
+def test_integers_and_empty_results_pass():
+    function = lambda x: x * jnp.arange(6).max() + x.max()  # noqa: E731
+    np.testing.assert_array_equal(_by_comparison(function)(_X), function(_X))
+    nothing = lambda x: x[:, :0].max(axis=0).sum() + x.max()  # noqa: E731
+    assert _by_comparison(nothing)(_X) == _X.max()
+
+
+_POOLS = {
+    "points": lambda h: h.max(axis=1),
+    "maxout": lambda h: h.reshape(*h.shape[:-1], -1, 4).max(axis=-1).mean(axis=1),
+    "pairs": lambda h: jnp.maximum(h[..., 0::2], h[..., 1::2]).mean(axis=1),
+    "relu by hand": lambda h: jnp.maximum(h, 0).mean(axis=1),
+}
+
+
+def _model(pool, axes, samples, positions, features, width):
+    rng = np.random.default_rng(1)
+
+    def layer(inputs, outputs):
+        w = rng.standard_normal((inputs, outputs)) / inputs**0.5
+        return jnp.asarray(w), jnp.asarray(0.1 * rng.standard_normal(outputs))
+
+    pooled = jax.eval_shape(pool, jax.ShapeDtypeStruct((1, positions, width), float)).shape[-1]
+    params = [layer(features, width), layer(width, width), layer(pooled, 3)]
+
+    def apply(params, x):
+        for w, b in params[:-1]:
+            x = _normalised(x @ w + b[None, None], axes)
+        w, b = params[-1]
+        return pool(x) @ w + b[None]
+
+    return (apply, params), jnp.asarray(rng.standard_normal((samples, positions, features)))
+
+
+@pytest.mark.parametrize("axes", [(-1,), (0, 1)], ids=["LayerNorm", "BatchNorm"])
+@pytest.mark.parametrize("pool", _POOLS)
+def test_kernels_of_networks_with_maxima_are_those_of_single_operations(pool, axes):
+    """Compiled, JAX's own derivative is wrong by up to 20% in some of these."""
+    (apply, params), x = _model(_POOLS[pool], axes, 12, 33, 4, 48)
+    units = np.eye(3 * len(x))
+    with jax.disable_jit():
+        _, pullback = jax.vjp(lambda params: apply(params, x).ravel(), params)
+        rows = np.concatenate(
+            [
+                leaf.reshape(len(units), -1)
+                for leaf in jax.tree.leaves(jax.vmap(pullback)(units)[0])
+            ],
+            axis=1,
+        )
+    expected = rows @ rows.T
+    op = gnjax.ntk((apply, params), x, side="outputs")
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-11 * scale)
+    np.testing.assert_allclose(op @ units, expected, rtol=0, atol=1e-11 * scale)
+
+
+def test_a_loss_with_a_maximum():
+    """The hinge loss max(0, 1 - y f) ^ 2 has the output Hessian 2 where it is not zero."""
+    model = gnjax.models.MLP((3, 4, 1), activation="tanh", key=jax.random.key(0))
+    x, y = _X[:, :3], jnp.sign(_X[:, :1])
+    op = gnjax.gauss_newton(model, x, loss=lambda f, y: jnp.maximum(0.0, 1 - f * y).sum() ** 2, y=y)
+    apply, params = gnjax.functional(model)
+    rows = jacobian(apply, params, x)
+    active = (1 - apply(params, x) * y > 0).ravel()
+    expected = 2 * rows[active].T @ rows[active] / len(x)
+    np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-13)
+
+
+def test_the_hessian_of_a_function_with_maxima():
+    w = jnp.asarray(_RNG.standard_normal(6))
+    op = gnjax.hessian_of(lambda w: (jnp.maximum(w, w[::-1]) ** 3).sum(), w)
+    with jax.disable_jit():
+        expected = jax.hessian(lambda w: (jnp.maximum(w, w[::-1]) ** 3).sum())(w)
+    np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-13)
+    assert "max" not in str(jax.make_jaxpr(op.value)(list(op.leaves)))
