@@ -113,10 +113,8 @@ def _check_derivatives(derivatives: jax.Array) -> None:
     if not all_finite(derivatives):
         msg = (
             "the derivative of the model by its parameters is NaN or infinite for some sample, as "
-            "that of a root or a norm is at zero: add a small number there, and use jnp.where on "
-            "the argument of such a function and not on its value. That of jnp.max over an axis "
-            "can be NaN in a compiled program, where entries are computed again with another "
-            "rounding: take flax.nnx.max_pool, or jnp.where(a >= b, a, b)"
+            "that of a root or a norm is at zero; add a small number there, and use jnp.where on "
+            "the argument of such a function and not on its value"
         )
         raise ValueError(msg)
 
