@@ -187,16 +187,27 @@ def hessian_product(
     return jax.vjp(gradient, point)[1](tangent)[0]
 
 
+def equations_of(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+    """The closed jaxpr of a function, and the shapes of its results."""
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    return closed, shapes
+
+
 def equations(jaxpr: Any) -> Iterator[Any]:
     """All equations of a jaxpr, those of loops, branches and calls inside it too."""
     for eqn in jaxpr.eqns:
         yield eqn
-        for value in jax.tree.leaves(
-            list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
-        ):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from equations(inner)
+        yield from equations_inside(eqn)
+
+
+def equations_inside(eqn: Any) -> Iterator[Any]:
+    """All equations of the loop, branches or call that an equation is; none for other equations."""
+    for value in jax.tree.leaves(
+        list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
+    ):
+        inner = getattr(value, "jaxpr", value)
+        if hasattr(inner, "eqns"):
+            yield from equations(inner)
 
 
 def coarsest_eps(jaxpr: Any) -> float:

@@ -25,7 +25,15 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.equations.control_flow import CONTROL_FLOW
-from gnjax.networks.jaxprs import CALLS, bind, equations, evaluate, floats, variables
+from gnjax.networks.jaxprs import (
+    CALLS,
+    bind,
+    equations_inside,
+    equations_of,
+    evaluate,
+    floats,
+    variables,
+)
 
 _OF_TWO = {"max": jnp.greater, "min": jnp.less}
 _OVER_AXES = {"reduce_max": jnp.greater, "reduce_min": jnp.less}
@@ -36,7 +44,7 @@ class ByComparison:
     """(function, *args) -> function(*args), with maxima and minima by comparison."""
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        closed, shapes = equations_of(function, *args)
         if not differentiates_maxima(closed.jaxpr):
             return function(*args)
         results = _inside(closed.jaxpr, closed.consts, jax.tree.leaves(args))
@@ -79,15 +87,8 @@ def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
 def _holds_maxima(eqn: Any) -> bool:
     if eqn.primitive.name not in CONTROL_FLOW:
         return False
-    names = {inner.primitive.name for inner in equations(_Jaxpr([eqn])) if inner is not eqn}
+    names = {inner.primitive.name for inner in equations_inside(eqn)}
     return not names.isdisjoint({*_OF_TWO, *_OVER_AXES})
-
-
-@dataclass(frozen=True)
-class _Jaxpr:
-    """Some equations, for :func:`gnjax.networks.jaxprs.equations`."""
-
-    eqns: list[Any]
 
 
 def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:

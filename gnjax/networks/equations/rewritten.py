@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
-from gnjax.networks.equations.widen import Widened, equations_of, traced
+from gnjax.networks.equations.widen import Widened, traced
+from gnjax.networks.jaxprs import equations_of
 from gnjax.numerics.precision import real_dtype
 
 

@@ -28,7 +28,7 @@ from jax.extend import core
 from gnjax.networks.equations.constants import unrounded
 from gnjax.networks.equations.control_flow import CONTROL_FLOW
 from gnjax.networks.equations.custom_rules import custom_jvp, custom_vjp
-from gnjax.networks.jaxprs import bind, equations, evaluate
+from gnjax.networks.jaxprs import bind, equations, equations_inside, equations_of, evaluate
 
 _WIDER = {
     jnp.dtype(jnp.float32): jnp.dtype(jnp.float64),
@@ -74,14 +74,16 @@ class Widened:
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
         given = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*given)
+        closed, shapes = equations_of(function, *given)
         results = _inside(closed.jaxpr, closed.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
 def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened | None]:
-    """The equations of function(*args) in 64-bit mode, the shapes of its results, and how it is
-    widened (None: no need)."""
+    """The equations of function(*args) in 64-bit mode without float32, and its results' shapes.
+
+    Also returned is how the function is widened; None if it needs no widening.
+    """
     try:
         closed, shapes = equations_of(function, *args)
     except TypeError:
@@ -93,12 +95,6 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened 
     if not uses_float32(closed):
         return closed, shapes, None
     return *equations_of(partial(Widened(), function), *args), Widened()
-
-
-def equations_of(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
-    """The closed jaxpr of a function, and the shapes of its results."""
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    return closed, shapes
 
 
 def uses_float32(closed: Any) -> bool:
@@ -148,8 +144,8 @@ def _as_array(operand: Any, v: Any) -> Any:
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation with float64 in the place of float32."""
-    inner = [e for e in equations(_Jaxpr([eqn])) if any(_is_narrow(v.aval) for v in _values(e))]
-    if not inner:
+    all_of_it = (eqn, *equations_inside(eqn))
+    if not any(_is_narrow(v.aval) for e in all_of_it for v in _values(e)):
         return bind(eqn, operands)
     values = [_as_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     name = eqn.primitive.name
@@ -164,13 +160,6 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     narrow = [_as_written(o, v) for o, v in zip(values, eqn.invars, strict=True)]
     bound = bind(eqn, narrow)
     return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
-
-
-@dataclass(frozen=True)
-class _Jaxpr:
-    """Some equations, for :func:`gnjax.networks.jaxprs.equations`."""
-
-    eqns: list[Any]
 
 
 def _rebound(eqn: Any, operands: Sequence[Any]) -> Any:
