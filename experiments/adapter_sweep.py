@@ -24,7 +24,7 @@ from experiments.claims.adapter_sweep import CLAIMS
 from experiments.shared.language import described, of_last_position
 from experiments.shared.linear_network import kappa_fields
 from experiments.shared.pruned_kernel import pruned_kernel
-from gnjax.training import pruning
+from gnjax.papers.training import pruning
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

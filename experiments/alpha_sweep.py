@@ -18,7 +18,7 @@ import gnjax
 from experiments.claims.alpha_sweep import CLAIMS
 from experiments.shared.linear_network import as_lists, at_index, initial_weights, kappa_fields
 from experiments.shared.whitened import drawn
-from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newtons
+from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

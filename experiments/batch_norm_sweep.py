@@ -18,7 +18,7 @@ import gnjax
 from experiments.claims.batch_norm_sweep import CLAIMS
 from experiments.shared.linear_network import Start, as_lists, at_index, initial_weights
 from gnjax import data as datasets
-from gnjax.operators.closed_form import normalised
+from gnjax.papers.closed_form import normalised
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

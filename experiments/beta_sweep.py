@@ -20,7 +20,7 @@ from experiments.shared.linear_network import (
     kappa_fields,
 )
 from experiments.shared.whitened import describe, whitened
-from gnjax.operators.closed_form.linear import linear_gauss_newtons
+from gnjax.papers.closed_form.linear import linear_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -22,7 +22,7 @@ from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import Data, draw
 from gnjax import balanced
 from gnjax import data as datasets
-from gnjax.training import linear_descent
+from gnjax.papers.training import linear_descent
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -16,9 +16,9 @@ from flax import nnx
 from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared.pruned_kernel import conditioning, pruned_kernel
 from experiments.shared.pruned_networks import KERNELS, KINDS, frozen, images
-from gnjax.training import minibatch as training
-from gnjax.training import pruning
-from gnjax.training.recipe import Recipe
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training import pruning
+from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -18,9 +18,9 @@ import gnjax
 from experiments.claims.training_path import CLAIMS
 from experiments.shared.linear_network import kappa_fields
 from gnjax import data as datasets
-from gnjax.training import linear_descent
-from gnjax.training import minibatch as training
-from gnjax.training.recipe import Recipe
+from gnjax.papers.training import linear_descent
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -17,8 +17,8 @@ from experiments.claims.width_training import CLAIMS
 from experiments.shared.linear_network import interval_fields
 from gnjax import data as datasets
 from gnjax.models import MLP
-from gnjax.training import minibatch as training
-from gnjax.training.recipe import Recipe
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training.recipe import Recipe
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -4,7 +4,6 @@ from importlib import metadata
 
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.conditioning.rank_sensitivity import RankSensitivity, rank_sensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
 from gnjax.diagnosis.frequency import frequency_bands
@@ -16,10 +15,6 @@ from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators.base import Dense, Factored, Operator, dense, factored
-from gnjax.operators.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
-from gnjax.operators.closed_form.leaky_relu import leaky_relu_gauss_newton
-from gnjax.operators.closed_form.linear import linear_gauss_newton
-from gnjax.operators.closed_form.linear_map import linear_map_gram
 from gnjax.operators.curvature import (
     empirical_fisher,
     functional_hessian,
@@ -29,7 +24,6 @@ from gnjax.operators.curvature import (
 )
 from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
-from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_of_kroneckers
 from gnjax.operators.metrics.exact import diagonal_of
 from gnjax.operators.metrics.kronecker import ekfac, kfac
 from gnjax.operators.metrics.metric import Metric
@@ -40,12 +34,19 @@ from gnjax.operators.of_networks.linearised import linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
 from gnjax.operators.of_networks.streamed import Streamed
+from gnjax.papers import balanced, bounds
+from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
+from gnjax.papers.closed_form.linear import linear_gauss_newton
+from gnjax.papers.closed_form.linear_map import linear_map_gram
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
+from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
-from gnjax.theory import balanced, bounds
 
 try:
     __version__ = metadata.version("gnjax")

@@ -17,8 +17,8 @@ import gnjax
 from experiments.shared.linear_training import Data, draw, hessian
 from gnjax import balanced
 from gnjax import data as datasets
-from gnjax.training import linear_descent
-from gnjax.training.descent import (
+from gnjax.papers.training import linear_descent
+from gnjax.papers.training.descent import (
     PAPER,
     Halving,
     Loss,
@@ -28,7 +28,7 @@ from gnjax.training.descent import (
     tanh_loss,
     tanh_network,
 )
-from gnjax.training.linear_descent import Moments
+from gnjax.papers.training.linear_descent import Moments
 
 INPUTS = ("orthogonalised", "raw")
 INITIALIZERS = ("balanced", "pytorch_default")
@@ -113,7 +113,7 @@ def _reduced(
 ) -> tuple[list[jax.Array], Moments | Samples]:
     """The weights and the data in fewer coordinates; those of a tanh network stay as they are.
 
-    The reductions are those of :mod:`gnjax.training.linear_descent`.
+    The reductions are those of :mod:`gnjax.papers.training.linear_descent`.
     """
     if recipe.activation == "tanh":
         return weights, Samples(jnp.asarray(x), jnp.asarray(y))

@@ -15,9 +15,9 @@ import gnjax
 from gnjax import data as datasets
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.of_networks.network import NetworkHessian
-from gnjax.training import linear_descent
-from gnjax.training.descent import descend
-from gnjax.training.linear_descent import Moments, Weights
+from gnjax.papers.training import linear_descent
+from gnjax.papers.training.descent import descend
+from gnjax.papers.training.linear_descent import Moments, Weights
 
 
 @dataclass(frozen=True)

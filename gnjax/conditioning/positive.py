@@ -10,7 +10,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import kroneckers_of
-from gnjax.spectra import kronecker
+from gnjax.papers import kronecker
 from gnjax.spectra.whole import host_matrix
 
 _STREAM = 7919

@@ -15,7 +15,7 @@ import numpy as np
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import x64
 from gnjax.operators.algebra import LinearCombination
-from gnjax.operators.base import Dense, Factored, Operator, SumOfKroneckers
+from gnjax.operators.base import Dense, Factored, Operator
 from gnjax.operators.function_hessian import FunctionHessian
 from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
@@ -28,7 +28,7 @@ def prepared_product(op: Operator) -> Callable[[Any], Any]:
 
     An operator of the caller's own may state this function as ``prepared()``.
     """
-    if isinstance(op, Dense | Factored | SumOfKroneckers):  # networks compile batches
+    if isinstance(op, Dense | Factored):  # networks compile batches
         return partial(_compiled_product, op)
     if isinstance(op, LinearCombination):
         products = [prepared_product(part) for part in op.parts]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.conditioning.rank_sensitivity import RankSensitivity
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.picture import figure_of
+from gnjax.papers.ranks import RankSensitivity
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
 

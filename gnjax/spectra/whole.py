@@ -12,8 +12,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
-from gnjax.operators.facts import error_of, factorisation_of
-from gnjax.spectra.closed_form import stated_spectrum
+from gnjax.operators.facts import error_of, factorisation_of, stated_eigenvalues
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
@@ -27,6 +26,14 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
         return factored_spectrum(op, limits)
     return dense_spectrum(op, limits)
+
+
+def stated_spectrum(op: Operator) -> Spectrum | None:
+    """The spectrum that the operator states, or None."""
+    known = stated_eigenvalues(op)
+    return (
+        None if known is None else whole(known[0], known[1].value, "stated", certificate(known[1]))
+    )
 
 
 def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:

@@ -16,7 +16,7 @@ from gnjax.conditioning.ends import Enclosure, Ends, Problem
 from gnjax.conditioning.methods.krylov import chance
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import Limits
-from gnjax.spectra import kronecker as structured
+from gnjax.papers import kronecker as structured
 from gnjax.spectra.krylov import lanczos as krylov
 from tests import exact
 

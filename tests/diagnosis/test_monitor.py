@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 import gnjax
-from tests.operators.test_formation import single_precision
+from tests.precision import single_precision
 
 WIDTHS = (4, 8, 3)
 X = np.random.default_rng(0).standard_normal((20, 4))

@@ -15,8 +15,8 @@ from experiments import beta_sweep, whitening_sweep
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
 from gnjax import Limits, data
-from gnjax.operators.closed_form import linear as closed_form
-from gnjax.operators.closed_form.linear import linear_gauss_newtons
+from gnjax.papers.closed_form import linear as closed_form
+from gnjax.papers.closed_form.linear import linear_gauss_newtons
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim
 from tests import exact, references

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 import gnjax
 from experiments.shared import linear_training
 from experiments.shared.linear_training import Data, Training
-from gnjax.training import linear_descent
-from gnjax.training.descent import descend
+from gnjax.papers.training import linear_descent
+from gnjax.papers.training.descent import descend
 
 DIGITS = Data("digits", 300, 0.2, 0, 4)
 

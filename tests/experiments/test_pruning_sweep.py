@@ -15,7 +15,7 @@ from experiments import pruning_sweep
 from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
-from gnjax.training import minibatch as training
+from gnjax.papers.training import minibatch as training
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 from sweeps.storage import checkpoint
 from tests import references

@@ -11,7 +11,7 @@ from experiments import training_path
 from experiments.claims.training_path import CLAIMS, RATIOS, TITLES
 from experiments.training_path import STARTS
 from gnjax.models import LinearNet, linear
-from gnjax.training import minibatch
+from gnjax.papers.training import minibatch
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 from sweeps.storage.checkpoint import Checkpoint

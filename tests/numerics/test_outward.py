@@ -9,7 +9,7 @@ import pytest
 import gnjax
 from gnjax.numerics import outward
 from gnjax.numerics.precision import x64
-from gnjax.operators.kroneckers import product_rounding
+from gnjax.papers.kronecker.operator import product_rounding
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 

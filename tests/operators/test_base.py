@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.numerics.host import zeros
-from gnjax.operators.kroneckers import product_rounding
+from gnjax.papers.kronecker.operator import product_rounding
 
 
 def _positive(rng, size):

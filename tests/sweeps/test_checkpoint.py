@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gnjax.training import minibatch as training
-from gnjax.training.recipe import Recipe
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training.recipe import Recipe
 from sweeps.storage.checkpoint import Checkpoint, load, resumed, save
 
 STOPS = [0, 1, 3, 4]

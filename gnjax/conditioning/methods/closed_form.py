@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
 from gnjax.operators.facts import kroneckers_of
-from gnjax.spectra.closed_form import DEPTHS, closed_form_spectrum
+from gnjax.papers.methods.closed_form import DEPTHS, closed_form_spectrum
 
 
 def _refuses(problem: Problem) -> str:

@@ -28,8 +28,8 @@ from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
-from gnjax.operators.kroneckers import product_rounding
-from gnjax.spectra import kronecker
+from gnjax.papers import kronecker
+from gnjax.papers.kronecker.operator import product_rounding
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large

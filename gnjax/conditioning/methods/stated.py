@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnjax.conditioning.ends import Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods.base import Method
-from gnjax.spectra.closed_form import stated_spectrum
+from gnjax.spectra.whole import stated_spectrum
 
 
 def _refuses(problem: Problem) -> str:

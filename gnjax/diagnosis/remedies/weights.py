@@ -28,7 +28,7 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
 from gnjax.operators.of_networks.network import NetworkGram
-from gnjax.theory import bounds
+from gnjax.papers import bounds
 
 _DRAWS = 5
 _SAME_OUTPUT = 1e-8

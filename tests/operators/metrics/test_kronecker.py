@@ -17,7 +17,7 @@ import scipy.linalg
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from tests.operators.test_formation import single_precision
+from tests.precision import single_precision
 from tests.references import gauss_newton
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kfac_jax.json"

@@ -1,0 +1,29 @@
+"""What two papers need beside the engine: their networks in closed form, bounds and descents.
+
+Paper A is on condition numbers of Gauss-Newton matrices, paper B on the sharpness of balanced
+linear networks.
+"""
+
+from gnjax.papers import balanced, bounds
+from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
+from gnjax.papers.closed_form.linear import linear_gauss_newton
+from gnjax.papers.closed_form.linear_map import linear_map_gram
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
+from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
+
+__all__ = [
+    "KroneckerFactors",
+    "RankSensitivity",
+    "SumOfKroneckers",
+    "balanced",
+    "bounds",
+    "leaky_relu_gauss_newton",
+    "linear_cnn_gauss_newton",
+    "linear_gauss_newton",
+    "linear_map_gram",
+    "rank_sensitivity",
+    "sum_of_kroneckers",
+    "toeplitz",
+]

@@ -1,0 +1,133 @@
+"""Eigenvalues, trace and largest eigenvalue of the Gauss-Newton matrix of a linear network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.papers.balanced.arguments import (
+    check_depth,
+    check_scale,
+    check_singular_values,
+    padded,
+)
+from gnjax.papers.closed_form.linear import linear_factors
+from gnjax.papers.kronecker.factors import KroneckerFactors
+
+
+def eigenvalues(
+    singular_values: ArrayLike,
+    depth: int,
+    sigma_x: float = 1.0,
+    inputs: int | None = None,
+    outputs: int | None = None,
+) -> np.ndarray:
+    """Eq 9: sigma_x^2 sum_l sigma_i^{2(L-l)} sigma_j^{2(l-1)}, from the largest down.
+
+    These are the eigenvalues of the Gauss-Newton matrix of a balanced network, all d_0 d_L of them
+    on the output side. The sum is computed for every input direction i and output direction j, and
+    0^0 = 1 where a singular value is 0. The paper stops at i, j <= r, but for sigma_j = 0 the term
+    sigma_i^{2(L-1)} remains. Eq 9a adds terms that are not negative, so it is accurate everywhere.
+    The quotient of Eq 9b would lose all digits where sigma_i is close to sigma_j; its limit there
+    is L sigma^{2(L-1)} (printed as sigma^2(L-1)).
+
+    Args:
+      singular_values: those of every layer, with or without the zeros.
+      depth: the number L of layers.
+      sigma_x: the scale of the whitened inputs.
+      inputs, outputs: d_0 and d_L; by default the number of singular values.
+
+    >>> gnjax.balanced.eigenvalues([2.0, 1.0], depth=2).tolist()
+    [8.0, 5.0, 5.0, 2.0]
+    >>> weights = gnjax.initializers.balanced(jax.random.key(0), (2, 4, 2), [2.0, 1.0])
+    >>> gnjax.eigenvalues(gnjax.linear_gauss_newton(weights)).values.round(9).tolist()
+    [8.0, 5.0, 5.0, 2.0]
+    """
+    values, scale = check_singular_values(singular_values), check_scale(sigma_x)
+    squares = values**2
+    first = padded(squares, inputs, "inputs")[:, None]  # (d_0, 1)
+    last = padded(squares, outputs, "outputs")[None, :]  # (1, d_L)
+    total = np.zeros((first.shape[0], last.shape[1]))
+    for layer in range(1, check_depth(depth) + 1):
+        total = total * first + last ** (layer - 1)
+    return scale**2 * np.sort(total, axis=None)[::-1]
+
+
+def nonzero(inputs: int, outputs: int, rank: int, last: int | None = None) -> int:
+    """How many eigenvalues are not 0 for L >= 2: d_0 d_L - (d_0 - r)(d_L - r) = r (d_0 + d_L - r).
+
+    The paper counts r^2. For two layers that are not balanced, ``rank`` is the rank r_1 of W_1 and
+    ``last`` the rank r_2 of W_2, and the number is d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
+
+    >>> gnjax.balanced.nonzero(inputs=5, outputs=4, rank=3)
+    18
+    """
+    last = rank if last is None else last
+    if not (0 <= rank <= inputs and 0 <= last <= outputs):
+        msg = f"ranks {rank} and {last} do not lie within {inputs} inputs and {outputs} outputs"
+        raise ValueError(msg)
+    return inputs * outputs - (inputs - rank) * (outputs - last)
+
+
+def trace(
+    weights: Sequence[ArrayLike], sigma_x: float = 1.0, *, covariance: ArrayLike | None = None
+) -> float:
+    """Eq 7: sigma_x^2 sum_l |P_l|_F^2 |S_l|_F^2, or sum_l tr(P_l C P_l^T) |S_l|_F^2 for raw inputs.
+
+    This is the trace of the Gauss-Newton matrix. The full Hessian has the same trace at every
+    point, however large the loss is: f is linear in each W_l, so the diagonal blocks of H - G, one
+    for each layer, are zero.
+
+    Args:
+      weights: W_1 .. W_L, where W_l has the shape (d_l, d_{l-1}).
+      sigma_x: the scale of the whitened inputs.
+      covariance: C = x^T x / n, used in place of sigma_x^2 I.
+
+    >>> weights = [np.diag([2.0, 1.0]), np.diag([2.0, 1.0])]
+    >>> gnjax.balanced.trace(weights), sum(gnjax.balanced.eigenvalues([2.0, 1.0], depth=2)).item()
+    (20.0, 20.0)
+    """
+    factors, scale = _factors(weights, sigma_x, covariance)
+    return scale**2 * sum(
+        float(jnp.square(s).sum() * jnp.square(t).sum())
+        for s, t in zip(factors.lefts, factors.rights, strict=True)
+    )
+
+
+def bound(
+    weights: Sequence[ArrayLike], sigma_x: float = 1.0, *, covariance: ArrayLike | None = None
+) -> float:
+    """Eq 6: lambda_max(G) <= sigma_x^2 sum_l |P_l|_2^2 |S_l|_2^2, with equality if balanced.
+
+    For raw inputs the bound is sum_l |P_l C P_l^T|_2 |S_l|_2^2. The arguments are those of
+    :func:`trace`.
+
+    >>> weights = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
+    >>> round(gnjax.balanced.bound(weights), 9)  # attained: the sharpness of Eq 14
+    8.0
+    """
+    factors, scale = _factors(weights, sigma_x, covariance)
+    norms = (
+        [np.linalg.norm(np.asarray(factor), 2) for factor in side]
+        for side in (factors.lefts, factors.rights)
+    )
+    return scale**2 * sum(float((s * t) ** 2) for s, t in zip(*norms, strict=True))
+
+
+def _factors(
+    weights: Sequence[ArrayLike], sigma_x: float, covariance: ArrayLike | None
+) -> tuple[KroneckerFactors, float]:
+    """S_l and C^{1/2} P_l^T for every l, and the number by which the products of both are scaled.
+
+    That is sigma_x for whitened inputs, for which C is left out of the products, and 1 otherwise.
+    """
+    scale = check_scale(sigma_x)
+    if covariance is None:
+        return linear_factors(weights), scale
+    if scale != 1.0:
+        msg = f"got sigma_x={sigma_x} and a covariance; pass the covariance alone"
+        raise ValueError(msg)
+    return linear_factors(weights, covariance), 1.0

@@ -1,0 +1,22 @@
+"""Bounds on condition numbers, one function for each theorem of paper A."""
+
+from gnjax.papers.bounds.functional_hessians import FunctionalHessianBound, functional_hessian
+from gnjax.papers.bounds.initial_weights import InitBound, asymptotic, gaussian_init
+from gnjax.papers.bounds.leaky_relu_networks import LeakyReluBound, leaky_relu
+from gnjax.papers.bounds.linear_networks import LinearBound, linear, of_operator
+from gnjax.papers.bounds.sums import Sides, weyl
+
+__all__ = [
+    "FunctionalHessianBound",
+    "InitBound",
+    "LeakyReluBound",
+    "LinearBound",
+    "Sides",
+    "asymptotic",
+    "functional_hessian",
+    "gaussian_init",
+    "leaky_relu",
+    "linear",
+    "of_operator",
+    "weyl",
+]

@@ -1,0 +1,92 @@
+"""The bound on kappa(G) of a network with one hidden Leaky-ReLU layer (Lemma 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import Certificate, certificate
+from gnjax.numerics.outward import lowered, raised
+from gnjax.numerics.result import Result
+from gnjax.papers.bounds.enclosures import ExtremeSingularValues, extreme_singular_values
+from gnjax.papers.closed_form.leaky_relu import leaky_layer
+
+
+@dataclass(frozen=True, repr=False)
+class LeakyReluBound(Result):
+    """Lemma 4: kappa(G) <= value = largest / smallest for G of Eq 10.
+
+    Attributes:
+      value: the bound of Eq 11; None where the lemma does not apply.
+      estimate: the paper's second bound, from Eqs 25 and 26. It is no bound: kappa can exceed it.
+        None where its denominator is 0.
+      largest, smallest: the bounds of Eq 11 on lambda_max(G) from above and on lambda_min(G) from
+        below.
+      applicable: whether ``smallest`` is proved to be positive, rounding included.
+      reason: why the lemma does not apply, or "".
+      certificate: what ``value`` rests on; ``estimate`` has none.
+
+    >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
+    >>> found = gnjax.bounds.leaky_relu(v, w, x, slope=0.5)
+    >>> kappa = gnjax.condition_number(gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.5))
+    >>> found.applicable, kappa.interval[0] <= found.value
+    (True, True)
+    """
+
+    value: float | None
+    estimate: float | None
+    largest: float
+    smallest: float
+    applicable: bool
+    reason: str
+    certificate: Certificate
+
+
+def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyReluBound:
+    """Eq 11, for F(x) = W sigma(V x) with V (m, d), W (k, m), X (d, n), samples as columns.
+
+    The bound is (s_max^2(X) s_max^2(W) + lambda_max(Gamma))
+    / (slope^2 s_min^2(X) s_min^2(W) + lambda_min(Gamma)) with Gamma = sigma(V X)^T sigma(V X).
+    s_min(X) is the smallest of n singular values and s_min(W) the smallest of k, so that they are 0
+    where n > d or k > m. Each singular value is moved outwards by its rounding error.
+
+    ``estimate`` has X^T V^T V X in place of Gamma in the numerator, and slope^2 times that matrix
+    in the denominator. Eqs 25 and 26 would hold if all units had the same Lambda. They fail in
+    general: with slope 1/2, X = I and V = [[-2, 1/2], [1, -1]], Gamma is singular and V is not;
+    with slope 0, X = I and V = [[1, 1], [1, -1]], lambda_max(Gamma) = 2.618 exceeds
+    lambda_max(V^T V) = 2.
+
+    >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
+    >>> gnjax.bounds.leaky_relu(v, w, x, slope=0.5).applicable
+    True
+    """
+    layer = leaky_layer(V, W, X, slope)
+    data = extreme_singular_values(layer.inputs.T, layer.inputs_error)
+    outer = extreme_singular_values(layer.outer, layer.outer_error)
+    hidden = extreme_singular_values(layer.hidden.T, layer.hidden_error)
+    largest = raised((data.above * outer.above) ** 2 + hidden.above**2)
+    smallest = lowered((layer.slope * data.below * outer.below) ** 2 + hidden.below**2)
+    reason = ""
+    if smallest == 0:
+        (units, samples), outputs = layer.hidden.shape, layer.outer.shape[0]
+        reason = (
+            "Lemma 4 bounds lambda_min from below by 0: Gamma is singular, exactly or to working "
+            f"precision (n={samples}, m={units}), and slope^2 s_min^2(X) s_min^2(W) is 0 "
+            f"(slope={layer.slope}, d={layer.inputs.shape[0]}, k={outputs})"
+        )
+    value = None if reason else raised(largest / smallest)
+    estimate = _printed_estimate(layer.slope, data, outer, extreme_singular_values(layer.before.T))
+    parts = certificate(data.part, outer.part, hidden.part)
+    return LeakyReluBound(value, estimate, largest, smallest, not reason, reason, parts)
+
+
+def _printed_estimate(slope: float, *parts: ExtremeSingularValues) -> float | None:
+    """Eqs 25, 26 from the singular values of X, W and V X.
+
+    A singular value that is not above its error counts as 0.
+    """
+    data, outer, linear = (part.largest**2 for part in parts)
+    least = [part.smallest**2 if part.below > 0 else 0.0 for part in parts]
+    below = slope**2 * (least[0] * least[1] + least[2])
+    return (data * outer + linear) / below if below > 0 else None

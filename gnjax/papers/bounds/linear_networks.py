@@ -1,0 +1,172 @@
+"""Bounds on kappa(G) of deep linear networks (Lemmas 1 and 2, Eq 7)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import Certificate, Error, certificate
+from gnjax.numerics.outward import lowered, raised
+from gnjax.numerics.result import Result
+from gnjax.papers.bounds.enclosures import (
+    Condition,
+    ExtremeSingularValues,
+    covariance_condition,
+    extreme_singular_values,
+)
+from gnjax.papers.closed_form.linear import linear_factors
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.papers.kronecker.operator import SumOfKroneckers
+
+_MARGIN = 2.0**-40  # as in gnjax.numerics.outward
+_Side = list[ExtremeSingularValues]  # of S_1 .. S_L or of T_1 .. T_L
+
+
+@dataclass(frozen=True, repr=False)
+class LinearBound(Result):
+    """Lemma 2: kappa(G) <= kappa(Sigma) sum_l gamma_l t_l <= kappa(Sigma) max_l t_l.
+
+    Attributes:
+      convex, maximum: both bounds, with the factor kappa(Sigma); None where the lemma does not
+        apply.
+      terms: t_l = kappa^2(W^{L:l+1}) kappa^2(W^{1:l-1}), (L,), moved up by its rounding; infinite
+        where a product is rank deficient to working precision.
+      weights: gamma_l = alpha_l / sum alpha with alpha_l = sigma_min^2(W^{L:l+1})
+        sigma_min^2(W^{1:l-1}), (L,).
+      covariance_condition: kappa(Sigma) on its range, moved up by its rounding.
+      left_largest, left_smallest: singular values of W^{L:l+1}; right_*: of W^{1:l-1}.
+      applicable: whether every partial product is proved to have full rank, rounding included.
+      reason: why the lemma does not apply, or "".
+      certificate: what both bounds rest on.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> found = gnjax.bounds.linear(weights)
+    >>> found.convex <= found.maximum, found.terms.shape, found.weights.sum().round(6).item()
+    (True, (2,), 1.0)
+    """
+
+    convex: float | None
+    maximum: float | None
+    terms: np.ndarray
+    weights: np.ndarray
+    covariance_condition: float
+    left_largest: np.ndarray
+    left_smallest: np.ndarray
+    right_largest: np.ndarray
+    right_smallest: np.ndarray
+    applicable: bool
+    reason: str
+    certificate: Certificate
+
+
+def linear(
+    weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
+) -> LinearBound:
+    """Lemma 1 (two layers), Lemma 2 (any depth) and Eq 7 (W_l + beta I in place of W_l).
+
+    The convex bound is computed as sum_l max_l / sum_l min_l, where max_l and min_l are the extreme
+    eigenvalues of A_l (x) B_l. That is the same as sum_l gamma_l t_l. Each singular value is moved
+    outwards by its rounding error, so that the bound holds in floating point. Sigma may be
+    singular, because Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma on its range.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> kappa = gnjax.condition_number(gnjax.linear_gauss_newton(weights))
+    >>> found = gnjax.bounds.linear(weights)
+    >>> kappa.value <= found.convex <= found.maximum
+    True
+    """
+    factors = linear_factors(weights, None, skip)
+    return _from_factors(factors, covariance_condition(covariance, factors.rights[0].shape[0]))
+
+
+def of_operator(op: SumOfKroneckers) -> LinearBound:
+    """The bound of :func:`linear` for the operator of a linear network on whitened data.
+
+    It uses the products of weights that the operator holds.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> gnjax.bounds.of_operator(op).convex == gnjax.bounds.linear(weights).convex
+    True
+    """
+    if op.factors is None or not op.factors.whitened:
+        msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
+        raise ValueError(msg)
+    return _from_factors(op.factors, covariance_condition(None, op.factors.rights[0].shape[0]))
+
+
+def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
+    left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
+    lefts, rights = (
+        [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
+        for side in ((factors.lefts, left_errors), (factors.rights, right_errors))
+    )
+    tops, bottoms = _products_of_ends(lefts, rights)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
+        convex = raised(sigma.value * (tops**2).sum() / lowered((bottoms**2).sum()))
+        maximum = max(convex, raised(sigma.value * terms.max()))
+    reason = _why_not_applicable(lefts, rights) or sigma.reason
+    if not reason and not math.isfinite(maximum):
+        reason = "the bound is too large for a float64 number"
+    formed = Error(
+        float(max(left_errors.max(), right_errors.max())),
+        factors.evidence,
+        factors.failure,
+        "rounding of the products of layers",
+    )
+    return LinearBound(
+        None if reason else convex,
+        None if reason else maximum,
+        terms,
+        _layer_weights(lefts, rights),
+        sigma.value,
+        *(np.array([e.largest for e in lefts]), np.array([e.smallest for e in lefts])),
+        *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
+        applicable=not reason,
+        reason=reason,
+        certificate=certificate(formed, *(e.part for e in (*lefts, *rights)), sigma.part),
+    )
+
+
+def _products_of_ends(lefts: _Side, rights: _Side) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds above sigma_max(S_l) sigma_max(T_l) and below sigma_min(S_l) sigma_min(T_l): (L,).
+
+    Both are divided by one power of two, so that their squares do not under- or overflow.
+    """
+    left_power, right_power = (_exponent(side) for side in (lefts, rights))
+    tops, bottoms = [], []
+    for left, right in zip(lefts, rights, strict=True):
+        tops.append(math.ldexp(left.above, -left_power) * math.ldexp(right.above, -right_power))
+        bottoms.append(math.ldexp(left.below, -left_power) * math.ldexp(right.below, -right_power))
+    return np.array(tops) * (1 + _MARGIN), np.array(bottoms) / (1 + _MARGIN)
+
+
+def _exponent(side: _Side) -> int:
+    largest = max(e.above for e in side)
+    return math.frexp(largest)[1] if math.isfinite(largest) else 0
+
+
+def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
+    """gamma_l = alpha_l / sum alpha, computed from logarithms, which do not under- or overflow."""
+    with np.errstate(divide="ignore"):
+        logs = 2 * np.log([[e.smallest for e in side] for side in (lefts, rights)]).sum(axis=0)
+    peak = logs.max()
+    shares = np.exp(logs - peak) if np.isfinite(peak) else np.zeros(len(logs))
+    return shares / shares.sum() if shares.any() else np.full(len(logs), np.nan)
+
+
+def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
+    for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
+        layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
+        if layers:
+            return (
+                f"{name} is rank deficient, exactly or to working precision, at l = "
+                f"{', '.join(layers)}; Lemma 2 needs hidden layers wider than max(d, k) and "
+                "sigma_min > 0"
+            )
+    return ""

@@ -1,0 +1,131 @@
+"""How far the partial products of a network, as computed, are from the exact ones.
+
+There are two ways. For narrow networks a worst-case rounding analysis is used, whose bounds are
+proved and grow with the product of the norms of all layers. For wide networks random probes are
+used, which measure the error that was really made. Both return bounds on the spectral norm for
+S_1 .. S_L and for T_1 .. T_L.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from gnjax.numerics.certificate import PROBABLE, PROVED
+from gnjax.numerics.outward import frobenius_norm, raised, underflow
+from gnjax.numerics.rounding import gamma
+from gnjax.papers.closed_form.layers import Layers, Root
+from gnjax.papers.closed_form.probes import FAILURE, Map, middle_norms, product_errors
+
+Products = tuple[jax.Array, ...]
+
+
+@dataclass(frozen=True)
+class Formed:
+    """Bounds on ||stored - exact||_2.
+
+    Attributes:
+      lefts, rights: (L,), for S_1 .. S_L and for T_1 .. T_L.
+      evidence: "proved" or "probable".
+      failure: the probability that one of the bounds does not hold, for probable ones.
+    """
+
+    lefts: tuple[float, ...]
+    rights: tuple[float, ...]
+    evidence: str = PROVED
+    failure: float = 0.0
+
+
+def worst_errors(
+    layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
+) -> Formed:
+    """Worst-case bounds on the errors of all S_l and T_l, by recursion along the chain:
+
+    ||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F, where e_P and e_W
+    are the errors of P and of the stored W_l + beta I. A product with the identity is exact.
+    """
+    chain = [_layer(layers, index, skip) for index in range(len(layers.stored))]
+    backward = [(w.T, e) for w, e in chain[:0:-1]]
+    left = _chain_errors(0.0, lefts[::-1], backward, exact=True)
+    right = _chain_errors(root.error, rights, chain[:-1], exact=root.matrix is None)
+    return Formed(tuple(left[::-1]), tuple(right))
+
+
+def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
+    """W_l + beta I in float64, as it is stored up to e_W."""
+    w = np.asarray(layers.stored[index], np.float64)
+    return w + skip * np.eye(*w.shape) if skip else w, layers.error(index, skip)
+
+
+def _chain_errors(
+    error: float, products: Products, chain: list[tuple[np.ndarray, float]], exact: bool
+) -> list[float]:
+    """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
+    errors = [error]
+    for step, ((w, moved), product) in enumerate(zip(chain, products[:-1], strict=True)):
+        norm, frobenius = _norms(w)
+        size, rounding = frobenius_norm(product), 0.0
+        if not (exact and step == 0):
+            rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + moved)
+            rounding += underflow(w.shape[1], len(product) * len(w), product.dtype)
+        error = raised(error * (norm + moved) + (size + error) * moved + rounding)
+        errors.append(error)
+    return errors
+
+
+def _norms(w: np.ndarray) -> tuple[float, float]:
+    """Upper bounds on ||W||_2 and ||W||_F. LAPACK's proofs give a polynomial of low degree in the
+    size for the first: n^2 eps is far above what was ever seen."""
+    lost = 1 + 10 * max(w.shape) ** 2 * float(np.finfo(np.float64).eps)
+    frobenius = frobenius_norm(w)
+    return min(float(np.linalg.norm(w, 2)) * lost, frobenius), frobenius
+
+
+def probed_errors(
+    layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
+) -> Formed:
+    """Freivalds' check: the products on random vectors against the layers one after the other.
+
+    For the error E of a product, its top right singular vector v and a Gaussian G of eight columns,
+    ||E G||_F >= ||E||_2 |v^T G|, which is above 0.088 ||E||_2 except with probability 1e-11. The
+    layers act on G in about twice the working precision, as W v + beta v with the weights as they
+    were given, and what the check itself rounds is bounded and added (see
+    :mod:`gnjax.papers.closed_form.probes`). A copy of a layer needs no check. An error of
+    Sigma^{1/2} is carried along by the norm of the layers after it, probed in the same way.
+    """
+    depth, rooted = len(layers.given), int(root.matrix is not None)
+    steps = [Map(np.asarray(w), skip) for w in layers.given]
+    norms = middle_norms(steps[:-1], 1 - rooted, seed=1)
+    back = [Map(step.matrix.T, skip) for step in steps[:0:-1]]
+    left = product_errors(
+        back,
+        [None, *(np.asarray(s).T for s in lefts[-3::-1])][: len(back)],
+        lambda i, j: norms[depth - j, depth - i],
+        seed=2,
+    )
+    ahead = steps[:-1] if root.matrix is None else [Map(np.asarray(root.matrix).T), *steps[:-1]]
+    right = product_errors(
+        ahead,
+        [None, *(np.asarray(t).T for t in rights[2 - rooted :])][: len(ahead)],
+        lambda i, j: norms[i - rooted, j - rooted],
+        seed=3,
+    )
+    checks = sum(range(depth)) + max(depth - 2, 0) + max(depth - 2 + rooted, 0)
+    left = [0.0, *left]
+    if depth > 1:
+        left[1] = layers.error(depth - 1, skip)  # S_(L-1) is a copy of W_L
+    if root.matrix is None:
+        right = [0.0, *right]
+        if depth > 1:
+            right[1] = layers.error(0, skip)  # T_2 is a copy of W_1^T
+    else:
+        right = [raised(e + root.error * n) for e, n in zip(right, norms[:, 0], strict=True)]
+    return Formed(_finite(left[::-1]), _finite(right), PROBABLE, checks * FAILURE)
+
+
+def _finite(bounds: list[float]) -> tuple[float, ...]:
+    """Replace nan, which comes from overflow, by an infinite bound."""
+    return tuple(math.inf if math.isnan(b) else b for b in bounds)

@@ -1,0 +1,212 @@
+"""Networks whose Gauss-Newton matrix is known in closed form, as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import weakest
+from gnjax.numerics.host import (
+    by_numpy,
+    identity,
+    on_cpu,
+    on_device,
+    stacked,
+    times,
+    times_transposed,
+)
+from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underflow
+from gnjax.numerics.rounding import gamma
+from gnjax.numerics.validation import check_finite_number
+from gnjax.papers.closed_form.formation import probed_errors, worst_errors
+from gnjax.papers.closed_form.layers import Layers, Root, given_layers, square_root
+from gnjax.papers.closed_form.patterns import path_counts, pattern, transposed
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_error
+
+_WORST_CASE_UP_TO = 256
+
+_Products = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]  # S_1 .. S_L and T_1 .. T_L
+_Identity = Callable[..., jax.Array]
+
+
+def linear_gauss_newton(
+    weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
+) -> SumOfKroneckers:
+    """The Gauss-Newton matrix of a linear or residual network (Eqs 4, 5, 7).
+
+    G = sum_l (W^{L:l+1} W^{l+1:L}) (x) (Sigma^{1/2} W^{1:l-1} W^{l-1:1} Sigma^{1/2}), k d x k d,
+    which has the non-zero eigenvalues of (1/n) sum_i J_i^T J_i. A skip connection of strength
+    beta around every layer puts W_l + beta I, with a rectangular identity, in place of W_l.
+
+    Args:
+      weights: W_1 .. W_L, W_l of shape (a_l, a_{l-1}).
+      covariance: Sigma = X X^T / n, (d, d); None for whitened data (the identity).
+      skip: beta.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)  # whitened inputs
+    >>> op.shape, op.rank_bound
+    ((12, 12), 12)
+    >>> skipped = gnjax.linear_gauss_newton(weights, np.diag([4.0, 3.0, 2.0, 1.0]), skip=1.0)
+    >>> gnjax.condition_number(skipped).resolved
+    True
+    """
+    return from_factors(linear_factors(weights, covariance, skip))
+
+
+def linear_gauss_newtons(
+    weights: Sequence[ArrayLike], skips: Sequence[float], covariance: ArrayLike | None = None
+) -> Iterator[SumOfKroneckers]:
+    """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
+
+    The products of all betas are one batched computation. If they take more than a gigabyte,
+    they are computed one beta after the other, so that only one network is held at a time.
+    """
+    layers = given_layers(weights)
+    betas = [check_finite_number("skip", skip) for skip in skips]
+    root = square_root(covariance, layers.inputs, layers.dtype)
+    return map(from_factors, _factors_by_skip(layers, betas, root))
+
+
+def linear_factors(
+    weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
+) -> KroneckerFactors:
+    """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and rank bounds."""
+    layers, skip = given_layers(weights), check_finite_number("skip", skip)
+    root = square_root(covariance, layers.inputs, layers.dtype)
+    return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
+
+
+def _factors_by_skip(layers: Layers, skips: list[float], root: Root) -> Iterator[KroneckerFactors]:
+    if len(skips) * _product_bytes(layers.stored) > LIMITS.chain_bytes:
+        for skip in skips:
+            yield _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
+        return
+    several = _batched_products(layers.stored, on_device(skips, layers.dtype), root.matrix)
+    for skip, products in zip(skips, several, strict=True):
+        yield _factors(layers, skip, root, products)
+
+
+def _product_bytes(weights: list[jax.Array]) -> int:
+    """The memory of S_1 .. S_L and T_1 .. T_L."""
+    outputs, inputs = weights[-1].shape[0], weights[0].shape[1]
+    return weights[0].dtype.itemsize * sum(
+        outputs * after + inputs * before for after, before in (w.shape for w in weights)
+    )
+
+
+def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> KroneckerFactors:
+    """The products with the bounds on their rounding and on their ranks."""
+    lefts, rights = products
+    left_ranks, right_ranks = _rank_bounds(layers, skip, root)
+    narrow = max(min(w.shape) for w in layers.stored) <= _WORST_CASE_UP_TO
+    formed = (worst_errors if narrow else probed_errors)(layers, skip, root, lefts, rights)
+    return KroneckerFactors(
+        lefts,
+        rights,
+        stored_bound(formed.lefts, layers.dtype),
+        stored_bound(formed.rights, layers.dtype),
+        left_ranks,
+        right_ranks,
+        whitened=root.matrix is None,
+        assumed=root.assumed,
+        evidence=weakest(formed.evidence, root.evidence),
+        failure=formed.failure,
+    )
+
+
+def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ...], ...]:
+    """Bounds on the ranks of S_l and of T_l: disjoint paths to the outputs and from the inputs."""
+    edges = [pattern(np.asarray(w), skip) for w in layers.given]
+    outputs = np.ones(layers.stored[-1].shape[0], bool)
+    lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]
+    rights = path_counts(edges[:-1], root.inputs)
+    return lefts, tuple(min(root.rank, count) for count in rights)
+
+
+def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
+    """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
+    lefts = tuple(times_transposed(s, s) for s in factors.lefts)
+    first, *others = factors.rights
+    first = first if factors.whitened else times_transposed(first, first)  # I I^T = I
+    rights = (first, *(times_transposed(t, t) for t in others))
+    error = sum_error(
+        [frobenius_norm(a) for a in lefts],
+        [frobenius_norm(b) for b in rights],
+        _gram_errors(factors.lefts, factors.left_errors),
+        _gram_errors(factors.rights, factors.right_errors),
+        lefts[0].dtype,
+    )
+    stored = stored_bound(error, lefts[0].dtype)
+    return SumOfKroneckers(stacked(lefts), stacked(rights), stored, factors)
+
+
+def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
+    """W_l + beta I with I of shape (a_l, a_{l-1})."""
+    if skip == 0.0:
+        return weight
+    if on_cpu(weight):
+        return on_device(np.asarray(weight) + skip * np.eye(*weight.shape, dtype=weight.dtype))
+    return _shifted(weight, skip)
+
+
+@jax.jit
+def _shifted(weight: jax.Array, skip: jax.Array | float) -> jax.Array:
+    return weight + skip * jnp.eye(weight.shape[0], weight.shape[1], dtype=weight.dtype)
+
+
+def _products(weights: list[jax.Array], skip: float, root: jax.Array | None) -> _Products:
+    layers = [_with_skip(w, skip) for w in weights]
+    return _left_products(layers, identity), _right_products(layers, root, identity)
+
+
+@jax.jit
+def _batched_products(
+    weights: list[jax.Array], skips: jax.Array, root: jax.Array | None
+) -> list[_Products]:
+    """S_l and T_l at every beta."""
+
+    def at(skip: jax.Array) -> _Products:
+        layers = [_shifted(w, skip) for w in weights]
+        return _left_products(layers, jnp.eye), _right_products(layers, root, jnp.eye)
+
+    lefts, rights = jax.vmap(at)(skips)
+    return [(tuple(s[i] for s in lefts), tuple(t[i] for t in rights)) for i in range(len(skips))]
+
+
+def _left_products(layers: list[jax.Array], unit: _Identity) -> tuple[jax.Array, ...]:
+    """S_l = W^{L:l+1} for l = 1 .. L, S_L = I."""
+    last = layers[-1]
+    products = [unit(last.shape[0], dtype=last.dtype)]
+    for depth, w in enumerate(layers[:0:-1]):
+        products.append(times(products[-1], w) if depth else w)
+    return tuple(products[::-1])
+
+
+def _right_products(
+    layers: list[jax.Array], root: jax.Array | None, unit: _Identity
+) -> tuple[jax.Array, ...]:
+    """T_l = Sigma^{1/2} W^{1:l-1} for l = 1 .. L, T_1 = Sigma^{1/2}."""
+    first = layers[0]
+    products = [unit(first.shape[1], dtype=first.dtype) if root is None else root]
+    for depth, w in enumerate(layers[:-1]):
+        copied = depth == 0 and root is None
+        products.append(on_device(by_numpy(w).T) if copied else times_transposed(products[-1], w))
+    return tuple(products)
+
+
+def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[float]:
+    """||fl(F F^T) - exact|| <= (2 ||F|| + e) e + gamma ||F||_F^2 plus underflow, for each F."""
+    bounds = []
+    for factor, error in zip(factors, np.asarray(errors, np.float64), strict=True):
+        norm, columns = frobenius_norm(factor), factor.shape[1]
+        rounding = gamma(columns, factor.dtype) * norm**2
+        flushed = underflow(columns, len(factor) ** 2, factor.dtype)
+        bounds.append(raised((2 * norm + error) * error + rounding + flushed))
+    return bounds

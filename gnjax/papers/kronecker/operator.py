@@ -1,0 +1,211 @@
+"""Sums of Kronecker products, sum_l A_l (x) B_l, as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import PROVED, Error
+from gnjax.numerics.host import all_finite, by_numpy, on_device, stacked
+from gnjax.numerics.outward import (
+    frobenius_norm,
+    raised,
+    stored_bound,
+    symmetric_part,
+    underflow,
+)
+from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.rounding import gamma
+from gnjax.numerics.validation import check_symmetric_matrix
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.base import ASYMMETRY
+from gnjax.operators.factorisation import Factorisation
+from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class SumOfKroneckers(Algebra):
+    """sum_l A_l (x) B_l with every A_l (k, k) and B_l (d, d) positive semidefinite (Eqs 4, 5).
+
+    Not a Kronecker sum, which is A (x) I + I (x) B. A vector of length k d is a (k, d) matrix M row
+    by row, on which the operator acts as M -> sum_l A_l M B_l.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> op.lefts.shape, op.rights.shape  # A_1, A_2 and B_1, B_2
+    ((2, 3, 3), (2, 4, 4))
+    """
+
+    lefts: jax.Array  # (L, k, k)
+    rights: jax.Array  # (L, d, d)
+    stored_error: jax.Array | float = 0.0
+    factors: KroneckerFactors | None = None
+
+    symmetric = True
+    forms_cheaply = True
+
+    @property
+    def kroneckers(self) -> SumOfKroneckers | None:
+        """Itself, where the factors are known on which the structured methods work."""
+        return None if self.factors is None else self
+
+    def factorisation(self) -> Factorisation | None:
+        return None if self.factors is None else of_kroneckers(self.factors)
+
+    def trace_by_structure(self) -> tuple[float, Error]:
+        """sum_l tr A_l tr B_l."""
+        sides = [np.asarray(side, np.float64) for side in (self.lefts, self.rights)]
+        lefts, rights = (np.trace(side, axis1=1, axis2=2) for side in sides)
+        outer, inner = (np.abs(np.diagonal(s, axis1=1, axis2=2)).sum(axis=1) for s in sides)
+        terms = sum(side.shape[-1] for side in sides) + len(lefts) + 2
+        rounding = gamma(terms, jnp.dtype(jnp.float64)) * float(outer @ inner)
+        return float(lefts @ rights), Error(rounding, reason="rounding of a sum")
+
+    @property
+    def assumed(self) -> bool:
+        return self.factors is not None and self.factors.assumed
+
+    def error(self, norm: float) -> Error:
+        """||stored - exact||_2, with the rounding of the sum when it is formed."""
+        del norm
+        value, known = float(self.stored_error), self.factors
+        if known is None:
+            return Error(value, PROVED, 0.0, "rounding of the terms")
+        return Error(value, known.evidence, known.failure, "rounding of the products of layers")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        size = self.lefts.shape[-1] * self.rights.shape[-1]
+        return size, size
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.rights.dtype
+
+    @property
+    def rank_bound(self) -> int:
+        """A proved bound on the rank; for almost all weights it is the rank.
+
+        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
+        """
+        return self.shape[0] if self.factors is None else self.factors.rank_bound
+
+    def scaled(self, factor: float) -> SumOfKroneckers:
+        """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
+        multiple = np.asarray(factor, self.dtype)
+        rounding = gamma(2, self.dtype)
+        pairs = zip(np.asarray(self.lefts), np.asarray(self.rights), strict=True)
+        norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in pairs)
+        error = factor * (float(self.stored_error) * (1 + rounding) + rounding * norms)
+        error += underflow(1, self.lefts.size * self.rights.size, self.dtype)
+        return SumOfKroneckers(
+            self.lefts,
+            on_device(multiple * by_numpy(self.rights)),
+            stored_bound(raised(error), self.dtype),
+            None if self.factors is None else self.factors.scaled(factor),
+        )
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        return _product(self.lefts, self.rights, v)
+
+    def prepared(self) -> Callable[[jax.Array], jax.Array]:
+        return partial(_product, self.lefts, self.rights)
+
+    def as_matrix(self) -> jax.Array:
+        return _formed(self.lefts, self.rights)
+
+
+@jax.jit
+def _product(lefts: jax.Array, rights: jax.Array, v: jax.Array) -> jax.Array:
+    """One (L d, d) by (d, k b) product for a block of b columns: O(L k d^2) for each column."""
+    depth, k, _ = lefts.shape
+    d = rights.shape[-1]
+    columns = v.reshape(k, d, -1).transpose(1, 0, 2)  # (d, k, b)
+    below = rights.reshape(depth * d, d)
+    images = jnp.matmul(below, columns.reshape(d, -1), precision="highest")
+    images = images.reshape(depth, d, k, -1)
+    mixed = jnp.einsum("lij,ldjb->idb", lefts, images, precision="highest")
+    return mixed.reshape(v.shape)
+
+
+@jax.jit
+def _formed(lefts: jax.Array, rights: jax.Array) -> jax.Array:
+    size = lefts.shape[-1] * rights.shape[-1]
+    matrix = jnp.einsum("lij,lpq->ipjq", lefts, rights, precision="highest")
+    return matrix.reshape(size, size)
+
+
+def product_rounding(op: SumOfKroneckers) -> float:
+    """A bound on the rounding of one product with a unit vector."""
+    depth, k, _ = op.lefts.shape
+    terms = zip(np.asarray(op.lefts), np.asarray(op.rights), strict=True)
+    norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in terms)
+    return raised(gamma(depth * k + op.rights.shape[-1], op.dtype) * norms)
+
+
+def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -> SumOfKroneckers:
+    """sum_l lefts[l] (x) rights[l] from symmetric positive semidefinite matrices.
+
+    Its error bounds what storing them in the working precision rounds, and the sum. A matrix that
+    is not quite symmetric stands for its symmetric part.
+
+    >>> left, right = np.diag([2.0, 1.0]), np.diag([3.0, 2.0, 1.0])
+    >>> op = gnjax.sum_of_kroneckers([left, np.eye(2)], [right, np.eye(3)])
+    >>> np.allclose(op.as_matrix(), np.kron(left, right) + np.eye(6))
+    True
+    """
+    if len(lefts) != len(rights) or len(lefts) == 0:
+        msg = f"one right for each left, at least one: got {len(lefts)} lefts, {len(rights)} rights"
+        raise ValueError(msg)
+    a, a_errors = _symmetric_terms("lefts", lefts)
+    b, b_errors = _symmetric_terms("rights", rights)
+    norms = [frobenius_norm(m) for m in a], [frobenius_norm(m) for m in b]
+    error = sum_error(*norms, a_errors, b_errors, a[0].dtype)
+    return SumOfKroneckers(stacked(a), stacked(b), stored_bound(error, a[0].dtype))
+
+
+def _symmetric_terms(
+    name: str, given: Sequence[ArrayLike]
+) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
+    """The matrices of one side, checked, and how far each is stored from what was given."""
+    stored = [on_device(matrix, real_dtype()) for matrix in given]
+    for matrix in stored:
+        if matrix.shape != stored[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+            msg = f"{name} must be square matrices of one size, got {matrix.shape}"
+            raise ValueError(msg)
+        _check_finite(name, matrix)
+        check_symmetric_matrix(name, matrix, ASYMMETRY)
+    parts = [symmetric_part(m, kept) for m, kept in zip(given, stored, strict=True)]
+    return tuple(part for part, _ in parts), tuple(error for _, error in parts)
+
+
+def sum_error(
+    lefts: Sequence[float],
+    rights: Sequence[float],
+    left_errors: Sequence[float],
+    right_errors: Sequence[float],
+    dtype: jnp.dtype,
+) -> float:
+    """sum_l (||A_l|| + a_l) b_l + a_l ||B_l||, for stored A_l and B_l in Frobenius norms.
+
+    The exact A_l has norm at most ||A_l|| + a_l, so that A_l (x) B_l moves by a_l ||B_l|| +
+    (||A_l|| + a_l) b_l. To this comes the rounding of the terms and of their sum, which forming the
+    matrix adds.
+    """
+    total = 0.0
+    for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):
+        total += (left + a) * b + a * right + gamma(len(lefts) + 1, dtype) * left * right
+    return raised(total)
+
+
+def _check_finite(name: str, matrix: jax.Array) -> None:
+    if not all_finite(matrix):
+        msg = f"{name} contains NaN or Inf; remove them before asking for a spectrum"
+        raise ValueError(msg)

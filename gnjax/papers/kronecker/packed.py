@@ -1,0 +1,54 @@
+"""Vectors on a staircase of basis vectors: its rows have different lengths.
+
+They are stored (packed) one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.papers.kronecker.operator import SumOfKroneckers
+
+_Rows = TypeVar("_Rows", jax.Array, np.ndarray)
+
+Groups = tuple[tuple[int, int], ...]
+"""(rows, columns) of the runs of equal length in a staircase, top to bottom."""
+
+
+@partial(jax.jit, static_argnames=("groups",))
+def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -> jax.Array:
+    """G on packed rows (b, n): unpack the staircase, multiply, pack."""
+    d = op.rights.shape[-1]
+    parts = parts_of(groups, jnp.asarray(rows))
+    padded = [jnp.pad(part, ((0, 0), (0, 0), (0, d - part.shape[-1]))) for part in parts]
+    full = jnp.concatenate(padded, axis=1)  # (b, k', d')
+    k = op.lefts.shape[-1]
+    full = jnp.pad(full, ((0, 0), (0, k - full.shape[1]), (0, 0)))
+    image = op.mv(full.reshape(len(rows), -1).T).T.reshape(len(rows), k, d)
+    kept, row = [], 0
+    for count, columns in groups:
+        kept.append(image[:, row : row + count, :columns])
+        row += count
+    return packed(kept)
+
+
+def packed(parts: Iterable[jax.Array]) -> jax.Array:
+    """Pack the matrices (b, rows, columns) of every group into vectors (b, n)."""
+    return jnp.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+
+def parts_of(groups: Groups, rows: _Rows) -> list[_Rows]:
+    """Unpack vectors (b, n) into the matrices (b, rows, columns) of every group."""
+    parts: list[_Rows] = []
+    offset = 0
+    for count, columns in groups:
+        part = rows[:, offset : offset + count * columns]
+        parts.append(part.reshape(-1, count, columns))
+        offset += count * columns
+    return parts

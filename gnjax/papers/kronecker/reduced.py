@@ -1,0 +1,83 @@
+"""sum_l A_l (x) B_l restricted to its range, which is a staircase of basis vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from gnjax.numerics.host import on_device
+from gnjax.numerics.outward import stored_bound
+from gnjax.papers.closed_form.staircase import adapt
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.papers.kronecker.operator import SumOfKroneckers
+from gnjax.papers.kronecker.packed import Groups
+from gnjax.spectra.whole import host_matrix
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """sum_l A_l (x) B_l on its range, of dimension sum of rows x columns over ``groups``."""
+
+    operator: SumOfKroneckers
+    groups: Groups
+
+    @property
+    def size(self) -> int:
+        return sum(rows * columns for rows, columns in self.groups)
+
+
+def reduce(op: SumOfKroneckers) -> Reduced:
+    """Restrict to the staircase (the whole space when no factors are known or nothing is null)."""
+    factors = op.factors
+    _, k, _ = op.lefts.shape
+    d = op.rights.shape[-1]
+    if factors is None or (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
+        return _larger_side_right(op, ((k, d),))
+    if factors.left_ranks[-1] == 0 or factors.right_ranks[0] == 0:
+        return Reduced(op, ())
+    return _restricted(op, factors)
+
+
+def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
+    """Swap A and B if A is larger: the preconditioner works best with the larger one on the right.
+
+    A (x) B and B (x) A have the same eigenvalues.
+    """
+    if op.lefts.shape[-1] <= op.rights.shape[-1]:
+        return Reduced(op, groups)
+    swapped = SumOfKroneckers(op.rights, op.lefts, op.stored_error)
+    return Reduced(swapped, tuple((columns, rows) for rows, columns in groups))
+
+
+def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
+    stairs = adapt(factors)
+    lefts = _padded_grams(stairs.lefts)
+    rights = _padded_grams(stairs.rights)
+    rotated = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
+    kept = stairs.kept
+    if len(lefts[0]) > len(rights[0]):
+        lefts, rights = rights, lefts
+        kept = np.array([(kept > column).sum() for column in range(kept.max())])
+    groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
+    error = stored_bound(float(op.stored_error) + rotated, op.dtype)
+    stored = SumOfKroneckers(on_device(lefts), on_device(rights), error)
+    return Reduced(stored, groups)
+
+
+def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:
+    size = max(len(f) for f in factors)
+    grams = np.zeros((len(factors), size, size), factors[0].dtype)
+    for gram, factor in zip(grams, factors, strict=True):
+        gram[: len(factor), : len(factor)] = factor @ factor.T
+    return grams
+
+
+def packed_matrix(reduced: Reduced) -> np.ndarray:
+    """The dense matrix on the range, rows and columns in the order of packed vectors."""
+    d = reduced.operator.rights.shape[-1]
+    rows = np.repeat([c for _, c in reduced.groups], [r for r, _ in reduced.groups])
+    inside = np.concatenate([row * d + np.arange(columns) for row, columns in enumerate(rows)])
+    matrix, _ = host_matrix(reduced.operator)
+    return matrix if len(inside) == len(matrix) else matrix[np.ix_(inside, inside)]

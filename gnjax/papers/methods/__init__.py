@@ -1,0 +1,1 @@
+"""How the operators of this package compute kappa; they bring these methods themselves."""

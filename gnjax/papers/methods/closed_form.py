@@ -1,0 +1,67 @@
+"""The spectrum of a linear network with one or two layers, in closed form."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from gnjax.numerics.certificate import Certificate, Error, certificate
+from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.papers.kronecker.factors import KroneckerFactors
+from gnjax.spectra.spectrum import Spectrum, squares
+
+DEPTHS = (1, 2)
+
+
+def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
+    """The spectrum of G for a linear network with one or two layers.
+
+    With one layer these are the eigenvalues of Sigma, each k times. With two layers, S_1 = W_2 and
+    T_2 = Sigma^{1/2} W_1^T, a rotation of the outputs turns G into k blocks
+    sigma_i(W_2)^2 Sigma + T_2 T_2^T, which have the factors [sigma_i(W_2) Sigma^{1/2}, T_2]. For
+    whitened data the blocks have the same eigenvectors, and the eigenvalues of G are
+    sigma_i(W_2)^2 + sigma_j(W_1)^2.
+    """
+    k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
+    inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
+    rests_on = _certificate(factors)
+    if len(factors.lefts) == 1:
+        return squares(np.tile(_padded(inner, d), k), inner_error, "closed_form", rests_on)
+    outer, outer_error = _sigma(factors.lefts[0], factors.left_errors[0])
+    if not factors.whitened:
+        return _blocks(factors, _padded(outer, k), outer_error, rests_on)
+    outer, inner = _padded(outer, k), _padded(inner, d)
+    sums = np.add.outer(outer**2, inner**2).ravel()
+    errors = np.add.outer(
+        (2 * outer + outer_error) * outer_error, (2 * inner + inner_error) * inner_error
+    ).ravel()
+    order = np.argsort(-sums)
+    return Spectrum(sums[order], errors[order], "closed_form", rests_on)
+
+
+def _certificate(factors: KroneckerFactors) -> Certificate:
+    formed = "rounding of the products of layers"
+    return certificate(LAPACK, Error(0.0, factors.evidence, factors.failure, formed))
+
+
+def _blocks(
+    factors: KroneckerFactors, outer: np.ndarray, outer_error: float, rests_on: Certificate
+) -> Spectrum:
+    """The singular values of [sigma_i T_1, T_2] for every singular value sigma_i of W_2."""
+    first, second = (np.asarray(t) for t in factors.rights)
+    sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in outer]
+    norm = max(values[0] for values in sigma)
+    first_norm = np.linalg.norm(first, 2)
+    moved = outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
+    error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * outer[0]) + moved
+    error += float(factors.right_errors[1])
+    return squares(np.concatenate(sigma), error, "closed_form", rests_on)
+
+
+def _sigma(factor: jax.Array, formed: jax.Array) -> tuple[np.ndarray, float]:
+    values = singular_values(np.asarray(factor))
+    return values, spectral_error(max(factor.shape), factor.dtype) * values[0] + float(formed)
+
+
+def _padded(values: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(values, (0, size - len(values)))

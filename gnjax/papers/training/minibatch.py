@@ -1,0 +1,311 @@
+"""Mini-batch training of any network, pruned or not, by pure functions of a state.
+
+The state holds the weights and the random key. To measure kappa during training, take the state
+after some epochs. Training runs in the precision asked for, and :func:`trained` returns the network
+in the working precision for spectra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import lax
+from jax.tree_util import Partial
+from jax.typing import ArrayLike
+
+from gnjax.networks.losses import sample_loss
+from gnjax.networks.model import Params, functional
+from gnjax.networks.outputs.targets import check_targets
+from gnjax.numerics.precision import real_dtype
+from gnjax.papers.training.recipe import Recipe, optimizer_of
+
+Statistics = Any  # what a forward pass updates: running averages of BatchNorm
+Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]
+
+Module = TypeVar("Module", bound=nnx.Module)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Problem:
+    """The network to train, the inputs x (n, ...), the targets y (n, k), and the recipe."""
+
+    forward: Forward
+    x: jax.Array
+    y: jax.Array
+    recipe: Recipe = field(metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """A network in training, or several side by side, with a leading axis on every leaf.
+
+    Attributes:
+      mask: like ``params``, 0 for a pruned weight and 1 for any other; None where all are kept.
+      key: the order of samples in epoch e is drawn from fold_in(key, e).
+      epoch: how many epochs are done.
+    """
+
+    params: Params
+    statistics: Statistics
+    optimizer: optax.OptState
+    mask: Params | None
+    key: jax.Array
+    epoch: jax.Array
+
+
+def begin(
+    model: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    recipe: Recipe,
+    key: jax.Array,
+    *,
+    mask: Params | None = None,
+    dtype: str = "float32",
+) -> tuple[Problem, State]:
+    """The problem, and its state before the first step.
+
+    Args:
+      model: see :func:`gnjax.functional`; a Flax NNX module trains in its training mode.
+      x, y: inputs (n, ...); integer labels (n,) or targets (n, k).
+      key: draws the mini-batches.
+      mask: of pruned weights (0); they start at zero and stay there.
+      dtype: of the training.
+    """
+    forward, params, statistics = trainable(model)
+    params, statistics = cast((params, statistics), dtype)
+    if mask is not None:
+        mask = jax.tree.map(lambda keep, w: jnp.asarray(keep, w.dtype), mask, params)
+        params = _masked(params, mask)
+    inputs = cast(jnp.asarray(x), dtype)
+    outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
+    targets = check_targets(recipe.loss, y, outputs)
+    problem = Problem(forward, inputs, targets, recipe)
+    optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
+    return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
+
+
+def trainable(model: Any) -> tuple[Forward, Params, Statistics]:
+    """(forward, params, statistics) with forward(params, statistics, x) -> (outputs, statistics).
+
+    Statistics are those of BatchNorm in a Flax NNX module; there are none in other models.
+    """
+    if not isinstance(model, nnx.Module):
+        apply, params = functional(model)
+        return Partial(_stateless, apply), params, ()
+    training = nnx.clone(model)
+    training.train()
+    graph, params, *others = nnx.split(training, nnx.Param, nnx.BatchStat, ...)
+    statistics, rest = others
+    return Partial(_NnxForward(graph), rest), params, statistics
+
+
+def _stateless(
+    apply: Any, params: Params, statistics: Statistics, x: jax.Array
+) -> tuple[jax.Array, Statistics]:
+    return apply(params, x), statistics
+
+
+@dataclass(frozen=True)
+class _NnxForward:
+    """The forward pass of a module; it compares by structure, so that it is compiled once."""
+
+    graph: Any
+
+    def __call__(
+        self, rest: Any, params: Params, statistics: Statistics, x: jax.Array
+    ) -> tuple[jax.Array, Statistics]:
+        model = nnx.merge(self.graph, params, statistics, rest, copy=True)
+        outputs = model(x)
+        return outputs, nnx.state(model, nnx.BatchStat)
+
+
+def trained(model: Module, state: State) -> Module:
+    """A copy of the module with the state's weights and statistics, in the working precision."""
+    copied = nnx.clone(model)
+    nnx.update(copied, *cast((state.params, state.statistics), real_dtype()))
+    return copied
+
+
+def stack(states: Sequence[State]) -> State:
+    """One state for networks of one shape, which then train side by side."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def member(state: State, index: int) -> State:
+    """One of the networks of a stacked state."""
+    return jax.tree.map(lambda leaf: leaf[index], state)
+
+
+def train(
+    problem: Problem, state: State, epochs: int, *, scan: bool | None = None
+) -> tuple[State, np.ndarray]:
+    """The state ``epochs`` later, and the mean loss of the steps of each epoch, (epochs,).
+
+    A stacked state trains under ``vmap``, and its losses are (epochs, networks).
+
+    Args:
+      scan: True runs an epoch as one ``lax.scan``, False as a Python loop of compiled steps. None
+        chooses: the loop for convolutions on a CPU, where XLA runs what is inside of a scan on one
+        thread and convolutions ten times slower; the scan for everything else.
+    """
+    scan = not _convolves_on_cpu(problem, state) if scan is None else scan
+    state, losses = (_scanned if scan else _looped)(problem, state, epochs)
+    sizes = np.array(_sizes(problem), float)
+    host = np.asarray(jax.device_get(losses), float)
+    host = host.reshape(epochs, *state.epoch.shape, len(sizes))  # also for no epoch at all
+    return state, host @ sizes / sizes.sum()
+
+
+def _convolves_on_cpu(problem: Problem, state: State) -> bool:
+    if jax.default_backend() != "cpu":
+        return False
+    networks = state.epoch.ndim  # the axis that a forward pass of one network lacks
+    learned, structure = jax.tree.flatten((state.params, state.statistics))
+    fixed, forward = jax.tree.flatten(problem.forward)
+    shapes = [
+        *((leaf.shape, leaf.dtype) for leaf in fixed),
+        *((leaf.shape[networks:], leaf.dtype) for leaf in learned),
+        ((1, *problem.x.shape[1:]), problem.x.dtype),
+    ]
+    return _convolves(forward, structure, tuple(shapes))
+
+
+@lru_cache(maxsize=64)
+def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) -> bool:
+    """Whether a forward pass of leaves with these shapes has convolutions."""
+
+    def of_leaves(*leaves: jax.Array) -> Any:
+        fixed = forward.num_leaves
+        params, statistics = jax.tree.unflatten(learned, leaves[fixed:-1])
+        return jax.tree.unflatten(forward, leaves[:fixed])(params, statistics, leaves[-1])
+
+    described = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
+
+
+def _scanned(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    given, outer = jax.tree.flatten(problem)
+    leaves, structure = jax.tree.flatten(state)
+    one_epoch, losses = _of_leaves(_scanned_epoch, outer, structure), []
+    for _ in range(epochs):
+        leaves, of_steps = one_epoch(given, leaves)
+        losses.append(of_steps)
+    return jax.tree.unflatten(structure, leaves), losses
+
+
+def _looped(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    given, outer = jax.tree.flatten(problem)
+    leaves, structure = jax.tree.flatten(state)
+    one_step, losses = _of_leaves(_stacked_step, outer, structure), []
+    n, batch = len(problem.x), problem.recipe.batch
+    for epoch in range(epochs):
+        of_steps = []
+        for indices in _stacked_batches(n, batch, state.key, state.epoch + epoch):
+            leaves, loss = one_step(given, leaves, indices)
+            of_steps.append(loss)
+        losses.append(jnp.stack(of_steps, -1))
+    return replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epochs), losses
+
+
+@lru_cache(maxsize=16)
+def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
+    """A compiled function of (problem, state, ..) that takes both as lists of leaves.
+
+    At every call JAX would take the state of a module apart and compare its structure with that
+    of the call before, which takes longer than a step of a small network of many layers.
+    """
+
+    @jax.jit
+    def of_leaves(given: Any, leaves: Any, *others: Any) -> tuple[list[jax.Array], jax.Array]:
+        found, losses = function(
+            jax.tree.unflatten(problem, given), jax.tree.unflatten(state, leaves), *others
+        )
+        return jax.tree.leaves(found), losses
+
+    return of_leaves
+
+
+def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
+    if state.epoch.ndim:
+        return jax.vmap(_scanned_one, (None, 0))(problem, state)
+    return _scanned_one(problem, state)
+
+
+def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
+    n, batch = len(problem.x), problem.recipe.batch
+    whole, rest = _batches(n, batch, state.key, state.epoch)
+    state, losses = lax.scan(partial(_step, problem), state, whole)
+    if rest.size:
+        state, loss = _step(problem, state, rest)
+        losses = jnp.append(losses, loss)
+    return replace(state, epoch=state.epoch + 1), losses
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _stacked_batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> list[jax.Array]:
+    """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
+    drawn = partial(_batches, n, batch)
+    whole, rest = (jax.vmap(drawn) if epoch.ndim else drawn)(key, epoch)
+    return [*jnp.moveaxis(whole, -2, 0), *([rest] if rest.size else [])]
+
+
+def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
+    if state.epoch.ndim:
+        return jax.vmap(_step, (None, 0, 0))(problem, state, indices)
+    return _step(problem, state, indices)
+
+
+def _batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The indices of the samples in an epoch's full steps (steps, batch), and the rest (rest,)."""
+    order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
+    batch = min(batch, n)
+    whole = n // batch * batch
+    return order[:whole].reshape(-1, batch), order[whole:]
+
+
+def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
+    """One step of the optimiser on the samples of these indices."""
+    x, y = problem.x[indices], problem.y[indices]
+
+    def objective(params: Params) -> tuple[jax.Array, Statistics]:
+        outputs, statistics = problem.forward(params, state.statistics, x)
+        losses = jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)
+        return problem.recipe.scale * losses.mean(), statistics
+
+    (loss, statistics), slope = jax.value_and_grad(objective, has_aux=True)(state.params)
+    slope = _masked(slope, state.mask)
+    optimizer = optimizer_of(problem.recipe, len(_sizes(problem)))
+    updates, memory = optimizer.update(slope, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, updates)
+    return replace(state, params=params, statistics=statistics, optimizer=memory), loss
+
+
+def _sizes(problem: Problem) -> list[int]:
+    """The number of samples in each step of an epoch."""
+    n, batch = len(problem.x), min(problem.recipe.batch, len(problem.x))
+    return [batch] * (n // batch) + [n % batch] * (n % batch > 0)
+
+
+def _masked(tree: Params, mask: Params | None) -> Params:
+    return tree if mask is None else jax.tree.map(jnp.multiply, tree, mask)
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """Convert the floating point leaves of a tree to ``dtype``."""
+
+    def one(leaf: Any) -> Any:
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if floating else leaf
+
+    return jax.tree.map(one, tree)

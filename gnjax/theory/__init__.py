@@ -1,1 +1,0 @@
-"""The theorems of both papers, one function for each theorem or equation."""

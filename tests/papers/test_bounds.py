@@ -1,0 +1,438 @@
+"""The bounds of paper A hold where their assumptions do, and are silent elsewhere."""
+
+from itertools import pairwise
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gnjax
+from gnjax.papers.bounds.enclosures import extreme_singular_values
+from tests import references
+
+
+def _weights(rng, widths):
+    return [rng.standard_normal((rows, columns)) for columns, rows in pairwise(widths)]
+
+
+def _covariance(rng, inputs, rank):
+    x = rng.standard_normal((rank, inputs))
+    return (x.T @ x + (x.T @ x).T) / (2 * rank)
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(
+    depth=st.sampled_from([1, 2, 3, 5, 8]),
+    extra=st.lists(st.sampled_from([-1, 0, 3, 9]), min_size=7, max_size=7),
+    d=st.sampled_from([2, 5]),
+    k=st.sampled_from([1, 3]),
+    rank=st.sampled_from([None, 1, 3, 8]),
+    skip=st.sampled_from([0.0, 0.5, 1.0, 2.0, -1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_kappa_is_below_convex_is_below_maximum(depth, extra, d, k, rank, skip, seed):
+    rng = np.random.default_rng(seed)
+    hidden = [max(1, max(d, k) + e) for e in extra[: depth - 1]]
+    weights = _weights(rng, (d, *hidden, k))
+    covariance = None if rank is None else _covariance(rng, d, rank)
+    bound = gnjax.bounds.linear(weights, covariance, skip)
+    assert bound.applicable == (bound.reason == "") == (bound.convex is not None)
+    if hidden and min(hidden) < max(d, k):
+        assert not bound.applicable
+    if not bound.applicable:
+        assert bound.maximum is None
+        return
+    k_exact = gnjax.condition_number(gnjax.linear_gauss_newton(weights, covariance, skip))
+    assert k_exact.interval[0] <= bound.convex <= bound.maximum
+    np.testing.assert_allclose(bound.weights.sum(), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(
+        bound.convex,
+        bound.covariance_condition * (bound.weights @ bound.terms),
+        rtol=1e-4,
+    )
+
+
+def test_lemma_1_is_its_formula():
+    """Two layers: kappa(Sigma) (s1(W)^2 + s1(V)^2) / (sk(W)^2 + sd(V)^2)."""
+    rng = np.random.default_rng(0)
+    v, w = _weights(rng, (4, 9, 3))
+    sv, sw = (np.linalg.svd(m, compute_uv=False) for m in (v, w))
+    expected = (sw[0] ** 2 + sv[0] ** 2) / (sw[-1] ** 2 + sv[-1] ** 2)
+    sigma = np.diag([4.0, 3.0, 2.0, 0.5])
+    bound = gnjax.bounds.linear([v, w], sigma)
+    np.testing.assert_allclose(bound.convex, 8 * expected, rtol=1e-10)
+    np.testing.assert_allclose(gnjax.bounds.linear([v, w]).convex, expected, rtol=1e-10)
+
+
+def test_large_products_take_the_gram_road_and_agree_with_the_svd():
+    rng = np.random.default_rng(1)
+    weights = _weights(rng, (230, 400, 400, 7))
+    bound = gnjax.bounds.linear(weights)
+    for layer, product in enumerate((np.eye(230), weights[0], weights[1] @ weights[0])):
+        values = np.linalg.svd(product, compute_uv=False)
+        np.testing.assert_allclose(bound.right_largest[layer], values[0], rtol=1e-10)
+        np.testing.assert_allclose(bound.right_smallest[layer], values[-1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("decades", [1, 4, 9, 13])
+@pytest.mark.parametrize("columns", [250, 400])
+def test_extreme_singular_values_of_a_large_matrix_are_those_that_it_was_made_with(
+    decades, columns
+):
+    rng = np.random.default_rng(decades)
+    rows = 250
+    left, _ = np.linalg.qr(rng.standard_normal((rows, rows)))
+    right, _ = np.linalg.qr(rng.standard_normal((columns, rows)))
+    exact = np.logspace(1, 1 - decades, rows)
+    matrix = (left * exact) @ right.T
+    made = 4 * rows * 2.0**-53 * exact[0]  # the rounding of this product
+    found = extreme_singular_values(matrix)
+    assert found.below - made <= exact[-1]
+    assert found.above + made >= exact[0]
+    np.testing.assert_allclose(found.largest, exact[0], rtol=1e-12)
+    np.testing.assert_allclose(found.smallest, exact[-1], rtol=1e-9, atol=2e-14 * exact[0])
+    assert found.below >= (1 - 1e-6) * exact[-1] - 4e-12  # and the bound is not loose
+
+
+def test_a_large_diagonal_matrix_has_its_entries_as_singular_values():
+    entries = np.random.default_rng(0).standard_normal(300)
+    found = extreme_singular_values(np.diag(entries), 0.25)
+    assert (found.largest, found.smallest) == (np.abs(entries).max(), np.abs(entries).min())
+    assert found.error == pytest.approx(0.25)
+
+
+def test_a_large_singular_matrix_has_no_smallest_singular_value_above_its_error():
+    rng = np.random.default_rng(2)
+    matrix = rng.standard_normal((260, 259)) @ rng.standard_normal((259, 300))
+    found = extreme_singular_values(matrix)
+    assert found.below == 0
+    np.testing.assert_allclose(found.largest, np.linalg.norm(matrix, 2), rtol=1e-12)
+
+
+def test_singular_values_do_not_just_move_by_beta():
+    """Eq 8 needs left and right singular vectors to coincide: here W + I is singular, W is not."""
+    w = np.array([[0.0, -1.0], [-1.0, 0.0]])
+    moved = np.linalg.svd(w + np.eye(2), compute_uv=False)
+    np.testing.assert_allclose(np.linalg.svd(w, compute_uv=False), [1.0, 1.0])
+    np.testing.assert_allclose(moved, [2.0, 0.0], atol=1e-15)
+
+
+_nearly = st.sampled_from([0.0, 1e-17, 1e-15, 1e-12, 1e-6, 1.0])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    size=st.integers(1, 5),
+    gap=_nearly,
+    scale=st.sampled_from([1e-200, 1e-9, 1.0, 1e9, 1e150]),
+    diagonal=st.booleans(),
+)
+def test_weyl_holds_in_many_digits_for_nearly_singular_sums(seed, size, gap, scale, diagonal):
+    """lambda_min(A) + lambda_min(B) is ``gap`` of the norm: rounding must not make it positive."""
+    rng = np.random.default_rng(seed)
+    values = np.sort(rng.uniform(0, 1, size)) * scale
+    q = np.eye(size) if diagonal else np.linalg.qr(rng.standard_normal((size, size)))[0]
+    a = (q * values) @ q.T
+    a = (a + a.T) / 2
+    b = np.eye(size) * (gap * scale - values[0])
+    sides = gnjax.bounds.weyl(a, b)
+    assert sides.certificate.kind == "proved"
+    with mpmath.workdps(60):
+        spectra = [_exact_eigenvalues(m, 60) for m in (a, b)]
+        exact = _exact_eigenvalues(a, 60, b)
+        (a_least, a_top), (b_least, b_top) = ((s[0], s[-1]) for s in spectra)
+        if a_least + b_least <= 0:
+            assert sides.upper is None
+        elif sides.upper is not None:
+            assert (a_top + b_top) / (a_least + b_least) <= sides.upper
+        if exact[0] > 0:
+            assert sides.lower <= exact[-1] / exact[0]
+
+
+def _exact_eigenvalues(a, digits, plus=None):
+    with mpmath.workdps(digits):
+        matrix = mpmath.matrix(a.tolist())
+        matrix = matrix if plus is None else matrix + mpmath.matrix(plus.tolist())
+        return sorted(mpmath.eigsy(matrix, eigvals_only=True))
+
+
+def test_weyl_of_a_singular_sum_does_not_divide_by_rounding():
+    """lambda_min(A) + lambda_min(B) = 1/3 - 1/3, which floating point can put above zero."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+        a = (q * [0.0, 1.0, 2.0, 3.0]) @ q.T
+        assert gnjax.bounds.weyl((a + a.T) / 2, np.zeros((4, 4))).upper is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    depth=st.integers(1, 4),
+    decades=st.sampled_from([0, 3, 7, 12]),
+    scale=st.sampled_from([1e-100, 1e-6, 1.0, 1e100]),
+    deficit=st.booleans(),
+)
+def test_lemma_2_is_rounded_upwards(seed, depth, decades, scale, deficit):
+    """Never below its formula in 60 digits, and None where a product is singular."""
+    rng = np.random.default_rng(seed)
+    d, k, m = 3, 2, 4
+    weights = _weights(rng, (d, *[m] * (depth - 1), k))
+    weights = [
+        w * 10.0 ** -rng.uniform(0, decades, w.shape) * scale ** (1 / depth) for w in weights
+    ]
+    if deficit:
+        weights[0][:, 0] = weights[0][:, 1]
+    x = rng.standard_normal((5, d)) * 10.0 ** -rng.uniform(0, decades / 2, d)
+    sigma = x.T @ x / 5
+    sigma = (sigma + sigma.T) / 2
+    bound = gnjax.bounds.linear(weights, sigma)
+    if not bound.applicable:
+        return
+    assert not (deficit and depth > 1)
+    with mpmath.workdps(60):
+        values = _exact_eigenvalues(sigma, 60)
+        condition = values[-1] / values[0]
+        terms, tops, bottoms = _exact_terms(weights)
+        if "the rank of" not in str(bound.certificate):
+            assert condition <= bound.covariance_condition
+        assert all(t <= b for t, b in zip(terms, bound.terms, strict=True))
+        assert bound.covariance_condition * sum(tops) / sum(bottoms) <= bound.convex
+        assert bound.covariance_condition * max(terms) <= bound.maximum
+
+
+def _exact_terms(weights):
+    """t_l, and the largest and smallest eigenvalues of A_l (x) B_l."""
+    layers = [mpmath.matrix(w.tolist()) for w in weights]
+    tops, bottoms = [], []
+    right = mpmath.eye(layers[0].cols)
+    for layer in range(len(layers)):
+        left = mpmath.eye(layers[-1].rows)
+        for w in layers[:layer:-1]:
+            left = left * w
+        a, b = (
+            sorted(mpmath.eigsy(g, eigvals_only=True)) for g in (left * left.T, right.T * right)
+        )
+        tops.append(a[-1] * b[-1])
+        bottoms.append(a[0] * b[0])
+        right = layers[layer] * right
+    return [t / b for t, b in zip(tops, bottoms, strict=True)], tops, bottoms
+
+
+def test_a_zero_covariance_leaves_nothing_to_bound():
+    bound = gnjax.bounds.linear([np.eye(2)], np.zeros((2, 2)))
+    assert not bound.applicable
+    assert bound.convex is bound.maximum is None
+    assert "zero" in bound.reason
+
+
+def test_a_rank_of_sigma_that_is_not_proved_is_in_the_certificate():
+    rng = np.random.default_rng(0)
+    weights = _weights(rng, (4, 6, 2))
+    assert "the rank of" in str(gnjax.bounds.linear(weights, _covariance(rng, 4, 2)).certificate)
+    dead = gnjax.bounds.linear(weights, np.diag([2.0, 0.0, 1.0, 0.0]))
+    assert "the rank of" not in str(dead.certificate)
+    np.testing.assert_allclose(dead.covariance_condition, 2.0, rtol=1e-11)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    d=st.integers(1, 40),
+    k=st.integers(1, 40),
+    extra=st.integers(0, 5),
+    t=st.floats(0, 2),
+    variances=st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)),
+    condition=st.floats(1, 1e12),
+)
+def test_lemma_7_and_eq_22_are_rounded_upwards(d, k, extra, t, variances, condition):
+    m = max(d, k) + extra
+    bounds = (
+        gnjax.bounds.gaussian_init(d, k, m, *variances, condition, t),
+        gnjax.bounds.asymptotic(d, k, m, *variances, condition),
+    )
+    with mpmath.workdps(60):
+        var_v, var_w, condition, t = (mpmath.mpf(x) for x in (*variances, condition, t))
+        for bound, size, shift in zip(bounds, (mpmath.mpf(1), mpmath.mpf(m)), (t, 0), strict=True):
+            root, outer, inner = (mpmath.sqrt(n / size) for n in (m, k, d))
+            top = var_w * (root + outer + shift) ** 2 + var_v * (root + inner + shift) ** 2
+            gaps = [max(root - other - shift, mpmath.mpf(0)) for other in (outer, inner)]
+            bottom = var_w * gaps[0] ** 2 + var_v * gaps[1] ** 2
+            if bound.value is None:
+                assert bottom < 1e-25 * top
+            else:
+                assert condition * top / bottom <= bound.value
+                assert bound.value <= condition * top / bottom * (1 + 1e-6) or bottom < 1e-12 * top
+        assert bounds[0].probability <= max(0, 1 - 8 * mpmath.exp(-(t**2) / 2))
+    assert bounds[0].certificate.kind == "probable"
+    assert bounds[0].certificate.failure >= min(1.0, 1 - bounds[0].probability - 1e-15)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    decades=st.sampled_from([0, 4, 9]),
+    shape=st.sampled_from([(2, 3), (3, 3), (3, 2)]),
+    gap=st.sampled_from([0.0, 1e-14, 1e-8, 1.0]),
+)
+def test_eq_18_holds_in_many_digits(seed, decades, shape, gap):
+    """kappa(Omega) at the rank of R, for residuals that nearly cancel and graded data."""
+    rng = np.random.default_rng(seed)
+    (k, d), m = shape, 4
+    w, v = rng.standard_normal((k, m)), rng.standard_normal((m, d))
+    z = w @ v + gap * rng.standard_normal((k, d))
+    x = rng.standard_normal((6, d)) * 10.0 ** -rng.uniform(0, decades / 2, d)
+    sigma = x.T @ x / 6
+    sigma = (sigma + sigma.T) / 2
+    bound = gnjax.bounds.functional_hessian(w, v, z, sigma)
+    if bound.value is None or "the rank of" in str(bound.certificate):
+        assert bound.value is None or gap < 1
+        return
+    with mpmath.workdps(60):
+        w, v, z, sigma = (mpmath.matrix(m.tolist()) for m in (w, v, z, sigma))
+        omega = (w * v - z) * sigma
+        gram = omega * omega.T if k <= d else omega.T * omega
+        values = sorted(mpmath.eigsy(gram, eigvals_only=True))
+        assert mpmath.sqrt(values[-1] / values[0]) <= bound.value
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    slope=st.sampled_from([0.0, 1 / 3, 1.0]),
+    decades=st.sampled_from([0, 5]),
+    sizes=st.sampled_from([(2, 5, 2, 2), (3, 4, 2, 3)]),
+)
+def test_eq_11_is_rounded_outwards(seed, slope, decades, sizes):
+    rng = np.random.default_rng(seed)
+    d, m, k, n = sizes
+    v, w, x = (
+        rng.standard_normal(s) * 10.0 ** -rng.uniform(0, decades, s)
+        for s in ((m, d), (k, m), (d, n))
+    )
+    bound = gnjax.bounds.leaky_relu(v, w, x, slope)
+    with mpmath.workdps(50):
+        exact_w, exact_x = mpmath.matrix(w.tolist()), mpmath.matrix(x.tolist())
+        z = mpmath.matrix(v.tolist()) * exact_x
+        s = mpmath.mpf(slope)
+        hidden = z.apply(lambda e: e if e >= 0 else s * e)
+        data, outer, gamma = (
+            sorted(mpmath.eigsy(g, eigvals_only=True))
+            for g in (exact_x.T * exact_x, exact_w * exact_w.T, hidden.T * hidden)
+        )
+        assert data[-1] * outer[-1] + gamma[-1] <= bound.largest
+        assert (
+            bound.smallest <= s**2 * max(data[0], 0) * max(outer[0], 0) + max(gamma[0], 0) + 1e-45
+        )
+
+
+@given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 6), shift=st.floats(0, 3))
+def test_weyl_encloses_the_sum(seed, size, shift):
+    rng = np.random.default_rng(seed)
+    a, b = (_covariance(rng, size, size + 2) for _ in range(2))
+    b = b - shift * np.eye(size) * 0.1 * np.linalg.eigvalsh(a)[0]
+    values = np.linalg.eigvalsh(a + b)
+    sides = gnjax.bounds.weyl(a, b)
+    if values[0] <= 0:
+        assert sides.upper is None
+        return
+    kappa = values[-1] / values[0]
+    assert sides.lower <= kappa * (1 + 1e-9)
+    assert sides.upper is None or kappa <= sides.upper * (1 + 1e-9)
+
+
+def test_weyl_lower_side_can_be_attained():
+    sides = gnjax.bounds.weyl(np.diag([1.0, 5.0]), np.eye(2))
+    assert sides.lower <= 3.0 <= sides.upper  # some units in the last place apart
+    np.testing.assert_allclose([sides.lower, sides.upper], 3.0, rtol=4e-15)
+
+
+def test_gaussian_init_covers():
+    """Lemma 7 at t with probability 1 - 8 exp(-t^2/2) = 0.29: the bound holds in 60 of 60 draws."""
+    d, k, m, t = 6, 3, 200, 2.2
+    bound = gnjax.bounds.gaussian_init(d, k, m, 1 / d, 1 / m, 1.0, t)
+    assert bound.applicable
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(60):
+        v, w = rng.standard_normal((m, d)) / d**0.5, rng.standard_normal((k, m)) / m**0.5
+        held += gnjax.condition_number(gnjax.linear_gauss_newton([v, w])).value <= bound.value
+    assert held / 60 >= bound.probability
+
+
+def test_gaussian_init_does_not_square_a_negative_number():
+    """At t = 20 both differences are negative; their squares would give a finite false bound."""
+    bound = gnjax.bounds.gaussian_init(6, 3, 40, 1.0, 1.0, 1.0, 20.0)
+    assert bound.value is None
+    assert not bound.applicable
+    assert not gnjax.bounds.gaussian_init(50, 3, 40, 1.0, 1.0, 1.0, 0.1).applicable
+
+
+def test_asymptotic_is_what_large_networks_approach():
+    """Lemma 1's value for one draw at m = 2000 is within 5% of Eq 22 (fluctuations m^{-2/3})."""
+    d, k, m = 400, 200, 2000
+    rng = np.random.default_rng(0)
+    v, w = rng.standard_normal((m, d)) / d**0.5, rng.standard_normal((k, m)) / m**0.5
+    limit = gnjax.bounds.asymptotic(d, k, m, 1 / d, 1 / m, 1.0)
+    np.testing.assert_allclose(gnjax.bounds.linear([v, w]).convex, limit.value, rtol=0.05)
+    assert not gnjax.bounds.asymptotic(5, 5, 5, 1.0, 1.0, 1.0).applicable
+    assert not gnjax.bounds.asymptotic(6, 5, 5, 1.0, 1.0, 1.0).applicable
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_functional_hessian_bound(k):
+    """Eq 18 against the Hessian less the Gauss-Newton matrix by autodiff."""
+    d, m, n = 4, 3, 30
+    rng = np.random.default_rng(k)
+    v, w, z = (rng.standard_normal(s) for s in ((m, d), (k, m), (k, d)))
+    x = rng.standard_normal((n, d))
+    h = references.functional_hessian(
+        lambda p, inputs: inputs @ p["v"].T @ p["w"].T,
+        {"v": v, "w": w},
+        x,
+        x @ z.T,
+    )
+    bound = gnjax.bounds.functional_hessian(w, v, z, x.T @ x / n)
+    np.testing.assert_allclose(bound.kappa, references.pseudo_condition(h), rtol=1e-8)
+    assert bound.kappa <= bound.value * (1 + 1e-12)
+
+
+def test_functional_hessian_bound_is_silent_where_it_fails():
+    """R = diag(1, 1, 0), Sigma the projector on (1, 0, 0) and (0, e, 1): kappa is 1/e, not 1."""
+    e = 1e-3
+    p = np.array([0.0, e, 1.0]) / np.hypot(e, 1.0)
+    sigma = np.diag([1.0, 0.0, 0.0]) + np.outer(p, p)
+    r = np.diag([1.0, 1.0, 0.0])
+    bound = gnjax.bounds.functional_hessian(np.eye(3), r, np.zeros((3, 3)), sigma)
+    assert bound.value is None
+    assert "singular" in bound.reason
+    np.testing.assert_allclose(bound.kappa, 1 / p[1], rtol=1e-10)
+    assert gnjax.bounds.functional_hessian(np.eye(3), r, r, np.eye(3)).value is None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: gnjax.bounds.weyl(np.eye(2), np.eye(3)), "same size"),
+        (lambda: gnjax.bounds.weyl(np.ones((2, 3)), np.eye(3)), "symmetric"),
+        (lambda: gnjax.bounds.gaussian_init(0, 1, 1, 1, 1, 1, 1), "at least 1"),
+        (lambda: gnjax.bounds.gaussian_init(1, 1, 1, -1, 1, 1, 1), "variance"),
+        (lambda: gnjax.bounds.gaussian_init(1, 1, 1, 1, 1, 1, -1), "negative"),
+        (lambda: gnjax.bounds.asymptotic(1, 1, 1, 1, 1, 0.5), "cov_cond"),
+        (
+            lambda: gnjax.bounds.functional_hessian(np.eye(2), np.eye(3), np.eye(2), np.eye(3)),
+            "must be",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_bound_of_a_jitted_models_weights():
+    weights = gnjax.initializers.chain(jax.random.key(0), (6, 20, 20, 3), "kaiming_normal")
+    assert gnjax.bounds.linear(weights).applicable

@@ -1,0 +1,205 @@
+"""Training against plain NumPy loops, and what masks, seeds and switches must not change."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gnjax.models import CNN, MLP
+from gnjax.models.mlp import weights
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training.recipe import Recipe
+
+N, D, K = 23, 5, 3
+RECIPES = {
+    "sgd": Recipe("sgd", 0.1, 8, "mse"),
+    "scaled": Recipe("sgd", 0.1, 8, "mse", scale=2 / K),
+    "momentum": Recipe("sgd", 0.1, 8, "cross_entropy", momentum=0.9, decay=1e-2, drop_after=2),
+    "adamw": Recipe("adamw", 0.01, 10, "cross_entropy", decay=1e-2),
+    "one batch": Recipe("sgd", 0.1, 100, "cross_entropy"),
+}
+
+
+@pytest.fixture(name="samples")
+def _samples():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, D)), rng.integers(0, K, N), rng.normal(size=(K, D))
+
+
+def _linear(w, x):
+    return jnp.matmul(x, w.T, precision="highest")
+
+
+def _begin(samples, recipe, **options):
+    x, y, w = samples
+    return training.begin((_linear, w), x, y, recipe, jax.random.key(1), **options)
+
+
+def _slope_and_loss(w, x, y, recipe):
+    """The gradient and the loss of a batch, f = W x, written out."""
+    f, target = x @ w.T, np.eye(K)[y]
+    if recipe.loss == "mse":
+        loss, residual = ((f - target) ** 2).sum(1) / 2, f - target
+    else:
+        p = np.exp(f) / np.exp(f).sum(1, keepdims=True)
+        loss, residual = -np.log(p[np.arange(len(y)), y]), p - target
+    return recipe.scale * residual.T @ x / len(x), recipe.scale * loss.mean()
+
+
+def _by_hand(samples, recipe, epochs, mask=1.0):
+    """PyTorch's update rules."""
+    x, y, w = samples
+    w, v, square, t, mean_losses = w * mask, 0.0, 0.0, 0, []
+    for epoch in range(epochs):
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(jax.random.key(1), epoch), N))
+        rate = recipe.rate * (recipe.drop if 0 < recipe.drop_after <= epoch else 1)
+        total = 0.0
+        for start in range(0, N, recipe.batch):
+            batch = order[start : start + recipe.batch]
+            slope, loss = _slope_and_loss(w, x[batch], y[batch], recipe)
+            slope, total, t = slope * mask, total + loss * len(batch), t + 1
+            if recipe.optimizer == "sgd":
+                v = recipe.momentum * v + slope + recipe.decay * w
+                w = w - rate * v
+            else:
+                v = 0.9 * v + 0.1 * slope
+                square = 0.999 * square + 0.001 * slope**2
+                step = (v / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+                w = w - rate * (step + recipe.decay * w)
+        mean_losses.append(total / N)
+    return w, mean_losses
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_training_is_the_update_rule_written_out(samples, name):
+    problem, state = _begin(samples, RECIPES[name], dtype="float64")
+    state, losses = training.train(problem, state, 4)
+    expected, mean_losses = _by_hand(samples, RECIPES[name], 4)
+    np.testing.assert_allclose(state.params, expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(losses, mean_losses, rtol=1e-11)
+    assert int(state.epoch) == 4
+
+
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_pruned_weights_stay_zero_with_all_that_the_optimiser_remembers(samples, name):
+    mask = np.random.default_rng(1).integers(0, 2, (K, D))
+    problem, state = _begin(samples, RECIPES[name], mask=mask, dtype="float64")
+    state, _ = training.train(problem, state, 3)
+    remembered = [m for m in jax.tree.leaves(state.optimizer) if m.shape == (K, D)]
+    assert remembered
+    for leaf in (state.params, *remembered):
+        np.testing.assert_array_equal(np.asarray(leaf) != 0, mask == 1)
+    expected, _ = _by_hand(samples, RECIPES[name], 3, mask)
+    np.testing.assert_allclose(state.params, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_every_sample_is_seen_once_in_an_epoch_in_an_order_of_its_own(samples):
+    problem, state = _begin(samples, RECIPES["sgd"])
+    orders = []
+    for epoch in range(2):
+        size, at = problem.recipe.batch, jnp.asarray(epoch)
+        whole, rest = training._batches(len(problem.x), size, state.key, at)
+        assert whole.shape == (2, 8)
+        orders.append([*np.ravel(whole), *np.asarray(rest)])
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(N))
+    assert orders[0] != orders[1]
+
+
+def _networks(norm="batch"):
+    return [MLP((D, 4, K), norm=norm, key=jax.random.key(seed)) for seed in range(2)]
+
+
+def _leaves(state):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.statistics))]
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_side_by_side_is_one_by_one(samples, scan):
+    x, y, _ = samples
+    recipe = RECIPES["momentum"]
+    begun = [
+        training.begin(net, x, y, recipe, jax.random.key(seed), dtype="float64")
+        for seed, net in enumerate(_networks())
+    ]
+    problem = begun[0][0]
+    both = training.stack([state for _, state in begun])
+    both, losses = training.train(problem, both, 2, scan=scan)
+    assert losses.shape == (2, 2)
+    for index, (_, state) in enumerate(begun):
+        alone, own = training.train(problem, state, 2, scan=not scan)
+        np.testing.assert_allclose(losses[:, index], own, rtol=1e-10)
+        for a, b in zip(_leaves(training.member(both, index)), _leaves(alone), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_seed_gives_the_same_bits_again_and_another_key_does_not(samples):
+    runs = [training.train(*_begin(samples, RECIPES["momentum"]), 3) for _ in range(2)]
+    np.testing.assert_array_equal(runs[0][0].params, runs[1][0].params)
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    problem, state = _begin(samples, RECIPES["momentum"])
+    other = training.replace(state, key=jax.random.key(2))
+    assert not np.array_equal(training.train(problem, other, 3)[0].params, runs[0][0].params)
+
+
+def test_epochs_can_be_trained_in_parts(samples):
+    problem, state = _begin(samples, RECIPES["adamw"])
+    whole, losses = training.train(problem, state, 5)
+    part, first = training.train(problem, state, 2)
+    part, last = training.train(problem, part, 3)
+    np.testing.assert_array_equal(whole.params, part.params)
+    np.testing.assert_array_equal(losses, [*first, *last])
+    assert training.train(problem, state, 0)[1].shape == (0,)
+
+
+def test_convolutions_leave_the_scan_on_a_cpu_only(monkeypatch, samples):
+    x, y, _ = samples
+    images = np.random.default_rng(0).normal(size=(N, 4, 4, 1))
+    network = CNN((4, 4, 1), K, filters=(2,), key=jax.random.key(0))
+    problem, state = training.begin(network, images, y, RECIPES["sgd"], jax.random.key(0))
+    dense = training.begin(_networks(None)[0], x, y, RECIPES["sgd"], jax.random.key(0))
+    assert training._convolves_on_cpu(problem, state)
+    assert training._convolves_on_cpu(problem, training.stack([state, state]))
+    assert not training._convolves_on_cpu(*dense)
+    looped, losses = training.train(problem, state, 1)
+    scanned, same = training.train(problem, state, 1, scan=True)
+    np.testing.assert_allclose(losses, same, rtol=1e-5)
+    for a, b in zip(_leaves(looped), _leaves(scanned), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert not training._convolves_on_cpu(problem, state)
+
+
+def test_the_network_is_handed_out_in_float64_with_its_statistics(samples):
+    x, y, _ = samples
+    network = _networks()[0]
+    before = [np.asarray(w) for w in weights(network)]
+    recipe = Recipe("sgd", 0.1, N, "cross_entropy")
+    problem, state = training.begin(network, x, y, recipe, jax.random.key(0))
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.params)} == {jnp.dtype("float32")}
+    state, _ = training.train(problem, state, 1)
+    found = training.trained(network, state)
+    assert {w.dtype for w in weights(found)} == {jnp.dtype("float64")}
+    for w, old, kept in zip(weights(found), before, weights(network), strict=True):
+        np.testing.assert_array_equal(kept, old)
+        assert not np.array_equal(w, old)
+    # One step on the whole batch: flax keeps 0.99 of the old mean, which is 0.
+    hidden = x @ before[0].T
+    np.testing.assert_allclose(found.norm1.mean[...], 0.01 * hidden.mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"optimizer": "lion"},
+        {"rate": 0.0},
+        {"batch": 0},
+        {"loss": "hinge"},
+        {"momentum": 1.0},
+        {"decay": -1.0},
+        {"scale": 0.0},
+    ],
+)
+def test_a_wrong_recipe_is_refused(wrong):
+    right = {"optimizer": "sgd", "rate": 0.1, "batch": 8, "loss": "mse"}
+    with pytest.raises(ValueError, match=str(next(iter(wrong)))):
+        Recipe(**right | wrong)
