@@ -22,6 +22,7 @@ import numpy as np
 import gnjax
 from benchmarks import cases, record
 from benchmarks.rivals import harness, jax_models
+from gnjax import papers
 from gnjax.models.mlp import freeze_statistics
 from gnjax.models.resnet import ResNet
 from gnjax.operators.prepare import float32_rules, in_float32
@@ -135,7 +136,7 @@ def _products(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -
 def _linear(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> list[record.Row]:
     widths = (min(784, samples), *[samples] * 4, 10)
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    op = gnjax.linear_gauss_newton(weights)
+    op = papers.linear_gauss_newton(weights)
     light = _narrowed(op)
     v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], 16)))
     name = f"product of a linear network, {op.shape[0]} x {op.shape[0]}, 16 columns"

@@ -25,6 +25,7 @@ import scipy.sparse.linalg
 import gnjax
 from benchmarks import record
 from benchmarks.rivals.harness import once, peak_bytes
+from gnjax import papers
 
 _SMALL = (784, 10, 1000, 5)
 _LARGE = (3072, 10, 3100, 5)
@@ -54,10 +55,10 @@ def main() -> None:
         record.save("linear_kappa", rows, began)
 
 
-def _operator(d: int, k: int, m: int, depth: int) -> gnjax.SumOfKroneckers:
+def _operator(d: int, k: int, m: int, depth: int) -> papers.SumOfKroneckers:
     widths = (d, *[m] * (depth - 1), k)
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    return jax.block_until_ready(gnjax.linear_gauss_newton(weights))
+    return jax.block_until_ready(papers.linear_gauss_newton(weights))
 
 
 def _small(repeats: int, sizes: tuple[int, ...] = _SMALL) -> list[record.Row]:
@@ -127,7 +128,7 @@ class _OutOfPatience(Exception):
     """Raised to stop the rival once its time is over; how far it came is reported."""
 
 
-def _eigsh(op: gnjax.SumOfKroneckers, patience: float = float("inf")) -> tuple[float | None, int]:
+def _eigsh(op: papers.SumOfKroneckers, patience: float = float("inf")) -> tuple[float | None, int]:
     """ARPACK on the same compiled product: LA, then SA, tol 1e-4, ncv 40; None if stopped."""
     count, began = 0, time.perf_counter()
 

@@ -32,6 +32,7 @@ from matplotlib.ticker import NullFormatter
 import gnjax
 from benchmarks import record
 from benchmarks.rivals import harness
+from gnjax import papers
 
 MEASURED = record.FOLDER / "scaling.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "answers" / "scaling.svg"
@@ -59,7 +60,7 @@ class Axis:
 def _linear(d: int, k: int, m: int, depth: int) -> Callable[[], Any]:
     widths = (d, *[m] * (depth - 1), k)
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    return lambda: gnjax.condition_number(gnjax.linear_gauss_newton(weights))
+    return lambda: gnjax.condition_number(papers.linear_gauss_newton(weights))
 
 
 def _mlp(n: int, m: int) -> Callable[[], Any]:

@@ -18,6 +18,7 @@ import gnjax
 from experiments.claims.alpha_sweep import CLAIMS
 from experiments.shared.linear_network import as_lists, at_index, initial_weights, kappa_fields
 from experiments.shared.whitened import drawn
+from gnjax import papers
 from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -163,7 +164,7 @@ def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
     inner, outer = initial_weights(x.shape[1], cell)
     ops = leaky_relu_gauss_newtons(inner, outer, x.T, cell.slopes)
     for slope, op in zip(cell.slopes, ops, strict=True):
-        bound = gnjax.bounds.leaky_relu(inner, outer, x.T, slope)
+        bound = papers.bounds.leaky_relu(inner, outer, x.T, slope)
         yield {
             "slope": slope,
             **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),

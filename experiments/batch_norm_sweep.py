@@ -18,6 +18,7 @@ import gnjax
 from experiments.claims.batch_norm_sweep import CLAIMS
 from experiments.shared.linear_network import Start, as_lists, at_index, initial_weights
 from gnjax import data as datasets
+from gnjax import papers
 from gnjax.papers.closed_form import normalised
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -161,7 +162,7 @@ def measure(cell: Cell) -> Measurement:
 def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> Measurement:
     inner, outer = initial_weights(x.shape[1], cell)
     spectrum = gnjax.eigenvalues(operator(norm, inner, outer, x, cell.epsilon))
-    found, rank = gnjax.rank_sensitivity(spectrum), theoretical_rank(cell, norm, x.shape[1])
+    found, rank = papers.rank_sensitivity(spectrum), theoretical_rank(cell, norm, x.shape[1])
     leading = min(rank, cell.outputs * (x.shape[1] + 1))
     return {
         "kappa": float(found.kappa[rank - 1]),
@@ -188,7 +189,7 @@ def operator(
     in x, so that the samples enter through Sigma alone.
     """
     if norm == "none":
-        return gnjax.linear_gauss_newton([inner, outer], datasets.covariance(x))
+        return papers.linear_gauss_newton([inner, outer], datasets.covariance(x))
     if norm == "layer":
         return normalised.layer_norm_gauss_newton(inner, outer, x, epsilon=epsilon)
     frozen = norm == "frozen"

@@ -20,6 +20,7 @@ from experiments.shared.linear_network import (
     kappa_fields,
 )
 from experiments.shared.whitened import describe, whitened
+from gnjax import papers
 from gnjax.papers.closed_form.linear import linear_gauss_newtons
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -153,7 +154,7 @@ def measure(cell: Cell) -> Measurement:
         {
             "skip": skip,
             **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),
-            **bound_fields(gnjax.bounds.of_operator(op)),
+            **bound_fields(papers.bounds.of_operator(op)),
         }
         for skip, op in zip(skips, ops, strict=True)
     ]

@@ -13,6 +13,7 @@ import gnjax
 from experiments.claims.depth_sweep import CLAIMS
 from experiments.shared.linear_network import Cell, bound_fields, chain_weights, kappa_fields
 from experiments.shared.whitened import describe, whitened
+from gnjax import papers
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -131,13 +132,13 @@ def cost(cell: Cell) -> float:
 def measure(cell: Cell) -> Measurement:
     """kappa and the bounds of Lemma 2; whitened data, so Sigma is the identity of its rank."""
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
-    op = gnjax.linear_gauss_newton(chain_weights(white.rank, cell))
+    op = papers.linear_gauss_newton(chain_weights(white.rank, cell))
     kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
     return {
         "inputs": white.rank,
         "samples": white.samples,
         **kappa_fields(kappa),
-        **bound_fields(gnjax.bounds.of_operator(op)),
+        **bound_fields(papers.bounds.of_operator(op)),
     }
 
 

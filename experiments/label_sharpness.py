@@ -20,8 +20,9 @@ from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import Data, draw
-from gnjax import balanced
 from gnjax import data as datasets
+from gnjax import papers
+from gnjax.papers import balanced
 from gnjax.papers.training import linear_descent
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -338,7 +339,7 @@ def _(cell: ContourCell) -> Measurement:
     for norm in cell.norms:
         values = norm ** (1 / cell.depth) * shape
         weights = balanced.sample(jax.random.key(cell.depth), widths, values)
-        spectra.append(gnjax.eigenvalues(gnjax.linear_gauss_newton(weights)))
+        spectra.append(gnjax.eigenvalues(papers.linear_gauss_newton(weights)))
     return {
         "data": "balanced networks",
         "inputs": widths[0],

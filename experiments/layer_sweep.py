@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import gnjax
 from experiments.claims.layer_sweep import CLAIMS
 from experiments.shared.linear_network import Start, at_index, initial_weights
 from experiments.shared.whitened import describe, whitened
+from gnjax import papers
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -84,7 +84,7 @@ def cost(cell: Cell) -> float:
 def measure(cell: Cell) -> Measurement:
     """The condition numbers and the weights gamma_l in Lemma 2, as lists over the layers."""
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
-    bound = gnjax.bounds.linear(initial_weights(white.rank, cell))
+    bound = papers.bounds.linear(initial_weights(white.rank, cell))
     if not bound.applicable:
         raise ValueError(bound.reason)
     return {

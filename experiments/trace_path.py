@@ -24,7 +24,7 @@ from experiments.shared.linear_training import (
     split_hessian,
     train,
 )
-from gnjax import balanced
+from gnjax.papers import balanced
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields

@@ -18,6 +18,7 @@ import gnjax
 from experiments.claims.training_path import CLAIMS
 from experiments.shared.linear_network import kappa_fields
 from gnjax import data as datasets
+from gnjax import papers
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training import minibatch as training
 from gnjax.papers.training.recipe import Recipe
@@ -187,9 +188,9 @@ def initial_weights(cell: Cell, inputs: int) -> list[jax.Array]:
 
 def _kappa_and_bound(weights: linear_descent.Weights, cell: Cell) -> Measurement:
     """kappa and the first bound of Lemma 2; the data are whitened, so that Sigma = I."""
-    op = gnjax.linear_gauss_newton([np.asarray(w, np.float64) for w in weights])
+    op = papers.linear_gauss_newton([np.asarray(w, np.float64) for w in weights])
     kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
-    return {**kappa_fields(kappa), "bound_convex": gnjax.bounds.of_operator(op).convex}
+    return {**kappa_fields(kappa), "bound_convex": papers.bounds.of_operator(op).convex}
 
 
 _NUMBERS: tuple[str, ...] = ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "resolved")

@@ -22,6 +22,7 @@ from experiments.shared.linear_network import (
     kappa_fields,
 )
 from experiments.shared.whitened import describe, whitened
+from gnjax import papers
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -105,8 +106,8 @@ def measure(cell: Cell) -> Measurement:
     weights = initial_weights(white.rank, cell)
     found = []
     for sigma in (None, np.diag(white.variances)):
-        op = gnjax.linear_gauss_newton(weights, sigma)
-        bound = gnjax.bounds.linear(weights, sigma)
+        op = papers.linear_gauss_newton(weights, sigma)
+        bound = papers.bounds.linear(weights, sigma)
         found.append(
             {
                 "covariance_condition": bound.covariance_condition,

@@ -16,6 +16,7 @@ import gnjax
 from experiments.claims.width_training import CLAIMS
 from experiments.shared.linear_network import interval_fields
 from gnjax import data as datasets
+from gnjax import papers
 from gnjax.models import MLP
 from gnjax.papers.training import minibatch as training
 from gnjax.papers.training.recipe import Recipe
@@ -194,7 +195,7 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
 def _spectrum(net: MLP, data: datasets.Dataset) -> Measurement:
     """Every eigenvalue, by singular values of J, and kappa at every rank one might assume."""
     spectrum = gnjax.eigenvalues(gnjax.gauss_newton(net, data.inputs, side="auto"))
-    found = gnjax.rank_sensitivity(spectrum)
+    found = papers.rank_sensitivity(spectrum)
     return {
         "rank": found.floor_rank,
         "eigenvalue": found.values.tolist(),

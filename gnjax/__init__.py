@@ -1,6 +1,7 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING
 
 from gnjax import data, models
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
@@ -34,14 +35,6 @@ from gnjax.operators.of_networks.linearised import linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
 from gnjax.operators.of_networks.streamed import Streamed
-from gnjax.papers import balanced, bounds
-from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
-from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
-from gnjax.papers.closed_form.linear import linear_gauss_newton
-from gnjax.papers.closed_form.linear_map import linear_map_gram
-from gnjax.papers.kronecker.factors import KroneckerFactors
-from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_of_kroneckers
-from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
@@ -65,7 +58,6 @@ __all__ = [
     "Estimate",
     "Factored",
     "FunctionHessian",
-    "KroneckerFactors",
     "Limits",
     "Metric",
     "Monitor",
@@ -74,15 +66,11 @@ __all__ = [
     "NetworkHessian",
     "Operator",
     "Preconditioned",
-    "RankSensitivity",
     "SpectralDensity",
     "Spectrum",
     "Streamed",
-    "SumOfKroneckers",
     "Trace",
-    "balanced",
     "block_spectra",
-    "bounds",
     "condition_number",
     "data",
     "dense",
@@ -102,24 +90,47 @@ __all__ = [
     "hessian_of",
     "initializers",
     "kfac",
-    "leaky_relu_gauss_newton",
-    "linear_cnn_gauss_newton",
-    "linear_gauss_newton",
-    "linear_map_gram",
     "linearised",
     "models",
     "ntk",
     "optimizer_metric",
     "plot",
     "preconditioned",
-    "rank_sensitivity",
     "shampoo",
     "shampoo_factors",
     "soap",
     "spectral_density",
-    "sum_of_kroneckers",
-    "toeplitz",
     "trace",
     "with_jacobian",
     "x64",
 ]
+
+_MOVED = {
+    name: f"gnjax.papers.{name}"
+    for name in (
+        "KroneckerFactors",
+        "RankSensitivity",
+        "SumOfKroneckers",
+        "balanced",
+        "bounds",
+        "leaky_relu_gauss_newton",
+        "linear_cnn_gauss_newton",
+        "linear_gauss_newton",
+        "linear_map_gram",
+        "rank_sensitivity",
+        "sum_of_kroneckers",
+        "toeplitz",
+        "training",
+    )
+}
+"""How names that once stood here are spelled now."""
+
+if not TYPE_CHECKING:  # a type checker shall still refuse names that do not exist
+
+    def __getattr__(name):
+        """``gnjax.papers``, which is imported when it is first used, and where names have gone."""
+        if name == "papers":
+            return import_module("gnjax.papers")
+        where = f"; it is {_MOVED[name]} now" if name in _MOVED else ""
+        msg = f"module 'gnjax' has no attribute {name!r}{where}"
+        raise AttributeError(msg)

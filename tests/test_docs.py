@@ -12,7 +12,9 @@ import pytest
 
 import gnjax
 from figures import catalogue
+from gnjax import papers
 from gnjax.conditioning.methods import METHODS
+from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
 from reproduction.findings import figure_of, name
 from sweeps.claims import Claim, printed, verdict
 
@@ -154,7 +156,7 @@ def test_page_says_what_is_missing(figure_pages, tmp_path, monkeypatch):
 
 def test_the_table_of_methods_is_that_of_the_code():
     page = (_DOCS / "answers" / "choosing.md").read_text()
-    for method in METHODS.values():
+    for method in (*METHODS.values(), *OF_LINEAR_NETWORKS.values()):
         assert f"| `{method.name}` | {method.summary} | {method.needs} |" in page
 
 
@@ -164,7 +166,7 @@ def test_every_public_name_is_in_the_reference():
         re.findall(r"auto(?:function|class|module):: gnjax\.([\w.]+)$", reference, re.MULTILINE)
     )
     documented |= {name.rpartition(".")[2] for name in documented}
-    assert documented >= set(gnjax.__all__)
+    assert documented >= {*gnjax.__all__, *(f"papers.{name}" for name in papers.__all__)}
 
 
 @pytest.mark.parametrize("page", [*_PAGES, _ROOT / "README.md"], ids=lambda path: path.name)

@@ -9,20 +9,26 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import papers
 
-_MODULES = ("balanced", "bounds", "data", "initializers", "models")
+_MODULES = {
+    "gnjax": gnjax,
+    "gnjax.data": gnjax.data,
+    "gnjax.initializers": gnjax.initializers,
+    "gnjax.models": gnjax.models,
+    "gnjax.papers": papers,
+    "gnjax.papers.balanced": papers.balanced,
+    "gnjax.papers.bounds": papers.bounds,
+}
 
 
 def _public():
     """(name, object) of all classes and functions that a user may call by a public name."""
-    for name in gnjax.__all__:
-        found = getattr(gnjax, name)
-        if not isinstance(found, types.ModuleType):
-            yield f"gnjax.{name}", found
-    for module in _MODULES:
-        inside = getattr(gnjax, module)
+    for module, inside in _MODULES.items():
         for name in getattr(inside, "__all__", _defined(inside)):
-            yield f"gnjax.{module}.{name}", getattr(inside, name)
+            found = getattr(inside, name)
+            if not isinstance(found, types.ModuleType):
+                yield f"{module}.{name}", found
 
 
 def _defined(module):

@@ -15,8 +15,8 @@ kappas, bounds = [], []
 for depth in depths:
     widths = (16, *[64] * (depth - 1), 4)
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    kappas.append(gnjax.condition_number(gnjax.linear_gauss_newton(weights)))
-    bounds.append(gnjax.bounds.linear(weights))
+    kappas.append(gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights)))
+    bounds.append(gnjax.papers.bounds.linear(weights))
 
 figure, axes = plt.subplots()
 axes.plot(depths, [k.value for k in kappas], "o-", label="measured")

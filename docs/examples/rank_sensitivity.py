@@ -13,7 +13,7 @@ gnjax.enable_x64()
 images = gnjax.data.load("fashion_mnist_5000", samples=60)
 small = gnjax.data.downsample(images.inputs, images.shape, (14, 14))
 spectrum = gnjax.eigenvalues(gnjax.data.covariance(small))  # 196 x 196, of rank 60 at most
-found = gnjax.rank_sensitivity(spectrum)
+found = gnjax.papers.rank_sensitivity(spectrum)
 
 figure, axes = plt.subplots()
 axes.plot(found.ranks, found.kappa, label="kappa, or a lower bound of it")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.shared.linear_training import Data, draw, hessian
-from gnjax import balanced
 from gnjax import data as datasets
+from gnjax.papers import balanced
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training.descent import (
     PAPER,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import jax
 
 import gnjax
+from gnjax import papers
 from sweeps.grid import Measurement
 
 
@@ -99,7 +100,7 @@ def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
     }
 
 
-def bound_fields(bound: gnjax.bounds.LinearBound) -> dict[str, Any]:
+def bound_fields(bound: papers.bounds.LinearBound) -> dict[str, Any]:
     """Both bounds of Lemma 2 or Eq 7, None where they do not apply."""
     return {
         "bound_convex": bound.convex,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gnjax.conditioning.ends import Problem
-from gnjax.conditioning.methods import METHODS, Method
-from gnjax.operators.facts import factorisation_of, kroneckers_of
+from gnjax.conditioning.methods import METHODS, Method, methods_for
+from gnjax.operators.facts import factorisation_of, methods_of
 
 
 def asked_for(problem: Problem, name: str) -> Method:
     """The method called ``name``; raises a ValueError if it does not apply to the problem."""
-    method = METHODS[name]
+    method = methods_for(problem.op)[name]
     refused = method.refuses(problem)
     if refused:
         raise ValueError(refused)
@@ -19,25 +19,20 @@ def asked_for(problem: Problem, name: str) -> Method:
 def cheapest(problem: Problem) -> Method:
     """The cheapest method that applies.
 
-    Methods that use structure are preferred: closed forms, Lanczos on sums of Kronecker products,
-    and the singular values of a factor, which resolve the smallest eigenvalues, where these take at
-    most ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
+    Methods that use structure are preferred: those that the operator itself brings, and the
+    singular values of a factor, which resolve the smallest eigenvalues, where these take at most
+    ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
     ``limits.factor_rows``, the eigenvalues of the matrix are preferred because they take a tenth of
     the time; the caller computes singular values where these leave kappa unresolved.
     """
-    applying = [method for method in METHODS.values() if not method.refuses(problem)]
+    methods = methods_for(problem.op).values()
+    applying = [method for method in methods if not method.refuses(problem)]
     if not applying:
-        reasons = "; ".join(method.refuses(problem) for method in METHODS.values())
+        reasons = "; ".join(method.refuses(problem) for method in methods)
         msg = f"no method applies: {reasons}"
         raise ValueError(msg)
-    structured = kroneckers_of(problem.op) is not None
-    preferred = [
-        method
-        for method in applying
-        if method.name == "closed_form"
-        or (method.name == "krylov" and structured)
-        or (method.name == _by_factor(problem))
-    ]
+    by_structure = {method.name for method in methods_of(problem.op)} | {_by_factor(problem)}
+    preferred = [method for method in applying if method.name in by_structure]
     return min(preferred or applying, key=lambda method: method.cost(problem))
 
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from gnjax.conditioning.answer import ConditionNumber, assembled, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods import METHODS
+from gnjax.conditioning.methods import METHODS, methods_for
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
@@ -56,19 +56,22 @@ def condition_number(
         for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
       limits: the limits of memory and work.
 
-    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> model = gnjax.models.MLP((3, 8, 2), key=jax.random.key(0))
+    >>> op = gnjax.ntk(model, jax.random.normal(jax.random.key(1), (4, 3)))
     >>> print(gnjax.condition_number(op))
-    kappa = 12.9117 in [12.9117, 12.9117] (rank 12 of 12, full; closed_form, measured)
-    >>> gnjax.condition_number(op, certify="inertia").certificate.kind
+    kappa = 128.173 in [128.173, 128.173] (rank 8 of 8, full; factored, measured)
+    >>> gnjax.condition_number(gnjax.dense(np.diag([4.0, 1.0])), certify="inertia").certificate.kind
     'proved'
     """
     operator = as_operator(op)
     size = operator.shape[0]
-    _check_arguments(size, rank, rtol, method, certify, seed)
+    _check_arguments(size, rank, rtol, seed)
+    small = twin_of(operator)
+    _check_word("method", method, ("auto", *methods_for(small)))
+    _check_word("certify", certify, _CERTIFICATES)
     with watching(progress, stoppable=True) as watch:
         given = None if rank is None else int(rank)
-        problem = Problem(twin_of(operator), given, float(rtol), int(seed), limits, watch)
+        problem = Problem(small, given, float(rtol), int(seed), limits, watch)
         return _solved(problem, method, certify, size)
 
 
@@ -100,7 +103,7 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     return undefined(chosen.name, size) if ends is None else assembled(ends, size)
 
 
-def _check_arguments(size: int, rank: Any, rtol: Any, method: str, certify: str, seed: Any) -> None:
+def _check_arguments(size: int, rank: Any, rtol: Any, seed: Any) -> None:
     if rank is not None and (not is_count(rank) or not 1 <= rank <= size):
         msg = f"rank={rank!r} is not an integer between 1 and the size of the operator, {size}"
         raise ValueError(msg)
@@ -110,13 +113,12 @@ def _check_arguments(size: int, rank: Any, rtol: Any, method: str, certify: str,
     if not is_count(seed) or seed < 0:
         msg = f"seed={seed!r} is not an integer of at least 0"
         raise ValueError(msg)
-    for name, value, allowed in (
-        ("method", method, ("auto", *METHODS)),
-        ("certify", certify, _CERTIFICATES),
-    ):
-        if value not in allowed:
-            msg = f"{name}={value!r} is not one of {', '.join(allowed)}"
-            raise ValueError(msg)
+
+
+def _check_word(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"{name}={value!r} is not one of {', '.join(allowed)}"
+        raise ValueError(msg)
 
 
 def _open(ends: Ends, rtol: float) -> bool:

@@ -18,6 +18,9 @@ GIVEN, ANALYTIC, FULL, GAP, FLOOR = "given", "analytic", "full", "gap", "floor"
 KNOWN = (GIVEN, ANALYTIC, FULL)
 """The sources of a rank that make an answer kappa itself, and not kappa at an assumed rank."""
 
+FLOOR_OF_SQUARES = 3 + 2 * 2**0.5
+"""sigma^2 / e^2 where sigma^2 equals its error (2 sigma + e) e, for a sigma that is known to e."""
+
 _CLEAR_GAP = 1e3  # neighbouring eigenvalues with at least this quotient have a gap between them
 _INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
 
@@ -138,12 +141,12 @@ def _floor(whole: Spectrum) -> float:
     """The smallest eigenvalue that can be told from zero with the errors of the smallest values.
 
     For the eigenvalues of a matrix it is their error. For squares of singular values that are known
-    to e it is (3 + 2 sqrt 2) e^2, where sigma^2 equals its error (2 sigma + e) e; the error of a
-    zero is e^2. Zeros that follow from the shapes of the factors have no error and are left out.
+    to e it is :data:`FLOOR_OF_SQUARES` times e^2, and the error of a zero is e^2. Zeros that follow
+    from the shapes of the factors have no error and are left out.
     """
     computed = whole.errors[whole.errors > 0]
     last = float(computed[-1]) if len(computed) else 0.0
-    return last * (3 + 2 * 2**0.5) if whole.method in ("factored", "closed_form") else last
+    return last * FLOOR_OF_SQUARES if whole.method == "factored" else last
 
 
 def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:

@@ -9,8 +9,7 @@ from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.base import Operator
-from gnjax.operators.facts import kroneckers_of
-from gnjax.papers import kronecker
+from gnjax.operators.facts import on_range
 from gnjax.spectra.whole import host_matrix
 
 _STREAM = 7919
@@ -22,12 +21,9 @@ def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
 
     The third value is the norm of the skew-symmetric part of the array, which was left out.
     """
-    known = kroneckers_of(problem.op)
-    if known is None:
-        matrix, asymmetry = host_matrix(problem.op, problem.limits)
-        return matrix, problem.op, asymmetry
-    reduced = kronecker.reduce(known)
-    return kronecker.packed_matrix(reduced), reduced.operator, Error(0.0)
+    small = on_range(problem.op)
+    matrix, asymmetry = host_matrix(small, problem.limits)
+    return matrix, small, asymmetry
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray | None:

@@ -121,7 +121,7 @@ def _decoded_object(found: dict[str, Any]) -> Any:
     classes = {known.__name__: known for known in _inheriting(Result)}
     name = found.pop("type")
     if name not in classes:
-        msg = f"gnjax has no result of the type {name!r}"
+        msg = f"no result of the type {name!r} is imported; import the module that has it"
         raise KeyError(msg)
     return classes[name](**{key: _with_tuples(part) for key, part in found.items()})
 

@@ -29,9 +29,9 @@ from gnjax.operators.facts import (
     factorisation_of,
     forms_cheaply,
     is_positive,
-    kroneckers_of,
     rank_bound_of,
     rank_is_assumed,
+    scaled,
     twin_of,
 )
 from gnjax.operators.protocol import Operator
@@ -150,21 +150,17 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def twin(self) -> Operator:
-        """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself."""
-        if not self._is_positive_multiple:
+        """w A' for a single term w A with w > 0, where A' is the twin of A; else the sum itself.
+
+        Where A' states its multiples, it is that multiple, which keeps all facts of A'.
+        """
+        if len(self.parts) > 1 or self.shift or not float(self.weights[0]) > 0:
             return self
         small = twin_of(self.parts[0])
+        multiple = scaled(small, float(self.weights[0]))
+        if multiple is not None:
+            return multiple
         return self if small is self.parts[0] else replace(self, parts=(small,))
-
-    @property
-    def kroneckers(self) -> Any:
-        """w sum_l A_l (x) B_l if the combination is a single term of this form with w > 0."""
-        known = kroneckers_of(self.parts[0]) if self._is_positive_multiple else None
-        return None if known is None else known.scaled(float(self.weights[0]))
-
-    @property
-    def _is_positive_multiple(self) -> bool:
-        return len(self.parts) == 1 and not self.shift and float(self.weights[0]) > 0
 
     def factorisation(self) -> Factorisation | None:
         """[w_1^{1/2} J_1, .., w_m^{1/2} J_m] for A_i = J_i J_i^T and w_i that are not negative."""

@@ -15,7 +15,11 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``rank_bound``: a number that the rank of the matrix cannot exceed, by its structure alone.
 - ``assumed``: True where a numerical cut-off has decided what ``rank_bound`` is.
 - ``twin``: an operator with the same non-zero eigenvalues that is not larger.
-- ``kroneckers``: the same matrix as a sum of Kronecker products.
+- ``scaled(w)``: w A for a number w > 0, as an operator that states the same facts as A.
+- ``on_range()``: an operator with the same non-zero eigenvalues whose size is ``rank_bound``.
+- ``methods()``: its own ways to compute kappa, of the type
+  :class:`gnjax.conditioning.methods.base.Method`; they are preferred, and take the place of the
+  engine's methods of the same names.
 - ``eigenvalues_by_structure()``: all its eigenvalues without a computation, with their error.
 - ``trace_by_structure()``: its trace without a product, with its error.
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
@@ -89,9 +93,22 @@ def stated_eigenvalues(op: Operator) -> tuple[np.ndarray, Error] | None:
     return None if stated is None else stated()
 
 
-def kroneckers_of(op: Operator) -> Any:
-    """The same matrix as sum_l A_l (x) B_l with its factors, or None."""
-    return getattr(op, "kroneckers", None)
+def scaled(op: Operator, factor: float) -> Operator | None:
+    """factor A for a factor above zero, with the facts of A; None where A does not state it."""
+    stated = getattr(op, "scaled", None)
+    return None if stated is None else stated(factor)
+
+
+def on_range(op: Operator) -> Operator:
+    """The operator on the largest range that structure allows; itself where none is stated."""
+    stated = getattr(op, "on_range", None)
+    return op if stated is None else stated()
+
+
+def methods_of(op: Operator) -> tuple[Any, ...]:
+    """The operator's own ways to compute kappa."""
+    stated = getattr(op, "methods", None)
+    return () if stated is None else tuple(stated())
 
 
 def forms_cheaply(op: Operator) -> bool:

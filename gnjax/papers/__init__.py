@@ -1,11 +1,13 @@
 """What two papers need beside the engine: their networks in closed form, bounds and descents.
 
 Paper A is on condition numbers of Gauss-Newton matrices, paper B on the sharpness of balanced
-linear networks.
+linear networks. The engine does not know this package. What is special about the matrix of a linear
+network its operator states as facts, and it brings its own methods of computing kappa.
 """
 
-from gnjax.papers import balanced, bounds
+from gnjax.papers import balanced, bounds, training
 from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
+from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
 from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newton
 from gnjax.papers.closed_form.linear import linear_gauss_newton
 from gnjax.papers.closed_form.linear_map import linear_map_gram
@@ -15,6 +17,7 @@ from gnjax.papers.ranks import RankSensitivity, rank_sensitivity
 
 __all__ = [
     "KroneckerFactors",
+    "LinearGaussNewton",
     "RankSensitivity",
     "SumOfKroneckers",
     "balanced",
@@ -26,4 +29,5 @@ __all__ = [
     "rank_sensitivity",
     "sum_of_kroneckers",
     "toeplitz",
+    "training",
 ]

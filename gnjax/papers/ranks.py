@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnjax.numerics.result import Result
+from gnjax.pictures.plot import BLUE, ORANGE
 from gnjax.spectra.spectrum import Spectrum
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _NEGATIVE = 1e-5  # an eigenvalue below minus this times the largest is no rounding error in float32
 _AROUND = 3
@@ -31,7 +36,7 @@ class RankSensitivity(Result):
         0 where nothing is resolved, 1 for a single eigenvalue.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
-    >>> found = gnjax.rank_sensitivity(spectrum)
+    >>> found = gnjax.papers.rank_sensitivity(spectrum)
     >>> found.kappa[:3].tolist(), found.largest_gap
     ([1.0, 2.0, 4.0], 3)
     """
@@ -63,6 +68,24 @@ class RankSensitivity(Result):
             f"largest gap after {self.largest_gap}>"
         )
 
+    def draw(self, axes: Axes) -> None:
+        """kappa at every rank with its bounds; beyond the resolved ranks is no upper bound."""
+        ranks, known = self.ranks, np.isfinite(self.kappa)
+        axes.set_yscale("log")
+        axes.plot(ranks[known], self.kappa[known], color=BLUE, lw=1.2)
+        bounded = known & np.isfinite(self.high)
+        axes.fill_between(
+            ranks[bounded], self.low[bounded], self.high[bounded], color=BLUE, alpha=0.25, lw=0
+        )
+        text = f"{self.floor_rank} of {len(ranks)} eigenvalues are resolved"
+        if self.largest_gap:
+            axes.axvline(self.largest_gap, color=ORANGE, lw=0.9)
+            text += f"; the line: rank {self.largest_gap}, before the largest gap"
+        axes.set_xlim(0, len(ranks) + 1)
+        axes.set_xlabel("assumed rank")
+        axes.set_ylabel("kappa")
+        axes.set_title(text, loc="left", fontsize="medium")
+
     def _line(self, rank: int) -> str:
         at = rank - 1
         gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
@@ -78,7 +101,7 @@ def rank_sensitivity(spectrum: Spectrum) -> RankSensitivity:
     """kappa, its interval and the relative gap at every rank of a semidefinite spectrum.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
-    >>> print(gnjax.rank_sensitivity(spectrum))
+    >>> print(gnjax.papers.rank_sensitivity(spectrum))
        rank  eigenvalue       gap       kappa  interval
           1           8         2           1  [1, 1]
           2           4         2           2  [2, 2]

@@ -12,7 +12,6 @@ from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.picture import figure_of
-from gnjax.papers.ranks import RankSensitivity
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
+BLUE, ORANGE, _GREY = "#0072B2", "#D55E00", "#5F5F5F"
 _WIDE = 100.0  # an axis is logarithmic if largest / smallest is at least this
 _SPREAD = 2.0  # standard errors in the band of a density
 _MANY = 60  # with so many eigenvalues or more, markers are small and have no caps
@@ -32,7 +31,8 @@ _DEEPEST = 1e-30  # relative to the largest: the smallest value on a logarithmic
 def plot(result: Any) -> Figure:
     """A matplotlib figure of a spectrum, a density, a condition number, a monitor or a diagnosis.
 
-    ``plot(result).savefig("name.png")`` writes it to a file.
+    ``plot(result).savefig("name.png")`` writes it to a file. Any other result may draw itself by a
+    method ``draw(axes)``.
 
     >>> figure = gnjax.plot(gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0])))
     >>> len(figure.axes)
@@ -45,6 +45,10 @@ def plot(result: Any) -> Figure:
             figure, axes = _empty()
             draw(axes, result)
             return figure
+    if hasattr(result, "draw"):
+        figure, axes = _empty()
+        result.draw(axes)
+        return figure
     known = ", ".join(kind.__name__ for kind in (*_DRAWN, Diagnosis))
     msg = f"gnjax.plot draws a {known}, got a {type(result).__name__}; print shows other results"
     raise ValueError(msg)
@@ -70,7 +74,7 @@ def _spectrum(axes: Axes, found: Spectrum) -> None:
     values, errors = found.values, np.where(np.isfinite(found.errors), found.errors, 0.0)
     index = np.arange(1, len(values) + 1)
     style: dict[str, Any] = {"fmt": ".", "ms": 3, "capsize": 0} if len(values) > _MANY else {}
-    style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": _BLUE, **style}
+    style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": BLUE, **style}
     clear = np.abs(values) > errors
     if (values[clear] < 0).any():
         _signed_scale(axes, values[clear])
@@ -104,11 +108,11 @@ def _density(axes: Axes, found: SpectralDensity) -> None:
     log = bool((found.nodes > -found.floor).all()) and _is_wide(found.nodes[found.nodes > 0])
     points = found.grid(log=log)
     curve = found.pdf(points, log=log)
-    axes.plot(points, curve.value, color=_BLUE, lw=1.4)
+    axes.plot(points, curve.value, color=BLUE, lw=1.4)
     if np.isfinite(curve.standard_error).all():
         half = _SPREAD * curve.standard_error
         low, high = np.maximum(curve.value - half, 0), curve.value + half
-        axes.fill_between(points, low, high, color=_BLUE, alpha=0.25, lw=0)
+        axes.fill_between(points, low, high, color=BLUE, alpha=0.25, lw=0)
     if log:
         axes.set_xscale("log")
     else:
@@ -128,7 +132,7 @@ def _condition(axes: Axes, found: ConditionNumber) -> None:
     shown = ends > 0
     if shown.any():
         axes.set_yscale("log")
-    axes.plot(index[shown], ends[shown], "o", color=_BLUE)
+    axes.plot(index[shown], ends[shown], "o", color=BLUE)
     for at, value, name in zip(index, ends, ("largest", "smallest"), strict=True):
         if value > 0:
             right = at < found.size / 2
@@ -152,32 +156,13 @@ def _condition(axes: Axes, found: ConditionNumber) -> None:
     axes.set_title(text, loc="left", fontsize="medium")
 
 
-def _ranks(axes: Axes, found: RankSensitivity) -> None:
-    """kappa at every rank with its bounds; beyond the resolved ranks there is no upper bound."""
-    ranks, known = found.ranks, np.isfinite(found.kappa)
-    axes.set_yscale("log")
-    axes.plot(ranks[known], found.kappa[known], color=_BLUE, lw=1.2)
-    bounded = known & np.isfinite(found.high)
-    axes.fill_between(
-        ranks[bounded], found.low[bounded], found.high[bounded], color=_BLUE, alpha=0.25, lw=0
-    )
-    text = f"{found.floor_rank} of {len(ranks)} eigenvalues are resolved"
-    if found.largest_gap:
-        axes.axvline(found.largest_gap, color=_ORANGE, lw=0.9)
-        text += f"; the line: rank {found.largest_gap}, before the largest gap"
-    axes.set_xlim(0, len(ranks) + 1)
-    axes.set_xlabel("assumed rank")
-    axes.set_ylabel("kappa")
-    axes.set_title(text, loc="left", fontsize="medium")
-
-
 def _blocks(axes: Axes, found: BlockSpectra) -> None:
     """The eigenvalues above the floor as a column of dots for each block; negative ones orange."""
     names = [block.name for block in found.blocks]
     axes.set_yscale("log")
     for place, block in enumerate(found.blocks):
         values = block.spectrum.values
-        for color, shown in ((_BLUE, values > found.floor), (_ORANGE, values < -found.floor)):
+        for color, shown in ((BLUE, values > found.floor), (ORANGE, values < -found.floor)):
             sizes = np.abs(values[shown])
             axes.plot(np.full(len(sizes), place), sizes, "_", ms=9, color=color, alpha=0.6)
     step = -(-len(names) // _MOST_NAMES)
@@ -193,9 +178,9 @@ def _monitor(axes: Axes, found: Monitor) -> None:
     steps = [row.step for row in rows]
     axes.set_yscale("log")
     for name, color, text in (
-        ("sharpness", _BLUE, "largest of H"),
+        ("sharpness", BLUE, "largest of H"),
         ("gauss_newton", _GREY, "largest of G"),
-        ("preconditioned", _ORANGE, "largest of $P^{-1/2} H P^{-1/2}$"),
+        ("preconditioned", ORANGE, "largest of $P^{-1/2} H P^{-1/2}$"),
     ):
         values = np.array([row[name] for row in rows], float)  # None becomes nan
         errors = np.array([row[f"{name}_error"] for row in rows], float)
@@ -215,7 +200,6 @@ _DRAWN: dict[type, Callable[[Axes, Any], None]] = {
     Spectrum: _spectrum,
     SpectralDensity: _density,
     ConditionNumber: _condition,
-    RankSensitivity: _ranks,
     BlockSpectra: _blocks,
     Monitor: _monitor,
 }

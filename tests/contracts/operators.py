@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
+from gnjax import papers
 from tests.references import hessian, jacobian
 
 SIZE = 6
@@ -130,14 +131,14 @@ def stored(kind):
         yield "sum", scaled + gnjax.factored(factor) / 8, (0.3 + 1 / 8) * (factor @ factor.T)
     if kind in ("definite", "deficient"):
         small = np.array([[2.0, 1.0], [1.0, 2.0]])
-        kroneckers = gnjax.sum_of_kroneckers([small, np.eye(2)], [exact, exact])
+        kroneckers = papers.sum_of_kroneckers([small, np.eye(2)], [exact, exact])
         yield "kroneckers", kroneckers, np.kron(small + np.eye(2), exact)
 
 
 def networks():
     """(name, operator, matrix) for networks, the matrix by automatic differentiation."""
     weights = _weights()
-    linear = gnjax.linear_gauss_newton(weights)
+    linear = papers.linear_gauss_newton(weights)
     yield "linear", linear, _linear_matrix(weights)
     yield "scaled_linear", 0.3 * linear, 0.3 * _linear_matrix(weights)
     yield "damped_linear", linear + 1e-3, _linear_matrix(weights) + 1e-3 * np.eye(linear.shape[0])

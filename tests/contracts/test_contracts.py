@@ -13,6 +13,7 @@ import gnjax
 from gnjax.conditioning.methods import METHODS
 from gnjax.numerics.certificate import KINDS, MEASURED, PROVED, UNKNOWN
 from gnjax.operators.facts import error_of, factorisation_of, rank_bound_of, twin_of
+from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
 from tests.contracts.operators import networks, stored
 
 _KINDS = ("definite", "indefinite", "negative", "deficient", "zero", "one")
@@ -120,7 +121,7 @@ def _answer(op, method, certify):
 
 
 @pytest.mark.parametrize("certify", ["ritz", "inertia"])
-@pytest.mark.parametrize("method", ["auto", *METHODS])
+@pytest.mark.parametrize("method", ["auto", *(METHODS | OF_LINEAR_NETWORKS)])
 def test_every_method_encloses_kappa_or_says_why_not(cases, method, certify):
     for name, op, exact in cases:
         kappa, rank = _kappa(exact)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
-from gnjax import data
+from gnjax import data, papers
 from tests import references
 
 SAMPLES = 400
@@ -45,7 +45,7 @@ def test_whitened_data_are_gaussian_data_of_the_same_rank(
     weights = gnjax.initializers.chain(jax.random.key(seed), widths, "kaiming_normal")
     kappas = [
         gnjax.condition_number(
-            gnjax.linear_gauss_newton(weights, data.covariance(x), skip=skip), method="dense"
+            papers.linear_gauss_newton(weights, data.covariance(x), skip=skip), method="dense"
         )
         for x in (images, noise)
     ]
@@ -70,7 +70,7 @@ def test_and_so_by_the_jacobian_of_every_sample() -> None:
         jacobian = references.jacobian(apply, weights, x)
         kappas.append(references.pseudo_condition(jacobian, rtol=1e-8) ** 2)
     np.testing.assert_allclose(kappas[0], kappas[1], rtol=1e-8)
-    exact = gnjax.condition_number(gnjax.linear_gauss_newton(weights)).value
+    exact = gnjax.condition_number(papers.linear_gauss_newton(weights)).value
     np.testing.assert_allclose(kappas[0], exact, rtol=1e-8)
 
 
@@ -85,6 +85,6 @@ def test_raw_data_or_another_rank_give_another_kappa(change: str) -> None:
     for x in (images, other):
         widths = (x.shape[1], 40, 40, 10)
         weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-        op = gnjax.linear_gauss_newton(weights, data.covariance(x))
+        op = papers.linear_gauss_newton(weights, data.covariance(x))
         kappas.append(gnjax.condition_number(op).value)
     assert abs(kappas[1] / kappas[0] - 1) > 1e-3

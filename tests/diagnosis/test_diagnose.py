@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import papers
 from gnjax.cli.main import main
 from gnjax.data import standardise, whiten
 from gnjax.diagnosis.classes import class_shares
@@ -172,7 +173,7 @@ def test_linear_chains_take_every_skip_and_another_width():
     model = LinearNet(5, 5, depth=2, width=6, key=jax.random.key(0))
     found = diagnose(model, x)
     kappas = [
-        gnjax.condition_number(gnjax.linear_gauss_newton(weights(model), skip=beta)).value
+        gnjax.condition_number(papers.linear_gauss_newton(weights(model), skip=beta)).value
         for beta in (0.5, 0.5**0.5, 1.0)
     ]
     assert _suggestion(found, "skip").after.value == pytest.approx(min(kappas), rel=1e-6)

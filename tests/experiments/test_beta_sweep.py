@@ -14,7 +14,7 @@ import gnjax
 from experiments import beta_sweep, whitening_sweep
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
-from gnjax import Limits, data
+from gnjax import Limits, data, papers
 from gnjax.papers.closed_form import linear as closed_form
 from gnjax.papers.closed_form.linear import linear_gauss_newtons
 from sweeps import config
@@ -55,7 +55,7 @@ def test_every_beta_has_the_matrix_of_equation_7(
         expected = references.linear_gauss_newton(weights, covariance, skip)
         scale = np.linalg.norm(expected)
         np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-13 * scale)
-        alone = gnjax.linear_gauss_newton(weights, covariance, skip)
+        alone = papers.linear_gauss_newton(weights, covariance, skip)
         assert op.factors.left_ranks == alone.factors.left_ranks
         assert op.factors.right_ranks == alone.factors.right_ranks
         assert op.factors.whitened is not raw
@@ -90,7 +90,7 @@ def test_a_bad_beta_is_refused_before_any_work() -> None:
 def test_a_diagonal_covariance_loses_nothing_to_its_root(logs: list[float]) -> None:
     """Its square root is exact to rounding, so that kappa is resolved far beyond 1 / sqrt(eps)."""
     weights, sigma = draw(0, 3, 5, 4, 2), np.diag(10.0 ** np.array(logs))
-    kappa = gnjax.condition_number(gnjax.linear_gauss_newton(weights, sigma))
+    kappa = gnjax.condition_number(papers.linear_gauss_newton(weights, sigma))
     values = exact.linear_eigenvalues(weights, sigma, 0.0)
     assert kappa.resolved
     assert kappa.interval[0] <= float(max(values) / min(values)) <= kappa.interval[1]
@@ -100,12 +100,12 @@ def test_a_diagonal_covariance_loses_nothing_to_its_root(logs: list[float]) -> N
 def test_a_zero_on_the_diagonal_is_a_missing_direction() -> None:
     first, *others = draw(0, 3, 5, 2)
     kappa = gnjax.condition_number(
-        gnjax.linear_gauss_newton([first, *others], np.diag([2.0, 0.0, 1.0]))
+        papers.linear_gauss_newton([first, *others], np.diag([2.0, 0.0, 1.0]))
     )
-    without = gnjax.linear_gauss_newton([first[:, [0, 2]], *others], np.diag([2.0, 1.0]))
+    without = papers.linear_gauss_newton([first[:, [0, 2]], *others], np.diag([2.0, 1.0]))
     assert kappa.rank == 2 * 2
     np.testing.assert_allclose(kappa.value, gnjax.condition_number(without).value, rtol=1e-12)
-    nothing = gnjax.linear_gauss_newton([first, *others], np.zeros((3, 3)))
+    nothing = papers.linear_gauss_newton([first, *others], np.zeros((3, 3)))
     assert nothing.factors.right_ranks == (0, 0)
 
 
@@ -159,7 +159,7 @@ def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
     expected = [by_autodiff(weights, white.inputs, skip) for skip in skips]
     np.testing.assert_allclose(measured["skip"], skips)
     np.testing.assert_allclose(measured["kappa"], expected, rtol=1e-6)
-    bounds = [gnjax.bounds.linear(weights, skip=skip).convex for skip in skips]
+    bounds = [papers.bounds.linear(weights, skip=skip).convex for skip in skips]
     np.testing.assert_allclose(measured["bound_convex"], bounds, rtol=1e-9)
 
 

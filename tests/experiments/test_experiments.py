@@ -12,6 +12,7 @@ import pytest
 
 import gnjax
 from experiments import depth_sweep
+from gnjax import papers
 from sweeps import command_line as cli
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
@@ -75,7 +76,7 @@ def test_a_row_is_what_the_engine_says(tmp_path):
     measured = depth_sweep.measure(cell)
     widths = (measured["inputs"], *[cell.width] * (cell.depth - 1), cell.outputs)
     weights = gnjax.initializers.reduced_chain(jax.random.key(cell.seed), widths)
-    dense = np.linalg.eigvalsh(np.asarray(gnjax.linear_gauss_newton(weights).as_matrix()))
+    dense = np.linalg.eigvalsh(np.asarray(papers.linear_gauss_newton(weights).as_matrix()))
     np.testing.assert_allclose(measured["kappa"], dense[-1] / dense[0], rtol=1e-3)
     assert measured["kappa_low"] <= dense[-1] / dense[0] * (1 + 1e-9)
     assert dense[-1] / dense[0] <= measured["kappa_high"]
@@ -93,7 +94,7 @@ def test_whitened_data_is_gaussian_data_of_the_same_rank_to_a_linear_network():
     noise = gnjax.data.whiten(np.random.default_rng(0).standard_normal((500, images.rank)))
     kappas = [
         gnjax.condition_number(
-            gnjax.linear_gauss_newton(weights, gnjax.data.covariance(x)), method="dense"
+            papers.linear_gauss_newton(weights, gnjax.data.covariance(x)), method="dense"
         ).value
         for x in (images.inputs, noise.inputs)
     ]

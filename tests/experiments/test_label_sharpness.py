@@ -13,7 +13,7 @@ from experiments.claims.label_sharpness import CLAIMS
 from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_training import Data
-from gnjax import balanced
+from gnjax.papers import balanced
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 

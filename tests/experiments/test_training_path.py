@@ -10,6 +10,7 @@ import gnjax
 from experiments import training_path
 from experiments.claims.training_path import CLAIMS, RATIOS, TITLES
 from experiments.training_path import STARTS
+from gnjax import papers
 from gnjax.models import LinearNet, linear
 from gnjax.papers.training import minibatch
 from sweeps import config
@@ -93,7 +94,7 @@ def test_kappa_of_the_start_is_that_of_the_jacobian_on_the_samples(short):
         kernel = np.asarray(gnjax.ntk(net, inputs).as_matrix())
         # The network trains in float32, which moves its weights by 6e-8 before the first step.
         assert found["kappa"] == pytest.approx(pseudo_condition(kernel), rel=2e-3)
-        bound = gnjax.bounds.linear(linear.weights(net))
+        bound = papers.bounds.linear(linear.weights(net))
         assert found["bound_convex"] == pytest.approx(bound.convex, rel=1e-4)
 
 
@@ -108,7 +109,7 @@ def test_training_by_the_product_is_training_one_layer_after_the_other(short):
         net, inputs, labels, cell.recipe, jax.random.key(cell.seed), dtype="float64"
     )
     state, losses = minibatch.train(problem, state, 3)
-    op = gnjax.linear_gauss_newton(linear.weights(minibatch.trained(net, state)))
+    op = papers.linear_gauss_newton(linear.weights(minibatch.trained(net, state)))
     last = measured[cell]["records"][-1]
     found = [loss for record in measured[cell]["records"] for _, loss in record["losses"]]
     np.testing.assert_allclose(found, losses, rtol=1e-5)  # float32 beside float64

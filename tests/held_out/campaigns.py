@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 import gnjax
+from gnjax import papers
 from tests.held_out import many_digits, networks
 from tests.held_out import matrices as drawn
 from tests.held_out.architectures import ARCHITECTURES
@@ -123,7 +124,10 @@ def kroneckers(
         if kind == "sum of Kroneckers":
             k, d, terms = shapes[rng.integers(len(shapes))]
             sides = drawn.kronecker_terms(rng, k, d, terms)
-            op, truth = gnjax.sum_of_kroneckers(*sides), many_digits.sum_of_kroneckers(*sides)
+            op, truth = (
+                papers.sum_of_kroneckers(*sides),
+                many_digits.sum_of_kroneckers(*sides),
+            )
             methods = _METHODS
         else:
             op, truth = _linear(rng, sizes[rng.integers(len(sizes))], kind)
@@ -143,7 +147,7 @@ def _linear(rng: np.random.Generator, sizes: tuple[int, ...], kind: str) -> tupl
         data = rng.standard_normal((sizes[0], 3 * sizes[0]))
         sigma = data @ data.T / data.shape[1]
         sigma = (sigma + sigma.T) / 2
-    op = gnjax.linear_gauss_newton(weights, sigma, skip)
+    op = papers.linear_gauss_newton(weights, sigma, skip)
     return op, many_digits.linear_network(weights, sigma, skip)
 
 
@@ -162,7 +166,7 @@ def large_kroneckers(seed: int, count: int, *, side: int = 56) -> list[Row]:
         with flint.ctx.workdps(many_digits.MATRIX_DIGITS):
             truth = sorted((u + v for u in found[0] for v in found[1]), reverse=True)
         identity = np.eye(side)
-        op = gnjax.sum_of_kroneckers([a, identity], [identity, b])
+        op = papers.sum_of_kroneckers([a, identity], [identity, b])
         row = Row("matrices", f"large Kronecker sum, {name}", f"{seed}:{index}", "", "")
         question = partial(gnjax.eigenvalues, op, k=int(rng.integers(1, 6)), which="largest")
         judge = spectrum_judge(truth, "largest")

@@ -8,7 +8,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gnjax
+from gnjax import papers
 from gnjax.models.linear import LinearNet, weights
 from tests import references
 
@@ -42,7 +42,7 @@ def test_three_roads_to_the_gauss_newton_matrix(depth, hidden, skip, initializer
     sigma = x.T @ x / n
     apply, params = _split(model)
     auto = np.linalg.eigvalsh(references.gauss_newton(apply, params, x))[::-1]
-    op = gnjax.linear_gauss_newton(weights(model), sigma, skip)
+    op = papers.linear_gauss_newton(weights(model), sigma, skip)
     written = references.linear_gauss_newton(weights(model), sigma, skip)
     np.testing.assert_allclose(op.as_matrix(), written, atol=1e-10 * auto[0])
     closed = np.linalg.eigvalsh(written)[::-1]

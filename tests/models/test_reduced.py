@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 
 import gnjax
+from gnjax import papers
 
 DRAWS = 400
 
@@ -54,8 +55,8 @@ def test_the_reduced_chain_has_the_law_of_the_wide_one(widths):
 def test_the_operator_takes_it_and_the_bound_applies():
     weights = gnjax.initializers.reduced_chain(jax.random.key(0), (5, 500, 700, 3), gain=1.0)
     assert [w.shape for w in weights] == [(8, 5), (8, 8), (3, 8)]
-    op = gnjax.linear_gauss_newton(weights)
-    bound = gnjax.bounds.of_operator(op)
+    op = papers.linear_gauss_newton(weights)
+    bound = papers.bounds.of_operator(op)
     assert bound.applicable
     assert gnjax.condition_number(op).value <= bound.convex
 

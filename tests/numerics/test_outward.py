@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-import gnjax
+from gnjax import papers
 from gnjax.numerics import outward
 from gnjax.numerics.precision import x64
 from gnjax.papers.kronecker.operator import product_rounding
@@ -101,7 +101,7 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
             grams[1] += 1e-9 * rng.standard_normal((size, size))  # not quite symmetric
             sides.append(list(grams))
         with single_precision() if single else x64():
-            op = gnjax.sum_of_kroneckers(*sides)
+            op = papers.sum_of_kroneckers(*sides)
             matrix, error = np.asarray(op.as_matrix(), np.longdouble), float(op.stored_error)
             images = np.asarray(op.mv(jax.device_put(np.eye(6))), np.longdouble)
         exact = np.zeros((6, 6), np.longdouble)

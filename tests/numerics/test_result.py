@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import gnjax
+from gnjax import papers
 from gnjax.numerics.result import Result
 
 _NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -57,9 +58,9 @@ def _results():
     yield gnjax.trace(op, probes=1)  # an infinite standard error
     yield gnjax.trace(op, method="exact")
     yield gnjax.condition_number(op).certificate
-    yield gnjax.rank_sensitivity(gnjax.eigenvalues(op))
-    yield gnjax.bounds.linear(weights)
-    yield gnjax.bounds.gaussian_init(4, 2, 9, 1.0, 1.0, 1.0, 1.0)
+    yield papers.rank_sensitivity(gnjax.eigenvalues(op))
+    yield papers.bounds.linear(weights)
+    yield papers.bounds.gaussian_init(4, 2, 9, 1.0, 1.0, 1.0, 1.0)
     yield gnjax.diagnose(model, x, y)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.numerics.certificate import UNKNOWN
 from gnjax.operators.algebra import LinearCombination
 from gnjax.operators.facts import error_of, factorisation_of, rank_bound_of, twin_of
@@ -169,7 +170,7 @@ def test_damping_of_a_full_rank_matrix_and_of_one_too_large_for_its_spectrum():
 def test_multiples_of_a_linear_network_keep_its_structure():
     rng = np.random.default_rng(4)
     weights = [rng.standard_normal(shape) for shape in ((8, 6), (7, 8), (5, 7))]
-    linear = gnjax.linear_gauss_newton(weights)
+    linear = papers.linear_gauss_newton(weights)
     for factor in (0.3, 4.0):
         scaled = factor * linear
         exact = gnjax.condition_number(linear, method="factored")
@@ -179,7 +180,7 @@ def test_multiples_of_a_linear_network_keep_its_structure():
             assert exact.interval[0] <= found.interval[1] * (1 + 1e-12), method
             assert found.rank == exact.rank
             assert found.lambda_max == pytest.approx(factor * exact.lambda_max, rel=1e-3)
-    shallow = gnjax.linear_gauss_newton(weights[:2])
+    shallow = papers.linear_gauss_newton(weights[:2])
     closed = gnjax.condition_number(0.3 * shallow)
     assert closed.method == "closed_form"
     assert closed.lambda_max == pytest.approx(0.3 * gnjax.condition_number(shallow).lambda_max)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.numerics.host import zeros
 from gnjax.papers.kronecker.operator import product_rounding
 
@@ -28,8 +29,8 @@ def _operators(seed):
     return {
         "dense": gnjax.dense(_positive(rng, 6)),
         "factored": gnjax.factored(rng.standard_normal((6, 9))),
-        "sum_of_kroneckers": gnjax.sum_of_kroneckers(lefts, rights),
-        "linear": gnjax.linear_gauss_newton(weights, _positive(rng, 5), skip=0.5),
+        "sum_of_kroneckers": papers.sum_of_kroneckers(lefts, rights),
+        "linear": papers.linear_gauss_newton(weights, _positive(rng, 5), skip=0.5),
     }
 
 
@@ -60,7 +61,7 @@ def test_sum_of_kroneckers_is_the_sum_of_krons():
     rights = [_positive(rng, 4) for _ in range(3)]
     expected = sum(np.kron(a, b) for a, b in zip(lefts, rights, strict=True))
     np.testing.assert_allclose(
-        gnjax.sum_of_kroneckers(lefts, rights).as_matrix(), expected, rtol=1e-13
+        papers.sum_of_kroneckers(lefts, rights).as_matrix(), expected, rtol=1e-13
     )
 
 
@@ -74,8 +75,11 @@ def test_sum_of_kroneckers_is_the_sum_of_krons():
         (lambda: gnjax.factored(np.ones(3)), "matrix"),
         (lambda: gnjax.dense(np.eye(2) * 1j), "real"),
         (lambda: gnjax.factored(np.full((2, 2), np.inf)), "Inf"),
-        (lambda: gnjax.sum_of_kroneckers([np.eye(2)], []), "one right for each left"),
-        (lambda: gnjax.sum_of_kroneckers([np.eye(2), np.eye(3)], [np.eye(4)] * 2), "one size"),
+        (lambda: papers.sum_of_kroneckers([np.eye(2)], []), "one right for each left"),
+        (
+            lambda: papers.sum_of_kroneckers([np.eye(2), np.eye(3)], [np.eye(4)] * 2),
+            "one size",
+        ),
     ],
 )
 def test_bad_matrices_are_refused(make, words):
@@ -112,9 +116,9 @@ def test_the_rounding_of_a_product_with_kroneckers_is_a_float64_number():
     """Norms of 1e25 on one side and 1e-25 on the other, and of 1e25 on both."""
     with _single_precision():
         one, small, large = (s * np.eye(2, dtype=np.float32) for s in (1.0, 1e-25, 1e25))
-        even = product_rounding(gnjax.sum_of_kroneckers([one], [one]))
-        apart = product_rounding(gnjax.sum_of_kroneckers([large], [small]))
-        both = product_rounding(gnjax.sum_of_kroneckers([large], [large]))
+        even = product_rounding(papers.sum_of_kroneckers([one], [one]))
+        apart = product_rounding(papers.sum_of_kroneckers([large], [small]))
+        both = product_rounding(papers.sum_of_kroneckers([large], [large]))
     np.testing.assert_allclose([apart, both], [even, even * 1e50], rtol=1e-5)
 
 
@@ -133,11 +137,11 @@ _MADE_OF_ARRAYS = {
     "a kernel": lambda w, x: gnjax.ntk((_layer, w), x),
     "a Gauss-Newton matrix": lambda w, x: gnjax.gauss_newton((_layer, w), x),
     "a Hessian": lambda w, x: gnjax.hessian((_layer, w), x, x[:, :3]),
-    "a linear network": lambda w, x: gnjax.linear_gauss_newton([w, x]),
-    "a residual network": lambda w, x: gnjax.linear_gauss_newton([w, x], w.T @ w, skip=0.5),
-    "a Leaky-ReLU network": lambda w, x: gnjax.leaky_relu_gauss_newton(w, x, w.T, 0.1),
+    "a linear network": lambda w, x: papers.linear_gauss_newton([w, x]),
+    "a residual network": lambda w, x: papers.linear_gauss_newton([w, x], w.T @ w, skip=0.5),
+    "a Leaky-ReLU network": lambda w, x: papers.leaky_relu_gauss_newton(w, x, w.T, 0.1),
     "a factor": lambda w, x: gnjax.factored(x),
-    "a sum of Kronecker products": lambda w, x: gnjax.sum_of_kroneckers([w @ w.T], [x.T @ x]),
+    "a sum of Kronecker products": lambda w, x: papers.sum_of_kroneckers([w @ w.T], [x.T @ x]),
 }
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.models import MLP, LinearCNN, freeze_statistics, linear
 from gnjax.networks import layers
 from tests.networks import CASES
@@ -239,7 +240,7 @@ def test_linear_network_equals_its_closed_form():
     model, _ = CASES["residual"]()
     x = np.random.default_rng(0).standard_normal((30, 4))
     weights = linear.weights(model)
-    closed = gnjax.eigenvalues(gnjax.linear_gauss_newton(weights, x.T @ x / 30, skip=0.5))
+    closed = gnjax.eigenvalues(papers.linear_gauss_newton(weights, x.T @ x / 30, skip=0.5))
     ours = gnjax.eigenvalues(gnjax.gauss_newton(model, x)).values
     _close(ours[: len(closed)], closed.values, rtol=1e-9)
 
@@ -249,7 +250,7 @@ def test_leaky_relu_equals_its_closed_form():
     rng = np.random.default_rng(1)
     v, w, x = (rng.standard_normal(s) for s in ((6, 4), (2, 6), (4, 7)))
     model = (lambda p, x: jax.nn.leaky_relu(x @ p[0].T, 0.1) @ p[1].T, (v, w))
-    closed = gnjax.eigenvalues(gnjax.leaky_relu_gauss_newton(v, w, x, 0.1)).values
+    closed = gnjax.eigenvalues(papers.leaky_relu_gauss_newton(v, w, x, 0.1)).values
     _close(gnjax.eigenvalues(gnjax.ntk(model, x.T)).values, closed, rtol=1e-9)
 
 
@@ -276,13 +277,13 @@ def _affine(name):
 def test_networks_linear_in_their_input_forget_n(name):
     """Against all 40 samples, and for the CNN against the form of Appendix B."""
     model, x = _affine(name)
-    op = gnjax.linear_map_gram(model, x)
+    op = papers.linear_map_gram(model, x)
     assert op.shape[0] == 3 * (x.shape[1] + 1)
     whole = gnjax.eigenvalues(gnjax.gauss_newton(model, x)).values
     few = min(op.shape[0], len(whole))
     _close(gnjax.eigenvalues(op).values[:few], whole[:few], rtol=1e-9)
     if name == "linear cnn":
-        form = gnjax.linear_cnn_gauss_newton(
+        form = papers.linear_cnn_gauss_newton(
             model.kernels[...], model.head[...], 12, x.T @ x / 40, stride=2
         )
         _close(gnjax.eigenvalues(form).values[:few], whole[: form.shape[0]][:few], rtol=1e-9)
@@ -292,7 +293,7 @@ def test_a_bent_network_is_no_linear_map():
     with pytest.raises(
         ValueError, match="not proved to be linear in its input: the operation 'max'"
     ):
-        gnjax.linear_map_gram(*CASES["mlp relu"]())
+        papers.linear_map_gram(*CASES["mlp relu"]())
 
 
 def test_a_network_whose_kinks_lie_far_from_all_samples_is_no_linear_map():
@@ -300,13 +301,13 @@ def test_a_network_whose_kinks_lie_far_from_all_samples_is_no_linear_map():
     x = np.concatenate([np.random.default_rng(0).standard_normal((10**4, 1)), [[-1e6]]])
     model = (lambda p, x: jax.nn.relu(x + 1e5) @ p, np.ones((1, 2)))
     with pytest.raises(ValueError, match="use gnjax"):
-        gnjax.linear_map_gram(model, x)
+        papers.linear_map_gram(model, x)
 
 
 def test_a_linear_network_that_mixes_samples_has_no_map_of_one():
     model = (lambda p, x: (x - x.mean(axis=0, keepdims=True)) @ p, np.ones((3, 2)))
     with pytest.raises(ValueError, match="depend on the whole batch"):
-        gnjax.linear_map_gram(model, np.random.default_rng(0).standard_normal((5, 3)))
+        papers.linear_map_gram(model, np.random.default_rng(0).standard_normal((5, 3)))
 
 
 def _deficient(spread):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import gnjax
-from gnjax import balanced
+from gnjax.papers import balanced
 from tests import references
 
 SIGMA = 1.7  # sigma_x of most tests: a power of it in the wrong place shows

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.papers.bounds.enclosures import extreme_singular_values
 from tests import references
 
@@ -38,14 +39,14 @@ def test_kappa_is_below_convex_is_below_maximum(depth, extra, d, k, rank, skip, 
     hidden = [max(1, max(d, k) + e) for e in extra[: depth - 1]]
     weights = _weights(rng, (d, *hidden, k))
     covariance = None if rank is None else _covariance(rng, d, rank)
-    bound = gnjax.bounds.linear(weights, covariance, skip)
+    bound = papers.bounds.linear(weights, covariance, skip)
     assert bound.applicable == (bound.reason == "") == (bound.convex is not None)
     if hidden and min(hidden) < max(d, k):
         assert not bound.applicable
     if not bound.applicable:
         assert bound.maximum is None
         return
-    k_exact = gnjax.condition_number(gnjax.linear_gauss_newton(weights, covariance, skip))
+    k_exact = gnjax.condition_number(papers.linear_gauss_newton(weights, covariance, skip))
     assert k_exact.interval[0] <= bound.convex <= bound.maximum
     np.testing.assert_allclose(bound.weights.sum(), 1.0, rtol=1e-12)
     np.testing.assert_allclose(
@@ -62,15 +63,15 @@ def test_lemma_1_is_its_formula():
     sv, sw = (np.linalg.svd(m, compute_uv=False) for m in (v, w))
     expected = (sw[0] ** 2 + sv[0] ** 2) / (sw[-1] ** 2 + sv[-1] ** 2)
     sigma = np.diag([4.0, 3.0, 2.0, 0.5])
-    bound = gnjax.bounds.linear([v, w], sigma)
+    bound = papers.bounds.linear([v, w], sigma)
     np.testing.assert_allclose(bound.convex, 8 * expected, rtol=1e-10)
-    np.testing.assert_allclose(gnjax.bounds.linear([v, w]).convex, expected, rtol=1e-10)
+    np.testing.assert_allclose(papers.bounds.linear([v, w]).convex, expected, rtol=1e-10)
 
 
 def test_large_products_take_the_gram_road_and_agree_with_the_svd():
     rng = np.random.default_rng(1)
     weights = _weights(rng, (230, 400, 400, 7))
-    bound = gnjax.bounds.linear(weights)
+    bound = papers.bounds.linear(weights)
     for layer, product in enumerate((np.eye(230), weights[0], weights[1] @ weights[0])):
         values = np.linalg.svd(product, compute_uv=False)
         np.testing.assert_allclose(bound.right_largest[layer], values[0], rtol=1e-10)
@@ -139,7 +140,7 @@ def test_weyl_holds_in_many_digits_for_nearly_singular_sums(seed, size, gap, sca
     a = (q * values) @ q.T
     a = (a + a.T) / 2
     b = np.eye(size) * (gap * scale - values[0])
-    sides = gnjax.bounds.weyl(a, b)
+    sides = papers.bounds.weyl(a, b)
     assert sides.certificate.kind == "proved"
     with mpmath.workdps(60):
         spectra = [_exact_eigenvalues(m, 60) for m in (a, b)]
@@ -166,7 +167,7 @@ def test_weyl_of_a_singular_sum_does_not_divide_by_rounding():
     for _ in range(50):
         q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
         a = (q * [0.0, 1.0, 2.0, 3.0]) @ q.T
-        assert gnjax.bounds.weyl((a + a.T) / 2, np.zeros((4, 4))).upper is None
+        assert papers.bounds.weyl((a + a.T) / 2, np.zeros((4, 4))).upper is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -190,7 +191,7 @@ def test_lemma_2_is_rounded_upwards(seed, depth, decades, scale, deficit):
     x = rng.standard_normal((5, d)) * 10.0 ** -rng.uniform(0, decades / 2, d)
     sigma = x.T @ x / 5
     sigma = (sigma + sigma.T) / 2
-    bound = gnjax.bounds.linear(weights, sigma)
+    bound = papers.bounds.linear(weights, sigma)
     if not bound.applicable:
         return
     assert not (deficit and depth > 1)
@@ -224,7 +225,7 @@ def _exact_terms(weights):
 
 
 def test_a_zero_covariance_leaves_nothing_to_bound():
-    bound = gnjax.bounds.linear([np.eye(2)], np.zeros((2, 2)))
+    bound = papers.bounds.linear([np.eye(2)], np.zeros((2, 2)))
     assert not bound.applicable
     assert bound.convex is bound.maximum is None
     assert "zero" in bound.reason
@@ -233,8 +234,8 @@ def test_a_zero_covariance_leaves_nothing_to_bound():
 def test_a_rank_of_sigma_that_is_not_proved_is_in_the_certificate():
     rng = np.random.default_rng(0)
     weights = _weights(rng, (4, 6, 2))
-    assert "the rank of" in str(gnjax.bounds.linear(weights, _covariance(rng, 4, 2)).certificate)
-    dead = gnjax.bounds.linear(weights, np.diag([2.0, 0.0, 1.0, 0.0]))
+    assert "the rank of" in str(papers.bounds.linear(weights, _covariance(rng, 4, 2)).certificate)
+    dead = papers.bounds.linear(weights, np.diag([2.0, 0.0, 1.0, 0.0]))
     assert "the rank of" not in str(dead.certificate)
     np.testing.assert_allclose(dead.covariance_condition, 2.0, rtol=1e-11)
 
@@ -251,8 +252,8 @@ def test_a_rank_of_sigma_that_is_not_proved_is_in_the_certificate():
 def test_lemma_7_and_eq_22_are_rounded_upwards(d, k, extra, t, variances, condition):
     m = max(d, k) + extra
     bounds = (
-        gnjax.bounds.gaussian_init(d, k, m, *variances, condition, t),
-        gnjax.bounds.asymptotic(d, k, m, *variances, condition),
+        papers.bounds.gaussian_init(d, k, m, *variances, condition, t),
+        papers.bounds.asymptotic(d, k, m, *variances, condition),
     )
     with mpmath.workdps(60):
         var_v, var_w, condition, t = (mpmath.mpf(x) for x in (*variances, condition, t))
@@ -287,7 +288,7 @@ def test_eq_18_holds_in_many_digits(seed, decades, shape, gap):
     x = rng.standard_normal((6, d)) * 10.0 ** -rng.uniform(0, decades / 2, d)
     sigma = x.T @ x / 6
     sigma = (sigma + sigma.T) / 2
-    bound = gnjax.bounds.functional_hessian(w, v, z, sigma)
+    bound = papers.bounds.functional_hessian(w, v, z, sigma)
     if bound.value is None or "the rank of" in str(bound.certificate):
         assert bound.value is None or gap < 1
         return
@@ -313,7 +314,7 @@ def test_eq_11_is_rounded_outwards(seed, slope, decades, sizes):
         rng.standard_normal(s) * 10.0 ** -rng.uniform(0, decades, s)
         for s in ((m, d), (k, m), (d, n))
     )
-    bound = gnjax.bounds.leaky_relu(v, w, x, slope)
+    bound = papers.bounds.leaky_relu(v, w, x, slope)
     with mpmath.workdps(50):
         exact_w, exact_x = mpmath.matrix(w.tolist()), mpmath.matrix(x.tolist())
         z = mpmath.matrix(v.tolist()) * exact_x
@@ -335,7 +336,7 @@ def test_weyl_encloses_the_sum(seed, size, shift):
     a, b = (_covariance(rng, size, size + 2) for _ in range(2))
     b = b - shift * np.eye(size) * 0.1 * np.linalg.eigvalsh(a)[0]
     values = np.linalg.eigvalsh(a + b)
-    sides = gnjax.bounds.weyl(a, b)
+    sides = papers.bounds.weyl(a, b)
     if values[0] <= 0:
         assert sides.upper is None
         return
@@ -345,7 +346,7 @@ def test_weyl_encloses_the_sum(seed, size, shift):
 
 
 def test_weyl_lower_side_can_be_attained():
-    sides = gnjax.bounds.weyl(np.diag([1.0, 5.0]), np.eye(2))
+    sides = papers.bounds.weyl(np.diag([1.0, 5.0]), np.eye(2))
     assert sides.lower <= 3.0 <= sides.upper  # some units in the last place apart
     np.testing.assert_allclose([sides.lower, sides.upper], 3.0, rtol=4e-15)
 
@@ -353,22 +354,22 @@ def test_weyl_lower_side_can_be_attained():
 def test_gaussian_init_covers():
     """Lemma 7 at t with probability 1 - 8 exp(-t^2/2) = 0.29: the bound holds in 60 of 60 draws."""
     d, k, m, t = 6, 3, 200, 2.2
-    bound = gnjax.bounds.gaussian_init(d, k, m, 1 / d, 1 / m, 1.0, t)
+    bound = papers.bounds.gaussian_init(d, k, m, 1 / d, 1 / m, 1.0, t)
     assert bound.applicable
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(60):
         v, w = rng.standard_normal((m, d)) / d**0.5, rng.standard_normal((k, m)) / m**0.5
-        held += gnjax.condition_number(gnjax.linear_gauss_newton([v, w])).value <= bound.value
+        held += gnjax.condition_number(papers.linear_gauss_newton([v, w])).value <= bound.value
     assert held / 60 >= bound.probability
 
 
 def test_gaussian_init_does_not_square_a_negative_number():
     """At t = 20 both differences are negative; their squares would give a finite false bound."""
-    bound = gnjax.bounds.gaussian_init(6, 3, 40, 1.0, 1.0, 1.0, 20.0)
+    bound = papers.bounds.gaussian_init(6, 3, 40, 1.0, 1.0, 1.0, 20.0)
     assert bound.value is None
     assert not bound.applicable
-    assert not gnjax.bounds.gaussian_init(50, 3, 40, 1.0, 1.0, 1.0, 0.1).applicable
+    assert not papers.bounds.gaussian_init(50, 3, 40, 1.0, 1.0, 1.0, 0.1).applicable
 
 
 def test_asymptotic_is_what_large_networks_approach():
@@ -376,10 +377,10 @@ def test_asymptotic_is_what_large_networks_approach():
     d, k, m = 400, 200, 2000
     rng = np.random.default_rng(0)
     v, w = rng.standard_normal((m, d)) / d**0.5, rng.standard_normal((k, m)) / m**0.5
-    limit = gnjax.bounds.asymptotic(d, k, m, 1 / d, 1 / m, 1.0)
-    np.testing.assert_allclose(gnjax.bounds.linear([v, w]).convex, limit.value, rtol=0.05)
-    assert not gnjax.bounds.asymptotic(5, 5, 5, 1.0, 1.0, 1.0).applicable
-    assert not gnjax.bounds.asymptotic(6, 5, 5, 1.0, 1.0, 1.0).applicable
+    limit = papers.bounds.asymptotic(d, k, m, 1 / d, 1 / m, 1.0)
+    np.testing.assert_allclose(papers.bounds.linear([v, w]).convex, limit.value, rtol=0.05)
+    assert not papers.bounds.asymptotic(5, 5, 5, 1.0, 1.0, 1.0).applicable
+    assert not papers.bounds.asymptotic(6, 5, 5, 1.0, 1.0, 1.0).applicable
 
 
 @pytest.mark.parametrize("k", [2, 4])
@@ -395,7 +396,7 @@ def test_functional_hessian_bound(k):
         x,
         x @ z.T,
     )
-    bound = gnjax.bounds.functional_hessian(w, v, z, x.T @ x / n)
+    bound = papers.bounds.functional_hessian(w, v, z, x.T @ x / n)
     np.testing.assert_allclose(bound.kappa, references.pseudo_condition(h), rtol=1e-8)
     assert bound.kappa <= bound.value * (1 + 1e-12)
 
@@ -406,24 +407,24 @@ def test_functional_hessian_bound_is_silent_where_it_fails():
     p = np.array([0.0, e, 1.0]) / np.hypot(e, 1.0)
     sigma = np.diag([1.0, 0.0, 0.0]) + np.outer(p, p)
     r = np.diag([1.0, 1.0, 0.0])
-    bound = gnjax.bounds.functional_hessian(np.eye(3), r, np.zeros((3, 3)), sigma)
+    bound = papers.bounds.functional_hessian(np.eye(3), r, np.zeros((3, 3)), sigma)
     assert bound.value is None
     assert "singular" in bound.reason
     np.testing.assert_allclose(bound.kappa, 1 / p[1], rtol=1e-10)
-    assert gnjax.bounds.functional_hessian(np.eye(3), r, r, np.eye(3)).value is None
+    assert papers.bounds.functional_hessian(np.eye(3), r, r, np.eye(3)).value is None
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: gnjax.bounds.weyl(np.eye(2), np.eye(3)), "same size"),
-        (lambda: gnjax.bounds.weyl(np.ones((2, 3)), np.eye(3)), "symmetric"),
-        (lambda: gnjax.bounds.gaussian_init(0, 1, 1, 1, 1, 1, 1), "at least 1"),
-        (lambda: gnjax.bounds.gaussian_init(1, 1, 1, -1, 1, 1, 1), "variance"),
-        (lambda: gnjax.bounds.gaussian_init(1, 1, 1, 1, 1, 1, -1), "negative"),
-        (lambda: gnjax.bounds.asymptotic(1, 1, 1, 1, 1, 0.5), "cov_cond"),
+        (lambda: papers.bounds.weyl(np.eye(2), np.eye(3)), "same size"),
+        (lambda: papers.bounds.weyl(np.ones((2, 3)), np.eye(3)), "symmetric"),
+        (lambda: papers.bounds.gaussian_init(0, 1, 1, 1, 1, 1, 1), "at least 1"),
+        (lambda: papers.bounds.gaussian_init(1, 1, 1, -1, 1, 1, 1), "variance"),
+        (lambda: papers.bounds.gaussian_init(1, 1, 1, 1, 1, 1, -1), "negative"),
+        (lambda: papers.bounds.asymptotic(1, 1, 1, 1, 1, 0.5), "cov_cond"),
         (
-            lambda: gnjax.bounds.functional_hessian(np.eye(2), np.eye(3), np.eye(2), np.eye(3)),
+            lambda: papers.bounds.functional_hessian(np.eye(2), np.eye(3), np.eye(2), np.eye(3)),
             "must be",
         ),
     ],
@@ -435,4 +436,4 @@ def test_bad_input_is_refused(call, words):
 
 def test_bound_of_a_jitted_models_weights():
     weights = gnjax.initializers.chain(jax.random.key(0), (6, 20, 20, 3), "kaiming_normal")
-    assert gnjax.bounds.linear(weights).applicable
+    assert papers.bounds.linear(weights).applicable

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import papers
 
 
 def _axes(result):
@@ -71,7 +72,7 @@ def test_kappa_ranks_and_diagnoses_have_pictures():
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [4.0, 1.0])
     assert axes.get_title(loc="left").startswith("kappa = 4 in [4, 4]")
     assert not len(_axes(gnjax.condition_number(np.zeros((2, 2)))).lines[0].get_ydata())
-    ranks = _axes(gnjax.rank_sensitivity(spectrum))
+    ranks = _axes(papers.rank_sensitivity(spectrum))
     np.testing.assert_allclose(ranks.lines[0].get_ydata()[:2], [1, 2])
     model = gnjax.models.LinearNet(3, 2, depth=1, width=(), key=jax.random.key(0))
     x = np.random.default_rng(1).standard_normal((5, 3))

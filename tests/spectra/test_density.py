@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.spectra.density import SpectralDensity, spectral_density
 from gnjax.spectra.trace import probe_stream
 
@@ -280,7 +281,7 @@ def test_one_probe_has_no_error_estimate():
 
 def test_other_operators_and_single_precision():
     rng = np.random.default_rng(0)
-    network = gnjax.linear_gauss_newton([rng.standard_normal(s) for s in ((9, 5), (4, 9))])
+    network = papers.linear_gauss_newton([rng.standard_normal(s) for s in ((9, 5), (4, 9))])
     j = rng.standard_normal((20, 8))
     single = gnjax.Dense(jnp.asarray(j @ j.T, jnp.float32), jnp.zeros((), jnp.float32))
     for op in (network, gnjax.factored(j), single, np.asarray(j @ j.T)):

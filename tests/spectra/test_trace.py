@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.operators.base import Operator
 from gnjax.spectra.trace import probe_stream, trace
 
@@ -71,7 +72,7 @@ def test_exact_is_the_sum_of_the_diagonal(size, seed):
 
 def test_exact_of_a_network_multiplies_traces():
     rng = np.random.default_rng(0)
-    op = gnjax.linear_gauss_newton([rng.standard_normal(s) for s in ((9, 5), (8, 9), (4, 8))])
+    op = papers.linear_gauss_newton([rng.standard_normal(s) for s in ((9, 5), (8, 9), (4, 8))])
     t = trace(op, method="exact")
     np.testing.assert_allclose(t.value, np.trace(op.as_matrix()), rtol=1e-13)
 
@@ -181,7 +182,7 @@ def test_exact_traces_of_what_is_stored_are_proved(seed):
     lefts, rights = [x @ x.T for x in rng.standard_normal((2, 4, 4))], [a[:5, :5] + a[:5, :5].T] * 2
     terms = zip(lefts, rights, strict=True)
     exact = sum(_fractions(left) * _fractions(right) for left, right in terms)
-    cases.append((gnjax.sum_of_kroneckers(lefts, rights), float(exact)))
+    cases.append((papers.sum_of_kroneckers(lefts, rights), float(exact)))
     for op, truth in cases:
         t = trace(op, method="exact")
         assert t.certificate.kind == "proved"

@@ -1,7 +1,9 @@
-"""The methods of computing kappa. Each file says when its method applies and what it costs."""
+"""The methods of computing kappa. Each file says when its method applies and what it costs.
+
+An operator may bring methods of its own (:mod:`gnjax.operators.facts`).
+"""
 
 from gnjax.conditioning.methods import (
-    closed_form,
     damped,
     dense,
     factored,
@@ -10,10 +12,17 @@ from gnjax.conditioning.methods import (
     stated,
 )
 from gnjax.conditioning.methods.base import Method
+from gnjax.operators.facts import methods_of
+from gnjax.operators.protocol import Operator
 
 METHODS = {
     method.METHOD.name: method.METHOD
-    for method in (stated, closed_form, krylov, factored, damped, inverse, dense)
+    for method in (stated, krylov, factored, damped, inverse, dense)
 }
 
-__all__ = ["METHODS", "Method"]
+__all__ = ["METHODS", "Method", "methods_for"]
+
+
+def methods_for(op: Operator) -> dict[str, Method]:
+    """Every method that may apply to an operator: its own ones, and all others, by their names."""
+    return METHODS | {method.name: method for method in methods_of(op)}

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gnjax.conditioning.ends import Ends, Problem
+from gnjax.operators.facts import methods_of
+from gnjax.operators.protocol import Operator
 
 
 @dataclass(frozen=True)
@@ -30,3 +32,7 @@ class Method:
     cost: Callable[[Problem], float]
     ends: Callable[[Problem], Ends | None]
     sharp: bool = False
+
+    def of(self, op: Operator) -> Method:
+        """The operator's own method of this name, where it brings one; else this one."""
+        return next((own for own in methods_of(op) if own.name == self.name), self)

@@ -46,7 +46,8 @@ def _refuses(problem: Problem) -> str:
     if problem.rank not in (None, problem.size):
         return f"method='damped' answers for the full rank {problem.size}, got rank={problem.rank}"
     if why_not_dense(twin_of(base).shape[0], problem.limits):
-        return krylov.METHOD.refuses(replace(problem, op=twin_of(base), rank=None))
+        small = twin_of(base)
+        return krylov.METHOD.of(small).refuses(replace(problem, op=small, rank=None))
     return ""
 
 
@@ -54,7 +55,7 @@ def _ends(problem: Problem) -> Ends | None:
     base, shift = unshifted_of(problem.op)
     small = twin_of(base)
     if why_not_dense(small.shape[0], problem.limits):
-        found = krylov.METHOD.ends(replace(problem, op=small, rank=None))
+        found = krylov.METHOD.of(small).ends(replace(problem, op=small, rank=None))
         if found is None:
             return dense.METHOD.ends(problem)
         top, bottom = found.largest, Enclosure(0.0, 0.0, found.smallest.high)

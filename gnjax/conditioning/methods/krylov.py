@@ -1,4 +1,4 @@
-"""Block Lanczos: preconditioned on sums of Kronecker products, plain on any other operator.
+"""Block Lanczos on products with any operator.
 
 lambda_max is at least the largest Ritz value, and lambda_min at most the smallest. The probability
 that a run from a random start missed an eigenvalue further out is bounded by
@@ -20,16 +20,13 @@ from gnjax.conditioning.ends import (
     Enclosure,
     Ends,
     Problem,
-    bound_source,
     check_semidefinite,
     ends_of_spectrum,
 )
 from gnjax.conditioning.methods.base import Method
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
-from gnjax.papers import kronecker
-from gnjax.papers.kronecker.operator import product_rounding
+from gnjax.operators.facts import forms_cheaply
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
@@ -38,8 +35,7 @@ from gnjax.spectra.whole import dense_error
 
 MISSED = 1e-3  # the probability, for both ends together, that an eigenvalue is missed
 _BLOCK = 4
-_OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
-_PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
+OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in multiplications
 _RUN = 2.0  # the rounding of the recurrence and of T's eigenvalues, in units of LAPACK's error
 _LOOK = 8  # steps from one check of both ends to the next
 _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
@@ -56,62 +52,16 @@ def chance(failure: float) -> Error:
 
 
 def _refuses(problem: Problem) -> str:
-    if kroneckers_of(problem.op) is None:
-        return too_large(problem.size, 2 * _BLOCK, problem.limits)
-    if problem.rank in (None, problem.rank_bound):
-        return ""
-    return (
-        f"method='krylov' finds the end of the range, whose rank is at most {problem.rank_bound}; "
-        f"for an assumed rank of {problem.rank} use method='factored' or 'dense'"
-    )
+    return too_large(problem.size, 2 * _BLOCK, problem.limits)
 
 
 def _cost(problem: Problem) -> float:
-    known = kroneckers_of(problem.op)
-    if known is None:  # a basis may become as large as the matrix
-        return _OVERHEAD + 40.0 * problem.size**3 if forms_cheaply(problem.op) else _OPAQUE
-    depth, k, _ = known.lefts.shape
-    d = known.rights.shape[-1]
-    return _OVERHEAD + _PRODUCTS * depth * k * d * (k + d) + 10.0 * d**3
+    if not forms_cheaply(problem.op):
+        return _OPAQUE
+    return OVERHEAD + 40.0 * problem.size**3  # a basis may become as large as the matrix
 
 
 def _ends(problem: Problem) -> Ends | None:
-    return _plain(problem) if kroneckers_of(problem.op) is None else _structured(problem)
-
-
-def _structured(problem: Problem) -> Ends | None:
-    """Both ends on the largest range that structure allows.
-
-    The smallest eigenvalue on that range is lambda_rank.
-    """
-    known = kroneckers_of(problem.op)
-    if problem.rank_bound == 0:
-        return None
-    reduced = kronecker.reduce(known)
-    stored = error_of(reduced.operator, 0.0).value
-    error = error_of(known, 0.0).to(stored + product_rounding(reduced.operator))
-    if reduced.operator.shape != known.shape:
-        error += LAPACK  # the rounding of the rotation to the range
-    top, bottom = kronecker.ends(reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed)
-    if top.ritz <= error.value:
-        return None
-    smallest = Enclosure(
-        bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
-    )
-    source = FLOOR if smallest.low <= 0 else bound_source(problem)
-    return Ends(
-        Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
-        smallest,
-        problem.rank_bound,
-        source if problem.rank is None else GIVEN,
-        error.value,
-        "krylov",
-        certificate(error, chance(top.missed + bottom.missed)),
-        top.products + bottom.products,
-    )
-
-
-def _plain(problem: Problem) -> Ends | None:
     """Both ends by Lanczos, until they are certified, the space is exhausted or memory is full."""
     op, size = problem.op, problem.size
     norm = operator_norm(op)
@@ -235,8 +185,8 @@ def _incomplete(
 
 METHOD = Method(
     "krylov",
-    "block Lanczos on products alone, preconditioned for linear networks; certified by the chance "
-    "that a random start misses an eigenvalue",
+    "block Lanczos on products alone; certified by the chance that a random start misses an "
+    "eigenvalue",
     "any operator",
     _refuses,
     _cost,

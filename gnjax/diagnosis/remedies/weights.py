@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
-from gnjax.diagnosis.remedies.inputs import covariance_condition, flat_inputs
 from gnjax.diagnosis.remedies.suggestion import (
     Found,
     NotMeasurableError,
@@ -28,7 +27,6 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import natural_order
 from gnjax.numerics.host import on_device
 from gnjax.operators.of_networks.network import NetworkGram
-from gnjax.papers import bounds
 
 _DRAWS = 5
 _SAME_OUTPUT = 1e-8
@@ -121,7 +119,7 @@ def wider(problem: Problem, found: Found) -> Remedy:
         raise NotMeasurableError(msg)
     reason = (
         f"medians of {_DRAWS} draws of Gaussian weights with these variances x fan-in, at both "
-        f"widths; {_limits_of_eq_22(found.op, chain)}"
+        "widths; the singular values of a wide Gaussian matrix lie close together"
     )
     before, after = (partial(_median_kappa, problem, chain, factor) for factor in (1, 2))
     return Remedy("twice the width", reason, (("", after),), before)
@@ -144,15 +142,3 @@ def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> lis
         deviation = math.sqrt(float(jnp.square(weight).mean()) * rows / shape[0])
         drawn.append(on_device(deviation * rng.standard_normal(shape), weight.dtype))
     return drawn
-
-
-def _limits_of_eq_22(op: NetworkGram, chain: list[jax.Array]) -> str:
-    """The bounds of Eq 22 at both widths, as text; Lemma 7 for more than two layers."""
-    if len(chain) > 2:
-        return "Lemma 7 (two layers): the singular values of a wide Gaussian matrix are close"
-    (d, m), k = chain[0].shape, chain[1].shape[1]
-    sigma = covariance_condition(flat_inputs(op)).value
-    inner, outer = (float(jnp.square(weight).mean()) for weight in chain)
-    limits = [bounds.asymptotic(d, k, c * m, inner, outer / c, sigma).value for c in (1, 2)]
-    narrow, wide = ("nothing" if limit is None else f"{limit:.3g}" for limit in limits)
-    return f"Eq 22 bounds kappa by {narrow} at this width and by {wide} at twice the width"

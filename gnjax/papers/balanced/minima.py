@@ -16,7 +16,7 @@ def minimiser(x: ArrayLike, y: ArrayLike, sigma_x: float = 1.0) -> np.ndarray:
     both only through their product, so H equals G there although the loss is not 0.
 
     >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples
-    >>> gnjax.balanced.minimiser(x, np.sqrt(2) * np.diag([9.0, 4.0])).round(9).tolist()
+    >>> gnjax.papers.balanced.minimiser(x, np.sqrt(2) * np.diag([9.0, 4.0])).round(9).tolist()
     [[9.0, 0.0], [0.0, 4.0]]
     """
     data = check_whitened(x, sigma_x)
@@ -33,7 +33,7 @@ def layer_singular_values(
     sigma_i(y) / (sqrt(n) sigma_x), as printed. That is too large where they are not fitted.
 
     >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # n = 2 whitened samples
-    >>> gnjax.balanced.layer_singular_values(x, y, depth=2).round(9).tolist()
+    >>> gnjax.papers.balanced.layer_singular_values(x, y, depth=2).round(9).tolist()
     [3.0, 2.0]
     """
     if fitted:
@@ -50,7 +50,7 @@ def sharpness(norm: ArrayLike, depth: ArrayLike, sigma_x: float = 1.0) -> np.nda
     ``norm`` is |W_L .. W_1|_2, at a global minimum the norm of the matrix of Eq 12. ``norm`` and
     ``depth`` may be numbers or arrays.
 
-    >>> gnjax.balanced.sharpness([1.0, 4.0], depth=2).tolist()
+    >>> gnjax.papers.balanced.sharpness([1.0, 4.0], depth=2).tolist()
     [2.0, 8.0]
     """
     layers, size = np.asarray(depth, float), np.asarray(norm, float)
@@ -74,8 +74,8 @@ def least_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1.0
     lambda_max(H) >= sigma_x^2 L s^{2(L-1)/L}, and by Eq 9 a balanced minimum attains this. No
     hidden layer may be narrower than the rank of M.
 
-    >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples
-    >>> round(gnjax.balanced.least_sharpness(x, np.sqrt(2) * np.diag([9.0, 4.0]), depth=2), 9)
+    >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # n = 2 whitened samples
+    >>> round(gnjax.papers.balanced.least_sharpness(x, y, depth=2), 9)
     18.0
     """
     norm = np.linalg.norm(minimiser(x, y, sigma_x), 2)
@@ -89,8 +89,8 @@ def printed_sharpness(x: ArrayLike, y: ArrayLike, depth: int, sigma_x: float = 1
     because |y^T x|_2 <= |y|_2 |x|_2 = |y|_2 sqrt(n) sigma_x. For one-hot labels sigma_max(y)^2 / n
     is alpha_max, the share of the largest class.
 
-    >>> x = np.sqrt(2) * np.eye(2)  # n = 2 whitened samples, labels that are fitted exactly
-    >>> round(gnjax.balanced.printed_sharpness(x, np.sqrt(2) * np.diag([9.0, 4.0]), depth=2), 9)
+    >>> x, y = np.sqrt(2) * np.eye(2), np.sqrt(2) * np.diag([9.0, 4.0])  # y can be fitted exactly
+    >>> round(gnjax.papers.balanced.printed_sharpness(x, y, depth=2), 9)
     18.0
     """
     largest = layer_singular_values(x, y, 1, sigma_x, fitted=True)[0]
@@ -104,7 +104,7 @@ def growth_depth(norm: ArrayLike) -> np.ndarray:
     (1 + 2 log(norm) / L) norm^{2 - 2/L} sigma_x^2. With norm^2 = alpha / sigma_x^2 it is positive
     for L > log(sigma_x^2 / alpha).
 
-    >>> gnjax.balanced.growth_depth([0.1, 0.5]).round(3).tolist()
+    >>> gnjax.papers.balanced.growth_depth([0.1, 0.5]).round(3).tolist()
     [4.605, 1.386]
     """
     size = np.asarray(norm, float)

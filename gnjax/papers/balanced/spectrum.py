@@ -40,10 +40,10 @@ def eigenvalues(
       sigma_x: the scale of the whitened inputs.
       inputs, outputs: d_0 and d_L; by default the number of singular values.
 
-    >>> gnjax.balanced.eigenvalues([2.0, 1.0], depth=2).tolist()
+    >>> gnjax.papers.balanced.eigenvalues([2.0, 1.0], depth=2).tolist()
     [8.0, 5.0, 5.0, 2.0]
     >>> weights = gnjax.initializers.balanced(jax.random.key(0), (2, 4, 2), [2.0, 1.0])
-    >>> gnjax.eigenvalues(gnjax.linear_gauss_newton(weights)).values.round(9).tolist()
+    >>> gnjax.eigenvalues(gnjax.papers.linear_gauss_newton(weights)).values.round(9).tolist()
     [8.0, 5.0, 5.0, 2.0]
     """
     values, scale = check_singular_values(singular_values), check_scale(sigma_x)
@@ -62,7 +62,7 @@ def nonzero(inputs: int, outputs: int, rank: int, last: int | None = None) -> in
     The paper counts r^2. For two layers that are not balanced, ``rank`` is the rank r_1 of W_1 and
     ``last`` the rank r_2 of W_2, and the number is d_0 d_2 - (d_0 - r_1)(d_2 - r_2).
 
-    >>> gnjax.balanced.nonzero(inputs=5, outputs=4, rank=3)
+    >>> gnjax.papers.balanced.nonzero(inputs=5, outputs=4, rank=3)
     18
     """
     last = rank if last is None else last
@@ -87,7 +87,8 @@ def trace(
       covariance: C = x^T x / n, used in place of sigma_x^2 I.
 
     >>> weights = [np.diag([2.0, 1.0]), np.diag([2.0, 1.0])]
-    >>> gnjax.balanced.trace(weights), sum(gnjax.balanced.eigenvalues([2.0, 1.0], depth=2)).item()
+    >>> values = gnjax.papers.balanced.eigenvalues([2.0, 1.0], depth=2)
+    >>> gnjax.papers.balanced.trace(weights), values.sum().item()
     (20.0, 20.0)
     """
     factors, scale = _factors(weights, sigma_x, covariance)
@@ -106,7 +107,7 @@ def bound(
     :func:`trace`.
 
     >>> weights = gnjax.initializers.balanced(jax.random.key(0), (3, 4, 2), [2.0, 1.0])
-    >>> round(gnjax.balanced.bound(weights), 9)  # attained: the sharpness of Eq 14
+    >>> round(gnjax.papers.balanced.bound(weights), 9)  # attained: the sharpness of Eq 14
     8.0
     """
     factors, scale = _factors(weights, sigma_x, covariance)

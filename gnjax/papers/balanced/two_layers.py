@@ -23,7 +23,7 @@ class Shallow:
       lefts: u_j, the left singular vectors of W_2 as columns (d_2, d_2).
       sigma_x: the scale of the whitened inputs.
 
-    >>> found = gnjax.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
+    >>> found = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
     >>> found.values.round(12).tolist()
     [13.0, 10.0, 5.0, 2.0]
     >>> int(found.i[0]), int(found.j[0])
@@ -55,7 +55,8 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
     The largest eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10), and the sum of all is
     sigma_x^2 (d_2 |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
 
-    >>> gnjax.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0])).values.round(12).tolist()
+    >>> found = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
+    >>> found.values.round(12).tolist()
     [13.0, 10.0, 5.0, 2.0]
     """
     inner, outer = (np.asarray(w) for w in check_weights([w1, w2]))
@@ -79,7 +80,7 @@ def shallow_gap(w1: ArrayLike, w2: ArrayLike, covariance: ArrayLike, cross: Arra
     once for every hidden unit, and zeros.
 
     >>> w1, w2, cross = np.diag([2.0, 1.0]), np.eye(2), np.diag([2.0, 1.5])
-    >>> round(gnjax.balanced.shallow_gap(w1, w2, covariance=np.eye(2), cross=cross), 9)
+    >>> round(gnjax.papers.balanced.shallow_gap(w1, w2, covariance=np.eye(2), cross=cross), 9)
     0.5
     """
     inner, outer = check_weights([w1, w2])

@@ -15,7 +15,7 @@ from gnjax.numerics.validation import check_finite_number
 class InitBound(Result):
     """A bound that holds with probability at least ``probability`` over the initial weights.
 
-    >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> found = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
     >>> found.applicable, found.probability > 0.99
     (True, True)
     """
@@ -38,10 +38,10 @@ def gaussian_init(
     sqrt m - sqrt d - t and sqrt m - sqrt k - t, which bound a smallest singular value from below
     only while they are positive. A negative difference counts as 0 here.
 
-    >>> found = gnjax.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> found = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
     >>> 1 < found.value < 3
     True
-    >>> gnjax.bounds.gaussian_init(10, 5, 20, 1.0, 1.0, cov_cond=1.0, t=5.0).value is None
+    >>> gnjax.papers.bounds.gaussian_init(10, 5, 20, 1.0, 1.0, cov_cond=1.0, t=5.0).value is None
     True
     """
     _check_sizes(d, k, m)
@@ -75,7 +75,7 @@ def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: flo
     / (var_w (1 - sqrt(k/m))^2 + var_v (1 - sqrt(d/m))^2). The value is rounded up, so that it is
     not below the limit. It proves nothing about a network of finite width.
 
-    >>> round(gnjax.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
+    >>> round(gnjax.papers.bounds.asymptotic(100, 100, 10_000, 1.0, 1.0, cov_cond=1.0).value, 6)
     1.493827
     """
     _check_sizes(d, k, m)

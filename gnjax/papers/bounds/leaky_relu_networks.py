@@ -28,8 +28,8 @@ class LeakyReluBound(Result):
       certificate: what ``value`` rests on; ``estimate`` has none.
 
     >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
-    >>> found = gnjax.bounds.leaky_relu(v, w, x, slope=0.5)
-    >>> kappa = gnjax.condition_number(gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.5))
+    >>> found = gnjax.papers.bounds.leaky_relu(v, w, x, slope=0.5)
+    >>> kappa = gnjax.condition_number(gnjax.papers.leaky_relu_gauss_newton(v, w, x, slope=0.5))
     >>> found.applicable, kappa.interval[0] <= found.value
     (True, True)
     """
@@ -58,7 +58,7 @@ def leaky_relu(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> LeakyR
     lambda_max(V^T V) = 2.
 
     >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
-    >>> gnjax.bounds.leaky_relu(v, w, x, slope=0.5).applicable
+    >>> gnjax.papers.bounds.leaky_relu(v, w, x, slope=0.5).applicable
     True
     """
     layer = leaky_layer(V, W, X, slope)

@@ -18,9 +18,9 @@ from gnjax.papers.bounds.enclosures import (
     covariance_condition,
     extreme_singular_values,
 )
+from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
 from gnjax.papers.closed_form.linear import linear_factors
 from gnjax.papers.kronecker.factors import KroneckerFactors
-from gnjax.papers.kronecker.operator import SumOfKroneckers
 
 _MARGIN = 2.0**-40  # as in gnjax.numerics.outward
 _Side = list[ExtremeSingularValues]  # of S_1 .. S_L or of T_1 .. T_L
@@ -44,7 +44,7 @@ class LinearBound(Result):
       certificate: what both bounds rest on.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> found = gnjax.bounds.linear(weights)
+    >>> found = gnjax.papers.bounds.linear(weights)
     >>> found.convex <= found.maximum, found.terms.shape, found.weights.sum().round(6).item()
     (True, (2,), 1.0)
     """
@@ -74,8 +74,8 @@ def linear(
     singular, because Sigma^{1/2} B Sigma^{1/2} >= lambda_min(B) Sigma on its range.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> kappa = gnjax.condition_number(gnjax.linear_gauss_newton(weights))
-    >>> found = gnjax.bounds.linear(weights)
+    >>> kappa = gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights))
+    >>> found = gnjax.papers.bounds.linear(weights)
     >>> kappa.value <= found.convex <= found.maximum
     True
     """
@@ -83,17 +83,17 @@ def linear(
     return _from_factors(factors, covariance_condition(covariance, factors.rights[0].shape[0]))
 
 
-def of_operator(op: SumOfKroneckers) -> LinearBound:
+def of_operator(op: LinearGaussNewton) -> LinearBound:
     """The bound of :func:`linear` for the operator of a linear network on whitened data.
 
     It uses the products of weights that the operator holds.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> op = gnjax.linear_gauss_newton(weights)
-    >>> gnjax.bounds.of_operator(op).convex == gnjax.bounds.linear(weights).convex
+    >>> op = gnjax.papers.linear_gauss_newton(weights)
+    >>> gnjax.papers.bounds.of_operator(op).convex == gnjax.papers.bounds.linear(weights).convex
     True
     """
-    if op.factors is None or not op.factors.whitened:
+    if not isinstance(op, LinearGaussNewton) or not op.factors.whitened:
         msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
         raise ValueError(msg)
     return _from_factors(op.factors, covariance_condition(None, op.factors.rights[0].shape[0]))

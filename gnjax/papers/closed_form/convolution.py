@@ -45,7 +45,7 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
     Returns:
       (filters * length_out, channels * length), see :func:`gnjax.models.cnn.output_length`.
 
-    >>> gnjax.toeplitz([[1.0, 2.0]], length=3).tolist()
+    >>> gnjax.papers.toeplitz([[1.0, 2.0]], length=3).tolist()
     [[1.0, 2.0, 0.0], [0.0, 1.0, 2.0]]
     """
     return on_device(_toeplitz(_check_kernels(kernels), length, stride, padding), real_dtype())
@@ -100,7 +100,7 @@ def linear_cnn_gauss_newton(
 
     >>> kernels = np.array([[1.0, 2.0], [0.5, -1.0]])  # 2 filters of 2 entries
     >>> head = np.random.default_rng(0).standard_normal((3, 2 * 4))  # 3 outputs of 2 x 4 features
-    >>> gnjax.linear_cnn_gauss_newton(kernels, head, length=5).shape  # k d
+    >>> gnjax.papers.linear_cnn_gauss_newton(kernels, head, length=5).shape  # k d
     (15, 15)
     """
     taps = check_matrix("kernels", kernels)

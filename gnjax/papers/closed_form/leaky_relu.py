@@ -81,7 +81,7 @@ def leaky_relu_gauss_newton(
       limits: of memory and work.
 
     >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((6, 3), (2, 6), (3, 5)))
-    >>> gnjax.leaky_relu_gauss_newton(v, w, x, slope=0.1).shape  # k n for k = 2, n = 5
+    >>> gnjax.papers.leaky_relu_gauss_newton(v, w, x, slope=0.1).shape  # k n for k = 2, n = 5
     (10, 10)
     """
     (op,) = leaky_relu_gauss_newtons(V, W, X, (slope,), limits=limits)

@@ -24,10 +24,11 @@ from gnjax.numerics.outward import frobenius_norm, raised, stored_bound, underfl
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
 from gnjax.papers.closed_form.formation import probed_errors, worst_errors
+from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
 from gnjax.papers.closed_form.layers import Layers, Root, given_layers, square_root
 from gnjax.papers.closed_form.patterns import path_counts, pattern, transposed
 from gnjax.papers.kronecker.factors import KroneckerFactors
-from gnjax.papers.kronecker.operator import SumOfKroneckers, sum_error
+from gnjax.papers.kronecker.operator import sum_error
 
 _WORST_CASE_UP_TO = 256
 
@@ -37,7 +38,7 @@ _Identity = Callable[..., jax.Array]
 
 def linear_gauss_newton(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
-) -> SumOfKroneckers:
+) -> LinearGaussNewton:
     """The Gauss-Newton matrix of a linear or residual network (Eqs 4, 5, 7).
 
     G = sum_l (W^{L:l+1} W^{l+1:L}) (x) (Sigma^{1/2} W^{1:l-1} W^{l-1:1} Sigma^{1/2}), k d x k d,
@@ -50,10 +51,10 @@ def linear_gauss_newton(
       skip: beta.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> op = gnjax.linear_gauss_newton(weights)  # whitened inputs
+    >>> op = gnjax.papers.linear_gauss_newton(weights)  # whitened inputs
     >>> op.shape, op.rank_bound
     ((12, 12), 12)
-    >>> skipped = gnjax.linear_gauss_newton(weights, np.diag([4.0, 3.0, 2.0, 1.0]), skip=1.0)
+    >>> skipped = gnjax.papers.linear_gauss_newton(weights, np.diag([4.0, 3.0, 2.0, 1.0]), skip=1.0)
     >>> gnjax.condition_number(skipped).resolved
     True
     """
@@ -62,7 +63,7 @@ def linear_gauss_newton(
 
 def linear_gauss_newtons(
     weights: Sequence[ArrayLike], skips: Sequence[float], covariance: ArrayLike | None = None
-) -> Iterator[SumOfKroneckers]:
+) -> Iterator[LinearGaussNewton]:
     """``linear_gauss_newton`` of the same weights at each beta of ``skips``, in their order.
 
     The products of all betas are one batched computation. If they take more than a gigabyte,
@@ -130,7 +131,7 @@ def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ..
     return lefts, tuple(min(root.rank, count) for count in rights)
 
 
-def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
+def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
     lefts = tuple(times_transposed(s, s) for s in factors.lefts)
     first, *others = factors.rights
@@ -144,7 +145,7 @@ def from_factors(factors: KroneckerFactors) -> SumOfKroneckers:
         lefts[0].dtype,
     )
     stored = stored_bound(error, lefts[0].dtype)
-    return SumOfKroneckers(stacked(lefts), stacked(rights), stored, factors)
+    return LinearGaussNewton(stacked(lefts), stacked(rights), stored, factors)
 
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:

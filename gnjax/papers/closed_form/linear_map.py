@@ -41,7 +41,7 @@ def linear_map_gram(
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="linear", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (500, 3))
-    >>> gnjax.linear_map_gram(model, x).shape  # 2 (3 + 1) rows, for any number of samples
+    >>> gnjax.papers.linear_map_gram(model, x).shape  # 2 (3 + 1) rows, for any number of samples
     (8, 8)
     """
     apply, params, inputs, _ = checked(model, x)

@@ -34,7 +34,7 @@ class KroneckerFactors:
       failure: the probability that one of the errors does not hold.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> factors = gnjax.linear_gauss_newton(weights).factors
+    >>> factors = gnjax.papers.linear_gauss_newton(weights).factors
     >>> [left.shape for left in factors.lefts], [right.shape for right in factors.rights]
     ([(3, 8), (3, 3)], [(4, 4), (4, 8)])
     >>> factors.rank_bound

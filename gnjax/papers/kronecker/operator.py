@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import PROVED, Error
+from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import all_finite, by_numpy, on_device, stacked
 from gnjax.numerics.outward import (
     frobenius_norm,
@@ -25,8 +25,6 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import ASYMMETRY
-from gnjax.operators.factorisation import Factorisation
-from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
 
 
 @jax.tree_util.register_dataclass
@@ -37,27 +35,18 @@ class SumOfKroneckers(Algebra):
     Not a Kronecker sum, which is A (x) I + I (x) B. A vector of length k d is a (k, d) matrix M row
     by row, on which the operator acts as M -> sum_l A_l M B_l.
 
-    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> op = gnjax.linear_gauss_newton(weights)
+    >>> lefts, rights = [np.eye(2), np.ones((2, 2))], [np.eye(3), np.ones((3, 3))]
+    >>> op = gnjax.papers.sum_of_kroneckers(lefts, rights)
     >>> op.lefts.shape, op.rights.shape  # A_1, A_2 and B_1, B_2
-    ((2, 3, 3), (2, 4, 4))
+    ((2, 2, 2), (2, 3, 3))
     """
 
     lefts: jax.Array  # (L, k, k)
     rights: jax.Array  # (L, d, d)
-    stored_error: jax.Array | float = 0.0
-    factors: KroneckerFactors | None = None
+    stored_error: jax.Array | float
 
     symmetric = True
     forms_cheaply = True
-
-    @property
-    def kroneckers(self) -> SumOfKroneckers | None:
-        """Itself, where the factors are known on which the structured methods work."""
-        return None if self.factors is None else self
-
-    def factorisation(self) -> Factorisation | None:
-        return None if self.factors is None else of_kroneckers(self.factors)
 
     def trace_by_structure(self) -> tuple[float, Error]:
         """sum_l tr A_l tr B_l."""
@@ -68,17 +57,10 @@ class SumOfKroneckers(Algebra):
         rounding = gamma(terms, jnp.dtype(jnp.float64)) * float(outer @ inner)
         return float(lefts @ rights), Error(rounding, reason="rounding of a sum")
 
-    @property
-    def assumed(self) -> bool:
-        return self.factors is not None and self.factors.assumed
-
     def error(self, norm: float) -> Error:
         """||stored - exact||_2, with the rounding of the sum when it is formed."""
         del norm
-        value, known = float(self.stored_error), self.factors
-        if known is None:
-            return Error(value, PROVED, 0.0, "rounding of the terms")
-        return Error(value, known.evidence, known.failure, "rounding of the products of layers")
+        return Error(float(self.stored_error), reason="rounding of the terms")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -88,14 +70,6 @@ class SumOfKroneckers(Algebra):
     @property
     def dtype(self) -> jnp.dtype:
         return self.rights.dtype
-
-    @property
-    def rank_bound(self) -> int:
-        """A proved bound on the rank; for almost all weights it is the rank.
-
-        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
-        """
-        return self.shape[0] if self.factors is None else self.factors.rank_bound
 
     def scaled(self, factor: float) -> SumOfKroneckers:
         """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
@@ -109,7 +83,6 @@ class SumOfKroneckers(Algebra):
             self.lefts,
             on_device(multiple * by_numpy(self.rights)),
             stored_bound(raised(error), self.dtype),
-            None if self.factors is None else self.factors.scaled(factor),
         )
 
     def mv(self, v: jax.Array) -> jax.Array:
@@ -157,7 +130,7 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
     is not quite symmetric stands for its symmetric part.
 
     >>> left, right = np.diag([2.0, 1.0]), np.diag([3.0, 2.0, 1.0])
-    >>> op = gnjax.sum_of_kroneckers([left, np.eye(2)], [right, np.eye(3)])
+    >>> op = gnjax.papers.sum_of_kroneckers([left, np.eye(2)], [right, np.eye(3)])
     >>> np.allclose(op.as_matrix(), np.kron(left, right) + np.eye(6))
     True
     """

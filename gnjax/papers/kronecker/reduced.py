@@ -18,22 +18,25 @@ from gnjax.spectra.whole import host_matrix
 
 @dataclass(frozen=True)
 class Reduced:
-    """sum_l A_l (x) B_l on its range, of dimension sum of rows x columns over ``groups``."""
+    """sum_l A_l (x) B_l on its range, of dimension sum of rows x columns over ``groups``.
+
+    ``rotated`` says whether the basis came from singular vectors, and not from leaving out rows.
+    """
 
     operator: SumOfKroneckers
     groups: Groups
+    rotated: bool = False
 
     @property
     def size(self) -> int:
         return sum(rows * columns for rows, columns in self.groups)
 
 
-def reduce(op: SumOfKroneckers) -> Reduced:
-    """Restrict to the staircase (the whole space when no factors are known or nothing is null)."""
-    factors = op.factors
+def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
+    """Restrict to the staircase of the factors (the whole space where nothing is null)."""
     _, k, _ = op.lefts.shape
     d = op.rights.shape[-1]
-    if factors is None or (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
+    if (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
         return _larger_side_right(op, ((k, d),))
     if factors.left_ranks[-1] == 0 or factors.right_ranks[0] == 0:
         return Reduced(op, ())
@@ -63,7 +66,7 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
     error = stored_bound(float(op.stored_error) + rotated, op.dtype)
     stored = SumOfKroneckers(on_device(lefts), on_device(rights), error)
-    return Reduced(stored, groups)
+    return Reduced(stored, groups, stairs.left_rounding + stairs.right_rounding > 0)
 
 
 def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import jax
 import numpy as np
 
+from gnjax.conditioning.ends import FLOOR_OF_SQUARES, Ends, Problem, ends_of_spectrum
+from gnjax.conditioning.methods import Method
 from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.spectra.spectrum import Spectrum, squares
 
-DEPTHS = (1, 2)
+_DEPTHS = (1, 2)
 
 
 def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
@@ -65,3 +70,43 @@ def _sigma(factor: jax.Array, formed: jax.Array) -> tuple[np.ndarray, float]:
 
 def _padded(values: np.ndarray, size: int) -> np.ndarray:
     return np.pad(values, (0, size - len(values)))
+
+
+def _factors(problem: Problem) -> KroneckerFactors:
+    """Those of the operator, which brought this method."""
+    op: Any = problem.op
+    factors: KroneckerFactors = op.factors
+    return factors
+
+
+def _refuses(problem: Problem) -> str:
+    depth = len(_factors(problem).lefts)
+    if depth in _DEPTHS:
+        return ""
+    return (
+        f"method='closed_form' knows linear networks of depth 1 and 2, got depth {depth}; use "
+        "'auto'"
+    )
+
+
+def _cost(problem: Problem) -> float:
+    factors = _factors(problem)
+    k, d = (side[0].shape[0] for side in (factors.lefts, factors.rights))
+    blocks = 1 if factors.whitened or len(factors.lefts) == 1 else k
+    return 20.0 * (blocks * d**3 + k**3)
+
+
+def _ends(problem: Problem) -> Ends | None:
+    ends = ends_of_spectrum(problem, closed_form_spectrum(_factors(problem)))
+    return None if ends is None else replace(ends, floor=FLOOR_OF_SQUARES * ends.floor)
+
+
+METHOD = Method(
+    "closed_form",
+    "the eigenvalues from the singular values of one or two weight matrices",
+    "one or two layers",
+    _refuses,
+    _cost,
+    _ends,
+    sharp=True,
+)

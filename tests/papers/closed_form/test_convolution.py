@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import gnjax
+from gnjax import papers
 from gnjax.models.cnn import LinearCNN, output_length
 from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton, toeplitz
 from tests import references
@@ -159,7 +160,7 @@ def test_traces_with_and_without_weight_sharing():
     matrix = toeplitz(kernels, 8)
     first = 2 * float(jnp.sum(matrix**2))
     shared = gnjax.eigenvalues(linear_cnn_gauss_newton(kernels, head, 8)).values
-    unshared = gnjax.eigenvalues(gnjax.linear_gauss_newton([matrix, head])).values
+    unshared = gnjax.eigenvalues(papers.linear_gauss_newton([matrix, head])).values
     np.testing.assert_allclose(shared.sum(), first + 3 * np.sum(head**2), rtol=1e-12)
     np.testing.assert_allclose(unshared.sum(), first + 8 * np.sum(head**2), rtol=1e-12)
 

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-import gnjax
+from gnjax import papers
 from gnjax.numerics.precision import x64
 from gnjax.papers.closed_form import formation, probes
 from gnjax.papers.closed_form import linear as closed_form
@@ -200,7 +200,7 @@ def test_root_errors_are_carried_along():
 def test_the_operator_says_what_its_error_rests_on(narrow):
     rng = np.random.default_rng(0)
     widths = (3, 5, 2) if narrow else (300, 300, 4)
-    op = gnjax.linear_gauss_newton([rng.standard_normal((b, a)) for a, b in pairwise(widths)])
+    op = papers.linear_gauss_newton([rng.standard_normal((b, a)) for a, b in pairwise(widths)])
     stated = op.error(0.0)
     assert stated.kind == ("proved" if narrow else "probable")
     assert (stated.failure == 0) == narrow

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.models.mlp import MLP, weights
 from gnjax.papers.bounds import leaky_relu as leaky_bound
 from gnjax.papers.closed_form.leaky_relu import (
@@ -96,7 +97,7 @@ def test_slope_1_is_the_linear_network(work):
     for n, d in ((9, 4), (4, 9)):
         v, w, x = _draw(n, n, d, 12, 3)
         values = gnjax.eigenvalues(leaky_relu_gauss_newton(v, w, x, 1.0, limits=limits)).values
-        linear = gnjax.eigenvalues(gnjax.linear_gauss_newton([v, w], x @ x.T / n)).values * n
+        linear = gnjax.eigenvalues(papers.linear_gauss_newton([v, w], x @ x.T / n)).values * n
         common = min(len(values), len(linear))
         np.testing.assert_allclose(values[:common], linear[:common], atol=1e-12 * linear[0])
         assert np.abs(values[common:]).max(initial=0) <= 1e-12 * linear[0]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.models.mlp import MLP, freeze_statistics, weights
 from gnjax.papers.closed_form import normalised
 from tests import references
@@ -98,7 +99,7 @@ def test_the_rank_under_batch_norm(kind: str, d: int, k: int, m: int, seed: int)
     """
     x = _samples(seed, 30, d)
     v, w = _draw(seed + 1, d, m, k)
-    found = gnjax.rank_sensitivity(gnjax.eigenvalues(_closed(kind, v, w, x, 1e-5)))
+    found = papers.rank_sensitivity(gnjax.eigenvalues(_closed(kind, v, w, x, 1e-5)))
     assert found.floor_rank == normalised.batch_norm_rank(d, k, m) <= m * (d + k + 2)
 
 
@@ -127,7 +128,7 @@ def test_the_rank_under_layer_norm(
 def test_a_jacobian_has_no_higher_rank_than_rows() -> None:
     v, w = _draw(0, 3, 6, 2)
     op = _closed("layer", v, w, _samples(0, 5, 3), 0.1)
-    found = gnjax.rank_sensitivity(gnjax.eigenvalues(op)).floor_rank
+    found = papers.rank_sensitivity(gnjax.eigenvalues(op)).floor_rank
     assert found == normalised.layer_norm_rank(3, 2, 6, 5, 0.1) == 10
 
 

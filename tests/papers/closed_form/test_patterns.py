@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import gnjax
-from gnjax.papers import kronecker as structured
+from gnjax import papers
 from gnjax.papers.closed_form import patterns
 from gnjax.papers.closed_form.linear import linear_factors
 from gnjax.papers.closed_form.staircase import adapt
@@ -111,7 +110,7 @@ def test_the_rank_bound_is_the_rank_of_small_integer_networks(widths, density, d
         for a, b in pairwise(widths)
     ]
     sigma = np.diag(rng.integers(1, 5, widths[0]) * (rng.random(widths[0]) < 0.6)) if dead else None
-    op = gnjax.linear_gauss_newton(weights, sigma)
+    op = papers.linear_gauss_newton(weights, sigma)
     factors = op.factors
     assert list(factors.left_ranks) == sorted(factors.left_ranks)
     assert list(factors.right_ranks) == sorted(factors.right_ranks, reverse=True)
@@ -139,7 +138,7 @@ def _exact_rank(weights, sigma):
 def test_graded_layers_have_the_rank_of_their_product():
     """Each layer has numerical rank 1, and the product is the identity."""
     weights = [np.diag([1e8, 1e-8]), np.diag([1e-8, 1e8])]
-    op = gnjax.linear_gauss_newton(weights)
+    op = papers.linear_gauss_newton(weights)
     assert op.rank_bound == 4
     assert op.factors.left_ranks == op.factors.right_ranks == (2, 2)
 
@@ -150,7 +149,7 @@ def test_a_pruned_chain_has_the_rank_that_its_zeros_leave():
     first[[0, 1, 2], [0, 1, 2]] = [2.0, 3.0, 5.0]
     second = np.zeros((3, 6))
     second[[0, 1, 2], [2, 3, 4]] = [7.0, 11.0, 13.0]
-    op = gnjax.linear_gauss_newton([first, second, np.eye(3)])
+    op = papers.linear_gauss_newton([first, second, np.eye(3)])
     assert op.factors.right_ranks == (3, 3, 1)
     values = np.linalg.eigvalsh(np.asarray(op.as_matrix()))
     assert op.rank_bound == (values > 0).sum()
@@ -164,16 +163,16 @@ def test_directions_that_zeros_cut_off_are_left_out_exactly(seed):
     weights = [rng.standard_normal((b, a)) for a, b in pairwise((d, *[m] * (depth - 1), k))]
     weights[-1][rng.random(k) < 0.5] = 0
     weights[0][:, rng.random(d) < 0.5] = 0
-    op = gnjax.linear_gauss_newton(weights)
+    op = papers.linear_gauss_newton(weights)
     stairs = adapt(op.factors)
     assert stairs.left_rounding == stairs.right_rounding == 0
     assert not stairs.left_moved.any()
     assert not stairs.right_moved.any()
-    reduced = structured.reduce(op)
-    assert reduced.size == op.rank_bound
-    if not reduced.size:
+    small = op.on_range()
+    assert small.shape[0] == op.rank_bound
+    if not small.shape[0]:
         return
-    packed = np.linalg.eigvalsh(structured.packed_matrix(reduced))
+    packed = np.linalg.eigvalsh(np.asarray(small.as_matrix()))
     full = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-len(packed) :]
     np.testing.assert_allclose(packed, full, rtol=1e-12, atol=1e-13 * full[-1])
 
@@ -214,13 +213,13 @@ def test_the_staircase_keeps_the_spectrum_within_its_error(
             ours, theirs = (np.linalg.svd(m, compute_uv=False) for m in (rows, np.asarray(whole)))
             shared = min(len(ours), len(theirs))
             np.testing.assert_allclose(ours[:shared], theirs[:shared], atol=1e-13 * size)
-    op = gnjax.linear_gauss_newton(weights)
-    reduced = structured.reduce(op)
-    if not reduced.size:
+    op = papers.linear_gauss_newton(weights)
+    small = op.on_range()
+    if not small.shape[0]:
         return
-    packed = np.linalg.eigvalsh(structured.packed_matrix(reduced))
+    packed = np.linalg.eigvalsh(np.asarray(small.as_matrix()))
     full = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-len(packed) :]
-    error = float(reduced.operator.stored_error) - float(op.stored_error)
+    error = small.error(0.0).value - float(op.stored_error)
     lapack = 1e-14 * full[-1]
     assert (np.abs(packed - full) <= error + lapack).all()
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import papers
 from gnjax.papers.closed_form import leaky_relu, normalised
 from gnjax.papers.closed_form.convolution import linear_cnn_gauss_newton
 from tests.precision import single_precision
@@ -32,7 +33,7 @@ _CASES = {
     "cnn, Sigma": lambda limits: linear_cnn_gauss_newton(
         _WIDE[:, :2], _rng_head()[:, :4], 3, _SIGMA, limits=limits
     ),
-    "sum": lambda limits: gnjax.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
+    "sum": lambda limits: papers.linear_gauss_newton([_V, _W], _SIGMA, 1 / 3),
 }
 
 

@@ -6,14 +6,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
-from gnjax.papers.kronecker import locate, pencil, reduce
+from gnjax import papers
+from gnjax.papers.kronecker import locate, pencil
 
 WIDTHS = [(30, 40, 40, 6), (30, 12, 20, 6)]  # of full rank, and a staircase
 
 
 def _located(widths, sign):
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
-    reduced = reduce(gnjax.linear_gauss_newton(weights))
+    reduced = papers.linear_gauss_newton(weights).on_range().reduced
     return reduced, locate.locate(reduced, pencil.compressions(reduced), sign, 1e-3)
 
 

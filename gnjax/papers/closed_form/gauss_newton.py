@@ -1,0 +1,65 @@
+"""The Gauss-Newton matrix of a linear network as an operator, with what its layers prove of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+
+from gnjax.conditioning.methods import Method
+from gnjax.numerics.certificate import Error
+from gnjax.operators.factorisation import Factorisation
+from gnjax.papers.kronecker.factors import KroneckerFactors, of_kroneckers
+from gnjax.papers.kronecker.on_range import OnRange
+from gnjax.papers.kronecker.operator import SumOfKroneckers
+from gnjax.papers.kronecker.reduced import reduce
+from gnjax.papers.methods import closed_form, krylov
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class LinearGaussNewton(SumOfKroneckers):
+    """sum_l A_l (x) B_l with the factors of A_l = S_l S_l^T and of B_l = T_l T_l^T.
+
+    It brings its own methods of computing kappa: closed forms, and Lanczos with a preconditioner.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> op = gnjax.papers.linear_gauss_newton(weights)
+    >>> op.rank_bound, [left.shape for left in op.factors.lefts]
+    (12, [(3, 8), (3, 3)])
+    """
+
+    factors: KroneckerFactors
+
+    @property
+    def rank_bound(self) -> int:
+        """A proved bound on the rank; for almost all weights it is the rank.
+
+        Where ``factors.assumed``, it is a bound for the numerical rank of Sigma that was assumed.
+        """
+        return self.factors.rank_bound
+
+    @property
+    def assumed(self) -> bool:
+        return self.factors.assumed
+
+    def error(self, norm: float) -> Error:
+        """||stored - exact||_2, with the rounding of the sum when it is formed."""
+        evidence, failure = self.factors.evidence, self.factors.failure
+        reason = "rounding of the products of layers"
+        return Error(super().error(norm).value, evidence, failure, reason)
+
+    def factorisation(self) -> Factorisation:
+        return of_kroneckers(self.factors)
+
+    def on_range(self) -> OnRange:
+        return OnRange(self, reduce(self, self.factors))
+
+    def scaled(self, factor: float) -> LinearGaussNewton:
+        """``factor`` times the operator, for a positive factor: it multiplies every B_l."""
+        terms = super().scaled(factor)
+        factors = self.factors.scaled(factor)
+        return LinearGaussNewton(terms.lefts, terms.rights, terms.stored_error, factors)
+
+    def methods(self) -> tuple[Method, ...]:
+        return closed_form.METHOD, krylov.METHOD

@@ -1,0 +1,54 @@
+"""sum_l A_l (x) B_l on its range, as an operator whose size is the rank that structure allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.rounding import LAPACK
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.facts import error_of
+from gnjax.papers.kronecker.operator import SumOfKroneckers
+from gnjax.papers.kronecker.packed import product
+from gnjax.papers.kronecker.reduced import Reduced, packed_matrix
+
+
+@dataclass(frozen=True, repr=False)
+class OnRange(Algebra):
+    """The matrix ``whole`` in the basis of the staircase ``reduced``, with its non-zero spectrum.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (6, 3, 5), "kaiming_normal")
+    >>> op = gnjax.papers.linear_gauss_newton(weights)
+    >>> op.shape, op.on_range().shape
+    ((30, 30), (24, 24))
+    """
+
+    whole: SumOfKroneckers
+    reduced: Reduced
+
+    symmetric = True
+    forms_cheaply = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.reduced.size, self.reduced.size
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.whole.dtype
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        rows = jnp.atleast_2d(jnp.asarray(v).T)
+        return product(self.reduced.operator, self.reduced.groups, rows).T.reshape(v.shape)
+
+    def as_matrix(self) -> jax.Array:
+        return jnp.asarray(packed_matrix(self.reduced))
+
+    def error(self, norm: float) -> Error:
+        """That of the whole matrix, and what the rotation to the range rounds."""
+        stored = error_of(self.reduced.operator, norm).value
+        error = error_of(self.whole, norm).to(stored)
+        return error + LAPACK if self.reduced.rotated else error

@@ -1,0 +1,74 @@
+"""Block Lanczos on sums of Kronecker products, with a preconditioner made of their factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
+from gnjax.conditioning.methods import Method
+from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD, chance
+from gnjax.numerics.certificate import Error, certificate
+from gnjax.papers.kronecker import ends as certified_ends
+from gnjax.papers.kronecker.on_range import OnRange
+from gnjax.papers.kronecker.operator import product_rounding
+
+_PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
+
+
+def _refuses(problem: Problem) -> str:
+    if problem.rank in (None, problem.rank_bound):
+        return ""
+    return (
+        f"method='krylov' finds the end of the range, whose rank is at most {problem.rank_bound}; "
+        f"for an assumed rank of {problem.rank} use method='factored' or 'dense'"
+    )
+
+
+def _cost(problem: Problem) -> float:
+    op: Any = problem.op
+    depth, k, _ = op.lefts.shape
+    d = op.rights.shape[-1]
+    return OVERHEAD + _PRODUCTS * depth * k * d * (k + d) + 10.0 * d**3
+
+
+def _ends(problem: Problem) -> Ends | None:
+    """Both ends on the largest range that structure allows.
+
+    The smallest eigenvalue on that range is lambda_rank.
+    """
+    if problem.rank_bound == 0:
+        return None
+    op: Any = problem.op
+    small: OnRange = op.on_range()
+    rounding = product_rounding(small.reduced.operator)
+    error = small.error(0.0) + Error(rounding, reason="rounding of a product")
+    top, bottom = certified_ends(
+        small.reduced, rtol=problem.rtol, missed=MISSED / 2, seed=problem.seed
+    )
+    if top.ritz <= error.value:
+        return None
+    smallest = Enclosure(
+        bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
+    )
+    source = FLOOR if smallest.low <= 0 else bound_source(problem)
+    return Ends(
+        Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
+        smallest,
+        problem.rank_bound,
+        source if problem.rank is None else GIVEN,
+        error.value,
+        "krylov",
+        certificate(error, chance(top.missed + bottom.missed)),
+        top.products + bottom.products,
+    )
+
+
+METHOD = Method(
+    "krylov",
+    "block Lanczos on products of the factors, preconditioned by the mean of the terms; certified "
+    "by the chance that a random start misses an eigenvalue",
+    "the largest rank that the layers allow",
+    _refuses,
+    _cost,
+    _ends,
+)
