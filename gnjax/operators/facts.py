@@ -17,9 +17,8 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``twin``: an operator with the same non-zero eigenvalues that is not larger.
 - ``scaled(w)``: w A for a number w > 0, as an operator that states the same facts as A.
 - ``on_range()``: an operator with the same non-zero eigenvalues whose size is ``rank_bound``.
-- ``methods()``: its own ways to compute kappa, of the type
-  :class:`gnjax.conditioning.methods.base.Method`; they are preferred, and take the place of the
-  engine's methods of the same names.
+- ``methods()``: its own ways to compute kappa, each a ``gnjax.conditioning.methods.Method``; they
+  are preferred, and take the place of the engine's methods of the same names.
 - ``eigenvalues_by_structure()``: all its eigenvalues without a computation, with their error.
 - ``trace_by_structure()``: its trace without a product, with its error.
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.

@@ -136,7 +136,7 @@ def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Tra
 
 
 def _exact(op: Operator, watch: Watch) -> Trace:
-    """||J||_F^2 for J J^T, sum_l tr A_l tr B_l for Kronecker products, else sum_i A_ii.
+    """What structure states, ||J||_F^2 for J J^T, else sum_i A_ii.
 
     A sum of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
     """
