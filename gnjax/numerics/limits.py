@@ -34,6 +34,8 @@ class Limits:
       small_rows: for at most so many rows, numbers that cost a whole matrix are computed unasked:
         the exact trace, kappa of every layer's block, what each remedy changes.
       jacobian_bytes: the most memory that the stored Jacobian of a network may take.
+      rows_bytes: the most memory that the rows of a factor J may take beside a preconditioner of
+        J J^T, in float32 or float64; never more than most of the memory that is free.
       linearisation_bytes: the most memory that a linearised network may take.
       kernel_bytes: the most memory that those parts of a Jacobian may take from which a network's
         kernel is formed at once.
@@ -56,6 +58,7 @@ class Limits:
     whole_rows: int = 3000
     small_rows: int = 1000
     jacobian_bytes: float = 4e9
+    rows_bytes: float = 12e9  # ResNet20 at a thousand images of ten classes takes 10.9 GB
     linearisation_bytes: float = 3e9
     kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
     chain_bytes: float = 2**30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.triangular import triangular_factor
+
+_ROWS = 256  # of a J that is formed as a whole, in one part
 
 
 @dataclass(frozen=True)
@@ -20,15 +22,26 @@ class Factorisation:
       shape: of J.
       form: forms J in host memory, in float64.
       error: returns a bound on ||J formed - J||_2.
+      blocks: yields J some rows at a time, or J^T, in float64; None where ``form`` is all there is.
+      by_rows: whether the blocks are rows of J.
     """
 
     shape: tuple[int, int]
     form: Callable[[], np.ndarray]
     error: Callable[[], Error]
+    blocks: Callable[[], Iterable[np.ndarray]] | None = None
+    by_rows: bool = True
 
     @property
     def size_in_bytes(self) -> float:
         return 8.0 * self.shape[0] * self.shape[1]
+
+    def parts(self) -> Iterable[np.ndarray]:
+        """J some rows at a time, or J^T where it is not ``by_rows``."""
+        if self.blocks is not None:
+            return self.blocks()
+        whole = self.form()
+        return (whole[start : start + _ROWS] for start in range(0, len(whole), _ROWS))
 
 
 def gram_error(norm: float, moved: Error) -> Error:

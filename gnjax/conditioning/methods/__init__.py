@@ -9,6 +9,7 @@ from gnjax.conditioning.methods import (
     factored,
     inverse,
     krylov,
+    preconditioned,
     stated,
 )
 from gnjax.conditioning.methods.base import Method
@@ -17,7 +18,7 @@ from gnjax.operators.protocol import Operator
 
 METHODS = {
     method.METHOD.name: method.METHOD
-    for method in (stated, krylov, factored, damped, inverse, dense)
+    for method in (stated, krylov, factored, damped, preconditioned, inverse, dense)
 }
 
 __all__ = ["METHODS", "Method", "methods_for"]

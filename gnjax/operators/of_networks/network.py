@@ -10,6 +10,7 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -135,7 +136,17 @@ class NetworkGram(Algebra, ParameterTrees):
     def factorisation(self) -> Factorisation | None:
         if not has_root(self.net.target):
             return None
-        return Factorisation(self.factor_shape, self.factor, self.factor_error)
+        by_rows = self.side == "outputs"
+        return Factorisation(
+            self.factor_shape, self.factor, self.factor_error, self._row_blocks, by_rows
+        )
+
+    def _row_blocks(self) -> Iterator[np.ndarray]:
+        """R^T J times the root of the scale, some rows at a time."""
+        root = self.scale**0.5
+        for block in gram.row_blocks(self.net):
+            rows = np.asarray(block, np.float64)
+            yield rows if root == 1 else rows * root
 
     def factor_error(self) -> Error:
         return self._rounding

@@ -1,0 +1,110 @@
+"""What the preconditioned method asks of one end of the spectrum of a symmetric matrix A.
+
+Let R be invertible with R R^T near (A - s I)^{-1}. For every shift s
+
+    lambda_min(A) > s   if and only if   C = R^T (A - s I) R is positive definite
+
+(Sylvester's law of inertia), whatever R is: a bad R costs steps and never the truth. For the
+largest eigenvalue the same holds with s I - A. So ``sign`` is +1 for the smallest eigenvalue and -1
+for the largest, and C = R^T sign (A - s I) R.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Products:
+    """A W^T as rows (b, n), and W A W^T (b, b), for rows W (b, n)."""
+
+    images: np.ndarray
+    forms: np.ndarray
+
+
+class Pencil(Protocol):
+    """C for one shift. Rows (b, n) are in host memory."""
+
+    @property
+    def shift(self) -> float: ...
+
+    @property
+    def noise(self) -> float:
+        """How large a zero may become by rounding in a product with C of a run."""
+        ...
+
+    @property
+    def rounding(self) -> float:
+        """The same for products in full precision."""
+        ...
+
+    def at(self, shift: float) -> Pencil:
+        """The pencil of another shift with the same R."""
+        ...
+
+    def congruence(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """C, R and A R on rows."""
+        ...
+
+    def inner(self, rows: np.ndarray) -> np.ndarray:
+        """R on rows."""
+        ...
+
+    def transposed(self, rows: np.ndarray) -> np.ndarray:
+        """R^T on rows."""
+        ...
+
+    def preimage(self, rows: np.ndarray) -> np.ndarray:
+        """R^{-1} on rows."""
+        ...
+
+    def moved(self, count: int) -> float:
+        """A bound on ||C computed - C||_2 for a run of so many products."""
+        ...
+
+
+class End(Protocol):
+    """One end of a spectrum, and its preconditioner.
+
+    Attributes:
+      sign: +1 for the smallest eigenvalue, -1 for the largest.
+      size: the number of rows of A.
+      block: how many vectors are multiplied together.
+      exact: whether ``Pencil.congruence`` multiplies by A in full precision.
+    """
+
+    @property
+    def sign(self) -> float: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def block(self) -> int: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    def start(self) -> tuple[Pencil, np.ndarray]:
+        """A pencil with a shift outside of the spectrum, and rows from which to search the end."""
+        ...
+
+    def products(self, rows: np.ndarray) -> Products:
+        """Products with A in full precision."""
+        ...
+
+    def admissible(self, shift: float) -> float:
+        """The shift, moved outwards if R does not exist for it."""
+        ...
+
+
+def beside(end: End, value: float, rtol: float) -> float:
+    """The shift that lies a relative distance of rtol further out than ``value``."""
+    return end.admissible(value - end.sign * rtol * abs(value))
+
+
+def symmetric(matrix: np.ndarray) -> np.ndarray:
+    return (matrix + matrix.T) / 2

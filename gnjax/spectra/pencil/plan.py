@@ -1,0 +1,77 @@
+"""How a factor J is held, and which preconditioner is made of it, by their cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnjax.numerics.limits import Limits
+from gnjax.numerics.memory import free_memory
+from gnjax.operators.factorisation import Factorisation
+
+_WIDTHS = (4, 8, 16, 32, 64)  # columns of a sketch for each row of J
+_BLOCK = 16
+_STEPS = 10.0  # products with a block of vectors for each unit of kappa(M)^{1/2}, M preconditioned
+_READING = 20.0  # reading a number of J takes as long as so many multiplications with it
+_FREE = 0.7  # of the memory that is free
+_WIDE = 0.1  # of the memory allowed: a J that takes less in float64 is held in it
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to hold J and to precondition J J^T.
+
+    Attributes:
+      dtype: in which J is held.
+      width: the columns of the sketch; 0 for the Gram matrix of J itself.
+      block: how many vectors are multiplied together.
+      work: about how many multiplications in float64 all of it takes, the rows of J left out.
+      refused: why none of it is possible, or "".
+      wide_fits: whether J in float64 fits in memory too.
+    """
+
+    dtype: np.dtype
+    width: int
+    block: int
+    work: float
+    refused: str = ""
+    wide_fits: bool = False
+
+    def wide(self) -> Plan:
+        return replace(self, dtype=np.dtype(np.float64))
+
+
+def planned(factor: Factorisation, limits: Limits) -> Plan:
+    """The cheapest way to hold J (m, q) and to precondition J J^T."""
+    m, q = factor.shape
+    numbers, room = float(m) * q, limits.rows_bytes
+    free, _ = free_memory()
+    room = room if free is None else min(room, _FREE * free)
+    wide = 8 * numbers <= _WIDE * room
+    dtype, cost = np.dtype(np.float64 if wide else np.float32), 1.0 if wide else 0.5
+    block = min(_BLOCK, max(m // 4, 1))
+    work, width = min(
+        (_work(m, q, block, width) * cost + m**3 / 3, width)
+        for width in (0, *(times * m for times in _WIDTHS if 2 * times * m <= q))
+    )
+    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, limits)
+    return Plan(dtype, width, block, work, refused, 8 * numbers <= room)
+
+
+def _work(m: int, q: int, block: int, width: int) -> float:
+    """Multiplications of the preconditioner's Gram matrix and of all products."""
+    distortion = (m / width) ** 0.5 if width else 0.0
+    steps = _STEPS * (1 + distortion) / (1 - distortion)
+    return float(m) ** 2 * (width or q) / 2 + steps * 2 * m * q * (block + _READING)
+
+
+def _too_large(m: int, q: int, room: float, limits: Limits) -> str:
+    needed = 4.0 * m * q
+    kept = limits.rows_bytes
+    cause = "limits allow" if room == kept else "the machine has free"
+    return (
+        f"method='preconditioned' holds J, {m:,} x {q:,}, which takes {1e-9 * needed:.3g} GB in "
+        f"float32, and {cause} {1e-9 * room:.3g} GB; pass "
+        f"limits=gnjax.Limits(rows_bytes={needed:.3g}) if the machine has the memory"
+    )

@@ -1,0 +1,124 @@
+"""A factor J in memory, and the Cholesky factor of a matrix near J J^T, from one pass over J."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from gnjax.numerics.triangular import triangular_factor
+from gnjax.operators.factorisation import Factorisation
+from gnjax.spectra.krylov.orthogonal import random_rows
+from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.factor import StoredFactor, store
+from gnjax.spectra.pencil.plan import Plan
+from gnjax.spectra.pencil.sketch import Sketch
+from gnjax.spectra.watch import Watch
+
+_STEPS = 4  # of inverse iteration for the smallest eigenvalue of L L^T
+_ROUNDED = 100.0  # the smallest eigenvalue of a Gram matrix is at least so many roundings of it
+_SHIFTS = (1.0, 1e2, 1e4)  # tried where a Gram matrix is not positive definite, in roundings of it
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """J, the triangle L with L L^T near J J^T, and the smallest eigenvalue of L L^T."""
+
+    factor: StoredFactor
+    triangle: np.ndarray
+    least: float
+    block: int
+
+    def matrix(self, watch: Watch) -> Matrix:
+        """J J^T by products that are counted."""
+        factor = self.factor
+        light = watch(factor.light)
+        return Matrix(factor.shape[0], factor.products, light, exact=factor.exact)
+
+
+def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prepared | None:
+    """Read J once; None where no matrix near J J^T is positive definite."""
+    by_rows, count = factor.by_rows, watch(lambda rows: rows)
+    sketch = None
+    if plan.width:
+        sketch = Sketch(factor.shape, plan.width, by_rows=by_rows, dtype=plan.dtype, seed=seed)
+
+    def seen(part: np.ndarray) -> None:
+        count(part[:, :0])
+        if sketch is not None:
+            sketch.add(part)
+
+    held = store(factor.parts(), by_rows=by_rows, dtype=plan.dtype, seen=seen)
+    made = _near(held.gram(), plan.dtype) if sketch is None else _triangle(sketch.transposed)
+    return None if made is None else Prepared(held, *made, plan.block)
+
+
+def _triangle(transposed: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """L and the smallest eigenvalue of L L^T = Y Y^T, from Y^T in its precision, else in float64.
+
+    Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T.
+    """
+    if transposed.dtype == np.float32:
+        found = _accurate(transposed.T @ transposed, np.dtype(np.float32))
+        if found is not None:
+            return found
+        transposed = transposed.astype(np.float64)
+    found = _accurate(transposed.T @ transposed, np.dtype(np.float64))
+    if found is not None:
+        return found
+    triangle = triangular_factor(transposed).T
+    diagonal = np.abs(np.diagonal(triangle))
+    if not diagonal.min() > 0:
+        return None
+    return triangle, _least(triangle)
+
+
+def _accurate(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
+    """L of a Gram matrix whose smallest eigenvalue is far above the rounding of its precision."""
+    triangle = _cholesky(gram.astype(np.float64))
+    if triangle is None:
+        return None
+    least = _least(triangle)
+    return (triangle, least) if least > _ROUNDED * _rounding(gram, dtype) else None
+
+
+def _near(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
+    """L of J J^T in a precision, moved by a few roundings where it is not positive definite."""
+    wide, unit = gram.astype(np.float64), _rounding(gram, dtype)
+    for shift in (0.0, *_SHIFTS):
+        moved = wide if shift == 0 else wide + shift * unit * np.eye(len(wide))
+        triangle = _cholesky(moved)
+        if triangle is not None and (least := _least(triangle)) > 0:
+            return triangle, least
+    return None
+
+
+def _rounding(gram: np.ndarray, dtype: np.dtype) -> float:
+    return float(np.finfo(dtype).eps) * float(np.abs(np.diagonal(gram)).max())
+
+
+def _cholesky(matrix: np.ndarray) -> np.ndarray | None:
+    try:
+        return scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False, overwrite_a=False)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _least(triangle: np.ndarray) -> float:
+    """About the smallest eigenvalue of L L^T, by inverse iteration."""
+    rows = random_rows(len(triangle), 4, 0)
+    solve: Callable[[np.ndarray], np.ndarray] = lambda v: scipy.linalg.solve_triangular(  # noqa: E731
+        triangle, v, lower=True, check_finite=False
+    )
+    for _ in range(_STEPS):
+        inner = solve(rows.T)
+        outer = scipy.linalg.solve_triangular(
+            triangle, inner, lower=True, trans=1, check_finite=False
+        )
+        if not np.isfinite(outer).all():
+            return 0.0
+        rows = np.linalg.qr(outer)[0].T
+    norm = float(np.linalg.norm(solve(rows.T), 2))
+    return 1 / norm**2 if np.isfinite(norm) else 0.0
