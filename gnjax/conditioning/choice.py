@@ -22,8 +22,8 @@ def cheapest(problem: Problem) -> Method:
     Methods that use structure are preferred: those that the operator itself brings, and the
     singular values of a factor, which resolve the smallest eigenvalues, where these take at most
     ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
-    ``limits.factor_rows``, the eigenvalues of the matrix are preferred because they take a tenth of
-    the time; the caller computes singular values where these leave kappa unresolved.
+    ``limits.factor_rows``, the eigenvalues of the matrix, or products with the factor, are preferred
+    because they take a tenth of the time; the caller computes singular values where these leave kappa unresolved.
     """
     methods = methods_for(problem.op).values()
     applying = [method for method in methods if not method.refuses(problem)]
@@ -31,17 +31,18 @@ def cheapest(problem: Problem) -> Method:
         reasons = "; ".join(method.refuses(problem) for method in methods)
         msg = f"no method applies: {reasons}"
         raise ValueError(msg)
-    by_structure = {method.name for method in methods_of(problem.op)} | {_by_factor(problem)}
+    by_structure = {method.name for method in methods_of(problem.op)} | _by_factor(problem)
     preferred = [method for method in applying if method.name in by_structure]
     return min(preferred or applying, key=lambda method: method.cost(problem))
 
 
-def _by_factor(problem: Problem) -> str:
-    """The name of the preferred method for an operator with a small factor; "" for any other."""
+def _by_factor(problem: Problem) -> set[str]:
+    """The names of the preferred methods for an operator with a small factor; none for others."""
     if not small_factor(problem):
-        return ""
+        return set()
     work = METHODS["factored"].cost(problem)
-    return "factored" if work <= problem.limits.factor_work else "dense"
+    small = work <= problem.limits.factor_work
+    return {"factored"} if small else {"dense", "preconditioned"}
 
 
 def small_factor(problem: Problem) -> bool:

@@ -141,6 +141,11 @@ class Factored(Algebra):
         smaller = min(self.factor.shape)
         return smaller if self.rank_limit is None else min(smaller, self.rank_limit)
 
+    @property
+    def forming_work(self) -> float:
+        rows, columns = self.factor.shape
+        return rows**2 * columns / 2
+
     def trace_by_structure(self) -> tuple[float, Error]:
         """||J||_F^2."""
         squares = np.asarray(self.factor, np.float64) ** 2

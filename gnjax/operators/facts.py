@@ -22,6 +22,7 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``eigenvalues_by_structure()``: all its eigenvalues without a computation, with their error.
 - ``trace_by_structure()``: its trace without a product, with its error.
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
+- ``forming_work``: about how many multiplications ``as_matrix`` takes.
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
 
@@ -112,6 +113,11 @@ def methods_of(op: Operator) -> tuple[Any, ...]:
 
 def forms_cheaply(op: Operator) -> bool:
     return bool(getattr(op, "forms_cheaply", False))
+
+
+def forming_work(op: Operator) -> float:
+    """About how many multiplications the matrix takes; 0 where it is not stated."""
+    return float(getattr(op, "forming_work", 0.0))
 
 
 def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:

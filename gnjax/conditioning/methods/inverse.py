@@ -11,7 +11,7 @@ from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED, chance
 from gnjax.conditioning.positive import cholesky, matrix_on_range
 from gnjax.numerics.certificate import certificate
-from gnjax.operators.facts import forms_cheaply
+from gnjax.operators.facts import forming_work, forms_cheaply
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.whole import dense_error
 
@@ -32,7 +32,8 @@ def _refuses(problem: Problem) -> str:
 
 def _cost(problem: Problem) -> float:
     formed = 1.0 if forms_cheaply(problem.op) else _FORMING
-    return _OVERHEAD + problem.size**3 / 3 + formed * problem.size**2
+    work = problem.size**3 / 3 + formed * problem.size**2
+    return _OVERHEAD + work + forming_work(problem.op)
 
 
 def _ends(problem: Problem) -> Ends | None:

@@ -63,6 +63,23 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     return flat
 
 
+def gram_work(net: Network) -> float:
+    """About how many multiplications J J^T takes when the rows and pairs are there."""
+    n, m = net.samples, net.samples * net.rows
+    if net.coupled:
+        return float(m) ** 2 * net.parameters / 2
+    traced = traced_sample(net)
+    work = 0.0
+    for item in items_of(net, traced):
+        if item.form == "rows" or item.layer is None:
+            work += m**2 * item.width
+            continue
+        use = traced.layers[item.layer].uses[0]
+        pairs = use.positions**2 if item.form == "places" else 1
+        work += m**2 * use.sizes.outputs * pairs + n**2 * use.sizes.inputs
+    return work / 2
+
+
 def _add_group(
     net: Network, group: tuple[Item, ...], owners: dict[int, np.ndarray], room: np.ndarray
 ) -> None:

@@ -112,6 +112,13 @@ class NetworkGram(Algebra, ParameterTrees):
         """A number that the rank of the exact matrix does not exceed, by its structure alone."""
         return rank_bounds(self.net, [range(len(self.net.chosen))])[0]
 
+    @cached_property
+    def forming_work(self) -> float:
+        """About how many multiplications the matrix takes when the rows of J are there."""
+        if self.side == "parameters":
+            return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
+        return gram.gram_work(self.net)
+
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         if self.side == "parameters":

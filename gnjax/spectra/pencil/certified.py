@@ -44,6 +44,8 @@ def certified(
     """
     share, spent = missed / (_TRIES * len(_WIDENINGS)), 0.0
     located = locate(end, rtol, stopped)
+    if located is None:
+        return _unbounded(end, 0.0, 0)
     best, products = located.ritz, located.products
     seeds = iter(range(seed, seed + _TRIES * len(_WIDENINGS)))  # a start knows of no run before it
     for widening in _WIDENINGS:
@@ -71,18 +73,18 @@ def certified(
                 if chance <= share:
                     return Enclosed(best.value, pencil.shift, spent + chance, products)
             if stopped():
-                return _unbounded(end, best, products)
+                return _unbounded(end, best.value, products)
             spent += share
             if not exceeds:
                 best, made = _improved(end, pencil, run, best), end.block
                 products += made
             if exceeds:  # but the probability is too large: try a wider bound
                 break
-    return _unbounded(end, best, products)
+    return _unbounded(end, best.value, products)
 
 
-def _unbounded(end: End, best: Ritz, products: int) -> Enclosed:
-    return Enclosed(best.value, 0.0 if end.sign > 0 else np.inf, 0.0, products)
+def _unbounded(end: End, value: float, products: int) -> Enclosed:
+    return Enclosed(value, 0.0 if end.sign > 0 else np.inf, 0.0, products)
 
 
 def _image(pencil: Pencil, rows: np.ndarray) -> np.ndarray:

@@ -52,10 +52,16 @@ class Space:
         self._images = np.concatenate([self._images, products])
         self._preconditioned = np.concatenate([self._preconditioned, images])
 
-    def ritz(self, count: int) -> tuple[Ritz, np.ndarray]:
-        """The ``count`` outermost Ritz values, and their residuals R^T sign (A - theta) w."""
+    def ritz(self, count: int) -> tuple[Ritz, np.ndarray] | None:
+        """The ``count`` outermost Ritz values, and their residuals R^T sign (A - theta) w.
+
+        None where T is not positive definite, as the shift is an eigenvalue to working precision.
+        """
         projected = self._basis @ self._preconditioned.T
-        triangle = np.linalg.cholesky((projected + projected.T) / 2)
+        try:
+            triangle = np.linalg.cholesky((projected + projected.T) / 2)
+        except np.linalg.LinAlgError:
+            return None
         half = scipy.linalg.solve_triangular(triangle, self._inner, lower=True)
         values, vectors = np.linalg.eigh(half @ half.T)
         values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]

@@ -42,23 +42,27 @@ class Deflation:
     floor: float
 
 
-def locate(end: End, rtol: float, stopped: Stopped) -> Located:
-    """Ritz values to a fraction of rtol; a few more steps are taken to find vectors to deflate."""
+def locate(end: End, rtol: float, stopped: Stopped) -> Located | None:
+    """Ritz values to a fraction of rtol; a few more steps are taken to find vectors to deflate.
+
+    None for the smallest eigenvalue of a matrix that is singular to working precision.
+    """
     pencil, rows = end.start()
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
-    ritz, residuals = space.ritz(end.block)
-    extra = 0
+    seen = space.ritz(end.block)
+    extra, before = 0, np.inf
     for _ in range(_STEPS):
-        before = ritz.value
+        if seen is None:
+            return None
+        ritz, residuals = seen
+        if abs(ritz.value - before) <= _SETTLED * rtol * abs(ritz.value):
+            extra += 1
+            outside = pencil.at(beside(end, ritz.value, rtol))
+            if extra > _EXTRA_STEPS or len(deflation(end, outside, ritz).rows) >= end.block // 2:
+                break
         if stopped() or not space.grow(residuals):
             break
-        ritz, residuals = space.ritz(end.block)
-        if abs(ritz.value - before) > _SETTLED * rtol * abs(ritz.value):
-            continue
-        extra += 1
-        outside = pencil.at(beside(end, ritz.value, rtol))
-        if extra > _EXTRA_STEPS or len(deflation(end, outside, ritz).rows) >= end.block // 2:
-            break
+        before, seen = ritz.value, space.ritz(end.block)
     if end.exact:
         return Located(ritz, pencil, space.products)
     return Located(refined(end, ritz.rows), pencil, space.products + len(ritz.rows))
