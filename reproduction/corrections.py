@@ -34,7 +34,7 @@ CORRECTIONS = (
         "lambda_min(Gamma) is at least the slope squared times that of the linear network",
         "fails, as the slopes differ from unit to unit: alpha = 1/2, X = I, V = [[-2, 1/2],"
         " [1, -1]] gives 0 against 0.096; Eq 11 is the bound, the second one an estimate",
-        "tests/operators/test_leaky_relu.py::test_eq_25_fails_and_the_estimate_with_it",
+        "tests/papers/closed_form/test_leaky_relu.py::test_eq_25_fails_and_the_estimate_with_it",
     ),
     Correction(
         "A",
@@ -42,7 +42,7 @@ CORRECTIONS = (
         "lambda_max(Gamma) is at most that of the linear network",
         "fails: alpha = 0, X = I, V = [[1, 1], [1, -1]] gives 2.618 > 2, and so do a few random"
         " draws in a hundred",
-        "tests/operators/test_leaky_relu.py::test_eq_26_fails",
+        "tests/papers/closed_form/test_leaky_relu.py::test_eq_26_fails",
     ),
     Correction(
         "A",

@@ -9,16 +9,11 @@ import pytest
 from gnjax import papers
 from gnjax.numerics import outward
 from gnjax.numerics.precision import x64
+from gnjax.operators.facts import rank_bound_of
 from gnjax.papers.kronecker.operator import product_rounding
+from tests.precision import single_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
-
-
-def single_precision():
-    """32-bit mode inside a ``with`` block; the name was experimental before JAX 0.8."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(False)
-    return jax.experimental.disable_x64()
 
 
 def _norm(entries):
@@ -117,4 +112,4 @@ def test_a_sum_of_kroneckers_is_within_its_error(single):
         moved = np.linalg.norm((images - exact).astype(float), axis=0).max()
         assert moved <= error + product_rounding(op)
         assert 0 < product_rounding(op) <= 8 * np.finfo(op.dtype).eps * scale
-        assert op.rank_bound == 6
+        assert rank_bound_of(op) == 6

@@ -13,6 +13,7 @@ import gnjax
 from gnjax import papers
 from gnjax.numerics.host import zeros
 from gnjax.papers.kronecker.operator import product_rounding
+from tests.precision import single_precision
 
 
 def _positive(rng, size):
@@ -87,20 +88,13 @@ def test_bad_matrices_are_refused(make, words):
         make()
 
 
-def _single_precision():
-    """32-bit mode inside a ``with`` block; the name was experimental before JAX 0.8."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(False)
-    return jax.experimental.disable_x64()
-
-
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 @pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
 def test_errors_hold_where_squares_are_no_numbers_of_the_precision(size):
     """(1e-25)^2 is 0 in float32 and (1e25)^2 infinite; the error of J J^T is a float64 number."""
     factor = (size * np.random.default_rng(0).standard_normal((4, 3))).astype(np.float32)
     exact = factor.astype(float) @ factor.T.astype(float)
-    with _single_precision():
+    with single_precision():
         op = gnjax.factored(factor)
         stored, error = np.asarray(op.as_matrix(), float), op.error(0.0)
         zero = gnjax.factored(np.zeros((4, 3), np.float32)).error(0.0)
@@ -114,7 +108,7 @@ def test_errors_hold_where_squares_are_no_numbers_of_the_precision(size):
 @pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 def test_the_rounding_of_a_product_with_kroneckers_is_a_float64_number():
     """Norms of 1e25 on one side and 1e-25 on the other, and of 1e25 on both."""
-    with _single_precision():
+    with single_precision():
         one, small, large = (s * np.eye(2, dtype=np.float32) for s in (1.0, 1e-25, 1e25))
         even = product_rounding(papers.sum_of_kroneckers([one], [one]))
         apart = product_rounding(papers.sum_of_kroneckers([large], [small]))
