@@ -22,9 +22,12 @@ def cheapest(problem: Problem) -> Method:
     Methods that use structure are preferred: those that the operator itself brings, and the
     singular values of a factor, which resolve the smallest eigenvalues, where these take at most
     ``limits.factor_work`` multiplications. For a larger factor, whose smaller side is at most
-    ``limits.factor_rows``, the eigenvalues of the matrix, or products with the factor, are preferred
-    because they take a tenth of the time; the caller computes singular values where these leave kappa unresolved.
+    ``limits.factor_rows``, the eigenvalues of the matrix or products with the factor are preferred,
+    because they take a tenth of the time; the caller computes singular values where these leave
+    kappa unresolved.
     """
+    if problem.preconditioner is not None:
+        return asked_for(problem, "preconditioned")
     methods = methods_for(problem.op).values()
     applying = [method for method in methods if not method.refuses(problem)]
     if not applying:

@@ -37,6 +37,7 @@ def condition_number(
     seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
+    preconditioner: Operator | ArrayLike | None = None,
 ) -> ConditionNumber:
     """kappa = lambda_max / (smallest non-zero lambda), with a certified interval.
 
@@ -55,6 +56,8 @@ def condition_number(
       progress: True for a bar on stderr, or a function of the products made and expected (None),
         for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
       limits: the limits of memory and work.
+      preconditioner: a positive definite matrix or operator near this one, for method
+        "preconditioned", which "auto" then takes. A bad one costs time and never truth.
 
     >>> model = gnjax.models.MLP((3, 8, 2), key=jax.random.key(0))
     >>> op = gnjax.ntk(model, jax.random.normal(jax.random.key(1), (4, 3)))
@@ -71,7 +74,8 @@ def condition_number(
     _check_word("certify", certify, _CERTIFICATES)
     with watching(progress, stoppable=True) as watch:
         given = None if rank is None else int(rank)
-        problem = Problem(small, given, float(rtol), int(seed), limits, watch)
+        near = None if preconditioner is None else _near(preconditioner, small.shape[0], method)
+        problem = Problem(small, given, float(rtol), int(seed), limits, watch, near)
         return _solved(problem, method, certify, size)
 
 
@@ -101,6 +105,22 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return undefined(chosen.name, size) if ends is None else assembled(ends, size)
+
+
+def _near(preconditioner: Operator | ArrayLike, size: int, method: str) -> np.ndarray:
+    """The caller's matrix near the operator's, of which kappa is computed on ``size`` rows."""
+    if method not in ("auto", "preconditioned"):
+        msg = f"preconditioner= is for method='preconditioned', got method={method!r}"
+        raise ValueError(msg)
+    matrix = np.asarray(as_operator(preconditioner).as_matrix(), np.float64)
+    if matrix.shape != (size, size):
+        msg = (
+            f"preconditioner has the shape {matrix.shape}, and kappa is computed on a matrix of "
+            f"{size} rows, the smaller of those with the same non-zero eigenvalues; pass a matrix "
+            f"of shape ({size}, {size})"
+        )
+        raise ValueError(msg)
+    return matrix
 
 
 def _check_arguments(size: int, rank: Any, rtol: Any, seed: Any) -> None:

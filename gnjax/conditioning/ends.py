@@ -38,6 +38,7 @@ class Problem:
     seed: int
     limits: Limits = LIMITS
     watch: Watch = UNWATCHED
+    preconditioner: np.ndarray | None = None
 
     @property
     def size(self) -> int:

@@ -31,6 +31,7 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.network import Network, backward, forward, sample_batches
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
+from gnjax.networks.rounding.sampled import plain_forward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_host
 from gnjax.numerics.memory import free_memory
@@ -80,9 +81,13 @@ def _errors(
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    total, squares = 0.0, np.zeros(net.parameters if parts else 0)
-    for batch in sample_batches(net, net.target):
-        total = math.hypot(total, _batch_size(net, batch, rng, count, scaling, squares))
+    squares = np.zeros(net.parameters if parts else 0)
+    total = total_rounding(
+        net,
+        list(sample_batches(net, net.target)),
+        lambda batch: _batch_size(net, batch, rng, count, scaling, squares),
+        rng,
+    )
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -236,7 +241,7 @@ def _rows_size(
     lengths = []
     for w, column in zip(v, rows.T, strict=True):
         parts = [
-            on_host(_plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
+            on_host(plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
             for x, target in sample_batches(net, net.target)
         ]
         lengths.append(length(column - np.concatenate(parts).ravel()))
@@ -254,8 +259,3 @@ def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtyp
     """A vector of random direction, its squared length the number of its entries."""
     v = rng.standard_normal(shape)
     return jnp.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
-
-
-@jax.jit
-def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
-    return forward(net, x, target, v)

@@ -1,8 +1,15 @@
-"""The preconditioned matrix C of one shift, whose sign says on which side of it eigenvalues lie."""
+"""The ends of a sum of Kronecker products, with the preconditioner that its terms give.
+
+For m >> k every A_l = W^{L:l+1} W^{l+1:L} is near a multiple of the identity, so G is near
+I (x) D with D = sum_l (tr A_l / k) B_l, a d x d matrix. D is a compression of G averaged over an
+orthonormal basis of R^k, so lambda_min(G) <= lambda_min(D) and lambda_max(D) <= lambda_max(G):
+for every s below lambda_min(G) the matrix P = I (x) (D - s I) is positive definite, and R with
+R R^T = P^{-1} is a preconditioner of G - s I in the sense of :mod:`gnjax.spectra.pencil.base`. The
+top end is the same for s I - G.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,19 +22,29 @@ from gnjax.numerics.host import on_device
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import Groups, packed, parts_of, product
 from gnjax.papers.kronecker.reduced import Reduced
-from gnjax.spectra.krylov.lanczos import Run, lanczos
+from gnjax.spectra.krylov.host_products import beside_xla
+from gnjax.spectra.pencil import Enclosed, Products, certified
+from gnjax.spectra.pencil.base import beside, symmetric
 
-BLOCK = 4  # vectors that are multiplied together
-_DEPENDENT = 1e-10
-_CHECK_EVERY = 2  # steps between checks while locating the end; a check costs a product
+_BLOCK = 4  # vectors that are multiplied together
+_LARGEST_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Ritz:
-    """An extreme Ritz value of G and its unit vector."""
+def ends(
+    reduced: Reduced, *, rtol: float, missed: float, seed: int = 0
+) -> tuple[Enclosed, Enclosed]:
+    """The largest and the smallest eigenvalue, each missed with probability ``missed`` at most.
 
-    value: float
-    row: np.ndarray
+    Most of the tolerance ``rtol`` goes to the smallest, which is far harder to separate.
+    """
+    with beside_xla():
+        compressed = compressions(reduced)
+        sides = ((-1.0, _LARGEST_SHARE * rtol), (1.0, (1 - 2 * _LARGEST_SHARE) * rtol))
+        top, bottom = (
+            certified(KroneckerEnd(reduced, compressed, sign, share), share, missed, seed)
+            for sign, share in sides
+        )
+        return top, bottom
 
 
 @dataclass(frozen=True)
@@ -38,153 +55,133 @@ class Compression:
     vectors: jax.Array
 
 
-@dataclass(frozen=True)
-class Pencil:
-    """C = R^T sign (G - shift I) R, where R is Q (Lambda - s)^{-1/2} in a group, s near ``shift``.
-
-    For any invertible R, C is positive definite exactly if sign (G - shift I) is. So the shift can
-    change while R stays the same.
-    """
-
-    reduced: Reduced
-    vectors: tuple[jax.Array, ...]  # Q
-    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - s)^{-1/2}, (1, 1, columns)
-    shift: float
-    sign: float
-    noise: float
-
-    def at(self, shift: float) -> Pencil:
-        """The pencil of another shift with the same R."""
-        return replace(self, shift=shift)
-
-
 def compressions(reduced: Reduced) -> tuple[Compression, ...]:
     """One compression of G for each group of rows of the staircase."""
     diagonals = np.diagonal(np.asarray(reduced.operator.lefts), axis1=1, axis2=2)  # (L, k)
-    found, row = [], 0
+    several, row = [], 0
     for rows, columns in reduced.groups:
         weights = on_device(diagonals[:, row : row + rows].mean(axis=1))
         mean = np.asarray(_weighted(weights, reduced.operator.rights))[:columns, :columns]
         values, vectors = scipy.linalg.eigh(mean, driver="evd")
-        found.append(Compression(values, on_device(vectors)))
+        several.append(Compression(values, on_device(vectors)))
         row += rows
-    return tuple(found)
+    return tuple(several)
+
+
+@dataclass(frozen=True)
+class KroneckerEnd:
+    """One end of the spectrum, for a search with the tolerance ``rtol``."""
+
+    reduced: Reduced
+    compressed: tuple[Compression, ...]
+    sign: float
+    rtol: float
+    block: int = _BLOCK
+    exact: bool = True
+
+    @property
+    def size(self) -> int:
+        return self.reduced.size
+
+    def start(self) -> tuple[KroneckerPencil, np.ndarray]:
+        """Vectors e (x) v: v is an extreme eigenvector of a compression of G.
+
+        e is the extreme eigenvector of sum_l (v^T B_l v) A_l. The preconditioner has its shift
+        beside their outermost Ritz value.
+        """
+        rows = _start(self.reduced, self.compressed, self.sign)
+        forms = self.products(rows).forms
+        value = self.sign * float(np.linalg.eigvalsh(self.sign * symmetric(forms))[0])
+        pencil = _pencil(self, beside(self, value, self.rtol))
+        return pencil.at(0.0 if self.sign > 0 else _FAR * value), rows
+
+    def products(self, rows: np.ndarray) -> Products:
+        images = np.asarray(product(self.reduced.operator, self.reduced.groups, rows))
+        return Products(images, images @ rows.T)
+
+    def admissible(self, shift: float) -> float:
+        """The shift, moved outwards if needed so that P is safely positive definite."""
+        edge = min(float((self.sign * c.values).min()) for c in self.compressed)
+        width = max(float(np.abs(c.values).max()) for c in self.compressed)
+        return self.sign * min(self.sign * shift, edge - 1e-8 * width)
+
+
+_FAR = 4.0  # no eigenvalue is larger than this times a Ritz value of the start, in practice
+
+
+@dataclass(frozen=True)
+class KroneckerPencil:
+    """C = R^T sign (G - shift I) R, where R is Q (Lambda - s)^{-1/2} in a group of rows."""
+
+    end: KroneckerEnd
+    scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - s)^{-1/2}, (1, 1, columns)
+    shift: float
+    noise: float
+    rounding: float = 0.0  # the caller states that of products with G
+
+    def at(self, shift: float) -> KroneckerPencil:
+        return replace(self, shift=shift)
+
+    def congruence(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        reduced = self.end.reduced
+        image, inner, products = _congruence(
+            reduced.operator,
+            reduced.groups,
+            tuple(c.vectors for c in self.end.compressed),
+            self.scales,
+            self.shift,
+            self.end.sign,
+            rows,
+        )
+        return np.asarray(image), np.asarray(inner), np.asarray(products)
+
+    def inner(self, rows: np.ndarray) -> np.ndarray:
+        return np.concatenate(
+            [
+                ((part * np.asarray(s)) @ np.asarray(c.vectors).T).reshape(len(rows), -1)
+                for part, c, s in self._parts(rows)
+            ],
+            axis=1,
+        )
+
+    def transposed(self, rows: np.ndarray) -> np.ndarray:
+        return self._rotated(rows, 1)
+
+    def preimage(self, rows: np.ndarray) -> np.ndarray:
+        return self._rotated(rows, -1)
+
+    def moved(self, count: int) -> float:
+        del count
+        return 0.0
+
+    def _parts(self, rows: np.ndarray) -> zip[tuple[np.ndarray, Compression, jax.Array]]:
+        parts = parts_of(self.end.reduced.groups, rows)
+        return zip(parts, self.end.compressed, self.scales, strict=True)
+
+    def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
+        """(Lambda - s)^{-power / 2} Q^T on rows: R^T for 1, R^{-1} for -1."""
+        turned = (
+            (part @ np.asarray(c.vectors)) * np.asarray(s) ** power
+            for part, c, s in self._parts(rows)
+        )
+        return np.concatenate([part.reshape(len(rows), -1) for part in turned], axis=1)
+
+
+def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
+    """The pencil with R R^T = P^{-1} for a shift that is admissible."""
+    gaps = [end.sign * (c.values - shift) for c in end.compressed]
+    widest = max(float(gap.max() / gap.min()) for gap in gaps)
+    return KroneckerPencil(
+        end,
+        tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
+        shift,
+        noise=16 * float(jnp.finfo(end.reduced.operator.dtype).eps) * max(1.0, widest),
+    )
 
 
 @jax.jit
 def _weighted(weights: jax.Array, matrices: jax.Array) -> jax.Array:
     return jnp.einsum("l,lij->ij", weights, matrices, precision="highest")
-
-
-def _admissible(shift: float, compressed: tuple[Compression, ...], sign: float) -> float:
-    """The shift, moved outwards if needed so that P is safely positive definite."""
-    edge = min(float((sign * c.values).min()) for c in compressed)
-    width = max(float(np.abs(c.values).max()) for c in compressed)
-    return sign * min(sign * shift, edge - 1e-8 * width)
-
-
-def beside(value: float, rtol: float, compressed: tuple[Compression, ...], sign: float) -> float:
-    """The shift that lies a relative distance of rtol further out than ``value``."""
-    return _admissible(value - sign * rtol * abs(value), compressed, sign)
-
-
-def pencil_at(
-    reduced: Reduced, compressed: tuple[Compression, ...], shift: float, sign: float
-) -> Pencil:
-    """The pencil of a shift that is :func:`beside` the end, with R R^T = P^{-1} for that shift."""
-    gaps = [sign * (c.values - shift) for c in compressed]
-    widest = max(float(gap.max() / gap.min()) for gap in gaps)
-    return Pencil(
-        reduced,
-        tuple(c.vectors for c in compressed),
-        tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
-        shift,
-        sign,
-        noise=16 * float(jnp.finfo(reduced.operator.dtype).eps) * max(1.0, widest),
-    )
-
-
-def solve(
-    pencil: Pencil,
-    start: np.ndarray,
-    max_steps: int,
-    enough: Callable[[Run, list[np.ndarray]], bool],
-    apart: np.ndarray | None = None,
-) -> tuple[Run, list[np.ndarray]]:
-    """Run Lanczos on C in the complement of the orthonormal rows ``apart``.
-
-    Returns the run and the rows R V, which span the space for Rayleigh-Ritz on G.
-    """
-    images: list[np.ndarray] = []
-
-    def apply(rows: np.ndarray) -> np.ndarray:
-        image, inner = product_with(pencil, rows)
-        images.append(np.asarray(inner))
-        return np.asarray(image)
-
-    run = lanczos(
-        apply,
-        start,
-        max_steps=max_steps,
-        noise=pencil.noise,
-        enough=lambda run: enough(run, images),
-        check_every=_CHECK_EVERY if apart is None else 1,
-        apart=apart,
-    )
-    return run, images
-
-
-def product_with(pencil: Pencil, rows: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """C on rows, and R on rows."""
-    return _congruence(
-        pencil.reduced.operator,
-        pencil.reduced.groups,
-        pencil.vectors,
-        pencil.scales,
-        pencil.shift,
-        pencil.sign,
-        rows,
-    )
-
-
-def transposed(pencil: Pencil, rows: np.ndarray) -> np.ndarray:
-    """R^T on rows, in host memory."""
-    return _rotated(pencil, rows, 1)
-
-
-def preimage(pencil: Pencil, rows: np.ndarray) -> np.ndarray:
-    """R^{-1} on rows, in host memory."""
-    return _rotated(pencil, rows, -1)
-
-
-def _rotated(pencil: Pencil, rows: np.ndarray, power: int) -> np.ndarray:
-    """(Lambda - s)^{-power / 2} Q^T on rows: R^T for 1, R^{-1} for -1."""
-    parts = zip(parts_of(pencil.reduced.groups, rows), pencil.vectors, pencil.scales, strict=True)
-    turned = [(part @ np.asarray(q)) * np.asarray(s) ** power for part, q, s in parts]
-    return np.concatenate([part.reshape(len(rows), -1) for part in turned], axis=1)
-
-
-def rayleigh_ritz(pencil: Pencil, run: Run, images: list[np.ndarray]) -> Ritz:
-    """The extreme Ritz value of G on span Z, Z = R V, where Z^T (G - s) Z = sign T.
-
-    Directions in which Z is dependent to working precision are left out, which keeps the value on
-    the inside.
-    """
-    rows, projection = np.concatenate(images), run.projection
-    lengths = np.linalg.norm(rows, axis=1)
-    present = lengths > _DEPENDENT * lengths.max()
-    lengths, rows = lengths[present], rows[present]
-    projection = projection[np.ix_(present, present)] / np.outer(lengths, lengths)
-    weights, vectors = np.linalg.eigh((rows @ rows.T) / np.outer(lengths, lengths))
-    kept = weights > _DEPENDENT * weights[-1]
-    basis = vectors[:, kept] / np.sqrt(weights[kept])
-    values, vectors = np.linalg.eigh(symmetric(basis.T @ projection @ basis))
-    row = (basis @ vectors[:, 0] / lengths) @ rows
-    return Ritz(pencil.shift + pencil.sign * float(values[0]), row / np.linalg.norm(row))
-
-
-def symmetric(matrix: np.ndarray) -> np.ndarray:
-    return (matrix + matrix.T) / 2
 
 
 @partial(jax.jit, static_argnames=("groups",))
@@ -196,15 +193,38 @@ def _congruence(
     shift: float,
     sign: float,
     rows: jax.Array | np.ndarray,
-) -> tuple[jax.Array, jax.Array]:
-    """C on rows, and R on rows."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """C, R and G R on rows."""
     parts = parts_of(groups, jnp.asarray(rows))
     scaled = [part * s for part, s in zip(parts, scales, strict=True)]
     inner = packed(_times(part, q.T) for part, q in zip(scaled, vectors, strict=True))
-    image = sign * (product(op, groups, inner) - shift * inner)
-    turned = zip(parts_of(groups, image), vectors, scales, strict=True)
-    return packed(_times(part, q) * s for part, q, s in turned), inner
+    products = product(op, groups, inner)
+    turned = zip(parts_of(groups, sign * (products - shift * inner)), vectors, scales, strict=True)
+    return packed(_times(part, q) * s for part, q, s in turned), inner, products
 
 
 def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
     return jnp.matmul(part, matrix, precision="highest")
+
+
+def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
+    group = int(np.argmin([(sign * c.values).min() for c in compressed]))
+    rows, columns = reduced.groups[group]
+    first = sum(r for r, _ in reduced.groups[:group])
+    offset = sum(r * c for r, c in reduced.groups[:group])
+    order = np.argsort(sign * compressed[group].values)[:_BLOCK]
+    vectors = np.asarray(compressed[group].vectors)[:, order].T  # (b, columns)
+    forms = np.asarray(_quadratic_forms(reduced.operator.rights, vectors))  # (b, L)
+    lefts = np.asarray(reduced.operator.lefts)[:, first : first + rows, first : first + rows]
+    start = np.zeros((len(vectors), reduced.size))
+    for row, form, v in zip(start, forms, vectors, strict=True):
+        _, eigenvectors = scipy.linalg.eigh(sign * np.tensordot(form, lefts, axes=1))
+        row[offset : offset + rows * columns] = np.kron(eigenvectors[:, 0], v)
+    return start
+
+
+@jax.jit
+def _quadratic_forms(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
+    columns = vectors.shape[1]
+    images = jnp.matmul(matrices[:, :columns, :columns], vectors.T, precision="highest")
+    return jnp.einsum("ljb,bj->bl", images, vectors, precision="highest")

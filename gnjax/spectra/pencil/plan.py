@@ -11,7 +11,7 @@ from gnjax.numerics.memory import free_memory
 from gnjax.operators.factorisation import Factorisation
 
 _WIDTHS = (4, 8, 16, 32, 64)  # columns of a sketch for each row of J
-_BLOCK = 16
+BLOCK = 16  # vectors that are multiplied together
 _STEPS = 10.0  # products with a block of vectors for each unit of kappa(M)^{1/2}, M preconditioned
 _READING = 20.0  # reading a number of J takes as long as so many multiplications with it
 _FREE = 0.7  # of the memory that is free
@@ -50,7 +50,7 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     room = room if free is None else min(room, _FREE * free)
     wide = 8 * numbers <= _WIDE * room
     dtype, cost = np.dtype(np.float64 if wide else np.float32), 1.0 if wide else 0.5
-    block = min(_BLOCK, max(m // 4, 1))
+    block = min(BLOCK, max(m // 4, 1))
     work, width = min(
         (_work(m, q, block, width) * cost + m**3 / 3, width)
         for width in (0, *(times * m for times in _WIDTHS if 2 * times * m <= q))

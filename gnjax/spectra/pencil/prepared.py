@@ -77,7 +77,7 @@ def _triangle(transposed: np.ndarray) -> tuple[np.ndarray, float] | None:
 
 def _accurate(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
     """L of a Gram matrix whose smallest eigenvalue is far above the rounding of its precision."""
-    triangle = _cholesky(gram.astype(np.float64))
+    triangle = triangle_of(gram.astype(np.float64))
     if triangle is None:
         return None
     least = _least(triangle)
@@ -89,7 +89,7 @@ def _near(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
     wide, unit = gram.astype(np.float64), _rounding(gram, dtype)
     for shift in (0.0, *_SHIFTS):
         moved = wide if shift == 0 else wide + shift * unit * np.eye(len(wide))
-        triangle = _cholesky(moved)
+        triangle = triangle_of(moved)
         if triangle is not None and (least := _least(triangle)) > 0:
             return triangle, least
     return None
@@ -99,7 +99,8 @@ def _rounding(gram: np.ndarray, dtype: np.dtype) -> float:
     return float(np.finfo(dtype).eps) * float(np.abs(np.diagonal(gram)).max())
 
 
-def _cholesky(matrix: np.ndarray) -> np.ndarray | None:
+def triangle_of(matrix: np.ndarray) -> np.ndarray | None:
+    """The Cholesky factor L, or None where the matrix is not positive definite."""
     try:
         return scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False, overwrite_a=False)
     except np.linalg.LinAlgError:

@@ -1,0 +1,94 @@
+"""Batches on which the rounding of a large network is measured, and what stands for the others.
+
+Monte Carlo arithmetic costs several products with every batch. Where there are many batches it is
+made on a few: those that float32 changes most, and some at random. Rounding grows in float64 as it
+does in float32, only 2^29 times smaller. So an unmeasured batch counts as the largest quotient of
+the measured rounding and the change by float32, times its own change by float32. Where float32
+does not predict the measured batches, or a model cannot be computed in it, all are measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.jaxprs import equations, floats
+from gnjax.networks.network import Network, forward
+from gnjax.numerics.host import length, on_host
+
+_MEASURED = 6  # batches: half of them those that float32 changes most
+_FEWEST = 4 * _MEASURED  # for fewer batches nothing is gained
+_WORK = 5e7  # numbers written for one product with all batches, from which on it pays
+_UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
+
+
+def total_rounding(
+    net: Network,
+    batches: Sequence[Sequence[Any]],
+    measure: Callable[[Sequence[Any]], float],
+    rng: np.random.Generator,
+) -> float:
+    """The root of the sum of squares of ``measure`` over all batches."""
+    changes = None
+    if len(batches) >= _FEWEST and net.written * net.samples >= _WORK:
+        changes = _changes(net, batches, rng)
+    if changes is None:
+        return math.hypot(*map(measure, batches))
+    order = np.argsort(-changes)
+    worst = _MEASURED // 2
+    some = [*order[:worst], *rng.choice(order[worst:], _MEASURED - worst, replace=False)]
+    seen = {int(index): measure(batches[index]) for index in some}
+    quotients = [seen[index] / changes[index] for index in seen]
+    predicts = 0 < max(quotients) <= _UNLIKE * min(quotients)
+    if not predicts:
+        rest = (index for index in range(len(batches)) if index not in seen)
+        return math.hypot(*seen.values(), *(measure(batches[index]) for index in rest))
+    others = np.delete(changes, list(seen))
+    return math.hypot(*seen.values(), max(quotients) * float(np.linalg.norm(others)))
+
+
+def _changes(
+    net: Network, batches: Sequence[Sequence[Any]], rng: np.random.Generator
+) -> np.ndarray | None:
+    """|J_b v in float32 - J_b v| for one random v and every batch; None where there is no float32.
+
+    They have to be finite and positive.
+    """
+    if net.dtype != jnp.float64:
+        return None
+    v = rng.standard_normal(net.parameters)
+    v *= math.sqrt(v.size) / np.linalg.norm(v)
+    wide, narrow = jnp.asarray(v), jnp.asarray(v, jnp.float32)
+    light = _narrowed(net)
+    with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
+        first = _narrowed(batches[0])
+        try:
+            closed = jax.make_jaxpr(forward)(light, *first, narrow)
+        except TypeError:  # such as that of a loop whose carry has a dtype of its own
+            return None
+        results = (v for eqn in equations(closed.jaxpr) for v in eqn.outvars if floats(v))
+        if any(v.aval.dtype == jnp.float64 for v in results):
+            return None
+        images = [on_host(plain_forward(light, *_narrowed(batch), narrow)) for batch in batches]
+    exact = (on_host(plain_forward(net, *batch, wide)) for batch in batches)
+    changes = np.array([length(a - b) for a, b in zip(exact, images, strict=True)])
+    return changes if np.isfinite(changes).all() and (changes > 0).all() else None
+
+
+@jax.jit
+def plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
+    """J_b v, as one compiled program."""
+    return forward(net, x, target, v)
+
+
+@jax.jit
+def _narrowed(tree: Any) -> Any:
+    def narrow(leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
+
+    return jax.tree.map(narrow, tree)

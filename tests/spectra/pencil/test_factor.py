@@ -1,0 +1,143 @@
+"""A factor in memory, its sketch and its preconditioner, against dense matrices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import gnjax
+from gnjax.spectra.pencil.factor import store
+from gnjax.spectra.pencil.plan import planned
+from gnjax.spectra.pencil.sketch import Sketch
+from tests.spectra.pencil import prescribed
+
+LAYOUTS = [(dtype, by_rows) for dtype in (np.float64, np.float32) for by_rows in (True, False)]
+
+
+def _stored(j, dtype, by_rows, seen=lambda part: None):
+    parts = prescribed.stated(j, by_rows=by_rows).parts()
+    return store(parts, by_rows=by_rows, dtype=np.dtype(dtype), seen=seen)
+
+
+@pytest.mark.parametrize(("dtype", "by_rows"), LAYOUTS)
+def test_products_are_those_of_the_factor_that_is_held(dtype, by_rows):
+    """In float64 for what an answer rests on, whatever the precision of J."""
+    rng = np.random.default_rng(0)
+    j, w = rng.standard_normal((23, 61)), rng.standard_normal((3, 23))
+    factor, held = _stored(j, dtype, by_rows), j.astype(dtype).astype(float)
+    products = factor.products(w)
+    assert_allclose(products.images, w @ held @ held.T, atol=1e-11)
+    assert_allclose(products.forms, w @ held @ held.T @ w.T, atol=1e-11)
+    rounding = 1e-11 if dtype == np.float64 else 1e-3
+    assert_allclose(factor.light(w), products.images, atol=rounding)
+    assert_allclose(factor.gram(), held @ held.T, atol=rounding)
+    assert factor.shape == j.shape
+    assert factor.squared == pytest.approx(np.linalg.norm(j) ** 2)
+    lost = np.linalg.norm(held - j)
+    assert lost <= factor.lost <= lost * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "by_rows"), LAYOUTS)
+def test_a_sketch_keeps_every_direction_to_its_distortion(dtype, by_rows):
+    """Whatever kappa is, the eigenvalues of L^{-1} J J^T L^{-T} lie near 1."""
+    rows, width = 40, 640
+    j = prescribed.factor(np.geomspace(1.0, 1e-5, rows), 3000)
+    sketch = Sketch(j.shape, width, by_rows=by_rows, dtype=np.dtype(dtype), seed=1)
+    _stored(j, dtype, by_rows, sketch.add)
+    triangle = np.linalg.cholesky(sketch.transposed.T.astype(float) @ sketch.transposed)
+    values = np.linalg.svd(np.linalg.solve(triangle, j), compute_uv=False) ** 2
+    distortion = (rows / width) ** 0.5
+    assert (1 + 1.5 * distortion) ** -2 < values.min()
+    assert values.max() < (1 - 1.5 * distortion) ** -2
+
+
+@pytest.mark.parametrize("kappa", [1e4, 1e9, 1e15])
+@pytest.mark.parametrize(("dtype", "by_rows"), LAYOUTS)
+def test_a_preconditioner_is_made_whatever_kappa_is(kappa, dtype, by_rows):
+    """Where a Gram matrix is not positive definite in one precision, a better one is used."""
+    j = prescribed.factor(np.geomspace(1.0, 1 / kappa, 30), 300)
+    for width in (0, 120):
+        made, _, _ = prescribed.ready(j, width=width, dtype=dtype, by_rows=by_rows)
+        held = np.concatenate(made.factor.parts).astype(float)
+        held = held if by_rows else held.T
+        values = np.linalg.svd(np.linalg.solve(made.triangle, held), compute_uv=False)
+        assert np.isfinite(values).all()
+        if kappa < 1e6:
+            assert values.max() < 30 * values.min()
+
+
+def _networks():
+    """Convolutions on the output side, a pruned kernel, and the side of the parameters."""
+    images = jax.random.normal(jax.random.key(1), (6, 6, 6, 1))
+    cnn = gnjax.models.CNN((6, 6, 1), 3, filters=(4,), key=jax.random.key(0))
+    yield gnjax.ntk(cnn, images)
+    weights = jax.random.normal(jax.random.key(2), (5, 4)) / 2
+    x = jax.random.normal(jax.random.key(3), (40, 5))
+    model = (lambda w, x: jnp.tanh(x @ w), weights)
+    yield gnjax.gauss_newton(model, x)
+    yield gnjax.gauss_newton(model, x, mask=np.arange(20).reshape(5, 4) % 3 > 0)
+
+
+@pytest.mark.parametrize("op", list(_networks()), ids=repr)
+def test_kappa_of_a_network_by_products_is_that_by_singular_values(op):
+    answer = gnjax.condition_number(op, method="preconditioned")
+    exact = gnjax.condition_number(op, method="factored")
+    assert answer.method == "preconditioned"
+    assert answer.interval[0] <= exact.interval[1]
+    assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
+    assert 0 < answer.certificate.failure <= 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_matrix_of_the_caller_preconditions_any_operator(seed):
+    """A good one, a bad one and none: the same kappa, and only the products differ."""
+    rng = np.random.default_rng(seed)
+    j = prescribed.factor(np.geomspace(1.0, 1e-6, 60), 80, seed)
+    matrix = j @ j.T
+    noise = rng.standard_normal((60, 60))
+    good = matrix + 1e-9 * noise @ noise.T
+    answers = [
+        gnjax.condition_number(matrix, preconditioner=near, certify="ritz")
+        for near in (good, np.eye(60))
+    ]
+    exact = np.linalg.cond(j) ** 2
+    for answer in answers:
+        assert answer.interval[0] * (1 - 1e-9) <= exact <= answer.interval[1] * (1 + 1e-9)
+    assert answers[0].method == "preconditioned"
+    assert answers[0].products <= answers[1].products
+
+
+def test_a_preconditioner_that_cannot_be_one_is_refused():
+    with pytest.raises(ValueError, match="not positive definite"):
+        gnjax.condition_number(np.eye(3), preconditioner=-np.eye(3))
+    with pytest.raises(ValueError, match=r"pass a matrix of shape \(3, 3\)"):
+        gnjax.condition_number(np.eye(3), preconditioner=np.eye(2))
+    with pytest.raises(ValueError, match="method='dense'"):
+        gnjax.condition_number(np.eye(3), preconditioner=np.eye(3), method="dense")
+
+
+def test_a_factor_with_no_room_is_refused_before_it_is_formed():
+    def fail():
+        raise AssertionError
+
+    factor = prescribed.stated(np.ones((2, 3)))
+    large = type(factor)((1000, 10**8), fail, factor.error, fail)
+    assert "rows_bytes=4e+11" in planned(large, gnjax.Limits()).refused
+
+
+def test_work_that_is_stopped_returns_what_it_has():
+    """Ctrl-C in the first products: the best values so far, marked unfinished."""
+    j = prescribed.factor(np.geomspace(1.0, 1e-6, 200), 2000)
+    seen = []
+
+    def progress(done, expected):
+        seen.append(done)
+        if done > 230:  # after the rows of J
+            raise KeyboardInterrupt
+
+    k = gnjax.condition_number(gnjax.factored(j), method="preconditioned", progress=progress)
+    assert not k.finished
+    assert not k.resolved
+    assert k.interval[0] <= 1e6 * (1 + 1e-9)
+    assert seen[-1] < 400
