@@ -29,7 +29,7 @@ from sweeps import table as tables
 from sweeps.claims import STATUSES, Claim, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
-from sweeps.storage.store import write_atomically
+from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
@@ -173,11 +173,11 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
     """
     gallery = FIGURES / "gallery"
     gallery = gallery if profile == "laptop" else gallery / profile
-    gallery.mkdir(parents=True, exist_ok=True)
     for section in sections:
         if section.picture is not None:
             kept = gallery / section.picture.name
-            kept.write_bytes(section.picture.read_bytes())
+            with replacing(kept) as partial:
+                partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")

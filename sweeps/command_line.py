@@ -26,7 +26,8 @@ from sweeps.grid import Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.storage.environment import environment
-from sweeps.storage.store import Store, StoreError, open_store, write_atomically
+from sweeps.storage.files import StoreError, write_atomically
+from sweeps.storage.store import Store, open_store
 
 MISTAKES = (
     configs.ConfigError,

@@ -13,7 +13,7 @@ from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from sweeps import command_line as cli
 from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
-from sweeps.storage.store import StoreError
+from sweeps.storage.files import StoreError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
 FAILED = Claim(

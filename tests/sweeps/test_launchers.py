@@ -14,7 +14,8 @@ from sweeps.grid import without_seed
 from sweeps.launchers import launch, pool
 from sweeps.launchers.pool import in_processes
 from sweeps.launchers.work import Task, attempt
-from sweeps.storage.store import Finished, StoreError, claim, save
+from sweeps.storage.files import StoreError
+from sweeps.storage.store import Finished, claim, save
 from tests import toy
 
 CELLS = 12

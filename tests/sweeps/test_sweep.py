@@ -15,7 +15,8 @@ from rich.console import Console
 from gnjax.cli.machine import git_state
 from sweeps import collect, progress
 from sweeps.launchers import launch
-from sweeps.storage.store import Finished, StoreError, load, save, write_atomically
+from sweeps.storage.files import StoreError, write_atomically
+from sweeps.storage.store import Finished, load, save
 from tests import toy
 
 
