@@ -105,7 +105,7 @@ def test_a_checkpoint_is_no_cell_file(store):
 
 
 def test_no_flipped_bit_gives_a_number(store):
-    """Each trial flips one to three bits of a file, and the cell of that file has no number then."""
+    """Each trial flips one to three bits of a file, and its cell has no number then."""
     chance = random.Random(0)
     for _ in range(FLIPS):
         path = _file(store, chance.choice(CELLS))
