@@ -162,6 +162,15 @@ def test_kill_9_of_a_worker_or_of_the_parent(tmp_path, whole, victim):
 
 
 @pytest.mark.slow
+def test_kills_flips_and_swaps_change_no_number_of_the_table(tmp_path):
+    """GNJAX_ORDEAL_ROUNDS sets the number of rounds; ``tests.sweeps.ordeal`` says what one is."""
+    rounds = os.environ.get("GNJAX_ORDEAL_ROUNDS", "3")
+    command = [sys.executable, "-m", "tests.sweeps.ordeal", str(tmp_path), rounds, "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_a_disk_that_fills_up_loses_nothing(tmp_path, whole):
     """On a file system of a few pages: a plain error, and with more room the sweep goes on."""
     small = tmp_path / "small"
