@@ -12,6 +12,7 @@ from pathlib import Path
 
 from figures import catalogue
 from reproduction.findings import PROFILES, Records, Section, figure_of, name
+from reproduction.markdown import escaped
 from sweeps.claims import Claim
 
 ROOT = Path(__file__).parent.parent
@@ -64,12 +65,12 @@ def _section(figure: str) -> Section:
 
 def _picture(section: Section, folder: Path) -> Iterator[str]:
     if section.picture is None:
-        yield _escaped(_summary(section.figure))
+        yield escaped(_summary(section.figure))
         yield "The gallery does not hold its picture yet; `make gallery` draws it."
         return
     path = Path(os.path.relpath(section.picture, folder)).as_posix()
     yield f"![{section.title}]({path})"
-    yield _escaped(section.caption)
+    yield escaped(section.caption)
 
 
 def _verdicts(claims: list[Claim], records: Records) -> Iterator[str]:
@@ -89,9 +90,9 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
     status = "" if found is None else f": **{known.get('status', UNRECORDED)}**"
     why = known.get("mechanism", "")
     sentences = [
-        f"- ({claim.figure}) {_escaped(claim.statement)} ({_escaped(str(claim.source))}){status}",
-        _escaped(known.get("number", "")),
-        f"Why: {_escaped(why.rstrip('.'))}" if why else "",
+        f"- {escaped(f'({claim.figure}) {claim.statement} ({claim.source})')}{status}",
+        escaped(known.get("number", "")),
+        f"Why: {escaped(why.rstrip('.'))}" if why else "",
     ]
     return ". ".join(sentence for sentence in sentences if sentence) + "."
 
@@ -112,7 +113,7 @@ def _costs(figure: str) -> Iterator[str]:
     if experiment is not None:
         described = inspect.getdoc(import_module(f"configs.{experiment}")) or ""
         paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", described)]
-        yield from (_escaped(p) for p in paragraphs[1:] if not p.startswith("python -m "))
+        yield from (escaped(p) for p in paragraphs[1:] if not p.startswith("python -m "))
 
 
 def _experiment(figure: str) -> str | None:
@@ -127,7 +128,7 @@ def _summary(figure: str) -> str:
 
 def _index() -> str:
     entries = [
-        f"- [{_section(f).title}]({f}.md): {_escaped(_summary(f).split(': ', 1)[-1])}"
+        f"- [{_section(f).title}]({f}.md): {escaped(_summary(f).split(': ', 1)[-1])}"
         for f in catalogue.names()
     ]
     contents = "\n".join(["```{toctree}", ":hidden:", *catalogue.names(), "```"])
@@ -144,8 +145,3 @@ def _findings() -> str:
 def _written(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def _escaped(text: str) -> str:
-    """Plain text as Markdown that shows it."""
-    return re.sub(r"([\\`*_\[\]<>|#$])", r"\\\1", text)

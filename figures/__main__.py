@@ -17,6 +17,7 @@ from figures.catalogue import TableFigure
 from figures.shared import style
 from figures.shared.series import Columns
 from sweeps import table
+from sweeps.storage.files import StoreError, write_atomically
 
 FORMATS = (".png", ".pdf")
 _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in a stamp
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in names:
             for path in render(name, options.profile, options.results, out):
                 print(path)
-    except (table.TableError, OSError) as error:
+    except (table.TableError, StoreError, OSError) as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2
     return 0
@@ -51,8 +52,7 @@ def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
         style.save(figure, path)
         yield path
     path = out / f"{name}.txt"
-    with style.replacing(path) as partial:
-        partial.write_text(caption + "\n", encoding="utf-8")
+    write_atomically(path, caption + "\n")
     yield path
 
 
@@ -63,7 +63,7 @@ def drawn(name: str, profile: str, results: Path, out: Path) -> list[Path]:
     if stamp.is_file() and stamp.read_text() == current and all(p.is_file() for p in paths):
         return paths
     paths = list(render(name, profile, results, out))
-    stamp.write_text(current)
+    write_atomically(stamp, current)
     return paths
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from figures.__main__ import drawn
-from sweeps.launchers.pool import end_with_parent
+from sweeps.launchers.pool import deaf_to_ctrl_c, end_with_parent
 
 
 class Drawing:
@@ -20,7 +19,7 @@ class Drawing:
     def __init__(self, run: str, results: Path) -> None:
         self._run, self._results = run, results
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(1, context, initializer=_prepare)
+        self._executor = ProcessPoolExecutor(1, context, initializer=end_with_parent)
         self._begun: dict[str, Future[list[Path]]] = {}
 
     def __enter__(self) -> Drawing:
@@ -36,7 +35,7 @@ class Drawing:
 
     def begin(self, name: str) -> None:
         """Draw a figure as soon as those that were begun before it are drawn."""
-        with suppress(BrokenProcessPool):
+        with suppress(BrokenProcessPool), deaf_to_ctrl_c():
             self._begun[name] = self._executor.submit(drawn, *self._what(name))
 
     def paths(self, name: str) -> list[Path]:
@@ -49,9 +48,3 @@ class Drawing:
 
     def _what(self, name: str) -> tuple[str, str, Path, Path]:
         return name, self._run, self._results, self._results / "figures" / self._run
-
-
-def _prepare() -> None:
-    """Ignore Ctrl-C, which the process that started this one handles, and end with that one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()

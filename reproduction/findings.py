@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from reproduction.corrections import CORRECTIONS
+from reproduction.markdown import escaped, table
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
 
 PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
@@ -141,11 +142,11 @@ def markdown(records: Records) -> str:
         "## What fails, and why",
         _failures(records, profiles),
         "## Every claim",
-        _table(("figure", "claim", "source", *profiles), _claims(claims, records, profiles)),
+        table(("figure", "claim", "source", *profiles), _claims(claims, records, profiles)),
         "## What the papers' text says that does not hold as printed",
-        _table(
+        table(
             ("paper", "where", "as printed", "corrected", "shown by"),
-            [(c.paper, c.where, c.printed, c.corrected, c.test) for c in CORRECTIONS],
+            [tuple(map(escaped, astuple(correction))) for correction in CORRECTIONS],
         ),
         "## The data behind the verdicts",
         *(_data(profile, records[profile]) for profile in profiles),
@@ -163,12 +164,12 @@ def counts(recorded: Mapping[str, Mapping[str, str]]) -> str:
 def _failures(records: Records, profiles: Sequence[str]) -> str:
     """One row for each claim and profile in which it fails, in the papers' order."""
     rows = [
-        (*claim.split(": ", 1), profile, entry["number"], entry.get("mechanism", ""))
+        (*_named(claim), profile, escaped(entry["number"]), escaped(entry.get("mechanism", "")))
         for profile in profiles
         for claim, entry in _sorted(records[profile])
         if entry["status"] == FAILS
     ]
-    return _table(("figure", "claim", "profile", "number", "why"), rows) if rows else "Nothing."
+    return table(("figure", "claim", "profile", "number", "why"), rows) if rows else "Nothing."
 
 
 def _claims(
@@ -176,33 +177,32 @@ def _claims(
 ) -> list[tuple[str, ...]]:
     return [
         (
-            *claim.split(": ", 1),
-            entry.get("source", ""),
+            *_named(claim),
+            escaped(entry.get("source", "")),
             *(_cell(records[p], claim) for p in profiles),
         )
         for claim, entry in _sorted(claims)
     ]
 
 
+def _named(claim: str) -> tuple[str, str]:
+    """The figure and the statement of a claim that is recorded by its name."""
+    figure, _, statement = claim.partition(": ")
+    return escaped(figure), escaped(statement)
+
+
 def _cell(recorded: Mapping[str, Mapping[str, str]], claim: str) -> str:
     entry = recorded.get(claim)
-    return f"**{entry['status']}**. {entry['number']}" if entry else "not run"
+    return f"**{entry['status']}**. {escaped(entry['number'])}" if entry else "not run"
 
 
 def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
     sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
-    lines = [f"- {title(figure)}: {sources[figure]}" for figure in sorted(sources, key=order)]
+    lines = [
+        f"- {title(figure)}: {escaped(sources[figure])}" for figure in sorted(sources, key=order)
+    ]
     return f"In the {profile} profile:\n\n" + "\n".join(lines)
 
 
 def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
     return sorted(found.items(), key=lambda item: order(item[1]["figure"]))
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [_row(*head), "|" + "---|" * len(head), *(_row(*row) for row in rows)]
-    return "\n".join(lines)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
-from reproduction.corrections import CORRECTIONS
+from reproduction.corrections import CORRECTIONS, Correction
+from reproduction.elements import Html, element, joined, picture
 from reproduction.findings import Section
+from reproduction.markdown import escaped
 from sweeps.claims import FAILS, HOLDS, STATUSES, UNDECIDED, Claim, Verdict
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
 
-_HEAD = "<tr><th>panel</th><th>claim</th><th>verdict</th><th>number</th></tr>"
+_HEAD = element("tr", *(element("th", n) for n in ("panel", "claim", "verdict", "number")))
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -63,39 +65,42 @@ $sections
 
 def page(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as one self-contained HTML page."""
-    links = (f'<a href="#{s.anchor}">{html.escape(s.title)}</a>' for s in sections)
     return _PAGE.substitute(
-        title=html.escape(title),
-        summary=html.escape(summary),
-        contents="\n".join(links),
+        title=joined([title]),
+        summary=joined([summary]),
+        contents=joined((element("a", s.title, href=f"#{s.anchor}") for s in sections), "\n"),
         matters=_matters(sections),
-        sections="\n".join(map(_section, sections)),
+        sections=joined(map(_section, sections), "\n"),
     )
 
 
-def _matters(sections: Sequence[Section]) -> str:
+def _matters(sections: Sequence[Section]) -> Html:
     """The summary before the figures: what holds, what fails and why, and what was corrected."""
     judged = [pair for section in sections for pair in section.verdicts]
-    rows = "\n".join(_claim(claim, found) for claim, found in judged if found.status == FAILS)
-    failures = (
-        f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
-        if rows
-        else "<p>No claim fails at these sizes.</p>"
-    )
-    corrected = "\n".join(
-        f"<li>Paper {c.paper}, {html.escape(c.where)}: {html.escape(c.corrected)}"
-        f' <span class="soft">(printed: {html.escape(c.printed)})</span></li>'
-        for c in CORRECTIONS
-    )
+    failures = [pair for pair in judged if pair[1].status == FAILS]
     held = [claim for claim, found in judged if found.status == HOLDS]
-    return (
-        f'<section id="matters">\n<h2>What matters</h2>\n<p>{_tally(judged)}</p>\n'
-        f"<h3>What fails, and why</h3>\n{failures}\n"
-        f"<details><summary>What holds ({len(held)})</summary><ul>\n"
-        + "\n".join(f"<li>{c.figure}: {html.escape(c.statement)}</li>" for c in held)
-        + "</ul></details>\n<details><summary>What was corrected in the papers' text"
-        f" ({len(CORRECTIONS)})</summary><ul>\n{corrected}</ul></details></section>"
+    parts = [
+        element("h2", "What matters"),
+        element("p", _tally(judged)),
+        element("h3", "What fails, and why"),
+        _table(failures) if failures else element("p", "No claim fails at these sizes."),
+        _details("What holds", [f"{claim.figure}: {claim.statement}" for claim in held]),
+        _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
+    ]
+    return element("section", joined(parts, "\n"), id="matters")
+
+
+def _details(summary: str, items: Sequence[str]) -> Html:
+    """A list that is shown when its summary is clicked."""
+    listed = joined((element("li", item) for item in items), "\n")
+    return element(
+        "details", element("summary", f"{summary} ({len(items)})"), element("ul", listed)
     )
+
+
+def _correction(correction: Correction) -> Html:
+    text = f"Paper {correction.paper}, {correction.where}: {correction.corrected} "
+    return joined([text, element("span", f"(printed: {correction.printed})", class_="soft")])
 
 
 def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
@@ -106,22 +111,23 @@ def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
         found = [verdict.status for claim, verdict in judged if claim.source.kind == kind]
         listed = ", ".join(f"{found.count(s)} {s}" for s in STATUSES if s in found)
         lines.append(f"{kind}: {listed}")
-    return html.escape("; ".join(lines)) + "."
+    return "; ".join(lines) + "."
 
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
-    parts = [f"# {title}", summary]
+    parts = [f"# {escaped(title)}", escaped(summary)]
     for section in sections:
-        parts.append(f"## {section.title}")
+        parts.append(f"## {escaped(section.title)}")
         parts.append(_markdown_figure(section))
-        parts += [
-            f"- **{claim.figure}** {claim.statement} ({claim.source}): {found.status}. {found.text}"
-            + _why(claim, found)
-            for claim, found in section.verdicts
-        ]
-        parts.append(provenance_line(section))
+        parts += [_markdown_claim(claim, found) for claim, found in section.verdicts]
+        parts.append(escaped(provenance_line(section)))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_claim(claim: Claim, found: Verdict) -> str:
+    told = f"{claim.statement} ({claim.source}): {found.status}. {found.text}{_why(claim, found)}"
+    return f"- **{escaped(claim.figure)}** {escaped(told)}"
 
 
 def provenance_line(section: Section) -> str:
@@ -146,48 +152,44 @@ def _commit(git: Mapping[str, Any]) -> str:
     return f"commit {git['commit'][:10]}" + ("" if git["clean"] else " with changes")
 
 
-def _section(section: Section) -> str:
-    return (
-        f'<section id="{section.anchor}">\n<h2>{html.escape(section.title)}</h2>\n'
-        f"{_figure(section)}\n{_claims(section)}\n"
-        f'<p class="soft">{html.escape(provenance_line(section))}</p>\n</section>'
-    )
+def _section(section: Section) -> Html:
+    parts = [
+        element("h2", section.title),
+        _figure(section),
+        _table(section.verdicts) if section.verdicts else "",
+        element("p", provenance_line(section), class_="soft"),
+    ]
+    return element("section", joined(parts, "\n"), id=section.anchor)
 
 
-def _figure(section: Section) -> str:
+def _figure(section: Section) -> Html:
     if section.picture is None:
-        return f'<p class="problem">{html.escape(section.problem)}</p>'
-    picture = section.picture.read_bytes()
-    inches = int.from_bytes(picture[16:20], "big") / _DPI  # the width that a PNG begins with
-    data = base64.b64encode(picture).decode()
-    return (
-        f'<figure><img alt="{html.escape(section.title)}" style="width:{_REM * inches:.1f}rem"'
-        f' src="data:image/png;base64,{data}">'
-        f"<figcaption>{html.escape(section.caption)}</figcaption></figure>"
+        return element("p", section.problem, class_="problem")
+    content = section.picture.read_bytes()
+    inches = int.from_bytes(content[16:20], "big") / _DPI  # the width that a PNG begins with
+    shown = picture(
+        alt=section.title,
+        style=f"width:{_REM * inches:.1f}rem",
+        src=f"data:image/png;base64,{base64.b64encode(content).decode()}",
     )
+    return element("figure", shown, element("figcaption", section.caption))
 
 
-def _claims(section: Section) -> str:
-    if not section.verdicts:
-        return ""
-    rows = "\n".join(_claim(claim, found) for claim, found in section.verdicts)
-    return f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
+def _table(verdicts: Sequence[tuple[Claim, Verdict]]) -> Html:
+    rows = joined((_claim(claim, found) for claim, found in verdicts), "\n")
+    return element("div", element("table", _HEAD, "\n", rows), class_="scroll")
 
 
-def _claim(claim: Claim, found: Verdict) -> str:
-    return (
-        f"<tr><td>{html.escape(claim.figure)}</td><td>{html.escape(claim.statement)}{_source(claim)}"
-        f'</td><td class="{_CLASSES.get(found.status, "")}">{html.escape(found.status)}</td>'
-        f"<td>{html.escape(found.text)}{_paragraph(_why(claim, found))}</td></tr>"
+def _claim(claim: Claim, found: Verdict) -> Html:
+    source = element("span", f"({claim.source})", class_="soft")
+    why = _why(claim, found).strip()
+    return element(
+        "tr",
+        element("td", claim.figure),
+        element("td", claim.statement, " ", source),
+        element("td", found.status, class_=_CLASSES.get(found.status, "")),
+        element("td", found.text, element("p", why) if why else ""),
     )
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{html.escape(text.strip())}</p>" if text else ""
-
-
-def _source(claim: Claim) -> str:
-    return f' <span class="soft">({html.escape(str(claim.source))})</span>'
 
 
 def _why(claim: Claim, found: Verdict) -> str:
@@ -197,5 +199,6 @@ def _why(claim: Claim, found: Verdict) -> str:
 
 def _markdown_figure(section: Section) -> str:
     if section.picture is None:
-        return f"**Not drawn:** {section.problem}"
-    return f"![{section.title}]({section.picture.as_posix()})\n\n{section.caption}"
+        return f"**Not drawn:** {escaped(section.problem)}"
+    link = f"![{escaped(section.title)}]({quote(section.picture.as_posix())})"
+    return f"{link}\n\n{escaped(section.caption)}"

@@ -16,10 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from figures import catalogue
+from gnjax.cli.terminal import Terminal, ended
 from reproduction import findings, report
 from reproduction.drawing import Drawing
 from reproduction.findings import Section
@@ -29,7 +30,7 @@ from sweeps import table as tables
 from sweeps.claims import STATUSES, Claim, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
-from sweeps.storage.store import write_atomically
+from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
@@ -58,9 +59,16 @@ class Ran:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if everything ran and was drawn and, with --strict, if no verdict has changed."""
+    """Return 0 if everything ran and was drawn and, with --strict, if no verdict has changed.
+
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    """
+    return ended(lambda: _main(arguments), cli.STOPPED)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parsed(arguments)
-    console = Console()
+    console = Terminal()
     began = time.perf_counter()
     try:
         if arguments is None:
@@ -76,16 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except cli.MISTAKES as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\nstopped; finished cells are kept, the same command goes on", file=sys.stderr)
-        return 130
     changed = _changed(options, sections)
     _summarise(options, console, sections, changed, time.perf_counter() - began)
     failed = any(found.failures or found.problem for found in ran.values())
     return 1 if failed or (options.strict and changed) else 0
 
 
-def _run_all(options: argparse.Namespace, console: Console, drawing: Drawing) -> dict[str, Ran]:
+def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -> dict[str, Ran]:
     """Every experiment that a chosen figure needs, in the order of the figures."""
     needed: dict[str, list[str]] = {}
     for figure in options.figures:
@@ -98,7 +103,7 @@ def _run_all(options: argparse.Namespace, console: Console, drawing: Drawing) ->
         console.rule(f"{index}/{len(needed)} {name}", align="left")
         ran[name] = _run(name, options, launcher, console)
         if ran[name].problem:
-            console.print(ran[name].problem, markup=False, highlight=False, soft_wrap=True)
+            console.say(ran[name].problem)
         elif not options.dry_run:
             for figure in figures:
                 drawing.begin(figure)
@@ -120,7 +125,7 @@ def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
     )
 
 
-def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Console) -> Ran:
+def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Terminal) -> Ran:
     """One experiment; a mistake in it is told and does not stop the others."""
     try:
         job = _job(name, options, launcher)
@@ -173,11 +178,11 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
     """
     gallery = FIGURES / "gallery"
     gallery = gallery if profile == "laptop" else gallery / profile
-    gallery.mkdir(parents=True, exist_ok=True)
     for section in sections:
         if section.picture is not None:
             kept = gallery / section.picture.name
-            kept.write_bytes(section.picture.read_bytes())
+            with replacing(kept) as partial:
+                partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
@@ -192,7 +197,7 @@ def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[s
 
 def _summarise(
     options: argparse.Namespace,
-    console: Console,
+    console: Terminal,
     sections: Sequence[Section],
     changed: Sequence[str],
     seconds: float,
@@ -208,20 +213,16 @@ def _summarise(
         )
     console.print(shown)
     for line in changed:
-        console.print(f"changed: {line}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"changed: {line}")
     page = options.results / options.run / "report.html"
-    text = f"{page} ({progress.duration(seconds)})"
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.say(f"{page} ({progress.duration(seconds)})")
 
 
-def _verdicts(section: Section) -> str:
+def _verdicts(section: Section) -> Text:
     """How many claims have each verdict, as in: 3 holds, 1 fails."""
     statuses = [verdict.status for _, verdict in section.verdicts]
-    return ", ".join(
-        f"[{cli.COLORS.get(status, 'yellow')}]{statuses.count(status)} {status}[/]"
-        for status in STATUSES
-        if status in statuses
-    )
+    counts = [cli.colored(s, statuses.count(s)) for s in STATUSES if s in statuses]
+    return Text(", ").join(counts)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

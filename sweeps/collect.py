@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.storage.store import Finished, write_atomically
+from sweeps.storage.files import write_atomically
+from sweeps.storage.store import Finished
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gnjax.cli.compilation import keep_compiled
+from gnjax.cli.terminal import Terminal, ended
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
 from sweeps import collect, progress
@@ -26,7 +27,8 @@ from sweeps.grid import Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.storage.environment import environment
-from sweeps.storage.store import Store, StoreError, open_store, write_atomically
+from sweeps.storage.files import StoreError, write_atomically
+from sweeps.storage.store import Store, open_store
 
 MISTAKES = (
     configs.ConfigError,
@@ -36,6 +38,7 @@ MISTAKES = (
     tables.TableError,
 )
 COLORS = {HOLDS: "green", FAILS: "red", UNDECIDED: "cyan"}
+STOPPED = "\nstopped; finished cells are kept, the same command goes on"
 _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 
 
@@ -73,8 +76,15 @@ class Done:
 
 
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
-    """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake."""
-    console = Console()
+    """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake.
+
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    """
+    return ended(lambda: _main(program, arguments), STOPPED)
+
+
+def _main(program: Program, arguments: Sequence[str] | None) -> int:
+    console = Terminal()
     try:
         if arguments is None:
             keep_compiled_programs()
@@ -86,9 +96,6 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     except MISTAKES as error:
         print(f"{program.experiment.name}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\nstopped; finished cells are kept, the same command goes on", file=sys.stderr)
-        return 130
 
 
 def keep_compiled_programs() -> None:
@@ -102,7 +109,7 @@ def keep_compiled_programs() -> None:
         raise configs.ConfigError(str(error)) from error
 
 
-def run(job: Job, console: Console) -> Done:
+def run(job: Job, console: Terminal) -> Done:
     """Compute what is left of a job, and collect its table once every cell was tried."""
     precision.enable_x64()
     experiment = job.program.experiment
@@ -134,15 +141,14 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
 
 
 def _with_other_shards(
-    job: Job, store: Store, outcome: launch.Outcome, console: Console
+    job: Job, store: Store, outcome: launch.Outcome, console: Terminal
 ) -> launch.Outcome:
     """All cells if this shard was the last to end; none while other shards are at work."""
     whole = launch.plan(job.program.experiment, job.config, store)
     stored, total = len(whole.stored), len(whole.stored) + len(whole.left)
     if not whole.left:
         return launch.Outcome(whole.stored, outcome.failures)
-    _say(
-        console,
+    console.say(
         f"shard {job.shard[0]}/{job.shard[1]} ended, {stored} of {total} cells are stored; the "
         "table is written by the shard that ends last, or by a run without --shard",
     )
@@ -197,7 +203,7 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _announce(console: Console, job: Job, chosen: launch.Plan) -> None:
+def _announce(console: Terminal, job: Job, chosen: launch.Plan) -> None:
     total = len(chosen.stored) + len(chosen.left)
     name = f"{job.program.experiment.name} {job.profile}"
     name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"
@@ -205,16 +211,16 @@ def _announce(console: Console, job: Job, chosen: launch.Plan) -> None:
     text += f", {len(chosen.left)} to compute" if chosen.left else ""
     if chosen.damaged:
         text += f"; {chosen.damaged} of them have damaged files, which are set aside"
-    _say(console, text)
+    console.say(text)
 
 
-def _report_failures(console: Console, folder: Path, failures: Sequence[Failure]) -> None:
+def _report_failures(console: Terminal, folder: Path, failures: Sequence[Failure]) -> None:
     if not failures:
         return
     log = folder / "failures.log"
     text = [f"{failure.cell}\n{failure.traceback}" for failure in failures]
     write_atomically(log, "\n".join(text))
-    _say(console, f"{len(failures)} cells failed; tracebacks in {log}; the same command retries")
+    console.say(f"{len(failures)} cells failed; tracebacks in {log}; the same command retries")
 
 
 def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
@@ -227,14 +233,15 @@ def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
     return [(c, judge(c, saved, ratios)) for c in job.program.claims]
 
 
-def _report(console: Console, job: Job, seconds: float) -> None:
+def colored(status: str, count: int | None = None) -> Text:
+    """A status in its color, with a number before it if there is one."""
+    text = status if count is None else f"{count} {status}"
+    return Text(text, COLORS.get(status, "yellow"))
+
+
+def _report(console: Terminal, job: Job, seconds: float) -> None:
     shown = Table("figure", "claim", "verdict", "number")
     for claim, found in verdicts(job):
-        color = COLORS.get(found.status, "yellow")
-        shown.add_row(claim.figure, claim.statement, f"[{color}]{found.status}[/]", found.text)
+        shown.add_row(claim.figure, claim.statement, colored(found.status), found.text)
     console.print(shown)
-    _say(console, f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.say(f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID
+from rich.text import Text
 
+from gnjax.cli.terminal import Terminal, column
 from sweeps.grid import Cell, Experiment
 from sweeps.launchers.launch import Plan, Watcher
 from sweeps.launchers.work import Failure
@@ -67,19 +67,19 @@ class Bar:
     def failed(self, failure: Failure) -> None:
         self._failures += 1
         self._clock.ended(failure.cell, None)
-        message = f"[red]failed[/] {escape(describe(failure.cell))}: {escape(failure.summary)}"
-        self._progress.console.print(message)
+        told = f" {describe(failure.cell)}: {failure.summary}"
+        self._progress.console.print(Text.assemble(("failed", "red"), told))
         self._advance("")
 
     def _advance(self, text: str) -> None:
         left = self._clock.left() + (f", {self._failures} failed" if self._failures else "")
-        self._progress.update(self._task, advance=1, now=escape(text), left=left)
+        self._progress.update(self._task, advance=1, now=text, left=left)
 
 
 class Lines:
     """A line every few seconds, and one for every failure."""
 
-    def __init__(self, experiment: Experiment, console: Console, total: int, clock: Clock) -> None:
+    def __init__(self, experiment: Experiment, console: Terminal, total: int, clock: Clock) -> None:
         self._experiment, self._console, self._clock = experiment, console, clock
         self._total, self._ended, self._spoke = total, 0, time.monotonic()
 
@@ -90,29 +90,28 @@ class Lines:
             return
         self._spoke = time.monotonic()
         number = self._experiment.progress(result.measurement)
-        self._say(f"{self._ended}/{self._total} {describe(cell)}: {number}, {self._clock.left()}")
+        self._console.say(
+            f"{self._ended}/{self._total} {describe(cell)}: {number}, {self._clock.left()}"
+        )
 
     def failed(self, failure: Failure) -> None:
         self._ended += 1
         self._clock.ended(failure.cell, None)
-        self._say(f"failed {describe(failure.cell)}: {failure.summary}")
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.say(f"failed {describe(failure.cell)}: {failure.summary}")
 
 
 @contextmanager
-def watch(experiment: Experiment, chosen: Plan, console: Console) -> Iterator[Watcher]:
+def watch(experiment: Experiment, chosen: Plan, console: Terminal) -> Iterator[Watcher]:
     clock, total = Clock(experiment, chosen), len(chosen.left)
     if not console.is_terminal:
         yield Lines(experiment, console, total, clock)
         return
     columns = (
-        TextColumn(experiment.name),
+        column("description"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[now]}"),
+        column("fields[left]"),
+        column("fields[now]"),
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(experiment.name, total=total, now="", left=clock.left())

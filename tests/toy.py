@@ -103,7 +103,7 @@ def run(results, config, launcher=work.here, experiment=EXPERIMENT):
     opened = store(Path(results) / "cells", experiment)
     chosen = launch.plan(experiment, config, opened)
     outcome = launch.run(experiment, chosen, opened, Silent(), launcher)
-    done = {cell: outcome.finished[cell].measurement for cell in experiment.cells(config)}
+    done = {cell: result.measurement for cell, result in outcome.finished.items()}
     collect.write_table(Path(results) / "table.csv", experiment.rows(config, done))
     return chosen
 

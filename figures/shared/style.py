@@ -4,8 +4,6 @@ Nothing here touches matplotlib's global state: figures are built on the object 
 `paper_style` restores what it found.
 """
 
-import os
-import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +28,7 @@ from numpy.typing import ArrayLike
 
 from figures.shared.series import Series
 from sweeps.effects import Effect
+from sweeps.storage.files import replacing
 
 COLUMN_WIDTH = 3.3  # inches, one column of a two-column page
 FULL_WIDTH = 6.9  # inches, both columns
@@ -349,18 +348,3 @@ def save(figure: Figure, path: Path, dpi: int = 300) -> None:
             format=path.suffix.removeprefix("."),
             metadata=undated.get(path.suffix),
         )
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place if the block ends well and vanishes if not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    partial = Path(name)
-    try:
-        yield partial
-        partial.chmod(0o644)  # mkstemp's 0600 would hide the figure from everyone else
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pooch
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 import gnjax
 from gnjax import data
@@ -28,32 +26,20 @@ from gnjax.cli.factories import (
     problem,
     write_picture,
 )
+from gnjax.cli.terminal import Terminal, column, ended
 from gnjax.data.datasets import describe
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 
-_INTERRUPTED, _NO_READER = 130, 141  # 128 + SIGINT and 128 + SIGPIPE
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call.
 
-    It is 130 after Ctrl-C, and 141 if the reader of the output has stopped reading, as ``head``
-    does: these are the codes that a shell uses.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
     """
-    try:
-        try:
-            return _run(arguments)
-        finally:
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's last flush
-        return _NO_READER
+    return ended(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -102,9 +88,9 @@ def _list_data(_: argparse.Namespace) -> None:
 
 def _fetch_data(parsed: argparse.Namespace) -> None:
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says what is being fetched
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (column("description"), BarColumn(), DownloadColumn())
     for name in parsed.names:
-        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        with Progress(*columns, TimeRemainingColumn(), console=Terminal(stderr=True)) as bars:
             paths = data.fetch(name, progress=partial(_Bar, bars))
         for path in paths:
             print(f"{name}: {path}")
@@ -179,17 +165,16 @@ def _doctor(parsed: argparse.Namespace) -> int:
     for finding in findings:
         if finding.section != section:
             section = finding.section
-            shown.add_row(f"[bold]{section}[/]")
-        mark = "[red]x[/]" if finding.remedy else " "
-        shown.add_row(f"{mark} {escape(finding.name)}", escape(finding.text))
-    console = Console()
+            shown.add_row(Text(section, "bold"))
+        mark = ("x", "red") if finding.remedy else " "
+        shown.add_row(Text.assemble(mark, f" {finding.name}"), finding.text)
+    console = Terminal()
     console.print(shown)
     wrong = doctor.problems(findings)
     for finding in wrong:
-        text = f"{finding.name}: {finding.text}. Remedy: {finding.remedy}"
-        console.print(text, style="red", markup=False, highlight=False)
+        console.print(f"{finding.name}: {finding.text}. Remedy: {finding.remedy}", style="red")
     count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}" if wrong else "no problems"
-    console.print(f"{count} found", highlight=False)
+    console.print(f"{count} found")
     return 1 if wrong else 0
 
 

@@ -110,7 +110,11 @@ def _capacity(ray: ModuleType, gpus: float) -> int:
 
 @contextmanager
 def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
-    """Ray for as long as the context lasts, unless the caller has started it."""
+    """Ray for as long as the context lasts, unless the caller has started it.
+
+    A Ray that is started here has no dashboard, and its ports ask for the token that it keeps in
+    the home of the user: Ray 2.59 is the first that does. It cannot be bound to the loopback.
+    """
     if ray.is_initialized():
         yield
         return
@@ -118,13 +122,22 @@ def _connected(ray: ModuleType, address: str | None) -> Iterator[None]:
     try:
         _check_reachable(address)
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except (OSError, ValueError) as error:
-        msg = f"cannot join Ray at {address}: {error}; start a cluster with `ray start --head`"
-        raise LauncherError(msg) from error
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise LauncherError(_unreached(address, error)) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _unreached(address: str | None, error: Exception) -> str:
+    why = " ".join(str(error).split())
+    if address is None:
+        return f"Ray does not start on this machine: {why}"
+    return (
+        f"cannot join Ray at {address}: {why}; start a cluster with `ray start --head`, and if it "
+        "asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here"
+    )
 
 
 def _check_reachable(address: str | None) -> None:

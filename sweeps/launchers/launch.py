@@ -17,11 +17,12 @@ _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells that are stored, the cells that are left, and how many of these had damaged files.
+    """All cells, those that are stored, those that are left, and how many of these are damaged.
 
     A cell with a damaged file is computed again.
     """
 
+    cells: Sequence[Cell]
     stored: Mapping[Cell, Finished]
     left: Sequence[Cell]
     damaged: int
@@ -29,7 +30,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All finished cells, and the failures of this run."""
+    """All finished cells, and the failures of this run, both in the order of the cells."""
 
     finished: Mapping[Cell, Finished]
     failures: Sequence[Failure] = field(default_factory=tuple)
@@ -53,14 +54,15 @@ def plan(
     index, count = shard
     stored: dict[Cell, Finished] = {}
     left: list[Cell] = []
-    for cell in experiment.cells(config)[index - 1 :: count]:
+    cells = experiment.cells(config)[index - 1 :: count]
+    for cell in cells:
         finished = stores.load(store, cell)
         if finished is None:
             left.append(cell)
         else:
             stored[cell] = finished
     damaged = sum(stores.is_damaged(store, cell) for cell in left)
-    return Plan(stored, left, damaged)
+    return Plan(cells, stored, left, damaged)
 
 
 def run(
@@ -76,7 +78,7 @@ def run(
     """
     task = Task(experiment.measure, experiment.resumes, store, experiment.shape)
     finished = dict(chosen.stored)
-    failures: list[Failure] = []
+    failures: dict[Cell, Failure] = {}
     left: Sequence[Cell] = chosen.left
     while left:
         elsewhere: list[Cell] = []
@@ -84,7 +86,7 @@ def run(
             if ended is None:
                 elsewhere.append(cell)
             elif isinstance(ended, Failure):
-                failures.append(ended)
+                failures[cell] = ended
                 watcher.failed(ended)
             else:
                 finished[cell] = ended
@@ -92,4 +94,7 @@ def run(
         if len(elsewhere) == len(left):
             time.sleep(_PATIENCE)
         left = elsewhere
-    return Outcome(finished, failures)
+    return Outcome(
+        {cell: finished[cell] for cell in chosen.cells if cell in finished},
+        [failures[cell] for cell in chosen.cells if cell in failures],
+    )

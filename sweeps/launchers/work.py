@@ -16,6 +16,7 @@ from sweeps.grid import Cell, Measurement, without_seed
 from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint
 from sweeps.storage.environment import device_kind, differences, environment, provenance
+from sweeps.storage.files import StoreError
 from sweeps.storage.store import Finished, Store
 
 
@@ -101,7 +102,7 @@ def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failu
     began = time.perf_counter()
     try:
         measurement = task.measure(cell, checkpoint) if task.resumes else task.measure(cell)
-    except stores.StoreError:
+    except StoreError:
         raise  # a checkpoint cannot be written: not a fault of the cell
     except Exception as error:  # noqa: BLE001  (whatever a cell raises is that cell's failure)
         return Failure(cell, f"{type(error).__name__}: {error}", traceback.format_exc())

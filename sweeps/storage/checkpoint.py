@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from sweeps.grid import Measurement
-from sweeps.storage.store import DamagedError, read_checked, set_aside, write_checked
+from sweeps.storage.files import DamagedError, read_checked, set_aside, write_checked
 
 State = TypeVar("State")
 Stop = TypeVar("Stop")

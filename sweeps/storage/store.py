@@ -1,7 +1,7 @@
 """One immutable file for each finished cell, written atomically and checked when read.
 
-A file that was read and fails its checksum is damaged; nothing else is. Reading that fails
-(``OSError``) says nothing about the file, so it ends the sweep and changes nothing.
+Its name is the key of the cell, and is part of its checksum: a copy under the key of another cell
+is damaged (:mod:`sweeps.storage.files`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,17 +18,17 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from sweeps.grid import Cell, Measurement
+from sweeps.storage.files import (
+    PARTIAL,
+    DamagedError,
+    StoreError,
+    read_checked,
+    set_aside,
+    unwritable,
+    write_checked,
+)
 
-_FORMAT = 2  # of the files; part of every key, so that no version reads the files of another
-_ABANDONED = 3600.0  # seconds after which a half-written file belongs to no living process
-
-
-class StoreError(RuntimeError):
-    """Results cannot be read or written where they were asked to be."""
-
-
-class DamagedError(ValueError):
-    """A file that was read to its end and fails its checksum."""
+_FORMAT = 3  # of the files; part of every key, so that no version reads the files of another
 
 
 @dataclass(frozen=True)
@@ -73,14 +70,23 @@ def open_store(folder: Path, environment: Environment) -> Store:
     """Make the folder, and clear what a killed run left half written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for partial in folder.glob("*.partial"):
-            with suppress(FileNotFoundError):  # its process has finished writing it meanwhile
-                if time.time() - partial.stat().st_mtime > _ABANDONED:
-                    partial.unlink()
+        for partial in folder.glob(f"*.*.*{PARTIAL}"):
+            _remove_if_abandoned(partial)
     except OSError as error:
         msg = f"cannot write results to {folder}: {error.strerror}; choose another with --results"
         raise StoreError(msg) from error
     return Store(folder, environment)
+
+
+def _remove_if_abandoned(partial: Path) -> None:
+    """Remove a half-written file of a cell, unless a living process has claimed that cell.
+
+    No time is compared, because the clock of the machine that writes may be another one.
+    """
+    owner = partial.name.partition(".")[0]
+    with ExitStack() as stack:
+        if _locked(partial.with_name(f"{owner}.lock"), stack):
+            partial.unlink(missing_ok=True)
 
 
 def key(store: Store, cell: Cell) -> str:
@@ -154,71 +160,12 @@ def _locked(path: Path, stack: ExitStack) -> bool:
     except Timeout:  # which is an OSError too
         return False
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     return True
-
-
-def write_checked(path: Path, text: str) -> None:
-    """A text under a line with its checksum, which :func:`read_checked` verifies."""
-    write_atomically(path, f"{_checksum(text.encode())}\n{text}\n")
-
-
-def read_checked(path: Path) -> str | None:
-    """The text of a file, None where there is no file; an error if its checksum fails."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; it is kept, so run the same command again"
-        raise StoreError(msg) from error
-    promised, _, body = content.partition(b"\n")
-    body = body.removesuffix(b"\n")
-    if not body or _checksum(body).encode() != promised:
-        msg = f"{path} fails its checksum"
-        raise DamagedError(msg)
-    return body.decode()
-
-
-def set_aside(path: Path) -> None:
-    """Rename a damaged file to ``.corrupt``; only for the owner of its claim."""
-    try:
-        path.replace(path.with_suffix(".corrupt"))
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write all of the text or none of it, even when the machine stops in between."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot write {path}: {error.strerror}; finished cells are kept, so free space or "
-        "choose another folder with --results and run the same command again"
-    )
 
 
 def _path(store: Store, cell: Cell) -> Path:
     return store.folder / f"{key(store, cell)}.json"
-
-
-def _checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _stored(store: Store, cell: Cell) -> Finished | None:

@@ -20,6 +20,7 @@ from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04, fig11, fig12
 from figures.shared import captions, style
 from figures.shared.series import Columns, kappa_over_seeds, over_seeds, select
+from sweeps.storage.files import replacing
 from sweeps.table import TableError, read, typed
 from tests.drawn import as_columns, assert_curve, band_edges, line, mean_and_interval
 
@@ -412,7 +413,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     def write_half() -> None:
-        with style.replacing(path) as partial:
+        with replacing(path) as partial:
             partial.write_text("half")
             raise RuntimeError
 

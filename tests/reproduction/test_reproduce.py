@@ -11,9 +11,10 @@ from reproduction import findings, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.drawing import Drawing
 from reproduction.findings import Section
+from reproduction.markdown import escaped
 from sweeps import command_line as cli
 from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
-from sweeps.storage.store import StoreError
+from sweeps.storage.files import StoreError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
 FAILED = Claim(
@@ -86,7 +87,7 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
 
 def test_the_text_says_the_same(sections):
     text = report.markdown(sections, "title", "summary")
-    for part in ("Figure B1", "(printed: Figure 2): fails. at most 2 | L=3 Why: b is 3"):
+    for part in ("Figure B1", "(printed: Figure 2): fails. at most 2 \\| L=3 Why: b is 3"):
         assert part in text
 
 
@@ -97,7 +98,7 @@ def test_findings_put_what_fails_first(sections):
     parts = ("at most 2 \\| L=3 | b is 3", "| grows | beyond the papers | **holds**. exponent 1.50")
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
-    assert all(correction.corrected.replace("|", "\\|") in text for correction in CORRECTIONS)
+    assert all(escaped(correction.corrected) in text for correction in CORRECTIONS)
 
 
 def test_every_correction_names_a_test_that_exists():

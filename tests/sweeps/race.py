@@ -3,28 +3,35 @@
     python -m tests.sweeps.race FOLDER ROUNDS SEED
 
 In every round several processes want the same few cells. Each looks every cell up, claims it,
-"computes" it (a short sleep, and now and then a failure) and stores it, while the program kills
-them at random moments and starts others in their place; some rounds begin with damaged files.
+"computes" it (a short sleep with a checkpoint in it, and now and then a failure) and stores it,
+while the program kills them at random moments, starts others in their place, and damages what is
+stored: files are cut, bits are flipped, and files of other cells take their place.
 Everybody writes what it does into one log, a line at a time, a kill before it happens. The log is
-then held against the rules: who begins a cell finds it neither stored nor in another's hands. This
-program imports no JAX, so that a process is a fork, and a round takes a few hundredths of a second.
+then held against the rules: who begins a cell finds it neither stored nor in another's hands, and
+goes on from no checkpoint but its own. This program imports no JAX, so that a process is a fork,
+and a round takes a few hundredths of a second.
 """
 
+import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweeps.storage import files
 from sweeps.storage import store as stores
 from sweeps.storage.store import Environment, Finished
 
 CELLS, PROCESSES = 4, 4
 LONGEST = 0.004  # seconds that a cell takes
 FAILING = 0.3  # the share of attempts at a cell that fail
+DAMAGES, SWAPPED, CUT = 5, 0.4, 0.2  # the most after a wave of kills, and the shares of two kinds
 ENVIRONMENT = Environment("code", {"jax": "0"}, "cpu: cpu", "float64")
 
 
@@ -51,6 +58,7 @@ def work(folder, seed):
                 if not claim.mine:
                     continue
                 _tell(log, "begins", cell.number)
+                _resume(store, cell, log)
                 time.sleep(chance.uniform(0, LONGEST))
                 if chance.random() < FAILING:
                     _tell(log, "fails", cell.number)
@@ -60,6 +68,19 @@ def work(folder, seed):
         time.sleep(0.0005)
 
 
+def _resume(store, cell, log):
+    """Read the cell's checkpoint, and write it anew."""
+    path = stores.checkpoint_path(store, cell)
+    try:
+        text = files.read_checked(path)
+    except files.DamagedError:
+        files.set_aside(path)
+        text = None
+    if text is not None and json.loads(text) != value(cell):
+        _tell(log, "mixes", cell.number)
+    files.write_checked(path, json.dumps(value(cell)))
+
+
 def round_of(folder, seed):
     """Processes at work and kills among them, until every cell is stored.
 
@@ -67,8 +88,6 @@ def round_of(folder, seed):
     """
     chance, log = random.Random(seed), _log(folder)
     started, killed = [], set()
-    if chance.random() < 0.3:
-        _damage(folder, chance, log)
     for wave in range(chance.randrange(1, 5)):
         running = [_fork(folder, chance.random()) for _ in range(PROCESSES)]
         started += running
@@ -77,6 +96,8 @@ def round_of(folder, seed):
             _tell(log, "kills", process)
             os.kill(process, signal.SIGKILL)
             killed.add(process)
+        for _ in range(chance.randrange(DAMAGES + 1)):
+            _damage(folder, chance, log)
         # Those not killed go on; the next wave takes over from the dead meanwhile.
     started.append(_fork(folder, chance.random()))
     ends = {process: os.waitpid(process, 0)[1] for process in started}
@@ -84,18 +105,20 @@ def round_of(folder, seed):
 
 
 def violations(folder):
-    """Where the log breaks a rule, in words, and how often a cell was begun."""
+    """Where the log breaks a rule, in words, and how often each thing happened."""
     broken, dead = [], set()
-    owner, stored, begun = {}, set(), 0
+    owner, stored, counts = {}, set(), Counter()
     for line in (folder / "log").read_text().splitlines():
         process, verb, what = line.split()
+        counts[verb] += 1
         if verb == "kills":
             dead.add(what)
+        elif verb == "mixes":
+            broken.append(f"cell {what} went on from the checkpoint of another")
         elif verb == "damages":
             stored.discard(what)
             owner.pop(what, None)
         elif verb == "begins":
-            begun += 1
             if what in stored:
                 broken.append(f"cell {what} was computed again after it was stored")
             if what in owner and owner[what] not in dead:
@@ -111,17 +134,35 @@ def violations(folder):
         found = stores.load(store, Cell(number))
         if found is None or found.measurement != value(Cell(number)):
             broken.append(f"cell {number} was lost")
-    return broken, begun
+    return broken, counts
 
 
 def _damage(folder, chance, log):
-    """A stored cell whose file was cut, before anybody looks at it."""
-    cell = Cell(chance.randrange(CELLS))
+    """Spoil the file of one stored cell, in a moment in which nobody has claimed it.
+
+    Another cell's file or checkpoint that takes its place is whole, and nevertheless no answer.
+    """
     store = stores.open_store(folder, ENVIRONMENT)
-    stores.save(store, cell, Finished(value(cell), 1.0, {}))
+    cell, other = (Cell(number) for number in chance.sample(range(CELLS), 2))
     path = folder / f"{stores.key(store, cell)}.json"
-    path.write_bytes(path.read_bytes()[:-100])
-    _tell(log, "damages", cell.number)
+    foreign = [folder / f"{stores.key(store, other)}.json", stores.checkpoint_path(store, other)]
+    with stores.claim(store, cell) as claim:
+        if claim.finished is None:
+            return
+        spoiled = bytearray(path.read_bytes())
+        for source in chance.sample(foreign, 2):
+            if chance.random() < SWAPPED and source.exists():
+                spoiled = source.read_bytes()
+                break
+        else:
+            place = chance.randrange(len(spoiled))
+            if chance.random() < CUT:
+                del spoiled[place:]
+            else:
+                spoiled[place] ^= 1 << chance.randrange(8)
+        _tell(log, "damages", cell.number)
+        path.write_bytes(spoiled)
+        shutil.copy(path, stores.checkpoint_path(store, cell))
 
 
 def _log(folder):
@@ -146,16 +187,16 @@ def _fork(folder, seed):
 
 
 def main(folder, rounds, seed):
-    broken, kills, begun = [], 0, 0
+    broken, counts = [], Counter()
     for number in range(int(rounds)):
         place = Path(folder) / f"round{number}"
-        killed, wrong = round_of(place, int(seed) + number)
-        found, computed = violations(place)
+        _, wrong = round_of(place, int(seed) + number)
+        found, happened = violations(place)
         found += [f"process {process} ended in an error" for process in wrong]
-        kills += len(killed)
+        counts += happened
         broken += [f"round {number}: {each}" for each in found]
-        begun += computed
-    summary = f"{rounds} rounds, {kills} kills, {begun} cells begun, {len(broken)} violations"
+    told = ", ".join(f"{counts[verb]} {verb}" for verb in ("kills", "damages", "begins", "stores"))
+    summary = f"{rounds} rounds: {told}, {len(broken)} violations"
     sys.stdout.write("\n".join([*broken, summary, ""]))
     return 1 if broken else 0
 

@@ -1,6 +1,9 @@
 """Cells as Ray tasks: on one machine, and on a simulated cluster that loses a node."""
 
 import builtins
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -26,7 +29,7 @@ class Noted(toy.Silent):
 
 
 @pytest.fixture
-def cluster():
+def three_nodes():
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'gnjax[cluster]'")
     import ray
     from ray.cluster_utils import Cluster
@@ -40,8 +43,8 @@ def cluster():
     nodes.shutdown()
 
 
-def test_kill_9_of_a_node_loses_no_cell(cluster, tmp_path):
-    nodes, extra = cluster
+def test_kill_9_of_a_node_loses_no_cell(three_nodes, tmp_path):
+    nodes, extra = three_nodes
     toy.run(tmp_path / "whole", toy.Config(CELLS))
     store = toy.store(tmp_path / "cells")
     config = toy.Config(CELLS, 0.5)
@@ -63,7 +66,7 @@ def test_kill_9_of_a_node_loses_no_cell(cluster, tmp_path):
     assert (tmp_path / "table.csv").read_bytes() == (tmp_path / "whole/table.csv").read_bytes()
 
 
-def test_a_failure_on_a_node_is_that_cells_alone(cluster, tmp_path):
+def test_a_failure_on_a_node_is_that_cells_alone(three_nodes, tmp_path):
     store = toy.store(tmp_path)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(14), store)
     launcher = on_ray()
@@ -71,6 +74,48 @@ def test_a_failure_on_a_node_is_that_cells_alone(cluster, tmp_path):
     outcome = launch.run(toy.EXPERIMENT, chosen, store, toy.Silent(), launcher)
     assert len(outcome.finished) == 13
     assert "thirteen layers are unlucky" in outcome.failures[0].summary
+
+
+_OWNER = """
+import ray
+from sweeps.launchers import cluster
+with cluster._connected(ray, None):
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    input()
+    print(ray.get(ray.remote(lambda: "ours").remote()))
+"""
+_STRANGER = """
+import sys
+from sweeps.launchers.cluster import on_ray
+print("joined", on_ray(sys.argv[1]).device())
+"""
+
+
+def test_a_stranger_cannot_join_the_ray_of_this_machine(tmp_path):
+    """Its ports are open to the network, and who joins can run anything: they ask for a token."""
+    pytest.importorskip("ray")
+    usual = {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    mine = {**usual, "HOME": str(tmp_path / "mine")}  # where the token will be
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], env=mine, **piped)
+    address = owner.stdout.readline().strip()
+    for stranger in (
+        {"RAY_AUTH_MODE": "disabled"},
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "guessed"},
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", _STRANGER, address],
+            env={**usual, **stranger, "HOME": str(tmp_path / "elsewhere")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode != 0
+        assert "joined" not in done.stdout
+        told = done.stderr.splitlines()[-1]
+        assert f"LauncherError: cannot join Ray at {address}" in told
+        assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in told
+    assert owner.communicate("\n", timeout=120)[0] == "ours\n"
 
 
 def test_no_cluster_at_the_address_is_said_at_once(tmp_path):

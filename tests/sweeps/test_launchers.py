@@ -14,7 +14,8 @@ from sweeps.grid import without_seed
 from sweeps.launchers import launch, pool
 from sweeps.launchers.pool import in_processes
 from sweeps.launchers.work import Task, attempt
-from sweeps.storage.store import Finished, StoreError, claim, save
+from sweeps.storage.files import StoreError
+from sweeps.storage.store import Finished, claim, save
 from tests import toy
 
 CELLS = 12
@@ -158,6 +159,15 @@ def test_kill_9_of_a_worker_or_of_the_parent(tmp_path, whole, victim):
     counts = computed(folder)
     assert len(counts) == CELLS
     assert sum(counts.values()) <= CELLS + 2  # only what was in flight was computed again
+
+
+@pytest.mark.slow
+def test_kills_flips_and_swaps_change_no_number_of_the_table(tmp_path):
+    """GNJAX_ORDEAL_ROUNDS sets the number of rounds; ``tests.sweeps.ordeal`` says what one is."""
+    rounds = os.environ.get("GNJAX_ORDEAL_ROUNDS", "3")
+    command = [sys.executable, "-m", "tests.sweeps.ordeal", str(tmp_path), rounds, "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from gnjax.cli.machine import git_state
+from gnjax.cli.terminal import Terminal
 from sweeps import collect, progress
-from sweeps.launchers import launch
-from sweeps.storage.store import Finished, StoreError, load, save, write_atomically
+from sweeps.launchers import launch, work
+from sweeps.launchers.work import Launcher
+from sweeps.storage.files import StoreError, write_atomically
+from sweeps.storage.store import Finished, load, save
 from tests import toy
 
 
@@ -36,6 +38,24 @@ def test_second_run_computes_nothing_and_gives_the_same_table(tmp_path):
 def test_a_larger_config_computes_only_what_is_new(tmp_path):
     toy.run(tmp_path, toy.Config(cells=3))
     assert [cell.depth for cell in toy.run(tmp_path, toy.Config(cells=5)).left] == [4, 5]
+
+
+@pytest.mark.parametrize("first", [(3,), (5, 2), (4, 1, 3)])
+def test_the_rows_are_in_the_order_of_the_cells_whatever_was_computed_before(tmp_path, first):
+    """Class: what a run writes depends on what earlier runs had finished."""
+    config = toy.Config(cells=6)
+    toy.run(tmp_path / "at once", config)
+    store = toy.store(tmp_path / "in parts" / "cells")
+    for depth in first:
+        work.attempt(work.Task(toy.measure, False, store), toy.Cell(depth, 0.0))
+    toy.run(tmp_path / "in parts", config, Launcher(_backwards, lambda: "cpu: cpu"))
+    tables = [(tmp_path / run / "table.csv").read_bytes() for run in ("at once", "in parts")]
+    assert tables[0] == tables[1]
+
+
+def _backwards(task, cells):
+    """A launcher whose cells end in another order than they began."""
+    return ((cell, work.attempt(task, cell)) for cell in reversed(cells))
 
 
 @pytest.mark.slow
@@ -199,7 +219,7 @@ def test_table_reads_back_to_the_bit(tmp_path):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_says_number_failures_and_time_left(store, terminal):
-    console = Console(force_terminal=terminal, width=200, record=True, quiet=False)
+    console = Terminal(force_terminal=terminal, width=200, record=True, quiet=False)
     chosen = launch.plan(toy.EXPERIMENT, toy.Config(cells=14), store)
     with progress.watch(toy.EXPERIMENT, chosen, console) as watcher:
         launch.run(toy.EXPERIMENT, chosen, store, watcher)

@@ -1,0 +1,50 @@
+"""A sweep of cheap cells with the command line of every experiment, as a program.
+
+    python -m tests.sweeps.program --config=tests/sweeps/program.py:quick --results=FOLDER
+
+Its texts are what a terminal, a page and a table could take for markup.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+
+from ml_collections import ConfigDict
+
+from sweeps import command_line
+from sweeps.claims import BEYOND, Claim, verdict
+from tests import toy
+
+STATEMENT = "kappa[relu] is below kappa[bold] [nan, nan] [/or] :warning: <b>|</b>"
+NUMBER = "1.5 [1, 2] [/] [red]4[/red] :x: at [/or]"
+
+
+@dataclass(frozen=True)
+class Config:
+    cells: int
+    seconds: float
+
+
+def get_config(profile):
+    cells, seconds = {"quick": (3, 0.0), "slow": (2, 60.0)}[profile]
+    return ConfigDict({"cells": cells, "seconds": seconds})
+
+
+def measure(cell):
+    """The first cell is quick in every profile."""
+    if cell.depth == 13:
+        msg = "[red]failed[/red] [/or] :x:"
+        raise ValueError(msg)
+    return toy.measure(cell if cell.depth > 1 else replace(cell, seconds=0.0))
+
+
+PROGRAM = command_line.Program(
+    replace(toy.EXPERIMENT, name="program", measure=measure),
+    Config,
+    [Claim("1[a]", STATEMENT, BEYOND, lambda table: verdict(True, 1.5, NUMBER))],
+    lambda config: ["toys"],
+)
+
+if __name__ == "__main__":
+    from tests.sweeps import program  # processes look up its functions under this name
+
+    sys.exit(command_line.main(program.PROGRAM))
