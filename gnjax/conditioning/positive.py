@@ -9,7 +9,7 @@ from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.base import Operator
-from gnjax.operators.facts import kroneckers_of
+from gnjax.operators.facts import SYMMETRIC, evidence_for, kroneckers_of
 from gnjax.spectra import kronecker
 from gnjax.spectra.whole import host_matrix
 
@@ -20,14 +20,16 @@ _ITERATIONS = 6
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
     """The matrix on the largest range that structure allows, as an array and as an operator.
 
-    The third value is the norm of the skew-symmetric part of the array, which was left out.
+    The third value is the norm of the skew-symmetric part of the array, which was left out; where
+    symmetry is a fact, it is the evidence for it.
     """
     known = kroneckers_of(problem.op)
     if known is None:
         matrix, asymmetry = host_matrix(problem.op, problem.limits)
         return matrix, problem.op, asymmetry
     reduced = kronecker.reduce(known)
-    return kronecker.packed_matrix(reduced), reduced.operator, Error(0.0)
+    symmetry = evidence_for(problem.op, SYMMETRIC)
+    return kronecker.packed_matrix(reduced), reduced.operator, symmetry
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray | None:

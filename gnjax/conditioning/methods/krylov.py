@@ -25,10 +25,17 @@ from gnjax.conditioning.ends import (
     ends_of_spectrum,
 )
 from gnjax.conditioning.methods.base import Method
-from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.certificate import PROBABLE, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.facts import error_of, forms_cheaply, kroneckers_of
+from gnjax.operators.facts import (
+    SYMMETRIC,
+    error_of,
+    evidence_for,
+    forms_cheaply,
+    kroneckers_of,
+)
 from gnjax.operators.kroneckers import product_rounding
+from gnjax.operators.protocol import Operator
 from gnjax.spectra import kronecker
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
@@ -98,7 +105,7 @@ def _structured(problem: Problem) -> Ends | None:
     smallest = Enclosure(
         bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
     )
-    source = FLOOR if smallest.low <= 0 else bound_source(problem)
+    source = FLOOR if smallest.low <= 0 else bound_source(problem, problem.rank_bound)
     return Ends(
         Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
         smallest,
@@ -106,7 +113,7 @@ def _structured(problem: Problem) -> Ends | None:
         source if problem.rank is None else GIVEN,
         error.value,
         "krylov",
-        certificate(error, chance(top.missed + bottom.missed)),
+        certificate(error, chance(top.missed + bottom.missed), evidence_for(problem.op, SYMMETRIC)),
         top.products + bottom.products,
     )
 
@@ -134,7 +141,7 @@ def _plain(problem: Problem) -> Ends | None:
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:
-        ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
+        ends = ends_of_spectrum(problem, _complete(op, run, values, residuals, error))
         return None if ends is None else replace(ends, products=run.products)
     _check_answerable(problem, run)
     ends = _incomplete(problem, run, values, residuals, error)
@@ -170,15 +177,17 @@ def _stopped_or(
 
 
 def _complete(
-    run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
+    op: Operator, run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error
 ) -> Spectrum:
     """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
 
     The run found that random vectors outside its basis are mapped to zero.
     """
+    size = op.shape[0]
     outside = size > len(values)
     null = run.null_error if outside else 0.0
-    rests_on = certificate(error, chance(run.null_chance if outside else 0.0))
+    missed = chance(run.null_chance if outside else 0.0)
+    rests_on = certificate(error, missed, evidence_for(op, SYMMETRIC))
     missing = (0, size - len(values))
     found = np.pad(values[::-1], missing)
     errors = np.pad(residuals[::-1] + error.value, missing, constant_values=error.value + null)
@@ -213,7 +222,7 @@ def _incomplete(
     only if every eigenvalue is certified to be positive.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
-    known: Certificate = certificate(error, chance(MISSED))
+    known = certificate(error, chance(MISSED), evidence_for(problem.op, SYMMETRIC))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", known, run.products)
