@@ -40,6 +40,7 @@ from gnjax.networks.null_space.families import (
     chosen,
     families,
     tolerance,
+    unit,
 )
 from gnjax.networks.null_space.normalised import normalised_units
 from gnjax.networks.null_space.zeros import columns_stay_zero, nonzero_columns
@@ -106,8 +107,8 @@ def null_dimensions(
     if not in_one_process(net):
         return [0] * len(groups)
     parts = [indices_of(net.counts, group) for group in groups]
-    used = _used(net, parts, most)
-    idle = [int((~used[own]).sum()) for own in parts]
+    columns = _columns(net, parts, most)
+    used, idle = ~columns.zero, [int(columns.zero[own].sum()) for own in parts]
     wanted = [
         len(own) <= _MOST_PARAMETERS and used[own].sum() <= most and used[own].any()
         for own in parts
@@ -118,7 +119,7 @@ def null_dimensions(
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
     products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
-        zeros + _dimension(_Part(net, plain, products, group), used[own]) if looked else zeros
+        zeros + _dimension(_Part(net, plain, products, group), columns) if looked else zeros
         for group, own, zeros, looked in zip(groups, parts, idle, wanted, strict=True)
     ]
 
@@ -127,8 +128,8 @@ def zero_counts(net: Network, parts: Sequence[np.ndarray], most: float) -> list[
     """How many columns of J are zero in each part; see :func:`null_dimensions`."""
     if not in_one_process(net):
         return [0] * len(parts)
-    used = _used(net, parts, most)
-    return [int((~used[own]).sum()) for own in parts]
+    zero = _columns(net, parts, most).zero
+    return [int(zero[own].sum()) for own in parts]
 
 
 def in_one_process(net: Network) -> bool:
@@ -137,26 +138,40 @@ def in_one_process(net: Network) -> bool:
     return all(array.is_fully_addressable for array in arrays)
 
 
-def _used(net: Network, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
-    """Which columns of J are not zero; all of them, where some are zero by rounding alone.
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns of J are zero, and which rounding alone makes zero: nobody knows these."""
 
-    The trials of this are made only where a part has at most ``most`` columns that are not zero.
+    zero: np.ndarray
+    doubtful: np.ndarray
+
+
+def _columns(net: Network, parts: Sequence[np.ndarray], most: float) -> _Columns:
+    """The columns that are zero; trials are made where a part has at most ``most`` others."""
+    zero, none = ~nonzero_columns(lambda: (net,)), np.zeros(net.parameters, bool)
+    if not any(zero[own].any() and (~zero[own]).sum() <= most for own in parts):
+        return _Columns(none, none)
+    exact = columns_stay_zero(lambda: (net,), zero)
+    return _Columns(zero, none) if exact else _Columns(none, zero)
+
+
+def _dimension(part: _Part, columns: _Columns) -> int:
+    """The directions that move parameters whose columns are not zero.
+
+    A direction that moves a parameter whose column is doubtful may seem to leave all outputs
+    unchanged because rounding hides it.
     """
-    used = nonzero_columns(lambda: (net,))
-    matters = any(not used[own].all() and used[own].sum() <= most for own in parts)
-    return used if matters and columns_stay_zero(lambda: (net,), ~used) else np.ones_like(used)
-
-
-def _dimension(part: _Part, used: np.ndarray) -> int:
-    """The directions that move parameters whose columns are not zero."""
+    used, doubtful = ~columns.zero[part.own], columns.doubtful[part.own]
     rows: list[np.ndarray] = []
     for family in families(part.net):
         vectors = [chosen(part.net, direction) for direction in family.directions]
         known = [v for v in vectors if v is not None and v[used].any()]
         fits = len(rows) + len(known) <= MOST_DIRECTIONS
-        if known and fits and _invariant(part, family, known):
-            rows += [v[used] / np.linalg.norm(v[used]) for v in known]
-    rows += [v[used] for v in normalised_units(part.net) if v[used].any()][:MOST_DIRECTIONS]
+        seen = not any(v[doubtful].any() for v in known)
+        if known and fits and seen and _invariant(part, family, known):
+            rows += [unit(v[used]) for v in known]
+    others = normalised_units(part.net)
+    rows += [v[used] for v in others if v[used].any() and not v[doubtful].any()][:MOST_DIRECTIONS]
     return _rank(rows)
 
 
