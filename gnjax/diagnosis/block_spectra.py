@@ -197,7 +197,7 @@ def block_spectra(
     """
     operator = _operator(op, x, options)
     names, terms, sizes, found = _blocks(operator, by, labels, centred, limits)
-    blocks = []
+    blocks: list[BlockSpectrum] = []
     with stages(progress, len(names) + 1) as advance:
         for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True):
             advance()

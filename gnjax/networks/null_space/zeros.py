@@ -62,13 +62,16 @@ def nonzero_rows(net: Network, own: np.ndarray, enough: int) -> int:
 
 
 def _columns(batches: Batches, leaves: Sequence[jax.Array] | None = None) -> np.ndarray:
-    """J^T u (p,) for a random u that is zero where an output has the weight zero."""
+    """|J^T u| (p,), summed over two random u that are zero where an output has the weight zero.
+
+    Products with two vectors are those that the search for directions makes as well.
+    """
     rng, total = np.random.default_rng(0), None
     for net in batches():
         plain = replace(net, target=None, leaves=tuple(leaves or net.leaves))
-        u = rng.standard_normal((net.samples, net.k)) * _weighted_outputs(net)
-        part = backward_products(plain, on_device(u.reshape(-1).astype(net.dtype)))
-        sizes = np.abs(np.asarray(part, np.float64))  # so that no two batches cancel
+        u = rng.standard_normal((net.samples * net.k, 2)) * _weighted_outputs(net).reshape(-1, 1)
+        part = backward_products(plain, on_device(u.astype(net.dtype)))
+        sizes = np.abs(np.asarray(part, np.float64)).sum(axis=1)  # so that nothing cancels
         total = sizes if total is None else total + sizes
     assert total is not None
     return total
