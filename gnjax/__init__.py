@@ -15,6 +15,7 @@ from gnjax.networks.model import functional
 from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
+from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Dense, Factored, Operator, dense, factored
 from gnjax.operators.curvature import (
     empirical_fisher,
@@ -47,6 +48,7 @@ except metadata.PackageNotFoundError:  # imported from a folder that nobody inst
     __version__ = "unknown"
 
 __all__ = [
+    "Algebra",
     "BlockSpectra",
     "BlockSpectrum",
     "Certificate",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gnjax.conditioning.ends import ANALYTIC, FULL, Ends
+from gnjax.conditioning.ends import ANALYTIC, FULL, Ends, Problem
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
+from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.result import Result
 
 _NOTHING_ABOVE_ZERO = certificate(
@@ -30,7 +31,8 @@ class ConditionNumber(Result):
       rank: the number of non-zero eigenvalues.
       rank_source: how the rank is known. With three sources the answer is kappa itself: "given", by
         the caller; "full", every eigenvalue is certified to be positive; "analytic", the structure
-        allows no higher rank and the eigenvalue at this rank is certified to be positive. Two
+        allows no higher rank (how that is known is a part of ``certificate``) and the eigenvalue at
+        this rank is certified to be positive. Two
         sources are assumptions: "gap", the next eigenvalue is 1000 times smaller or cannot be told
         from zero; "floor", the eigenvalues decrease to the floor without a gap, so that the number
         of those above it need not be the rank.
@@ -101,11 +103,16 @@ class ConditionNumber(Result):
         return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
 
 
-def assembled(ends: Ends, size: int) -> ConditionNumber:
-    """The answer for an operator of ``size`` rows.
+def assembled(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
+    """The answer for an operator of ``size`` rows, of which ``problem.op`` may be a smaller form.
 
-    Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards.
+    Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where
+    structure decides the rank, the certificate has a part for that.
     """
+    source = ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source
+    rests_on = ends.certificate
+    if source == ANALYTIC:
+        rests_on += certificate(SHAPES if ends.rank == problem.size else problem.bound.evidence)
     low = below(ends.largest.low / ends.smallest.high) if ends.smallest.high > 0 else 1.0
     low = max(low, 1.0)
     positive = ends.smallest.low > 0
@@ -119,11 +126,11 @@ def assembled(ends: Ends, size: int) -> ConditionNumber:
         interval=(float(low), float(high) if ends.resolved else math.inf),
         at_rank=(float(low), float(high)),
         rank=ends.rank,
-        rank_source=ANALYTIC if ends.rank_source == FULL and ends.rank < size else ends.rank_source,
+        rank_source=source,
         resolved=ends.resolved,
         floor=float(ends.floor),
         method=ends.method,
-        certificate=ends.certificate,
+        certificate=rests_on,
         size=size,
         products=ends.products,
         finished=ends.finished,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from gnjax.conditioning.methods import METHODS, methods_for
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, twin_of
 from gnjax.spectra.eigenvalues import as_operator, is_count
@@ -79,13 +81,16 @@ def condition_number(
         return _solved(problem, method, certify, size)
 
 
-def condition_of_spectrum(op: Operator, whole: Spectrum, size: int) -> ConditionNumber:
+def condition_of_spectrum(
+    op: Operator, whole: Spectrum, size: int, limit: Callable[[], RankBound] | None = None
+) -> ConditionNumber:
     """kappa of a semidefinite matrix of ``size`` rows from all of its eigenvalues.
 
-    ``op`` is a matrix with the same non-zero eigenvalues.
+    ``op`` is a matrix with the same non-zero eigenvalues, and ``limit`` a bound on their number.
     """
-    ends = ends_of_spectrum(Problem(op, None, 1e-3, 0), whole)
-    return undefined(whole.method, size) if ends is None else assembled(ends, size)
+    problem = Problem(op, None, 1e-3, 0, limit=limit)
+    ends = ends_of_spectrum(problem, whole)
+    return undefined(whole.method, size) if ends is None else assembled(problem, ends, size)
 
 
 def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
@@ -99,12 +104,12 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
     ends = chosen.ends(problem)
     if ends is not None and not ends.finished:
-        return assembled(ends, size)
+        return assembled(problem, ends, size)
     if method == "auto" and ends is not None and not chosen.sharp and _open(ends, problem.rtol):
         ends = _sharper(problem, ends)
     if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
-    return undefined(chosen.name, size) if ends is None else assembled(ends, size)
+    return undefined(chosen.name, size) if ends is None else assembled(problem, ends, size)
 
 
 def _near(preconditioner: Operator | ArrayLike, size: int, method: str) -> np.ndarray:
@@ -168,7 +173,7 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     lambda_max. Where a factorisation fails, an eigenvalue was missed, and the dense method finds
     it.
     """
-    if not ends.resolved or ends.rank != problem.rank_bound:
+    if not ends.resolved or ends.rank != problem.range_size:
         return ends
     matrix, stored, asymmetry = matrix_on_range(problem)
     share = problem.rtol / 4
@@ -177,9 +182,12 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     if least is None or negative is None:
         found = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
         return ends if found is None else found
-    error = error_of(stored, -negative.low) + asymmetry
+    own = error_of(stored, -negative.low)
+    error = own + asymmetry
     top = Enclosure(-negative.value, -negative.high, -negative.low).widened(error.value)
     bottom = least.widened(error.value)
     bottom = replace(bottom, low=max(bottom.low, 0.0))
     proof = Error(0.0, PROVED, 0.0, "Cholesky factors and Rayleigh quotients, with their rounding")
-    return replace(ends, largest=top, smallest=bottom, certificate=certificate(error, proof))
+    return replace(
+        ends, largest=top, smallest=bottom, certificate=certificate(own, asymmetry, proof)
+    )

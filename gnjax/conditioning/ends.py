@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnjax.numerics.certificate import Certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator
-from gnjax.operators.facts import rank_bound_of, rank_is_assumed
+from gnjax.operators.facts import on_range, rank_is_assumed, rank_of
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import UNWATCHED, Watch
 
@@ -30,6 +32,7 @@ class Problem:
     """What a method has to solve: an operator, and what the caller of condition_number asked for.
 
     ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
+    ``limit`` returns a bound on its rank that the operator does not state itself.
     """
 
     op: Operator
@@ -39,14 +42,26 @@ class Problem:
     limits: Limits = LIMITS
     watch: Watch = UNWATCHED
     preconditioner: np.ndarray | None = None
+    limit: Callable[[], RankBound] | None = None
 
     @property
     def size(self) -> int:
         return self.op.shape[0]
 
     @property
+    def bound(self) -> RankBound:
+        """A bound on the rank, with its evidence. It may take trials, so ask where it matters."""
+        stated = rank_of(self.op)
+        return stated if self.limit is None else least(stated, self.limit())
+
+    @property
     def rank_bound(self) -> int:
-        return rank_bound_of(self.op)
+        return self.bound.value
+
+    @property
+    def range_size(self) -> int:
+        """The rows of the matrix on the largest range of which structure gives a basis."""
+        return on_range(self.op).shape[0]
 
 
 @dataclass(frozen=True)
@@ -82,14 +97,14 @@ class Ends:
         return self.smallest.low > 0 and self.rank_source in KNOWN
 
 
-def bound_source(problem: Problem) -> str:
-    """The source of the rank if it equals the largest rank that structure allows.
+def bound_source(problem: Problem, rank: int) -> str:
+    """The source of a rank that is the largest that structure allows.
 
     The eigenvalue at this rank must be certified to be positive.
     """
     if rank_is_assumed(problem.op):
         return GAP
-    return FULL if problem.rank_bound == problem.size else ANALYTIC
+    return FULL if rank == problem.size else ANALYTIC
 
 
 def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
@@ -124,10 +139,13 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
     if problem.rank is not None:
         return problem.rank, GIVEN
     above = values > errors
-    contradicted = bool(above[problem.rank_bound :].any())
-    bound = problem.size if contradicted else problem.rank_bound
+    if above[-1] and not rank_is_assumed(problem.op):
+        return problem.size, FULL  # whatever structure says
+    stated = problem.rank_bound
+    contradicted = bool(above[stated:].any())
+    bound = problem.size if contradicted else stated
     if bound and above[bound - 1]:
-        return bound, FULL if contradicted else bound_source(problem)
+        return bound, FULL if contradicted else bound_source(problem, bound)
     counted = max(int(above[:bound].sum()), 1)
     following = max(abs(values[counted]), errors[counted])
     return counted, GAP if values[counted - 1] >= _CLEAR_GAP * following else FLOOR

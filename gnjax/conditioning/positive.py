@@ -19,7 +19,8 @@ _ITERATIONS = 6
 def matrix_on_range(problem: Problem) -> tuple[np.ndarray, Operator, Error]:
     """The matrix on the largest range that structure allows, as an array and as an operator.
 
-    The third value is the norm of the skew-symmetric part of the array, which was left out.
+    The third value is the norm of the skew-symmetric part of the array, which was left out; where
+    symmetry is a fact, it is the evidence for it.
     """
     small = on_range(problem.op)
     matrix, asymmetry = host_matrix(small, problem.limits)

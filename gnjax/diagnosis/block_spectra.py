@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.result import Result
 from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.rows import row_parts
@@ -196,11 +197,12 @@ def block_spectra(
     """
     operator = _operator(op, x, options)
     names, terms, sizes, found = _blocks(operator, by, labels, centred, limits)
-    blocks = []
+    blocks: list[BlockSpectrum] = []
     with stages(progress, len(names) + 1) as advance:
         for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True):
             advance()
-            blocks.append(replace(_block(name, size, block, limits), terms=count))
+            bound = found.rank_bound_of(len(blocks))
+            blocks.append(replace(_block(name, size, block, bound, limits), terms=count))
         advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
     apart = distances([block.spectrum for block in blocks], floor)
@@ -275,15 +277,21 @@ def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
     return op
 
 
-def _block(name: str, parameters: int, op: Operator, limits: Limits) -> BlockSpectrum:
-    """Compute the spectrum of a block with ``parameters`` rows.
+def _block(
+    name: str,
+    parameters: int,
+    op: Operator,
+    bound: Callable[[], RankBound] | None,
+    limits: Limits,
+) -> BlockSpectrum:
+    """Compute the spectrum of a block with ``parameters`` rows and at most the rank ``bound()``.
 
     ``op`` has the same non-zero eigenvalues and may have fewer rows; the others are zero.
     """
     whole = eigenvalues(op, limits=limits)
     condition = None
     if whole.values[-1] >= -whole.errors[-1]:
-        condition = condition_of_spectrum(op, whole, parameters)
+        condition = condition_of_spectrum(op, whole, parameters, bound)
     if len(whole) < parameters:
         whole = with_zeros(whole, parameters)
     return BlockSpectrum(name, parameters, whole, condition)

@@ -28,8 +28,9 @@ from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
-from gnjax.numerics.certificate import MEASURED, Error, certificate
+from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
+from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.spectra.krylov.tracked import Tracked, tracked
@@ -172,9 +173,11 @@ class Monitor:
         errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
         curvature = None if update is None else float(along(ready, op.ravel(update)))
         samples = None if not self._probes else probed(ready, np.uint32(number), self._probes)
-        row = _row(int(step), found, errors, self._roundings["hessian"].error, curvature, samples)
+        others = self._roundings["hessian"].error, evidence_for(op, SYMMETRIC)
+        rests_on = certificate(*errors.values(), *others)
+        row = _row(int(step), found, errors, rests_on, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
-        row = replace(row, threshold=threshold, **self._condition())
+        row = self._with_condition(replace(row, threshold=threshold))
         self.history.append(row)
         return row
 
@@ -249,15 +252,17 @@ class Monitor:
             multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=True
         )
 
-    def _condition(self) -> dict[str, Any]:
+    def _with_condition(self, row: MonitorRow) -> MonitorRow:
+        """The row with kappa, where that is wanted, and with what kappa rests on."""
         op = self._gram
         if op is None or self._wants_kappa is False:
-            return {}
+            return row
         if self._wants_kappa is None and min(op.factor_shape) > _SMALL:
-            return {}
+            return row
         found = condition_number(op)
         low, high = found.interval
-        return {"kappa": found.value, "kappa_low": low, "kappa_high": high}
+        rests_on = row.certificate + found.certificate
+        return replace(row, kappa=found.value, kappa_low=low, kappa_high=high, certificate=rests_on)
 
 
 def _unchanged(known: jax.Array) -> jax.Array:
@@ -283,7 +288,7 @@ def _row(
     step: int,
     found: dict[str, Tracked],
     errors: dict[str, Error],
-    rounding: Error,
+    rests_on: Certificate,
     curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
@@ -308,6 +313,6 @@ def _row(
         sharpness_error=errors["hessian"].value,
         at_least=hessian_top.value - own,
         products=products,
-        certificate=certificate(*errors.values(), rounding),
+        certificate=rests_on,
         **values,
     )

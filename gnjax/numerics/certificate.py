@@ -94,11 +94,11 @@ class Certificate(Result):
 
     Attributes:
       parts: every error that enters the answer, with its kind, its probability of failure and its
-        reason.
+        reason; facts that the answer needs, such as symmetry, are parts with an error of 0.
 
     >>> kappa = gnjax.condition_number(np.diag([4.0, 2.0, 1.0]))
     >>> kappa.certificate.kind, [part.kind for part in kappa.certificate.parts]
-    ('measured', ['measured'])
+    ('measured', ['measured', 'proved'])
     >>> print(kappa.certificate)
     measured (LAPACK's rounding, by a constant found in practice)
     """

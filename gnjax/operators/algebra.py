@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import add
 from typing import Any
 
 import jax
@@ -21,11 +22,15 @@ from gnjax.networks.network import Network
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
+from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
+    POSITIVE,
+    RANK_BOUND,
     error_of,
+    evidence_for,
     factorisation_of,
     forms_cheaply,
     is_positive,
@@ -45,7 +50,23 @@ _SMALL = 64  # the norm of a matrix with at most so many rows is computed from t
 
 
 class Algebra:
-    """The arithmetic of operators, as a base class of classes with shape, dtype and mv."""
+    """The arithmetic of operators, as a base class for an operator of your own as well.
+
+    It gives ``a * op``, ``op / a``, ``-op``, ``op1 + op2``, ``op1 - op2``, ``op + s`` (s times the
+    identity: damping), ``op @ v``, a repr of one line, and what scipy needs to take the operator.
+    It asks for ``shape``, ``dtype``, ``mv`` and ``as_matrix`` alone.
+
+    >>> class Ones(gnjax.Algebra):
+    ...     '''The matrix of ones.'''
+    ...     shape, dtype, symmetric, error = (3, 3), np.dtype("float64"), True, 0.0
+    ...     def mv(self, v):
+    ...         return 0 * v + v.sum(0)
+    ...     def as_matrix(self):
+    ...         return np.ones((3, 3))
+    >>> damped = 2 * Ones() + 0.5
+    >>> damped, (damped @ np.ones(3)).tolist()
+    (<LinearCombination: 3 x 3, float64>, [6.5, 6.5, 6.5])
+    """
 
     __array_ufunc__ = None  # numpy leaves ``array * op`` and ``array @ op`` to the operator
     __array_priority__ = 1000.0  # and so does scipy
@@ -144,6 +165,12 @@ class LinearCombination(Algebra, ParameterTrees):
         terms = zip(self.weights, self.parts, strict=True)
         return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
 
+    def evidence_for(self, fact: str) -> Error:
+        """That of all terms together; a multiple of the identity is symmetric and of full rank."""
+        if fact == RANK_BOUND and (self.shift or self.rank_bound == self.shape[0]):
+            return SHAPES
+        return reduce(add, (evidence_for(part, fact) for part in self.parts))
+
     @property
     def assumed(self) -> bool:
         return not self.shift and any(rank_is_assumed(part) for part in self.parts)
@@ -237,6 +264,8 @@ class LinearCombination(Algebra, ParameterTrees):
         by at most gamma times its Frobenius norm, which is at most n^{1/2} times its 2-norm.
         """
         total, sizes = Error(0.0), [abs(float(self.shift))]
+        if len(self.parts) > 1 and self.positive:
+            total += evidence_for(self, POSITIVE)  # on which the sizes of the terms rest
         for weight, part, own in zip(self.weights, self.parts, self._norms(norm), strict=True):
             if weight:
                 total += error_of(part, own).scaled(float(weight))

@@ -55,7 +55,6 @@ class Dense(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # its rank was cut off
-    rank_limit: int | None = field(default=None, metadata={"static": True})  # by structure
 
     symmetric = True
     forms_cheaply = True
@@ -83,7 +82,8 @@ class Dense(Algebra):
 
     @property
     def rank_bound(self) -> int:
-        return self.shape[0] if self.rank_limit is None else min(self.rank_limit, self.shape[0])
+        """The number of rows that are not zero, where the numbers are exact."""
+        return _filled_lines(self.matrix, self.stored_error)
 
     def mv(self, v: jax.Array) -> jax.Array:
         return jnp.matmul(self.matrix, v, precision="highest")
@@ -98,7 +98,6 @@ class Factored(Algebra):
     """J J^T for a factor J (n, p); extreme eigenvalues come from singular values of J.
 
     ``stored_error`` bounds ||stored - J||_2; ``evidence`` and ``failure`` say how that is known.
-    ``rank_limit`` is a known bound on the rank of J, besides the numbers of rows and columns.
 
     >>> op = gnjax.factored([[1.0, 2.0], [2.0, 4.0], [0.0, 1.0]])
     >>> op.shape, op.rank_bound
@@ -110,7 +109,6 @@ class Factored(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # a rank was cut off
-    rank_limit: int | None = field(default=None, metadata={"static": True})
 
     symmetric = True
     forms_cheaply = True
@@ -138,8 +136,8 @@ class Factored(Algebra):
 
     @property
     def rank_bound(self) -> int:
-        smaller = min(self.factor.shape)
-        return smaller if self.rank_limit is None else min(smaller, self.rank_limit)
+        """The smaller number of rows or columns of J that are not zero, where J is exact."""
+        return _filled_lines(self.factor, self.stored_error)
 
     @property
     def forming_work(self) -> float:
@@ -174,6 +172,14 @@ class Factored(Algebra):
             rounding += underflow(columns, rows * rows, self.dtype)
         product = Error(raised(rounding), PROVED, 0.0, "rounding of J J^T")
         return gram_error(max(norm, squared), self._factor_error()) + product
+
+
+def _filled_lines(matrix: jax.Array, error: jax.Array) -> int:
+    """The smaller number of rows or columns that are not zero; all count if there is an error."""
+    if float(error):
+        return min(matrix.shape)
+    host = np.asarray(matrix)
+    return min(int(np.any(host, axis=axis).sum()) for axis in (0, 1))
 
 
 @jax.jit

@@ -14,11 +14,12 @@ from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number, check_matrix
+from gnjax.operators.algebra import Algebra
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Diagonal:
+@dataclass(frozen=True, repr=False)
+class Diagonal(Algebra):
     """The matrix with ``entries`` (n,) on its diagonal, up to ``stored_error`` in the 2-norm.
 
     >>> op = gnjax.diagonal([4.0, 0.0, 1.0])

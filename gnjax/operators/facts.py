@@ -25,8 +25,12 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``forming_work``: about how many multiplications ``as_matrix`` takes.
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
+- ``evidence_for(fact)``: what "rank_bound", "positive" or "symmetric" rests on, as an ``Error`` of
+  size 0 with a kind and a reason. Without it the fact is taken as proved by whoever states it, like
+  an error that is a plain number.
 
-A fact that is not stated is unknown, and the answer says so.
+A fact that is not stated is unknown, and the answer says so. The certificate of an answer has a
+part for each of the three facts that it needs.
 """
 
 from __future__ import annotations
@@ -38,9 +42,22 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.rank_bound import SHAPES, RankBound
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
+
+RANK_BOUND, POSITIVE, SYMMETRIC = "rank_bound", "positive", "symmetric"
+
+STATED = {
+    RANK_BOUND: Error(0.0, reason="the bound on its rank that the operator states"),
+    POSITIVE: Error(0.0, reason="the operator states that it is positive semidefinite"),
+    SYMMETRIC: Error(0.0, reason="the operator states that it is symmetric"),
+}
+"""The evidence for a fact that an operator states without its evidence: the word of its author."""
+
+_BY_FACTOR = Error(0.0, reason="J J^T is positive semidefinite")
+_BY_TRIAL = Error(0.0, MEASURED, reason="the products are symmetric for two random vectors")
 
 
 def error_of(op: Operator, norm: float) -> Error:
@@ -75,6 +92,30 @@ def unshifted_of(op: Operator) -> tuple[Operator, float]:
 def rank_bound_of(op: Operator) -> int:
     """A bound on the rank: the size where nothing better is stated."""
     return min(int(getattr(op, "rank_bound", op.shape[0])), op.shape[0])
+
+
+def evidence_for(op: Operator, fact: str) -> Error:
+    """What one of the facts "rank_bound", "positive" and "symmetric" of an operator rests on.
+
+    Products that nobody states to be symmetric are compared on two random vectors wherever they are
+    used (:func:`check_symmetric`), and a factor makes a matrix positive semidefinite.
+    """
+    own = getattr(op, "evidence_for", None)
+    if own is not None:
+        stated: Error = own(fact)
+        return stated
+    if fact == SYMMETRIC and not getattr(op, "symmetric", False):
+        return _BY_TRIAL
+    if fact == POSITIVE and getattr(op, "positive", None) is None:
+        return _BY_FACTOR
+    if fact == RANK_BOUND and getattr(op, "rank_bound", None) is None:
+        return SHAPES
+    return STATED[fact]
+
+
+def rank_of(op: Operator) -> RankBound:
+    """A bound on the rank, with its evidence."""
+    return RankBound(rank_bound_of(op), evidence_for(op, RANK_BOUND))
 
 
 def rank_is_assumed(op: Operator) -> bool:
@@ -186,6 +227,9 @@ class Around:
     @property
     def rank_bound(self) -> int:
         return rank_bound_of(self.op)
+
+    def evidence_for(self, fact: str) -> Error:
+        return evidence_for(self.op, fact)
 
     @property
     def assumed(self) -> bool:

@@ -28,6 +28,7 @@ from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
+from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
@@ -95,6 +96,7 @@ def spectral_density(
         exact=np.array([exhausted(run) or run.complete for _, _, run in found]),
         certificate=certificate(
             error,
+            evidence_for(operator, SYMMETRIC),
             Error(
                 max(run.dropped for _, _, run in found),
                 reason="entries of T that Lanczos set to zero as rounding",

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.operators.facts import check_shape, twin_of, unshifted_of
+from gnjax.operators.facts import SYMMETRIC, check_shape, evidence_for, twin_of, unshifted_of
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
@@ -166,7 +167,7 @@ def _few(
         found.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count, *why),
+        certificate(rounding, found.count, evidence_for(op, SYMMETRIC), *why),
         done,
     )
     return spectrum, found
@@ -207,8 +208,7 @@ def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _zeros(count: int) -> Spectrum:
     """Eigenvalues that are zero because of the shapes of the factors."""
-    exact = Error(0.0, reason="the rank that the shapes allow")
-    return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(exact))
+    return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(SHAPES))
 
 
 def _check_arguments(size: int, k: Any, which: str, rtol: float) -> None:

@@ -24,6 +24,7 @@ from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import x64
 from gnjax.operators.base import Operator
+from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
@@ -104,7 +105,9 @@ def few_on_device(
         rounding = dense_error(precise, max(guess.scale, float(np.abs(values).max())))
     small = max(rtol * guess.scale, rounding.value if np.isfinite(rounding.value) else 0.0)
     converged = guess.reached and bool(residuals.max() <= small) and not watch.stopped
-    why = [] if converged else [why_unfinished(guess.products + k, rows, watch)]
+    why = [evidence_for(op, SYMMETRIC)]
+    if not converged:
+        why.append(why_unfinished(guess.products + k, rows, watch))
     found = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)
     return replace(found, converged=converged)
 
@@ -118,7 +121,7 @@ def _spectrum(
 ) -> Spectrum:
     """The values from the largest down, with the vectors if they are asked for.
 
-    The certificate has the parts ``why``, which say why a run did not converge.
+    The certificate has the parts ``why`` as well, such as why a run did not converge.
     """
     if not np.isfinite(rounding.value):
         why = [*why, unknown(f"residuals are at most {residuals.max():.3g}, without rounding")]

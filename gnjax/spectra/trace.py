@@ -18,7 +18,7 @@ from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.operators.facts import error_of, factorisation_of
+from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import BLOCK, probe_stream, student
@@ -128,7 +128,8 @@ def trace(
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:
     """Make a :class:`Trace` of an estimate, with the certificate of its errors."""
-    parts = [_rounding(op, found.lengths), _stated(op, found.value)]
+    symmetry = evidence_for(op, SYMMETRIC)
+    parts = [_rounding(op, found.lengths), _stated(op, found.value), symmetry]
     if found.standard_error:
         width = found.standard_error * student(found.samples)
         parts.append(Error(width, MEASURED, reason=f"the spread of {found.samples} samples"))

@@ -12,7 +12,13 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
-from gnjax.operators.facts import error_of, factorisation_of, stated_eigenvalues
+from gnjax.operators.facts import (
+    SYMMETRIC,
+    error_of,
+    evidence_for,
+    factorisation_of,
+    stated_eigenvalues,
+)
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
@@ -44,8 +50,9 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     matrix, asymmetry = host_matrix(op, limits)
     values = scipy.linalg.eigvalsh(matrix, check_finite=False)
     norm = float(np.abs(values).max())
-    error = dense_error(op, norm) + asymmetry
-    return whole(values, error.value, "dense", certificate(error))
+    error = dense_error(op, norm)
+    total = (error + asymmetry).value
+    return whole(values, total, "dense", certificate(error, asymmetry))
 
 
 def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
@@ -65,8 +72,9 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     values, columns = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
     vectors = np.ascontiguousarray(columns.T[::-1])
     lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
-    error = dense_error(op, float(np.abs(values).max())) + asymmetry + _seen(lengths)
-    found = whole(values, error.value, "dense", certificate(error))
+    own = dense_error(op, float(np.abs(values).max())) + _seen(lengths)
+    error = own + asymmetry
+    found = whole(values, error.value, "dense", certificate(own, asymmetry))
     bounds = angles(found.values, lengths + error.value, found.errors)
     return replace(found, vectors=vectors, angles=bounds)
 
@@ -89,6 +97,7 @@ def dense_error(op: Operator, norm: float) -> Error:
 def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Error]:
     """The symmetric part of the matrix in host memory, in float64, and the norm of the rest.
 
+    An operator that states that it is symmetric is believed, on the evidence that it has.
     Raises a ValueError if the matrix would not fit, or is far from symmetric.
     """
     refused = why_not_dense(op.shape[0], limits)
@@ -97,7 +106,7 @@ def host_matrix(op: Operator, limits: Limits = LIMITS) -> tuple[np.ndarray, Erro
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_products(matrix)
     if getattr(op, "symmetric", False):
-        return matrix, Error(0.0)
+        return matrix, evidence_for(op, SYMMETRIC)
     return _symmetric_part(matrix)
 
 

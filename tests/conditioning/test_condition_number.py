@@ -531,6 +531,43 @@ def test_eigenvalues_beyond_a_bound_on_the_rank_are_not_ignored(method):
     assert (k.rank, k.rank_source, k.resolved) == (2, "analytic", True)
 
 
+class _OnTrials(gnjax.Algebra, _WithRankBound):
+    """The same, positive semidefinite and symmetric, all on the evidence of somebody's trials."""
+
+    positive = symmetric = True
+
+    def evidence_for(self, fact):
+        return gnjax.Error(0.0, "measured", reason=f"trials of {fact}")
+
+
+def test_facts_that_an_answer_needs_are_parts_of_its_certificate():
+    """Class: the evidence of a rank, a sign or a symmetry that no part of a certificate shows."""
+    values = (4.0, 3.0, 0.0, 0.0)
+    for op, kind in ((_WithRankBound(values, 2), "proved"), (_OnTrials(values, 2), "measured")):
+        k = gnjax.condition_number(op)
+        ranks = [part for part in k.certificate.parts if "rank" in part.reason]
+        assert [part.kind for part in ranks] == [kind]
+    for method in ("dense", "krylov"):
+        k = gnjax.condition_number(_OnTrials(values, 2), method=method)
+        assert {"trials of rank_bound", "trials of symmetric"} <= {
+            part.reason for part in k.certificate.parts
+        }
+    k = gnjax.condition_number(_OnTrials((4.0, 3.0, 1.0), 3), certify="inertia")
+    assert (k.certificate.kind, str(k.certificate)) == (
+        "measured",
+        "measured (trials of symmetric)",
+    )
+    k = gnjax.condition_number(gnjax.dense(np.zeros((4, 4))) + _OnTrials(values, 2) + 0.5)
+    assert k.method != "damped"  # nobody says that zeros are positive semidefinite
+    k = gnjax.condition_number(gnjax.factored(np.eye(4)[:, :1]) + 2 * _OnTrials(values, 2) + 0.5)
+    assert k.method == "damped"
+    assert {"trials of rank_bound", "trials of positive"} <= {
+        part.reason for part in k.certificate.parts
+    }
+    # lambda_max is 1 + 8 + 0.5, and the rank is at most 3 of 4 by the trials.
+    assert k.interval[0] <= 9.5 / 0.5 <= k.interval[1]
+
+
 @pytest.mark.parametrize(("decades", "method"), [(2, "dense"), (6, "factored")])
 def test_a_factor_that_takes_long_comes_after_the_matrix(decades, method):
     """kappa is 10^(2 decades): beyond 1e10 the matrix leaves less than rtol to see."""

@@ -36,6 +36,11 @@ class Callers:
         return self.matrix
 
 
+@dataclass(frozen=True, repr=False)
+class CallersWithAlgebra(gnjax.Algebra, Callers):
+    """The same with the algebra of all operators, inherited."""
+
+
 @dataclass(frozen=True)
 class CallersWithError(Callers):
     """The same with its error stated as a number."""
@@ -115,6 +120,7 @@ def stored(kind):
     yield "diagonal", gnjax.diagonal(entries), np.diag(entries)
     yield "callers", Callers(jax.device_put(exact)), exact
     yield "callers_with_error", CallersWithError(jax.device_put(exact)), exact
+    yield "callers_with_algebra", CallersWithAlgebra(jax.device_put(exact)), exact
     op, eye = gnjax.dense(exact), np.eye(len(exact))
     yield "scaled", 0.75 * op, 0.75 * exact
     yield "turned_round", -op, -exact

@@ -12,9 +12,20 @@ import pytest
 import gnjax
 from gnjax.conditioning.methods import METHODS
 from gnjax.numerics.certificate import KINDS, MEASURED, PROVED, UNKNOWN
-from gnjax.operators.facts import error_of, factorisation_of, rank_bound_of, twin_of
+from gnjax.numerics.rank_bound import SHAPES
+from gnjax.operators.facts import (
+    POSITIVE,
+    RANK_BOUND,
+    SYMMETRIC,
+    error_of,
+    evidence_for,
+    factorisation_of,
+    rank_bound_of,
+    twin_of,
+    unshifted_of,
+)
 from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
-from tests.contracts.operators import networks, stored
+from tests.contracts.operators import Callers, CallersWithError, networks, stored
 
 _KINDS = ("definite", "indefinite", "negative", "deficient", "zero", "one")
 _PRECISIONS = {"float64": True, "float32": False}
@@ -97,6 +108,53 @@ def test_factors_ranks_and_twins_are_of_the_same_matrix(cases):
         if "hessian" not in name and "indefinite" not in name and "negative" not in name:
             gap = np.abs(small[:common] - _truth(exact)[:common]).max()
             assert gap <= slack * max(_norm(exact), 1e-300), name
+
+
+def test_every_operator_has_the_algebra(cases):
+    """Class: an operator that cannot be scaled, added, damped, multiplied or shown in one line."""
+    rng = np.random.default_rng(1)
+    for name, op, exact in cases:
+        if type(op) in (Callers, CallersWithError):  # which inherit nothing
+            continue
+        slack = 100 * (1e-6 if str(op.dtype) == "float32" else 1e-14) * (1 + _norm(exact))
+        eye, v = np.eye(len(exact)), rng.standard_normal((len(exact), 2))
+        for made, expected in (
+            (2 * op, 2 * exact),
+            (op / 4, exact / 4),
+            (-op, -exact),
+            (op + 0.5, exact + 0.5 * eye),
+            (op - 0.5 * op, exact / 2),
+            (1 - op, eye - exact),
+            (sum([op, op]), 2 * exact),
+        ):
+            assert isinstance(made, gnjax.Operator), name
+            assert np.abs(np.asarray(made.as_matrix()) - expected).max() <= slack, name
+            assert np.abs(np.asarray(made @ v) - expected @ v).max() <= slack * 10, name
+        assert np.abs(np.asarray(v.T @ op) - v.T @ exact).max() <= slack * 10, name
+        for shown in (repr(op), repr(2 * op + 1)):
+            assert len(shown) < 200, name
+            assert "\n" not in shown, name
+
+
+def test_every_fact_has_its_evidence(cases):
+    """Class: a fact on which an answer rests and which no part of its certificate names."""
+    for name, op, _ in cases:
+        for fact in (RANK_BOUND, POSITIVE, SYMMETRIC):
+            evidence = evidence_for(op, fact)
+            assert (evidence.kind in KINDS, evidence.value) == (True, 0), (name, fact)
+            assert evidence.reason, (name, fact)
+        symmetry = evidence_for(op, SYMMETRIC)
+        unstated = name.split("-")[-1].startswith("callers")
+        assert (symmetry.kind == MEASURED) == unstated, name
+        density = gnjax.spectral_density(op, probes=2, steps=2)
+        assert symmetry in density.certificate.parts, name
+        kappa = _answer(op, "auto", "ritz")
+        if kappa is not None and kappa.rank_source == "analytic":
+            stated = {SHAPES, evidence_for(op, RANK_BOUND), evidence_for(twin_of(op), RANK_BOUND)}
+            assert stated & set(kappa.certificate.parts), (name, str(kappa))
+        if kappa is not None and kappa.method == "damped":
+            base, _ = unshifted_of(op)
+            assert evidence_for(base, POSITIVE) in kappa.certificate.parts, name
 
 
 def test_every_eigenvalue_lies_within_its_error(cases):

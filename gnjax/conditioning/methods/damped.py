@@ -21,12 +21,15 @@ from gnjax.conditioning.ends import (
 )
 from gnjax.conditioning.methods import dense, krylov
 from gnjax.conditioning.methods.base import Method
-from gnjax.numerics.certificate import UNKNOWN, Certificate
+from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
+from gnjax.numerics.rank_bound import SHAPES
 from gnjax.operators.facts import (
+    POSITIVE,
+    evidence_for,
     is_positive,
-    rank_bound_of,
     rank_is_assumed,
+    rank_of,
     twin_of,
     unshifted_of,
 )
@@ -63,14 +66,32 @@ def _ends(problem: Problem) -> Ends | None:
     else:
         top, bottom, rests_on = _of_whole(small, problem)
         products, finished = 0, True
-    if min(rank_bound_of(base), small.shape[0]) < problem.size and not rank_is_assumed(base):
+    rests_on += certificate(evidence_for(base, POSITIVE))
+    singular = _why_singular(base, small.shape[0], bottom, problem.size)
+    if singular is not None:
         bottom = _ZERO
+        rests_on += certificate(singular)
     if rests_on.kind == UNKNOWN:
         bottom = Enclosure(bottom.value, -shift, math.inf)
     source = FULL if problem.rank is None else GIVEN
     ends = _shifted(top, shift), _shifted(bottom, shift)
     floor = bottom.high - bottom.low
     return Ends(*ends, problem.size, source, floor, "damped", rests_on, products, finished)
+
+
+def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Error | None:
+    """What it rests on that A, of ``size`` rows, is singular; None where it need not be.
+
+    ``bottom`` is the smallest eigenvalue of its twin, of ``rows`` rows.
+    """
+    if rank_is_assumed(base):
+        return None
+    if rows < size:
+        return SHAPES
+    if bottom.low > 0:
+        return None
+    bound = rank_of(base)
+    return bound.evidence if bound.value < size else None
 
 
 def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:

@@ -22,7 +22,7 @@ _FORMING = 1e6  # cost of one entry of a matrix that is slow to form: too high t
 
 def _refuses(problem: Problem) -> str:
     refused = dense.METHOD.refuses(problem)
-    if not refused and problem.rank not in (None, problem.rank_bound):
+    if not refused and problem.rank is not None and problem.rank != problem.rank_bound:
         return (
             "method='inverse' answers for the whole range that structure allows, of rank "
             f"{problem.rank_bound}; for an assumed rank of {problem.rank} use 'factored' or 'dense'"
@@ -44,7 +44,7 @@ def _ends(problem: Problem) -> Ends | None:
     """
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
-    factor = cholesky(matrix) if size == problem.rank_bound else None
+    factor = cholesky(matrix) if problem.rank in (None, size) else None
     if factor is None:
         return dense.METHOD.ends(problem)
 
@@ -55,11 +55,12 @@ def _ends(problem: Problem) -> Ends | None:
     inverse = _largest(solve, size, problem.rtol / 2, problem.seed)
     if not np.isfinite([top.high, inverse.high]).all():
         return dense.METHOD.ends(problem)
-    error = dense_error(stored, top.high) + asymmetry
+    own = dense_error(stored, top.high)
+    error = own + asymmetry
     smallest = Enclosure(1 / inverse.value, 1 / inverse.high, 1 / inverse.low).widened(error.value)
     if not smallest.low > 0:
         return dense.METHOD.ends(problem)
-    source = GIVEN if problem.rank is not None else bound_source(problem)
+    source = GIVEN if problem.rank is not None else bound_source(problem, size)
     return Ends(
         top.widened(error.value),
         smallest,
@@ -67,7 +68,7 @@ def _ends(problem: Problem) -> Ends | None:
         source,
         error.value,
         "inverse",
-        certificate(error, chance(MISSED)),
+        certificate(own, asymmetry, chance(MISSED)),
     )
 
 

@@ -24,9 +24,10 @@ from gnjax.conditioning.ends import (
     ends_of_spectrum,
 )
 from gnjax.conditioning.methods.base import Method
-from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
+from gnjax.numerics.certificate import PROBABLE, Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.facts import forms_cheaply
+from gnjax.operators.facts import SYMMETRIC, evidence_for, forms_cheaply
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
@@ -84,7 +85,7 @@ def _ends(problem: Problem) -> Ends | None:
     values, residuals, _ = lanczos.ritz(run)
     check_semidefinite(float(values[0]), float(values[-1]), noise + run.dropped)
     if run.complete:
-        ends = ends_of_spectrum(problem, _complete(run, values, residuals, error, size))
+        ends = ends_of_spectrum(problem, _complete(op, run, values, residuals, error))
         return None if ends is None else replace(ends, products=run.products)
     _check_answerable(problem, run)
     ends = _incomplete(problem, run, values, residuals, error)
@@ -120,15 +121,17 @@ def _stopped_or(
 
 
 def _complete(
-    run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error, size: int
+    op: Operator, run: lanczos.Run, values: np.ndarray, residuals: np.ndarray, error: Error
 ) -> Spectrum:
     """The spectrum from a complete run: its Ritz values, and zeros for the remaining dimensions.
 
     The run found that random vectors outside its basis are mapped to zero.
     """
+    size = op.shape[0]
     outside = size > len(values)
     null = run.null_error if outside else 0.0
-    rests_on = certificate(error, chance(run.null_chance if outside else 0.0))
+    missed = chance(run.null_chance if outside else 0.0)
+    rests_on = certificate(error, missed, evidence_for(op, SYMMETRIC))
     missing = (0, size - len(values))
     found = np.pad(values[::-1], missing)
     errors = np.pad(residuals[::-1] + error.value, missing, constant_values=error.value + null)
@@ -163,7 +166,7 @@ def _incomplete(
     only if every eigenvalue is certified to be positive.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
-    known: Certificate = certificate(error, chance(MISSED))
+    known = certificate(error, chance(MISSED), evidence_for(problem.op, SYMMETRIC))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
         return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", known, run.products)

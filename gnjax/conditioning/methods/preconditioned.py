@@ -20,7 +20,7 @@ from gnjax.conditioning.methods.base import Method
 from gnjax.conditioning.methods.krylov import MISSED, chance
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.rounding import LAPACK, gamma
-from gnjax.operators.facts import factorisation_of
+from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.pencil import Enclosed, End, Products, certified
 from gnjax.spectra.pencil.ends import Matrix, largest_end, smallest_end
@@ -30,6 +30,7 @@ from gnjax.spectra.whole import dense_error
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
+_LARGE = 1e11  # multiplications from which on the rank is looked at before, see _refuses
 _LOST = 0.25  # the largest share of rtol that holding J in float32 may cost
 
 
@@ -61,7 +62,10 @@ def _refuses(problem: Problem) -> str:
             "method='preconditioned' needs an operator that states a factor J with A = J J^T, or a "
             "matrix near A as preconditioner="
         )
-    if problem.rank not in (None, problem.size) or problem.rank_bound < problem.size:
+    plan = _plan(problem)
+    large = plan is not None and plan.work > _LARGE
+    deficient = large and problem.rank_bound < problem.size
+    if problem.rank not in (None, problem.size) or deficient:
         return (
             "method='preconditioned' answers for matrices of full rank alone; use 'factored' or "
             "'dense' for an assumed rank, or where structure allows no full rank"
@@ -71,7 +75,6 @@ def _refuses(problem: Problem) -> str:
             f"method='preconditioned' holds a triangle of {problem.size:,} rows, and limits allow "
             f"{problem.limits.matrix_rows:,}; pass limits=gnjax.Limits(matrix_rows={problem.size})"
         )
-    plan = _plan(problem)
     return "" if plan is None or given else plan.refused
 
 
@@ -164,7 +167,8 @@ def _certified(problem: Problem, ready: _Ready) -> Ends | None:
     certain = smallest.low > 0 and np.isfinite(largest.high)
     if not certain and not problem.watch.stopped:
         return None
-    source = bound_source(problem) if certain else FLOOR
+    symmetry = evidence_for(problem.op, SYMMETRIC)
+    source = bound_source(problem, problem.size) if certain else FLOOR
     return Ends(
         largest,
         smallest,
@@ -172,7 +176,7 @@ def _certified(problem: Problem, ready: _Ready) -> Ends | None:
         source if problem.rank is None else GIVEN,
         ready.floor(norm),
         "preconditioned",
-        certificate(ready.error(norm), chance(top.missed + bottom.missed)),
+        certificate(ready.error(norm), chance(top.missed + bottom.missed), symmetry),
         top.products + bottom.products,
         finished=not problem.watch.stopped,
     )

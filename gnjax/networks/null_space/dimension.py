@@ -1,10 +1,10 @@
 """Directions in which no output of a network moves: the null space of J that its structure causes.
 
-Where a network has fewer parameters than outputs, the rank of J is at most p minus the number of
-independent directions v with J v = 0. Three causes are looked for:
+The rank of J is at most p minus the number of independent directions v with J v = 0. These causes
+are looked for:
 
-- Parameters that no sample uses, such as those of dead units: their columns of J are zero. For a
-  random u an entry of J^T u is zero exactly where the column is.
+- Parameters that no output depends on here: their columns of J are zero
+  (see :mod:`gnjax.networks.null_space.zeros`).
 - Shifts. A normalisation behind a layer subtracts what is added to all of its outputs (or, over a
   batch, to any one of them), and the softmax of the cross-entropy what is added to all logits:
   v = c (x) 1 in a kernel, and v in a bias.
@@ -39,10 +39,12 @@ from gnjax.networks.null_space.families import (
     Family,
     chosen,
     families,
-    layers_of,
     tolerance,
+    unit,
 )
 from gnjax.networks.null_space.normalised import normalised_units
+from gnjax.networks.null_space.zeros import columns_stay_zero, nonzero_columns
+from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
 from gnjax.numerics.host import on_device
 
@@ -98,34 +100,79 @@ def null_dimensions(
     """For every group of chosen leaves, how many independent directions v have J v = 0.
 
     The directions move no other leaves, and are those that structure causes. The number is zero if
-    none was found, and also if none was looked for: in groups of more than ``most`` or 10,000
-    parameters, and for samples that are spread over several processes.
+    none was found, and also if none was looked for: in groups of which more than ``most`` columns
+    are not zero, and for samples that are spread over several processes. In groups of more than
+    10,000 parameters, and for losses without a root R, only columns that are zero are counted.
     """
-    leaves = [leaf.is_fully_addressable for leaf in jax.tree.leaves((net.leaves, net.x))]
-    sizes = [sum(net.counts[place] for place in group) for group in groups]
-    wanted = [size <= min(most, _MOST_PARAMETERS) and all(leaves) for size in sizes]
-    if not any(wanted):
+    if not in_one_process(net):
         return [0] * len(groups)
+    parts = [indices_of(net.counts, group) for group in groups]
+    columns = _columns(net, parts, most)
+    used, idle = ~columns.zero, [int(columns.zero[own].sum()) for own in parts]
+    wanted = [
+        len(own) <= _MOST_PARAMETERS and used[own].sum() <= most and used[own].any()
+        for own in parts
+    ]
+    if not any(wanted) or not has_root(net.target):
+        return idle
     plain = [_compared(net, tuple(net.leaves), x) for (x,) in sample_batches(net)]
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
     products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
-        _dimension(_Part(net, plain, products, group)) if looked else 0
-        for group, looked in zip(groups, wanted, strict=True)
+        zeros + _dimension(_Part(net, plain, products, group), columns) if looked else zeros
+        for group, own, zeros, looked in zip(groups, parts, idle, wanted, strict=True)
     ]
 
 
-def _dimension(part: _Part) -> int:
-    used = _used(part)
+def zero_counts(net: Network, parts: Sequence[np.ndarray], most: float) -> list[int]:
+    """How many columns of J are zero in each part; see :func:`null_dimensions`."""
+    if not in_one_process(net):
+        return [0] * len(parts)
+    zero = _columns(net, parts, most).zero
+    return [int(zero[own].sum()) for own in parts]
+
+
+def in_one_process(net: Network) -> bool:
+    """Whether this process has all parameters and samples, so that trials see all of them."""
+    arrays = jax.tree.leaves((net.leaves, net.x))
+    return all(array.is_fully_addressable for array in arrays)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns of J are zero, and which rounding alone makes zero: nobody knows these."""
+
+    zero: np.ndarray
+    doubtful: np.ndarray
+
+
+def _columns(net: Network, parts: Sequence[np.ndarray], most: float) -> _Columns:
+    """The columns that are zero; trials are made where a part has at most ``most`` others."""
+    zero, none = ~nonzero_columns(lambda: (net,)), np.zeros(net.parameters, bool)
+    if not any(zero[own].any() and (~zero[own]).sum() <= most for own in parts):
+        return _Columns(none, none)
+    exact = columns_stay_zero(lambda: (net,), zero)
+    return _Columns(zero, none) if exact else _Columns(none, zero)
+
+
+def _dimension(part: _Part, columns: _Columns) -> int:
+    """The directions that move parameters whose columns are not zero.
+
+    A direction that moves a parameter whose column is doubtful may seem to leave all outputs
+    unchanged because rounding hides it.
+    """
+    used, doubtful = ~columns.zero[part.own], columns.doubtful[part.own]
     rows: list[np.ndarray] = []
     for family in families(part.net):
         vectors = [chosen(part.net, direction) for direction in family.directions]
         known = [v for v in vectors if v is not None and v[used].any()]
         fits = len(rows) + len(known) <= MOST_DIRECTIONS
-        if known and fits and _invariant(part, family, known):
-            rows += [v[used] / np.linalg.norm(v[used]) for v in known]
-    rows += [v[used] for v in normalised_units(part.net) if v[used].any()][:MOST_DIRECTIONS]
-    return int((~used).sum()) + _rank(rows)
+        seen = not any(v[doubtful].any() for v in known)
+        if known and fits and seen and _invariant(part, family, known):
+            rows += [unit(v[used]) for v in known]
+    others = normalised_units(part.net)
+    rows += [v[used] for v in others if v[used].any() and not v[doubtful].any()][:MOST_DIRECTIONS]
+    return _rank(rows)
 
 
 def _rank(rows: list[np.ndarray]) -> int:
@@ -142,33 +189,6 @@ def _decades(net: Network) -> list[float]:
     100.
     """
     return [d if net.dtype == jnp.float64 else d / 8 for d in _DECADES]
-
-
-def _used(part: _Part) -> np.ndarray:
-    """Which columns of J are not zero, by two products J^T u with random u.
-
-    If scaling the unused parameters changes an output, all columns count as used: a tanh that is 1
-    up to rounding, or a GELU that underflows, gives zeros in J that are not zero in exact
-    arithmetic.
-    In each trial some layers are scaled up and the others down, such that every two layers are
-    scaled in different directions at least once.
-    """
-    used: np.ndarray = (part.products[part.own] != 0).any(axis=1)
-    if used.all():
-        return used
-    net = part.whole
-    _, layers = layers_of(net)
-    layer_of = {leaf: place for place, leaves in enumerate(layers.values()) for leaf in leaves}
-    idle = part.embedded(~used)
-    for bit in range(max(1, (len(layers) - 1).bit_length())):
-        for sign in (-1, 1):
-            factors = [
-                10.0 ** (sign * _decades(net)[0] * (1 if layer_of[i] >> bit & 1 else -1))
-                for i in range(len(net.leaves))
-            ]
-            if not _equal_outputs(part, _scaled(net, idle, factors)):
-                return np.ones_like(used)
-    return used
 
 
 def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> bool:
@@ -212,15 +232,6 @@ def _no_tangent(part: _Part, v: np.ndarray) -> bool:
     level = tolerance(part.whole) * float(np.abs(v).max())
     pairs = zip(part.images(v), part.lengths, strict=True)
     return all(image <= level * length for image, length in pairs)
-
-
-@jax.jit
-def _scaled(net: Network, idle: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
-    """The leaves, whose entries are multiplied by a factor where ``idle`` is not zero."""
-    return [
-        jnp.where(still != 0, factor * leaf, leaf)
-        for leaf, still, factor in zip(net.leaves, scatter(net, idle), factors, strict=True)
-    ]
 
 
 @jax.jit

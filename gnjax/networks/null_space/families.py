@@ -51,6 +51,12 @@ def chosen(net: Network, direction: Leaves) -> np.ndarray | None:
     return None if any(np.any(part) for part in left.values()) else np.concatenate(parts)
 
 
+def unit(v: np.ndarray) -> np.ndarray:
+    """v / |v|, where squares of its entries may underflow."""
+    scaled: np.ndarray = v / np.abs(v).max()
+    return scaled / np.linalg.norm(scaled)
+
+
 def tolerance(net: Network) -> float:
     return _SAME if net.dtype == jnp.float64 else _SAME**0.5
 

@@ -17,6 +17,7 @@ from gnjax.networks.null_space.families import (
     chosen,
     layers_of,
     tolerance,
+    unit,
 )
 from gnjax.numerics.host import on_device
 
@@ -67,14 +68,14 @@ def _unit_directions(
 ) -> np.ndarray | None:
     """For every unit its directions as rows (4, p); None where some of them are held fixed."""
     rows = []
-    for unit in range(leaves[norm[0]].size):
-        one = np.arange(leaves[norm[0]].size) == unit
+    for place in range(leaves[norm[0]].size):
+        one = np.arange(leaves[norm[0]].size) == place
         biases = [{i: one.astype(float)} for i in (*source, *norm) if leaves[i].ndim == 1]
         weights: Leaves = {i: leaves[i] * one for i in source}
         found = [chosen(net, direction) for direction in (weights, *biases)]
         if any(v is None or not v.any() for v in found):
             return None
-        rows.append(np.stack([v / np.linalg.norm(v) for v in found if v is not None]))
+        rows.append(np.stack([unit(v) for v in found if v is not None]))
     return np.stack(rows)
 
 
@@ -85,9 +86,9 @@ def _null_vectors(net: Network, vectors: np.ndarray | None) -> list[np.ndarray]:
     columns = on_device(vectors.reshape(-1, size).T.astype(net.dtype))
     images = np.asarray(forward_products(net, columns), np.float64).reshape(-1, units, count)
     found = []
-    for unit in range(units):
-        _, values, rows = np.linalg.svd(images[:, unit], full_matrices=False)
-        largest = float(np.linalg.norm(images[:, unit], axis=0).max())
+    for place in range(units):
+        _, values, rows = np.linalg.svd(images[:, place], full_matrices=False)
+        largest = float(np.linalg.norm(images[:, place], axis=0).max())
         null = values <= tolerance(net) * largest
-        found.append(rows[null][::-1] @ vectors[unit])
+        found.append(rows[null][::-1] @ vectors[place])
     return found

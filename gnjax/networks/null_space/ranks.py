@@ -1,4 +1,4 @@
-"""Bounds on the rank of the Jacobian J of a network, from its structure."""
+"""Bounds on the rank of the Jacobian J of a network, from its structure, with their evidence."""
 
 from __future__ import annotations
 
@@ -8,23 +8,71 @@ import numpy as np
 
 from gnjax.networks.duplicates import unique_samples
 from gnjax.networks.network import Network
-from gnjax.networks.null_space.dimension import null_dimensions
-from gnjax.networks.outputs.hessians import has_root
+from gnjax.networks.null_space.dimension import in_one_process, null_dimensions, zero_counts
+from gnjax.networks.null_space.zeros import (
+    Batches,
+    columns_stay_zero,
+    nonzero_columns,
+    nonzero_rows,
+)
+from gnjax.networks.parameters import indices_of
+from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.numerics.rank_bound import RankBound, least
+
+TRIALS = Error(0.0, MEASURED, reason="the null space of J, by trials at other parameters")
+_LOOKED_FOR = 2  # directions are looked for among at most so many times the rows of J
 
 
-def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[int]:
+def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound]:
     """For every group of chosen leaves, a bound on the rank of its columns of J.
 
-    It is the smallest of three numbers: the rows of J that belong to different samples; the rows
-    whose weight is not zero (a label of -1 has the weight zero); and the number of columns minus
-    the dimension of the directions in which structure keeps every output unchanged (see
+    Proved are the number of columns, that of the rows of different samples, and that of the rows
+    whose weight is not zero (a label of -1 has the weight zero). Trials show which columns and rows
+    are zero, and in which directions structure keeps every output unchanged (see
     :mod:`gnjax.networks.null_space.dimension`).
     """
-    rows = min(unique_samples(net) * net.rows, _weighted_rows(net))
-    most = 2 * rows if has_root(net.target) else 0
-    sizes = [sum(net.counts[place] for place in group) for group in groups]
-    nulls = null_dimensions(net, groups, most)
-    return [min(size - null, rows) for size, null in zip(sizes, nulls, strict=True)]
+    parts = [indices_of(net.counts, group) for group in groups]
+    rows = _different_rows(net)
+    return _bounds(net, parts, rows, null_dimensions(net, groups, _LOOKED_FOR * rows))
+
+
+def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
+    """The same for groups of entries of the parameters, of which only zero columns are counted."""
+    rows = _different_rows(net)
+    return _bounds(net, parts, rows, zero_counts(net, parts, _LOOKED_FOR * rows))
+
+
+def _bounds(
+    net: Network, parts: Sequence[np.ndarray], rows: int, nulls: Sequence[int]
+) -> list[RankBound]:
+    """The bounds for groups of entries whose columns have null spaces of these dimensions."""
+    found = []
+    for own, null in zip(parts, nulls, strict=True):
+        proved = least(RankBound(len(own)), RankBound(rows))
+        if not in_one_process(net):
+            found.append(proved)
+            continue
+        columns = RankBound(len(own) - null, TRIALS)
+        filled = RankBound(nonzero_rows(net, own, min(proved.value, columns.value)), TRIALS)
+        found.append(least(proved, columns, filled))
+    return found
+
+
+def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBound:
+    """The same for samples that come in batches with so many rows in all, one group of all leaves.
+
+    Of the null space only columns that are zero are looked for.
+    """
+    proved = least(RankBound(columns), RankBound(rows))
+    used = nonzero_columns(batches)
+    if used.sum() < proved.value and columns_stay_zero(batches, ~used):
+        return RankBound(int(used.sum()), TRIALS)
+    return proved
+
+
+def _different_rows(net: Network) -> int:
+    """The rows of J of different samples, or those that have a weight, whichever are fewer."""
+    return min(unique_samples(net) * net.rows, _weighted_rows(net))
 
 
 def _weighted_rows(net: Network) -> int:

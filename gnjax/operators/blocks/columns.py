@@ -13,23 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from gnjax.networks import kernels
 from gnjax.networks.network import Network, restricted
-from gnjax.networks.null_space.ranks import rank_bounds
+from gnjax.networks.null_space.ranks import entry_rank_bounds, rank_bounds
 from gnjax.networks.parameters import indices_of
 from gnjax.networks.rounding import jacobian_errors
 from gnjax.numerics.certificate import Error, unknown
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised, stored_bound
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
 from gnjax.operators.base import Dense, Factored
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.facts import check_symmetric, error_of, forms_cheaply
+from gnjax.operators.facts import (
+    SYMMETRIC,
+    check_symmetric,
+    error_of,
+    evidence_for,
+    forms_cheaply,
+)
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
@@ -47,12 +55,20 @@ class DiagonalBlocks:
       off_share: |G - blockdiag(G)|_F^2 / |G|_F^2; nan for G = 0.
       off_error: a bound on the error of ``off_share``.
       method: "jacobian", "kernels" (for at least one block), "matrix" or "products".
+      rank_bounds: returns a bound on the rank of each block, by trials where it has to; None where
+        nothing but the operators is known.
     """
 
     operators: tuple[Operator, ...]
     off_share: float
     off_error: Error
     method: str
+    rank_bounds: Callable[[], Sequence[RankBound]] | None = None
+
+    def rank_bound_of(self, place: int) -> Callable[[], RankBound] | None:
+        """A function that returns the bound on the rank of the block at this place."""
+        bounds = self.rank_bounds
+        return None if bounds is None else lambda: bounds()[place]
 
 
 def diagonal_blocks(
@@ -80,11 +96,12 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
             jacobian = root * kernels.jacobian(net)
             matrices = [jacobian[:, own] for own in parts]
             operators = [
-                formed_operator(matrix, True, error.scaled(root), min(rows, matrix.shape[1]), op)
+                formed_operator(matrix, True, error.scaled(root), op)
                 for matrix, error in zip(matrices, errors, strict=True)
             ]
             off = off_share(matrices, [True] * len(parts), whole.scaled(root))
-            return DiagonalBlocks(tuple(operators), *off, "jacobian")
+            bounds = cache(partial(entry_rank_bounds, net, parts))
+            return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
     return _of_columns(op, parts, limits)
 
 
@@ -119,7 +136,6 @@ def _of_gram(
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
     whole, errors = jacobian_errors(whole_net, parts)
-    ranks = rank_bounds(net, groups)
     formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
     square = 8.0 * (net.samples * net.rows) ** 2
     every = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
@@ -132,8 +148,8 @@ def _of_gram(
         for kernel, is_formed in zip(squares, narrow, strict=True)
     ]
     operators = [
-        formed_operator(matrix, is_formed, error.scaled(root), rank, op)
-        for matrix, is_formed, error, rank in zip(matrices, narrow, errors, ranks, strict=True)
+        formed_operator(matrix, is_formed, error.scaled(root), op)
+        for matrix, is_formed, error in zip(matrices, narrow, errors, strict=True)
     ]
     held = [
         (matrix, is_formed) if kernel is None else (kernel, False)
@@ -141,25 +157,24 @@ def _of_gram(
     ]
     off = off_share([m for m, _ in held], [is_formed for _, is_formed in held], whole.scaled(root))
     method = "jacobian" if all(narrow) else "kernels"
-    return DiagonalBlocks(tuple(operators), *off, method)
+    bounds = cache(partial(rank_bounds, net, groups))
+    return DiagonalBlocks(tuple(operators), *off, method, bounds)
 
 
-def formed_operator(
-    matrix: np.ndarray, is_formed: bool, error: Error, limit: int, op: NetworkGram
-) -> Operator:
+def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: NetworkGram) -> Operator:
     """A block's operator from scale^{1/2} J_b (``is_formed``) or from scale J_b J_b^T.
 
-    ``error`` is that of scale^{1/2} J_b, and ``limit`` a bound on its rank.
+    ``error`` is that of scale^{1/2} J_b.
     """
     if is_formed:
         stored = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
-        return Factored(stored, bound, error.kind, error.failure, rank_limit=limit).twin
+        return Factored(stored, bound, error.kind, error.failure).twin
     norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
     moved = gram_error(norm, error)
     stored = on_device(matrix, op.dtype)
     bound = stored_bound(moved.value, op.dtype)
-    return Dense(stored, bound, moved.kind, moved.failure, rank_limit=limit)
+    return Dense(stored, bound, moved.kind, moved.failure)
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -225,7 +240,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
             matrix[:, first : first + _COLUMNS] = images[own]
         blocks.append((matrix + matrix.T) / 2)
         inside += float(np.linalg.norm(matrix)) ** 2
-    error = error_of(op, raised(total**0.5))
+    error = error_of(op, raised(total**0.5)) + evidence_for(op, SYMMETRIC)
     bound = stored_bound(error.value, op.dtype)
     operators = [
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks

@@ -9,7 +9,8 @@ so that every part comes from one Jacobian, or is a diagonal block of one kernel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from gnjax.networks.rounding import jacobian_error
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
+from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, shared
 from gnjax.operators.factorisation import gram_error
+from gnjax.operators.facts import rank_of
 from gnjax.operators.of_networks.network import NetworkGram
 
 
@@ -51,19 +54,16 @@ def row_parts(
     places = np.split(np.arange(len(kept)), np.cumsum([len(part) for part in parts])[:-1])
     error = jacobian_error(net).scaled(op.scale**0.5)
     rows = net.samples * net.rows
-    ranks = [min(len(part), op.rank_bound) for part in parts]
+    bounds = partial(_rank_bounds, op, [len(part) for part in parts])
     if 8.0 * rows * net.parameters <= limits.factor_bytes:
         jacobian = op.scale**0.5 * kernels.jacobian(net)[kept]
         if centred:
             jacobian -= jacobian.mean(axis=0)
             error += _rounding(len(kept), float(np.linalg.norm(jacobian)))
         matrices = [jacobian[own] for own in places]
-        operators = [
-            formed_operator(matrix, True, error, rank, op)
-            for matrix, rank in zip(matrices, ranks, strict=True)
-        ]
+        operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
         off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
-        return names, counts, DiagonalBlocks(tuple(operators), *off, "jacobian")
+        return names, counts, DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
     if 16.0 * rows**2 > limits.factor_bytes:
         msg = (
             f"neither a Jacobian of {rows:,} x {net.parameters:,} nor a kernel of {rows:,} rows is "
@@ -71,7 +71,7 @@ def row_parts(
             "weights=(labels == label)"
         )
         raise ValueError(msg)
-    return names, counts, _of_kernel(op, net, kept, places, ranks, error, centred)
+    return names, counts, _of_kernel(op, net, kept, places, bounds, error, centred)
 
 
 def _of_kernel(
@@ -79,7 +79,7 @@ def _of_kernel(
     net: Network,
     kept: np.ndarray,
     places: Sequence[np.ndarray],
-    ranks: Sequence[int],
+    bounds: Callable[[], list[RankBound]],
     error: Error,
     centred: bool,
 ) -> DiagonalBlocks:
@@ -91,13 +91,15 @@ def _of_kernel(
         kernel = kernel - mean - mean[:, None] + mean.mean()
         error += _rounding(len(kept), trace**0.5)
     matrices = [kernel[np.ix_(own, own)] for own in places]
-    operators = [
-        formed_operator(matrix, False, error, rank, op)
-        for matrix, rank in zip(matrices, ranks, strict=True)
-    ]
+    operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)
     off = shared(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
-    return DiagonalBlocks(tuple(operators), *off, "kernels")
+    return DiagonalBlocks(tuple(operators), *off, "kernels", bounds)
+
+
+def _rank_bounds(op: NetworkGram, rows: Sequence[int]) -> list[RankBound]:
+    """Bounds on the ranks of parts with so many rows of J."""
+    return [least(RankBound(count), rank_of(op)) for count in rows]
 
 
 def _rounding(rows: int, length: float) -> Error:

@@ -41,16 +41,19 @@ from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import jacobian_error, product_error
-from gnjax.numerics.certificate import Error
+from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.facts import POSITIVE, RANK_BOUND, STATED
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 _COLUMNS = 64
 _SIDES = ("auto", "parameters", "outputs")
+_CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output Hessians")
 _REASON = "rounding of the network, by Monte Carlo arithmetic"
 
 
@@ -107,9 +110,13 @@ class NetworkGram(Algebra, ParameterTrees):
             return self
         return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
 
-    @cached_property
+    @property
     def rank_bound(self) -> int:
-        """A number that the rank of the exact matrix does not exceed, by its structure alone."""
+        """A number that the rank of the exact matrix does not exceed, as surely as its evidence."""
+        return self._rank.value
+
+    @cached_property
+    def _rank(self) -> RankBound:
         return rank_bounds(self.net, [range(len(self.net.chosen))])[0]
 
     @cached_property
@@ -118,6 +125,13 @@ class NetworkGram(Algebra, ParameterTrees):
         if self.side == "parameters":
             return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
         return gram.gram_work(self.net)
+
+    def evidence_for(self, fact: str) -> Error:
+        """Proved, but for the rank where trials show it, and the curvature of a caller's loss."""
+        if fact == RANK_BOUND:
+            return self._rank.evidence
+        own = self.net.target is not None and callable(self.net.target.loss)
+        return _CONVEX if fact == POSITIVE and own else STATED[fact]
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:

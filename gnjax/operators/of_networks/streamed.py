@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -23,10 +23,13 @@ from gnjax.networks.forms.batches import Batches, check_again, digest, pair_of
 from gnjax.networks.forms.samples import check_samples, sample_count
 from gnjax.networks.losses import Loss
 from gnjax.networks.network import Network, sum_of
+from gnjax.networks.null_space.ranks import rank_bound_of_batches
 from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, make_target
 from gnjax.numerics.certificate import UNKNOWN, Error
+from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
+from gnjax.operators.facts import RANK_BOUND, STATED
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian, without_idle_target
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -68,9 +71,20 @@ class Streamed(Algebra, ParameterTrees):
 
     @property
     def rank_bound(self) -> int:
-        """The number of parameters; of a Gauss-Newton matrix also the number of rows of J."""
-        p = self.first.parameters
-        return p if self.functional is not None else min(p, self.rows)
+        """That of all rows of J and of its columns that are not zero; of a Hessian its size."""
+        return self._rank.value
+
+    @cached_property
+    def _rank(self) -> RankBound:
+        if self.functional is not None:
+            return RankBound(self.first.parameters)
+        return rank_bound_of_batches(self._networks, self.first.parameters, self.rows)
+
+    def _networks(self) -> Iterator[Network]:
+        return (part.net for part in self.parts())
+
+    def evidence_for(self, fact: str) -> Error:
+        return self._rank.evidence if fact == RANK_BOUND else STATED[fact]
 
     @property
     def net(self) -> Network:

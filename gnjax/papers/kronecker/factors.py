@@ -15,7 +15,7 @@ from gnjax.operators.factorisation import Factorisation, compact, compaction_err
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KroneckerFactors:
     """S_l and T_l with A_l = S_l S_l^T and B_l = T_l T_l^T, and how far each is from exact.
 
@@ -51,6 +51,11 @@ class KroneckerFactors:
     assumed: bool = field(default=False, metadata={"static": True})
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        k, d = (side[0].shape[0] for side in (self.lefts, self.rights))
+        dtype = jnp.dtype(self.rights[0].dtype).name
+        return f"<KroneckerFactors: {len(self.lefts)} pairs, {k} x {k} and {d} x {d}, {dtype}>"
 
     def scaled(self, factor: float) -> KroneckerFactors:
         """S_l and factor^{1/2} T_l, those of the network whose Sigma is ``factor`` times as large.

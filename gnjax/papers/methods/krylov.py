@@ -8,6 +8,7 @@ from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, boun
 from gnjax.conditioning.methods import Method
 from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD, chance
 from gnjax.numerics.certificate import Error, certificate
+from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.papers.kronecker import ends as certified_ends
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
@@ -50,7 +51,7 @@ def _ends(problem: Problem) -> Ends | None:
     smallest = Enclosure(
         bottom.ritz, max(bottom.bound - error.value, 0.0), bottom.ritz + error.value
     )
-    source = FLOOR if smallest.low <= 0 else bound_source(problem)
+    source = FLOOR if smallest.low <= 0 else bound_source(problem, problem.rank_bound)
     return Ends(
         Enclosure(top.ritz, top.ritz - error.value, top.bound + error.value),
         smallest,
@@ -58,7 +59,7 @@ def _ends(problem: Problem) -> Ends | None:
         source if problem.rank is None else GIVEN,
         error.value,
         "krylov",
-        certificate(error, chance(top.missed + bottom.missed)),
+        certificate(error, chance(top.missed + bottom.missed), evidence_for(op, SYMMETRIC)),
         top.products + bottom.products,
     )
 
