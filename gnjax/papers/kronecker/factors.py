@@ -54,7 +54,7 @@ class KroneckerFactors:
 
     def __repr__(self) -> str:
         k, d = (side[0].shape[0] for side in (self.lefts, self.rights))
-        dtype = jnp.dtype(self.rights[0].dtype).name
+        dtype = np.dtype(self.rights[0].dtype).name
         return f"<KroneckerFactors: {len(self.lefts)} pairs, {k} x {k} and {d} x {d}, {dtype}>"
 
     def scaled(self, factor: float) -> KroneckerFactors:
