@@ -170,12 +170,12 @@ def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None
             if item.form == "pair":
                 held += own
             elif item.form == "places":
-                held.append(by_places(layer.uses[0], own[0]))
+                held.append(by_places(layer.uses[0], own[0], net.dtype))
             elif item.form == "vectors":
-                a, delta = by_positions(layer.uses[0], own[0])
+                a, delta = by_positions(layer.uses[0], own[0], net.dtype)
                 held.append((a[0, 0], delta[:, 0, 0]))
             else:
-                found = layers.jacobian_rows(layer, net.leaves[layer.leaf].shape, own)
+                found = layers.jacobian_rows(layer, net.leaves[layer.leaf], own)
                 rows.append(_kept(net, item, found))
         return held, jnp.concatenate(rows, axis=1)
 
