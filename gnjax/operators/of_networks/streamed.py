@@ -27,7 +27,12 @@ from gnjax.networks.outputs.targets import NOTHING_COUNTS, check_has_targets, ma
 from gnjax.numerics.certificate import UNKNOWN, Error
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
-from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian, without_idle_target
+from gnjax.operators.of_networks.network import (
+    NetworkGram,
+    NetworkHessian,
+    checked_hessian,
+    without_idle_target,
+)
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
@@ -139,6 +144,8 @@ def streamed(
             )
             raise ValueError(msg)
         _check_same(first, net)
+        if functional is not None and first is None:
+            checked_hessian(NetworkHessian(net, functional))
         digests.append(digest((x, y)))
         total, rows = total + float(net.total), rows + net.samples * net.rows
         if first is None or net.batch > first.batch:
