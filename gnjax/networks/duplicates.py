@@ -43,9 +43,12 @@ def folded(net: Network, vectors: np.ndarray) -> np.ndarray:
     over the equal samples, divided by sqrt(c).
     """
     group = _group_of_each(net, (net.x, net.target))
-    summed = np.zeros((len(vectors), group.max() + 1, net.rows))
-    np.add.at(summed, (slice(None), group), vectors.reshape(len(vectors), net.samples, net.rows))
-    return (summed / np.sqrt(np.bincount(group))[:, None]).reshape(len(vectors), -1)
+    counts = np.bincount(group)
+    summed = np.zeros((len(counts), len(vectors), net.rows))
+    parts = vectors.reshape(len(vectors), net.samples, net.rows)
+    np.add.at(summed, group, parts.swapaxes(0, 1))
+    summed /= np.sqrt(counts)[:, None, None]
+    return summed.swapaxes(0, 1).reshape(len(vectors), -1)
 
 
 def unique_samples(net: Network) -> int:

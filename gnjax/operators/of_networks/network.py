@@ -323,9 +323,9 @@ def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> 
 def checked_hessian(op: NetworkHessian) -> NetworkHessian:
     """The operator; refused where the model or the loss cannot be differentiated twice."""
     net = op.net
-    x, target = take((net.x, net.target), slice(0, 1)) if not net.coupled else (net.x, net.target)
+    x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
     v = jnp.zeros(net.parameters, net.dtype)
-    if not net.forward or callable(target.loss):
+    if not net.forward or callable(getattr(target, "loss", None)):
         check_second_derivative("the model or the loss", _hessian_product, op, v, x, target)
     return op
 
