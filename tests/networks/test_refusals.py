@@ -93,7 +93,6 @@ OWN = [
     AttributeError("'Config' object has no attribute 'depth'"),
     IndexError("list index out of range"),
     TypeError("unsupported operand type(s) for +: 'dict' and 'int'"),
-    NotImplementedError("this mode"),
     AssertionError(),
     KeyError("w"),
 ]

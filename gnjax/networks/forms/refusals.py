@@ -17,7 +17,7 @@ RAISED = (
     KeyError,
     AttributeError,
     AssertionError,
-    RuntimeError,  # NotImplementedError is one of them
+    RuntimeError,
     flax.errors.FlaxError,
 )
 """What a function raises that does not take an input of a given shape."""
