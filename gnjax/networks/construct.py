@@ -14,7 +14,8 @@ import numpy as np
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
 from gnjax.networks.equations.rewritten import rewritten_alike
-from gnjax.networks.forms.refusals import RAISED, told
+from gnjax.networks.forms.derivatives import check_differentiable
+from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import same_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
 from gnjax.networks.model import Apply, check_outputs, described, opened, prepared
@@ -181,36 +182,20 @@ def _traced(net: Network, samples: int) -> tuple[Network, float]:
     """Add what the equations of the model say; also return the eps of their coarsest format."""
     found = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
     jaxpr = found.jaxpr
-    if jaxprs.may_have_no_derivative(jaxpr):
-        _check_differentiable(net, take(net.x, slice(0, samples)))
+    forward = not jaxprs.has_custom_vjp(jaxpr)
+    if jaxprs.may_have_no_derivative(jaxpr) or not forward:
+        some = partial(net.outputs, x=take(net.x, slice(0, samples)))
+        check_differentiable(some, list(net.leaves), forward=forward)
     written = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in jaxpr.eqns}
     traced = replace(
         net,
         written=max(written / samples, 1.0),
         convolves="conv_general_dilated" in names,
-        forward=not jaxprs.has_custom_vjp(jaxpr),
+        forward=forward,
         layered=tuple(layer.leaf for layer in found.layers),
     )
     return traced, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
-
-
-def _check_differentiable(net: Network, x: Any) -> None:
-    """Refuse a model without a derivative in both modes; nothing is evaluated."""
-
-    def both(leaves: Sequence[jax.Array], x: Any) -> Any:
-        outputs, pullback = jax.vjp(partial(net.outputs, x=x), list(leaves))
-        return pullback(outputs)
-
-    try:
-        jax.eval_shape(both, net.leaves, x)
-    except RAISED as error:
-        msg = (
-            f"the model cannot be differentiated: {told(error)}; write a while loop as "
-            "jax.lax.scan or with a fixed number of steps, or give it a rule of its own by "
-            "jax.custom_vjp"
-        )
-        raise ValueError(msg) from error
 
 
 def _batch(net: Network, batch_size: int | None) -> int:

@@ -36,6 +36,21 @@ def merged(net: Network) -> Network:
     return replace(net, x=take(net.x, first), target=target, batch=min(net.batch, len(first)))
 
 
+def folded(net: Network, vectors: np.ndarray) -> np.ndarray:
+    """The vectors w (m, n' r) of the merged network with the same J^T w as u (m, n r) of ``net``.
+
+    A sample that stands for c equal ones has the rows sqrt(c) J_1, so that w has the sum of the u
+    over the equal samples, divided by sqrt(c).
+    """
+    group = _group_of_each(net, (net.x, net.target))
+    counts = np.bincount(group)
+    summed = np.zeros((len(counts), len(vectors), net.rows))
+    parts = vectors.reshape(len(vectors), net.samples, net.rows)
+    np.add.at(summed, group, parts.swapaxes(0, 1))
+    summed /= np.sqrt(counts)[:, None, None]
+    return summed.swapaxes(0, 1).reshape(len(vectors), -1)
+
+
 def unique_samples(net: Network) -> int:
     """How many different samples there are; all of them, where samples are coupled."""
     return len(_groups(net, net.x)[0])
@@ -43,20 +58,21 @@ def unique_samples(net: Network) -> int:
 
 def _groups(net: Network, samples: Any) -> tuple[np.ndarray, np.ndarray]:
     """The index of the first sample of each group of equal samples, and the size of the group."""
+    _, first, counts = np.unique(
+        _group_of_each(net, samples), return_index=True, return_counts=True
+    )
+    return first, counts
+
+
+def _group_of_each(net: Network, samples: Any) -> np.ndarray:
+    """The index of each sample's group of equal samples; groups are in the order of their first."""
     arrays = jax.tree.leaves(samples)
     n = net.samples
     if net.coupled or not all(array.is_fully_addressable for array in arrays):
-        return np.arange(n), np.ones(n, int)
+        return np.arange(n)
     held = [np.ascontiguousarray(array).reshape(n, -1) for array in arrays]
     seen: dict[bytes, int] = {}
-    first: list[int] = []
-    counts: list[int] = []
-    for i in range(n):
-        digest = hashlib.blake2b(b"".join(part[i].tobytes() for part in held)).digest()
-        group = seen.setdefault(digest, len(first))
-        if group == len(first):
-            first.append(i)
-            counts.append(1)
-        else:
-            counts[group] += 1
-    return np.array(first), np.array(counts)
+    digests = (
+        hashlib.blake2b(b"".join(part[i].tobytes() for part in held)).digest() for i in range(n)
+    )
+    return np.array([seen.setdefault(digest, len(seen)) for digest in digests])

@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend import core
 
 from gnjax.networks.equations.taps import evaluate_tapped
-from gnjax.networks.jaxprs import inlined, variables
+from gnjax.networks.jaxprs import floats, inlined, variables
 from gnjax.networks.layer_types import LAYER_TYPES, Loop, Relabel, Use
 from gnjax.networks.layer_types.uses import Pair, by_positions, matrices
 
@@ -130,9 +130,12 @@ def _relabels(eqn: Any) -> bool:
 
 
 def _use(eqn: Any, side: int, place: _Place) -> Use | None:
-    """The use of a parameter in an equation, None where its structure is another."""
+    """The use of a parameter in an equation, None where its structure is another.
+
+    Where real weights act on complex inputs, J is the real part of what the structure gives.
+    """
     name = eqn.primitive.name
-    kind = LAYER_TYPES.get(name)
+    kind = LAYER_TYPES.get(name) if floats(eqn.outvars[0]) else None
     sizes = None if kind is None else kind.sizes(eqn, side)
     if kind is None or sizes is None:
         return None
@@ -211,16 +214,16 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
     return list(together.values())
 
 
-def jacobian_rows(layer: Layer, shape: tuple[int, ...], pairs: Sequence[Pair]) -> jax.Array:
+def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
     """sum_t delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries."""
     rest = []
-    for places, uses in with_same_matrices(layer, shape):
-        found = [by_positions(layer.uses[index], pairs[index]) for index in uses]
+    for places, uses in with_same_matrices(layer, leaf.shape):
+        found = [by_positions(layer.uses[index], pairs[index], leaf.dtype) for index in uses]
         a = jnp.concatenate([pair[0] for pair in found])
         delta = jnp.concatenate([pair[1] for pair in found], axis=1)
         product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
         rest.append((places.ravel(), product.reshape(len(delta), -1)))
-    size = int(np.prod(shape))
+    size = leaf.size
     total: jax.Array | None = None
     while rest:
         chosen, rest = _disjoint(rest, size)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.equations.maxima import ByComparison
-from gnjax.networks.forms.refusals import RAISED, Refused, told
+from gnjax.networks.forms.refusals import RAISED, Refused, does_not_take, shapes_of, types_of
 from gnjax.networks.outputs.shapes import Outputs
 
 Loss = str | Callable[..., jax.Array]
@@ -117,11 +117,11 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
     except Refused as error:
         raise ValueError(str(error)) from None
     except RAISED as error:
-        shapes = " and a target of shape ".join(
-            str(jax.tree.map(lambda a: a.shape, tree)) for tree in given
-        )
+        shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in given)
+        types = " and a target of dtype ".join(str(types_of(tree)) for tree in given)
+        said = does_not_take("the loss", "one sample, outputs", shapes, types, error)
         hint = "pass the targets as y" if y is None else "it is called for every sample by itself"
-        msg = f"the loss does not take one sample, outputs of shape {shapes}: {told(error)}; {hint}"
+        msg = f"{said}; {hint}"
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)
     return shape

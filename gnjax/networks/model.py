@@ -24,6 +24,7 @@ from gnjax.networks.forms.samples import (
     sample_count,
 )
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
+from gnjax.networks.parameters import paths
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 
@@ -66,6 +67,8 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
         return frameworks.of_train_state(model, call)
     if type(model) is tuple and model and frameworks.is_haiku(model[0]):
         return frameworks.of_haiku(model[0], model[1:], call)
+    if any(map(frameworks.is_torch, model if type(model) is tuple else (model,))):
+        raise ValueError(frameworks.TORCH)
     if not (isinstance(model, tuple) and len(model) == 2):
         msg = f"a model is {_FORMS}; got {type(model).__name__}"
         raise ValueError(msg)
@@ -140,21 +143,23 @@ def opened(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
 
 def checked_parameters(params: Params) -> Params:
     """Finite floating parameters in the working precision."""
-    params = jax.tree.map(_parameter, params)
-    leaves = jax.tree.leaves(params)
+    given, structure = jax.tree.flatten(params)
+    names = [f"the parameter {name}" if name else "a parameter" for name in paths(params)]
+    leaves = [_parameter(name, leaf) for name, leaf in zip(names, given, strict=True)]
     if not leaves:
         msg = (
             "the model has no parameters of a floating point type, so there is nothing to "
             "differentiate by; in Equinox integer arrays are held fixed, so make weights floats"
         )
         raise ValueError(msg)
-    if not all(map(all_finite, leaves)):
+    diverged = [name for name, leaf in zip(names, leaves, strict=True) if not all_finite(leaf)]
+    if diverged:
         msg = (
-            "a parameter of the model is NaN or Inf; a spectrum needs finite parameters, so load "
-            "those from before the training diverged"
+            f"{diverged[0]} of the model is NaN or Inf; a spectrum needs finite parameters, so "
+            "load those from before the training diverged"
         )
         raise ValueError(msg)
-    return params
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
@@ -169,22 +174,22 @@ def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
     return found[0]
 
 
-def _parameter(leaf: ArrayLike) -> jax.Array:
-    check_not_traced("a parameter", leaf)
+def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
+    check_not_traced(name, leaf)
     try:
         floats = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
         array: Any = leaf if floats else jnp.asarray(leaf)
     except (TypeError, ValueError) as error:
         msg = (
-            f"a parameter is of type {type(leaf).__name__} and no array; keep names, functions and "
+            f"{name} is of type {type(leaf).__name__} and no array; keep names, functions and "
             "settings out of the parameters, and inside of apply"
         )
         raise ValueError(msg) from error
     if not jnp.issubdtype(array.dtype, jnp.floating):
         msg = (
-            f"a parameter has dtype {array.dtype}; real floating point parameters are needed "
-            "(keep integer tables out of the parameters, and give the real and the imaginary part "
-            "of a complex one as two arrays)"
+            f"{name} has dtype {array.dtype}; real floating point parameters are needed (keep "
+            "integer tables and counters out of the parameters and inside of apply, and give the "
+            "real and the imaginary part of a complex one as two arrays)"
         )
         raise ValueError(msg)
     return converted(array, real_dtype())

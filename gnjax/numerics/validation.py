@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -114,6 +115,8 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if host.ndim != 2 or 0 in host.shape:
         msg = f"{name} must be a non-empty matrix, got shape {host.shape}"
         raise ValueError(msg)
+    if host.dtype.kind == "V" and jnp.issubdtype(host.dtype, np.number):
+        host = host.astype(np.float64)  # bfloat16 and narrower formats, which NumPy does not know
     if host.dtype.kind not in "fiu":
         msg = f"{name} must hold real numbers, got dtype {host.dtype}"
         raise ValueError(msg)

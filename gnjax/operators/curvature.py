@@ -20,6 +20,7 @@ from gnjax.numerics.precision import real_dtype
 from gnjax.operators.of_networks.network import (
     NetworkGram,
     NetworkHessian,
+    checked_hessian,
     chosen_side,
     without_idle_target,
 )
@@ -244,7 +245,7 @@ def _hessian(functional: bool, side: str, **arguments: Any) -> Any:
     if is_batches(arguments["x"]):
         return _over_batches(functional, side=side, **arguments)
     check_has_targets(arguments["loss"], arguments["y"])
-    return NetworkHessian(network(**arguments, convex=False), functional)
+    return checked_hessian(NetworkHessian(network(**arguments, convex=False), functional))
 
 
 def _network_and_side(side: str, **arguments: Any) -> tuple[Network, str]:

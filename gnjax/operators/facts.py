@@ -190,7 +190,7 @@ def check_shape(op: Any) -> None:
     if len(shape) != 2 or not whole or shape[0] != shape[1] or shape[0] < 1:
         msg = f"an operator has a square shape (n, n) with n of at least 1, got {shape}"
         raise ValueError(msg)
-    if np.dtype(op.dtype).kind != "f" and op.dtype != "bfloat16":
+    if not jnp.issubdtype(op.dtype, jnp.floating):
         msg = f"an operator has a real floating dtype, got {op.dtype}"
         raise ValueError(msg)
 

@@ -15,8 +15,15 @@ from jax.tree_util import Partial
 from gnjax.networks import jaxprs
 from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
+from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params
-from gnjax.networks.forms.refusals import PYTHON_VALUES, RAISED, told
+from gnjax.networks.forms.refusals import (
+    PYTHON_VALUES,
+    RAISED,
+    does_not_take,
+    shapes_of,
+    types_of,
+)
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import batched, columns, gather, scatter
@@ -138,6 +145,8 @@ def hessian_of(
         forward=not jaxprs.has_custom_vjp(jaxpr),
         written=float(max(1, sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars))),
     )
+    if not op.forward:
+        check_second_derivative("loss_fn", _product, op, jnp.zeros(op.parameters, op.dtype))
     _check_finite(op)
     return op
 
@@ -177,11 +186,9 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
     try:
         return rewritten(function, params, *args)
     except RAISED as error:
-        shapes = jax.tree.map(lambda leaf: leaf.shape, args)
-        msg = (
-            f"loss_fn does not take the parameters and arguments of shape {shapes}: {told(error)}; "
-            f"{_advice(error)}"
-        )
+        given = "the parameters and arguments"
+        said = does_not_take("loss_fn", given, shapes_of(args), types_of(args), error)
+        msg = f"{said}; {_advice(error)}"
         raise ValueError(msg) from error
 
 

@@ -43,7 +43,7 @@ class Ops:
 
 def _convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     return jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x.astype(kernel.dtype), kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import gnjax
 from gnjax import papers
-from tests.held_out import many_digits, networks
+from tests.held_out import input_types, many_digits, networks
 from tests.held_out import matrices as drawn
 from tests.held_out.architectures import ARCHITECTURES
 from tests.held_out.many_digits import Truth
@@ -210,6 +210,20 @@ def random_networks(
     """``count`` random networks: kappa and spectra of the NTK, G, H and H_F."""
     rows: list[Row] = []
     for draw, case in network_cases(seed, count, **options):
+        rows += _asked_network(draw, case, methods)
+    return rows
+
+
+def inputs_of_every_type(
+    seed: int,
+    count: int,
+    *,
+    methods: Sequence[str] = ("auto", "dense", "krylov"),
+    name: str = "",
+) -> list[Row]:
+    """``count`` networks on booleans, integers and floats of every width."""
+    rows: list[Row] = []
+    for draw, case in input_types.cases(seed, count, name=name):
         rows += _asked_network(draw, case, methods)
     return rows
 

@@ -29,6 +29,13 @@ def _networks(seed: int, count: int) -> list[Row]:
     return rows
 
 
+def _inputs(seed: int, count: int) -> list[Row]:
+    """The same, for inputs of every type."""
+    rows = campaigns.inputs_of_every_type(seed, count)
+    jax.clear_caches()
+    return rows
+
+
 # A campaign, the cases of one round, and its share of the time.
 CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "matrices": (campaigns.matrices, 140, 0.25),
@@ -36,6 +43,7 @@ CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "kroneckers": (campaigns.kroneckers, 40, 0.1),
     "large": (campaigns.large_kroneckers, 4, 0.05),
     "networks": (_networks, 54, 0.4),
+    "inputs": (_inputs, 24, 0.2),
     "chances": (campaigns.chances, 200, 0.1),
 }
 

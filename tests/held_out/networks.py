@@ -36,6 +36,11 @@ class Case:
     x: np.ndarray
     y: np.ndarray  # labels (n,) for the cross-entropy, targets (n, k) for the squared error
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """x in float64, which holds the numbers of every type of input exactly."""
+        return self.x.astype(np.float64)
+
 
 def draw(rng: np.random.Generator, name: str, samples: int, loss: str, regime: str) -> Case:
     """A random case; the regime may change weights, inputs or both."""
@@ -148,7 +153,7 @@ class Truths:
 def truths(case: Case, *, hessians: bool = False) -> Truths:
     with flint.ctx.workdps(FACTOR_DIGITS):
         params = _lifted(case)
-        outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.x)
+        outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.numbers)
         ntk = many_digits.of_factor(many_digits.exact(jacobian), hidden=_hides(jacobian))
         gauss_newton = _gauss_newton(case, outputs, jacobian)
     if not hessians:
@@ -239,7 +244,7 @@ def _gradient(case: Case, params: dict) -> np.ndarray:
     leaves = [params[key] for key in sorted(params)]
     total = np.full(sum(leaf.value.size for leaf in leaves), flint.arb(0), dtype=object)
     for batch in batches:
-        output = case.architecture.apply(EXACT, params, tape.lift(case.x[batch]))
+        output = case.architecture.apply(EXACT, params, tape.lift(case.numbers[batch]))
         if case.loss == "mse":
             slope = output.value - tape.lift(case.y[batch]).value
         else:
@@ -252,7 +257,7 @@ def _gradient(case: Case, params: dict) -> np.ndarray:
 
 def _matrix(case: Case, params: dict) -> np.ndarray:
     """The Gauss-Newton matrix 1/n J^T B J, entry by entry."""
-    outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.x)
+    outputs, jacobian = outputs_and_jacobian(case.architecture, params, case.numbers)
     n, k = outputs.shape
     weighted = jacobian
     if case.loss == "cross_entropy":

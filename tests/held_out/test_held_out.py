@@ -23,11 +23,12 @@ TRIALS = {
     "networks": lambda: campaigns.random_networks(
         SEED, 36, names=("dense tanh 3-4-2", "layer norm, fast variance"), samples=(4,)
     ),
+    "inputs": lambda: campaigns.inputs_of_every_type(SEED, 12, name="dense tanh 3-4-2"),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
 }
 
 
-_SLOW = ("networks", "matrices", "kroneckers")  # a minute together on a quiet machine
+_SLOW = ("networks", "inputs", "matrices", "kroneckers")  # a minute together on a quiet machine
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_extras_beside_the_outputs_hide_no_layer():
 def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
     """An unrolled cell makes as many matrix products as a scanned one."""
     _, params, x = KNOWN["recurrent cell"]
-    counts = {}
+    counts, leaf = {}, jnp.zeros((2, 3))
     for apply, uses in ((_unrolled, 4), (_recurrent, 1)):
         net = gnjax.ntk((apply, params), x).net
         traced = kernels.traced_sample(net)
@@ -290,7 +290,7 @@ def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
             (jnp.ones((*use.lengths, 1, 2)), jnp.ones((3, *use.lengths, 1, 3)))
             for use in layer.uses
         ]
-        made = jax.make_jaxpr(lambda pairs, layer=layer: layers.jacobian_rows(layer, (2, 3), pairs))
+        made = jax.make_jaxpr(lambda pairs, layer=layer: layers.jacobian_rows(layer, leaf, pairs))
         names = [eqn.primitive.name for eqn in made(pairs).jaxpr.eqns]
         counts[uses] = names.count("dot_general")
         assert sum(use.positions for use in layer.uses) == 4

@@ -148,3 +148,43 @@ def test_an_operator_stays_as_it_is_where_the_callers_arrays_change_afterwards(n
     for array in arrays:
         array *= 3
     np.testing.assert_array_equal(np.asarray(op.as_matrix()), before)
+
+
+FORMATS = ("bfloat16", "float16", "float8_e4m3fn", "float32", "int8")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
+def test_every_number_format_is_taken_as_the_numbers_that_it_holds(name, array):
+    """The class: formats that NumPy does not know by itself are no reason to refuse a matrix."""
+    matrix = np.array([[2.0, 1.0], [1.0, 4.0]])
+    given = array(matrix).astype(jnp.dtype(name))
+    root = 2**0.5
+    for op, low, high in (
+        (gnjax.dense(given), 3 - root, 3 + root),
+        (gnjax.factored(given), (3 - root) ** 2, (3 + root) ** 2),
+        (gnjax.diagonal(given[0]), 1.0, 2.0),
+    ):
+        found = gnjax.eigenvalues(op)
+        assert (np.abs(found.values - [high, low]) <= found.errors).all()
+        assert found.errors.max() <= 1e-14 * high  # LAPACK's rounding, and no other
+
+
+class _Identity:
+    """The identity in a number format."""
+
+    shape = (2, 2)
+
+    def __init__(self, dtype):
+        self.dtype = jnp.dtype(dtype)
+
+    def mv(self, v):
+        return v
+
+    def as_matrix(self):
+        return jnp.eye(2, dtype=self.dtype)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "bfloat16"])
+def test_an_operator_may_have_any_real_number_format(name):
+    assert gnjax.eigenvalues(_Identity(name)).values.tolist() == [1.0, 1.0]

@@ -234,6 +234,22 @@ class _EquinoxRebuilt:
         return jax.tree.unflatten(self.structure, [next(left[kind]) for kind in self.kinds])
 
 
+TORCH = (
+    "a torch.nn.Module cannot be differentiated by JAX; the ResNet, VGG and ViT of gnjax.models "
+    "take its weights by gnjax.models.load_torch(model, module.state_dict()), and for any other "
+    "network write apply(params, x) with jax.numpy and give (apply, {name: "
+    "p.detach().numpy() for name, p in module.named_parameters()})"
+)
+
+
+def is_torch(model: Any) -> bool:
+    """Whether this is a module of PyTorch, by the name of the package that a base class is from."""
+    return any(
+        base.__module__.split(".")[0] == "torch" and base.__name__ == "Module"
+        for base in type(model).__mro__
+    )
+
+
 def is_haiku(transformed: Any) -> bool:
     """Whether this comes from ``hk.transform`` or ``hk.transform_with_state``."""
     haiku = sys.modules.get("haiku")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 from typing import Any
 
 import flax.errors
@@ -24,6 +26,13 @@ PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConve
 """What a traced function raises that asks for a number which is not there yet."""
 
 _LINK = re.compile(r"\s*\(https?://\S+\)")
+_OF_SHAPES = re.compile(
+    r"arguments?\b|\bax[ei]s\b|broadcast|channel|dimension|divisible|features?\b|indexed|indices"
+    r"|incompatible|\bndim\b|out of bounds|\brank\b|shape|\bsizes?\b|tuple index|unpack",
+    re.IGNORECASE,
+)
+_OF_TYPES = re.compile(r"dtype|integer|float|boolean", re.IGNORECASE)
+_PACKAGES = ("site-packages", "dist-packages", str(Path(__file__).parents[2]))
 
 
 class Refused(ValueError):
@@ -36,6 +45,35 @@ def told(error: BaseException) -> str:
         return f"there is no entry {error}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return _LINK.sub("", lines[0]).strip().rstrip(".:")
+
+
+def does_not_take(who: str, given: str, shapes: Any, types: Any, error: BaseException) -> str:
+    """What a function of the user's has done with what it was ``given``.
+
+    Only an error that speaks of shapes or of types is about what was given. Any other is told as
+    the function's own, with the line that has raised it.
+    """
+    about_shapes = bool(_OF_SHAPES.search(str(error)))
+    if about_shapes or (_OF_TYPES.search(str(error)) and not isinstance(error, PYTHON_VALUES)):
+        kind = f"shape {shapes}" if about_shapes else f"dtype {types}"
+        return f"{who} does not take {given} of {kind}: {told(error)}"
+    raised = f"{who} raises {type(error).__name__}{_place(error)} at {given} of shape {shapes}"
+    return f"{raised}: {told(error)}" if str(error).strip() else raised
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own that an error has passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(package in f.filename for package in _PACKAGES)]
+    return f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
+
+
+def shapes_of(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: tuple(leaf.shape), tree)
+
+
+def types_of(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: str(leaf.dtype), tree)
 
 
 def refusal(error: BaseException, x: Any) -> str:
@@ -60,8 +98,8 @@ def refusal(error: BaseException, x: Any) -> str:
             "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
             "key, or pass the NNX module itself in evaluation mode (model.eval())"
         )
-    shapes = jax.tree.map(lambda leaf: leaf.shape, x)
-    return f"the model does not take an x of shape {shapes}: {told(error)}; {_advice(error, x)}"
+    said = does_not_take("the model", "an x", shapes_of(x), types_of(x), error)
+    return f"{said}; {_advice(error, x)}"
 
 
 def _advice(error: BaseException, x: Any) -> str:
@@ -110,7 +148,12 @@ def _advice(error: BaseException, x: Any) -> str:
         return "give a dict x the names that the model reads, and the model its own parameters"
     if "valid jax type" in text:
         return "let it return arrays alone"
-    return _about_shapes(text, x)
+    if _OF_SHAPES.search(text) or _OF_TYPES.search(text):
+        return _about_shapes(text, x)
+    return (
+        "the error is the model's own: evaluate it at this x without gnjax, by apply(params, x), "
+        "and mend what it says"
+    )
 
 
 def _about_shapes(text: str, x: Any) -> str:

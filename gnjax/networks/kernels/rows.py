@@ -30,7 +30,7 @@ from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_p
 from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
-from gnjax.numerics.host import on_cpu, on_device, zeros
+from gnjax.numerics.host import on_cpu, on_device, on_host, zeros
 
 _ROWS = 64
 
@@ -91,12 +91,15 @@ def jacobian(net: Network) -> np.ndarray:
     return np.concatenate([np.asarray(block) for block in row_blocks(net)])
 
 
-def parameter_gram(net: Network) -> jax.Array:
-    """J^T J (p, p), summed over rows."""
-    total = jnp.zeros((net.parameters, net.parameters), net.dtype)
+def parameter_gram(net: Network, left: np.ndarray) -> tuple[jax.Array, np.ndarray]:
+    """J^T J (p, p), and U J (m, p) for vectors U (m, n r), both summed over rows."""
+    total, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
+    start = 0
     for block in row_blocks(net):
+        images = images + left[:, start : start + len(block)] @ on_host(block)
         total = _accumulate(total, block)
-    return total
+        start += len(block)
+    return total, np.asarray(images)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -170,12 +173,12 @@ def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None
             if item.form == "pair":
                 held += own
             elif item.form == "places":
-                held.append(by_places(layer.uses[0], own[0]))
+                held.append(by_places(layer.uses[0], own[0], net.dtype))
             elif item.form == "vectors":
-                a, delta = by_positions(layer.uses[0], own[0])
+                a, delta = by_positions(layer.uses[0], own[0], net.dtype)
                 held.append((a[0, 0], delta[:, 0, 0]))
             else:
-                found = layers.jacobian_rows(layer, net.leaves[layer.leaf].shape, own)
+                found = layers.jacobian_rows(layer, net.leaves[layer.leaf], own)
                 rows.append(_kept(net, item, found))
         return held, jnp.concatenate(rows, axis=1)
 

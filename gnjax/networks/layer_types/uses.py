@@ -21,8 +21,13 @@ Pair = tuple[jax.Array, jax.Array]
 Steps = Sequence[Relabel | Loop]
 
 
-def by_positions(use: Use, pair: Pair) -> Pair:
-    """a (t, g, q_in) and delta (j, t, g, q_out), from a pair in the shapes of the equation."""
+def by_positions(use: Use, pair: Pair, dtype: Any) -> Pair:
+    """a (t, g, q_in) and delta (j, t, g, q_out), from a pair in the shapes of the equation.
+
+    Both are in ``dtype``, the precision of the network. An equation takes inputs of other types as
+    well (booleans, pixels of eight bits, half precision), whose products in their own type are
+    others than those of the layer: this is the one place where inputs of a layer enter a product.
+    """
     kind, loops = LAYER_TYPES[use.kind], use.loops
     inputs, outputs = partial(kind.inputs, use), partial(kind.sensitivities, use)
     for _ in loops:
@@ -34,7 +39,8 @@ def by_positions(use: Use, pair: Pair) -> Pair:
     order = [*repeated, count, *sliced, count + 1, count + 2]
     a, delta = a.transpose(order), delta.transpose(0, *(axis + 1 for axis in order))
     shape = (use.positions, use.groups)
-    return a.reshape(*shape, -1), delta.reshape(len(delta), *shape, -1)
+    a, delta = a.reshape(*shape, -1), delta.reshape(len(delta), *shape, -1)
+    return a.astype(dtype), delta.astype(dtype)
 
 
 def has_places(use: Use) -> bool:
@@ -42,14 +48,14 @@ def has_places(use: Use) -> bool:
     return LAYER_TYPES[use.kind].places is not None and use.groups == 1
 
 
-def by_places(use: Use, pair: Pair) -> Pair:
-    """The places (t,) of the ones in unit vectors a_t, and delta (j, t, q_out)."""
+def by_places(use: Use, pair: Pair, dtype: Any) -> Pair:
+    """The places (t,) of the ones in unit vectors a_t, and delta (j, t, q_out) in ``dtype``."""
     kind = LAYER_TYPES[use.kind]
     assert kind.places is not None
     places, outputs = partial(kind.places, use), partial(kind.sensitivities, use)
     for _ in use.loops:
         places, outputs = jax.vmap(places), jax.vmap(outputs, 1, 1)
-    deltas = outputs(pair[1])
+    deltas = outputs(pair[1]).astype(dtype)
     return places(pair[0]).reshape(-1), deltas.reshape(len(deltas), use.positions, -1)
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.outputs.targets import Target, loss_sum
 
 LARGEST_ROOT = 512
@@ -258,12 +259,14 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
         return
     n, k = outputs.shape
     if k > LARGEST_ROOT:
+        check_second_derivative("the loss", _probed, target, outputs)
         _check_curvatures(*_probed(target, outputs))
         return
     size = max(1, int(_CHECKED_AT_ONCE / k**2))
     for start in range(0, n, size):
         part = slice(start, start + size)
         some = jax.tree.map(lambda leaf, part=part: leaf[part], target)
+        check_second_derivative("the loss", _smallest_and_largest, some, outputs[part])
         _check_curvatures(*_smallest_and_largest(some, outputs[part]))
 
 

@@ -23,7 +23,7 @@ def bind_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
     operation = _OPERATIONS.get(eqn.primitive.name)
     if operation is None or not _plain([*eqn.invars, *eqn.outvars]):
         return bind(eqn, operands)
-    arrays = [np.asarray(o, v.aval.dtype) for o, v in zip(operands, eqn.invars, strict=True)]
+    arrays = [_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
         found = operation(eqn.params, *arrays)
     if found is NotImplemented:
@@ -31,6 +31,14 @@ def bind_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
     if eqn.primitive.multiple_results:
         return found
     return np.asarray(found, eqn.outvars[0].aval.dtype)
+
+
+def _array(operand: Any, v: Any) -> np.ndarray:
+    """An operand in the dtype of its equation, or in a wider one that it has for its rounding."""
+    dtype = v.aval.dtype
+    if hasattr(operand, "dtype"):
+        dtype = np.promote_types(operand.dtype, dtype)
+    return np.asarray(operand, dtype)
 
 
 def _plain(variables: Sequence[Any]) -> bool:

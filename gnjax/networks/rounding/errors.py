@@ -9,7 +9,8 @@ matrix J + E. The size ||E||_F is measured in three ways, and the largest counts
   them.
 - The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
 - The gap between J v and the rows of J as ``gnjax.networks.kernels`` forms them, sample by
-  sample, for small networks.
+  sample, for small networks. Whether kernels and larger Jacobians agree with products is seen where
+  they are formed (:mod:`gnjax.networks.rounding.formed`).
 
 For a vector v of random direction and squared length p, the mean of |E v|^2 is ||E||_F^2.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,14 +31,14 @@ from jax.tree_util import Partial
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
 from gnjax.networks.network import Network, backward, forward, sample_batches
+from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images, probes
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
-from gnjax.networks.rounding.sampled import plain_forward, total_rounding
+from gnjax.networks.rounding.sampled import plain_forward
 from gnjax.numerics.certificate import MEASURED, Error, unknown
-from gnjax.numerics.host import dot, length, on_cpu, on_host
+from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
 from gnjax.numerics.memory import free_memory
 
-SAFETY = 4.0
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made
 _FEW_OUTPUTS = 256.0
@@ -57,12 +59,27 @@ def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = Non
     the rounding of the model's own rule. ``seed`` chooses the random signs and vectors. With a
     ``scaling`` S, a symmetric matrix that multiplies vectors (p,), the bound is that of J S.
     """
-    return _errors(net, (), seed, scaling)[0]
+    return _measured(net, (), seed, scaling).whole
 
 
-def jacobian_errors(
-    net: Network, parts: Sequence[np.ndarray], *, seed: int = 0
-) -> tuple[Error, list[Error]]:
+@dataclass(frozen=True)
+class Measured:
+    """Measured bounds on the error of J and of some columns, and what products say of J J^T.
+
+    Attributes:
+      whole: a bound on ||computed J - exact J||_F.
+      parts: the same for the columns of each part.
+      forms: those of J for the vectors of :func:`gnjax.networks.rounding.formed.probes`.
+      forms_of_parts: those of the columns of each part.
+    """
+
+    whole: Error
+    parts: tuple[Error, ...]
+    forms: Forms
+    forms_of_parts: tuple[Forms, ...]
+
+
+def measured(net: Network, parts: Sequence[np.ndarray] = (), *, seed: int = 0) -> Measured:
     """Measured bounds on the error of J, and of its columns at the indices of each part.
 
     Backward products show how much of the error is in each part. If the other measurements find a
@@ -70,33 +87,60 @@ def jacobian_errors(
     four times as large, backward products do not show where it comes from, and every part gets the
     error of the whole J.
     """
-    return _errors(net, parts, seed, None)
+    return _measured(net, parts, seed, None)
 
 
-def _errors(
+def _measured(
     net: Network, parts: Sequence[np.ndarray], seed: int, scaling: Scaling | None
-) -> tuple[Error, list[Error]]:
+) -> Measured:
     """The error of J S as a whole, and of its columns in each part."""
     work = net.written * min(net.batch, net.samples)
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    squares = np.zeros(net.parameters if parts else 0)
+    seen = _Seen(np.zeros(net.parameters if parts else 0))
     total = total_rounding(
         net,
-        list(sample_batches(net, net.target)),
-        lambda batch: _batch_size(net, batch, rng, count, scaling, squares),
+        list(zip(sample_batches(net, net.target), probes(net), strict=True)),
+        lambda batch, first: _batch_size(net, batch, rng, count, scaling, first, seen),
+        lambda batch, first: _add_images(net, batch, scaling, first, seen),
         rng,
     )
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
-    seen, found = math.sqrt(squares.sum()), []
+    backwards, found = math.sqrt(seen.squares.sum()), []
     for part in parts:
-        share = math.sqrt(squares[part].sum()) / seen if 0 < total <= _SHARED * seen else 1.0
-        found.append(_measured(share * total, rows * len(part), smallest, _REASON))
-    return _measured(total, rows * net.parameters, smallest, _REASON), found
+        divided = 0 < total <= _SHARED * backwards
+        share = math.sqrt(seen.squares[part].sum()) / backwards if divided else 1.0
+        found.append(_bound(share * total, rows * len(part), smallest, _REASON))
+    images = np.stack(seen.images)
+    return Measured(
+        _bound(total, rows * net.parameters, smallest, _REASON),
+        tuple(found),
+        forms_of_images(images),
+        tuple(forms_of_images(images[:, part]) for part in parts),
+    )
+
+
+@dataclass
+class _Seen:
+    """What backward products show, added up over the batches.
+
+    Attributes:
+      squares: the squared length of every column of E; empty where nobody asks.
+      images: J^T u for the vectors of :func:`probes`.
+    """
+
+    squares: np.ndarray
+    images: list[np.ndarray] = field(default_factory=list)
+
+    def add_image(self, place: int, image: np.ndarray) -> None:
+        if place == len(self.images):
+            self.images.append(image)
+        else:
+            self.images[place] = self.images[place] + image
 
 
 def product_error(
@@ -147,7 +191,7 @@ def product_error(
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(moves), _root_mean_square(differences))
-    return _measured(largest, size**2, narrowest(function, vectors[0], *parts[0]), reason)
+    return _bound(largest, size**2, narrowest(function, vectors[0], *parts[0]), reason)
 
 
 def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
@@ -177,7 +221,7 @@ def draws(work: float, rows: int) -> int:
     return int(min(max(by_work, by_rows, _FEWEST), _MOST))
 
 
-def _measured(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
+def _bound(size: float, entries: int, smallest: jnp.dtype, reason: str) -> Error:
     """The estimate of ||E||_F times the safety factor, and no less than underflow can hide."""
     if not math.isfinite(size):
         return unknown(f"{reason}: an evaluation with perturbed roundings is not finite")
@@ -191,13 +235,14 @@ def _batch_size(
     rng: np.random.Generator,
     count: int,
     scaling: Scaling | None,
-    squares: np.ndarray,
+    first: np.ndarray,
+    seen: _Seen,
 ) -> float:
     """The estimate of ||E_b||_F for the rows of J of one batch.
 
-    To ``squares``, if it is not empty, the squared length of every column of E_b is added, as
-    backward products alone see it. Of all draws together no more is held than the vectors v and the
-    images J v: a vector of parameters may be large.
+    What backward products show is added to ``seen``; ``first`` are the first vectors u of the
+    batch. Of all draws together no more is held than the vectors v, the images J v, and those of
+    the first u: a vector of parameters may be large.
     """
     shape, work = (sample_count(batch[0]), net.rows), net.written * net.samples * count
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
@@ -207,16 +252,28 @@ def _batch_size(
         images.append(image)
         pushed.append(length(moved))
     others = [_direction(rng, shape, net.dtype) for _ in range(count)]
+    others[: len(first)] = [on_device(u) for u in first]
     found = gaps(Partial(_backward, net), rng, others, [batch], work=work)
-    for u, both in zip(others, found, strict=True):
+    for place, (u, both) in enumerate(zip(others, found, strict=True)):
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
+        if place < len(first):
+            seen.add_image(place, pull)
         pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
         differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
-        if squares.size:
+        if seen.squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
-                squares += np.square(moved.astype(np.float64)) / count
+                seen.squares += np.square(moved.astype(np.float64)) / count
     return max(map(_root_mean_square, (pushed, pulled, differences)))
+
+
+def _add_images(
+    net: Network, batch: Sequence[Any], scaling: Scaling | None, first: np.ndarray, seen: _Seen
+) -> None:
+    """Add J_b^T u to ``seen`` for the first vectors u of a batch that is not measured."""
+    for place, u in enumerate(first):
+        pull = plain_backward(net, *batch, on_device(u))
+        seen.add_image(place, on_host(_scaled(scaling, pull)))
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.jaxprs import equations, floats
-from gnjax.networks.network import Network, forward
+from gnjax.networks.network import Network, backward, forward
 from gnjax.numerics.host import length, on_host
 
 _MEASURED = 6  # batches: half of them those that float32 changes most
@@ -27,27 +27,37 @@ _WORK = 5e7  # numbers written for one product with all batches, from which on i
 _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
 
 
+Batch = tuple[Sequence[Any], np.ndarray]
+"""The samples and targets of a batch, and the vectors u with which J_b^T u is always computed."""
+
+
 def total_rounding(
     net: Network,
-    batches: Sequence[Sequence[Any]],
-    measure: Callable[[Sequence[Any]], float],
+    batches: Sequence[Batch],
+    measure: Callable[[Sequence[Any], np.ndarray], float],
+    leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:
-    """The root of the sum of squares of ``measure`` over all batches."""
+    """The root of the sum of squares of ``measure`` over all batches.
+
+    ``leave`` is called for every batch that is not measured.
+    """
     changes = None
     if len(batches) >= _FEWEST and net.written * net.samples >= _WORK:
-        changes = _changes(net, batches, rng)
+        changes = _changes(net, [batch for batch, _ in batches], rng)
     if changes is None:
-        return math.hypot(*map(measure, batches))
+        return math.hypot(*(measure(*batch) for batch in batches))
     order = np.argsort(-changes)
     worst = _MEASURED // 2
     some = [*order[:worst], *rng.choice(order[worst:], _MEASURED - worst, replace=False)]
-    seen = {int(index): measure(batches[index]) for index in some}
+    seen = {int(index): measure(*batches[index]) for index in some}
     quotients = [seen[index] / changes[index] for index in seen]
     predicts = 0 < max(quotients) <= _UNLIKE * min(quotients)
+    rest = [batch for index, batch in enumerate(batches) if index not in seen]
     if not predicts:
-        rest = (index for index in range(len(batches)) if index not in seen)
-        return math.hypot(*seen.values(), *(measure(batches[index]) for index in rest))
+        return math.hypot(*seen.values(), *(measure(*batch) for batch in rest))
+    for batch in rest:
+        leave(*batch)
     others = np.delete(changes, list(seen))
     return math.hypot(*seen.values(), max(quotients) * float(np.linalg.norm(others)))
 
@@ -84,6 +94,12 @@ def _changes(
 def plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     """J_b v, as one compiled program."""
     return forward(net, x, target, v)
+
+
+@jax.jit
+def plain_backward(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
+    """J_b^T u, as one compiled program."""
+    return backward(net, x, target, u)
 
 
 @jax.jit

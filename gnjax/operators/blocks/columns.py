@@ -19,10 +19,17 @@ from typing import Any
 import numpy as np
 
 from gnjax.networks import kernels
+from gnjax.networks.duplicates import folded
 from gnjax.networks.network import Network, restricted
 from gnjax.networks.null_space.ranks import entry_rank_bounds, rank_bounds
 from gnjax.networks.parameters import indices_of
-from gnjax.networks.rounding import jacobian_errors
+from gnjax.networks.rounding import (
+    checked,
+    forms_of_kernel,
+    forms_of_rows,
+    measured,
+    probe_rows,
+)
 from gnjax.numerics.certificate import Error, unknown
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS, Limits
@@ -90,16 +97,14 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
         net = op.twin.net
         rows = net.samples * net.rows
         if 8.0 * rows * net.parameters <= limits.factor_bytes:
-            whole_net = op.net if op.unmerged is None else op.unmerged
-            root = op.scale**0.5
-            whole, errors = jacobian_errors(whole_net, parts)
-            jacobian = root * kernels.jacobian(net)
-            matrices = [jacobian[:, own] for own in parts]
+            jacobian = op.scale**0.5 * kernels.jacobian(net)
+            matrices, narrow = [jacobian[:, own] for own in parts], [True] * len(parts)
+            whole, errors = _errors(op, parts, matrices, narrow)
             operators = [
-                formed_operator(matrix, True, error.scaled(root), op)
+                formed_operator(matrix, True, error, op)
                 for matrix, error in zip(matrices, errors, strict=True)
             ]
-            off = off_share(matrices, [True] * len(parts), whole.scaled(root))
+            off = off_share(matrices, narrow, whole)
             bounds = cache(partial(entry_rank_bounds, net, parts))
             return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
     return _of_columns(op, parts, limits)
@@ -132,10 +137,8 @@ def _of_gram(
 
     If some K_b are needed, and all of them fit in memory, all are computed, for the share outside.
     """
-    whole_net = op.net if op.unmerged is None else op.unmerged
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
-    whole, errors = jacobian_errors(whole_net, parts)
     formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
     square = 8.0 * (net.samples * net.rows) ** 2
     every = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
@@ -147,18 +150,41 @@ def _of_gram(
         root * next(jacobians) if kernel is None or is_formed else kernel
         for kernel, is_formed in zip(squares, narrow, strict=True)
     ]
+    whole, errors = _errors(op, parts, matrices, narrow)
     operators = [
-        formed_operator(matrix, is_formed, error.scaled(root), op)
+        formed_operator(matrix, is_formed, error, op)
         for matrix, is_formed, error in zip(matrices, narrow, errors, strict=True)
     ]
     held = [
         (matrix, is_formed) if kernel is None else (kernel, False)
         for matrix, is_formed, kernel in zip(matrices, narrow, squares, strict=True)
     ]
-    off = off_share([m for m, _ in held], [is_formed for _, is_formed in held], whole.scaled(root))
+    off = off_share([m for m, _ in held], [is_formed for _, is_formed in held], whole)
     method = "jacobian" if all(narrow) else "kernels"
     bounds = cache(partial(rank_bounds, net, groups))
     return DiagonalBlocks(tuple(operators), *off, method, bounds)
+
+
+def _errors(
+    op: NetworkGram,
+    parts: Sequence[np.ndarray],
+    matrices: Sequence[np.ndarray],
+    narrow: Sequence[bool],
+) -> tuple[Error, list[Error]]:
+    """The error of scale^{1/2} J, and of its columns in each part, from which matrices are formed.
+
+    They are those of products, and larger where a matrix that was formed is another one.
+    """
+    net, root = op.net if op.unmerged is None else op.unmerged, op.scale**0.5
+    found, left = measured(net, parts), folded(net, probe_rows(net))
+    whole, errors = found.whole.scaled(root), []
+    known = zip(found.parts, found.forms_of_parts, matrices, narrow, strict=True)
+    for part, forms, matrix, is_formed in known:
+        error = part.scaled(root)
+        made = (forms_of_rows if is_formed else forms_of_kernel)(left, matrix)
+        errors.append(checked(error, forms.scaled(op.scale), made))
+        whole = whole if errors[-1] is error else whole + errors[-1]
+    return whole, errors
 
 
 def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: NetworkGram) -> Operator:

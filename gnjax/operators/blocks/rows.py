@@ -17,7 +17,13 @@ import numpy as np
 
 from gnjax.networks import kernels
 from gnjax.networks.network import Network
-from gnjax.networks.rounding import jacobian_error
+from gnjax.networks.rounding import (
+    checked,
+    forms_of_kernel,
+    forms_of_rows,
+    measured,
+    probe_rows,
+)
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
@@ -52,11 +58,13 @@ def row_parts(
     names, counts, parts = _rows_of(net, np.asarray(labels))
     kept = np.concatenate(parts)
     places = np.split(np.arange(len(kept)), np.cumsum([len(part) for part in parts])[:-1])
-    error = jacobian_error(net).scaled(op.scale**0.5)
+    found, left, root = measured(net), probe_rows(net), op.scale**0.5
     rows = net.samples * net.rows
     bounds = partial(_rank_bounds, op, [len(part) for part in parts])
     if 8.0 * rows * net.parameters <= limits.factor_bytes:
-        jacobian = op.scale**0.5 * kernels.jacobian(net)[kept]
+        formed = kernels.jacobian(net)
+        error = checked(found.whole, found.forms, forms_of_rows(left, formed)).scaled(root)
+        jacobian = root * formed[kept]
         if centred:
             jacobian -= jacobian.mean(axis=0)
             error += _rounding(len(kept), float(np.linalg.norm(jacobian)))
@@ -71,25 +79,26 @@ def row_parts(
             "weights=(labels == label)"
         )
         raise ValueError(msg)
-    return names, counts, _of_kernel(op, net, kept, places, bounds, error, centred)
+    kernel = kernels.output_gram(net)
+    error = checked(found.whole, found.forms, forms_of_kernel(left, kernel)).scaled(root)
+    kernel = op.scale * kernel[np.ix_(kept, kept)]
+    return names, counts, _of_kernel(op, kernel, places, bounds, error, centred)
 
 
 def _of_kernel(
     op: NetworkGram,
-    net: Network,
-    kept: np.ndarray,
+    kernel: np.ndarray,
     places: Sequence[np.ndarray],
     bounds: Callable[[], list[RankBound]],
     error: Error,
     centred: bool,
 ) -> DiagonalBlocks:
     """The parts as diagonal blocks of K."""
-    kernel = op.scale * kernels.output_gram(net)[np.ix_(kept, kept)]
     trace = float(np.trace(kernel))
     if centred:
         mean = kernel.mean(axis=0)
         kernel = kernel - mean - mean[:, None] + mean.mean()
-        error += _rounding(len(kept), trace**0.5)
+        error += _rounding(len(kernel), trace**0.5)
     matrices = [kernel[np.ix_(own, own)] for own in places]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)

@@ -232,12 +232,12 @@ def _sensitivities(
             traced, uses, others, net.leaves, xi, partial(weights, one)
         )
         placed = zip(uses, pairs, strict=True)
-        found = iter([by_positions(use, pair) for use, pair in placed])
+        found = iter([by_positions(use, pair, net.dtype) for use, pair in placed])
         joined = []
         for part in chosen.parts:
             own = [next(found) for _ in part.uses]
-            a = jnp.concatenate([pair[0] for pair in own]).astype(net.dtype)
-            joined.append((a, jnp.concatenate([pair[1] for pair in own], axis=1).astype(net.dtype)))
+            a = jnp.concatenate([pair[0] for pair in own])
+            joined.append((a, jnp.concatenate([pair[1] for pair in own], axis=1)))
         kept = [net.kept[place] for place in chosen.others]
         indexed = zip(gradients, kept, strict=True)
         return joined, [g if some is None else g[:, some] for g, some in indexed]

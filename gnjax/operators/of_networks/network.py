@@ -21,7 +21,9 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks import kernels as gram
-from gnjax.networks.duplicates import merged
+from gnjax.networks.duplicates import folded, merged
+from gnjax.networks.forms.derivatives import check_second_derivative
+from gnjax.networks.forms.samples import take
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.network import (
     Network,
@@ -40,7 +42,18 @@ from gnjax.networks.network import (
 from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
-from gnjax.networks.rounding import jacobian_error, product_error
+from gnjax.networks.rounding import (
+    Forms,
+    Measured,
+    checked,
+    forms_of_images,
+    forms_of_kernel,
+    forms_of_rows,
+    measured,
+    probe_rows,
+    product_error,
+    watched,
+)
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.rank_bound import RankBound
@@ -142,16 +155,20 @@ class NetworkGram(Algebra, ParameterTrees):
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
         if self.side == "parameters":
-            summed = gram.parameter_gram(self.net)
+            summed, images = gram.parameter_gram(self.net, self.probes)
+            self._formed.append(forms_of_images(images))
             return summed if self.scale == 1 else self.scale * summed
         matrix = gram.output_gram(self.net)
+        self._formed.append(forms_of_kernel(self.probes, matrix))
         if self.scale != 1:
             matrix *= self.scale
         return on_device(matrix)
 
     def factor(self) -> np.ndarray:
         """F with F F^T the operator, in host memory."""
-        jacobian = gram.jacobian(self.net) * self.scale**0.5
+        jacobian = gram.jacobian(self.net)
+        self._formed.append(forms_of_rows(self.probes, jacobian))
+        jacobian = jacobian * self.scale**0.5
         return jacobian.T if self.side == "parameters" else jacobian
 
     def factorisation(self) -> Factorisation | None:
@@ -165,18 +182,33 @@ class NetworkGram(Algebra, ParameterTrees):
     def _row_blocks(self) -> Iterator[np.ndarray]:
         """R^T J times the root of the scale, some rows at a time."""
         root = self.scale**0.5
-        for block in gram.row_blocks(self.net):
-            rows = np.asarray(block, np.float64)
+        blocks = (np.asarray(block, np.float64) for block in gram.row_blocks(self.net))
+        for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else rows * root
 
     def factor_error(self) -> Error:
-        return self._rounding
+        """The error of the Jacobian in products, and in all that was formed of it until now."""
+        error = self.measured.whole
+        for formed in self._formed:
+            error = checked(error, self.measured.forms, formed)
+        return error.scaled(self.scale**0.5)
 
     @cached_property
-    def _rounding(self) -> Error:
+    def measured(self) -> Measured:
         """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
-        net = self.net if self.unmerged is None else self.unmerged
-        return jacobian_error(net).scaled(self.scale**0.5)
+        return measured(self.net if self.unmerged is None else self.unmerged)
+
+    @cached_property
+    def probes(self) -> np.ndarray:
+        """The vectors u (m, n r) of :func:`measured`, for the rows of J as they are formed here."""
+        if self.unmerged is None:
+            return probe_rows(self.net)
+        return folded(self.unmerged, probe_rows(self.unmerged))
+
+    @cached_property
+    def _formed(self) -> list[Forms]:
+        """The forms of every matrix that was formed from the layers."""
+        return []
 
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
@@ -319,6 +351,16 @@ def _symmetric(parts: list[jax.Array]) -> jax.Array:
 @jax.jit
 def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
     return batched(lambda w: _hessian_product(op, w, x, target), v)
+
+
+def checked_hessian(op: NetworkHessian) -> NetworkHessian:
+    """The operator; refused where the model or the loss cannot be differentiated twice."""
+    net = op.net
+    x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
+    v = jnp.zeros(net.parameters, net.dtype)
+    if not net.forward or callable(getattr(target, "loss", None)):
+        check_second_derivative("the model or the loss", _hessian_product, op, v, x, target)
+    return op
 
 
 def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:

@@ -252,7 +252,8 @@ def _through(
     def image(use: Use, pair: Pair) -> jax.Array:
         inputs, deltas = pair
         images = jax.vmap(partial(acting, use, entries))(inputs).reshape(len(inputs), -1)
-        deltas = deltas.reshape(*deltas.shape[:2], -1)
+        images = images.astype(net.dtype)
+        deltas = deltas.reshape(*deltas.shape[:2], -1).astype(net.dtype)
         return jnp.einsum("ncz,nz->nc", deltas, images, precision="highest").reshape(-1)
 
     return sum_of(image(*use) for use in uses)

@@ -30,7 +30,12 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import RANK_BOUND, STATED
-from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian, without_idle_target
+from gnjax.operators.of_networks.network import (
+    NetworkGram,
+    NetworkHessian,
+    checked_hessian,
+    without_idle_target,
+)
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
@@ -153,6 +158,8 @@ def streamed(
             )
             raise ValueError(msg)
         _check_same(first, net)
+        if functional is not None and first is None:
+            checked_hessian(NetworkHessian(net, functional))
         digests.append(digest((x, y)))
         total, rows = total + float(net.total), rows + net.samples * net.rows
         if first is None or net.batch > first.batch:

@@ -1,0 +1,59 @@
+"""Refusals of functions that lack a derivative which a matrix needs; nothing is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from gnjax.networks.forms.refusals import RAISED, told
+from gnjax.networks.jaxprs import pushforward
+
+
+def check_differentiable(
+    function: Callable[[Any], jax.Array], point: Any, *, forward: bool
+) -> None:
+    """Refuse a model without a reverse mode, or without products J v where it has no forward mode.
+
+    A function with a ``jax.custom_vjp`` has no forward mode, and J v is the transpose of its rule.
+    """
+
+    def backward(point: Any) -> Any:
+        outputs, pullback = jax.vjp(function, point)
+        return pullback(outputs)
+
+    try:
+        jax.eval_shape(backward, point)
+    except RAISED as error:
+        msg = (
+            f"the model cannot be differentiated: {told(error)}; write a while loop as "
+            "jax.lax.scan or with a fixed number of steps, or give it a rule of its own by "
+            "jax.custom_vjp"
+        )
+        raise ValueError(msg) from error
+    if forward:
+        return
+    try:
+        jax.eval_shape(lambda at: pushforward(function, at, at, forward=False), point)
+    except RAISED as error:
+        msg = (
+            "the model has no Jacobian: forward mode through its jax.custom_vjp is the transpose "
+            "of the reverse rule, and that is not linear in the cotangent, as where it clips or "
+            f"normalises a gradient ({told(error)}); leave that to the optimiser, and give the "
+            "model the plain function, or a jax.custom_jvp"
+        )
+        raise ValueError(msg) from error
+
+
+def check_second_derivative(what: str, product: Callable[..., Any], *args: Any) -> None:
+    """Refuse a function whose second derivative ``product(*args)`` JAX cannot make."""
+    try:
+        jax.eval_shape(product, *args)
+    except RAISED as error:
+        msg = (
+            f"{what} cannot be differentiated twice: a Hessian differentiates the rule of a "
+            f"jax.custom_vjp or of a callback as well, and JAX cannot ({told(error)}); write the "
+            "rule with jax.numpy alone, or give the plain function"
+        )
+        raise ValueError(msg) from error

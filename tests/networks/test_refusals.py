@@ -1,0 +1,152 @@
+"""The class: a refusal names what is at fault, and is not JAX's own error or a sentence about x."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gnjax
+
+W, X, Y = np.ones((3, 2)), np.ones((4, 3)), np.ones((4, 2))
+
+
+def _dense(p, x):
+    return x @ p
+
+
+def _with_rule(backward):
+    """tanh with a reverse rule (x, g) of its own."""
+
+    @jax.custom_vjp
+    def function(x):
+        return jnp.tanh(x)
+
+    function.defvjp(lambda x: (jnp.tanh(x), x), lambda x, g: (backward(x, g),))
+    return function
+
+
+def _on_host(x):
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.pure_callback(np.cos, shape, x, vmap_method="sequential")
+
+
+NOT_LINEAR = {
+    "clipped": _with_rule(lambda x, g: jnp.clip(g, -1, 1)),
+    "divided by its length": _with_rule(lambda x, g: g / jnp.linalg.norm(g)),
+    "chosen by its size": _with_rule(lambda x, g: jnp.where(jnp.abs(g) > 1, 0, g)),
+}
+MATRICES = {
+    "gauss_newton": lambda model: gnjax.gauss_newton(model, X),
+    "ntk": lambda model: gnjax.ntk(model, X),
+    "hessian": lambda model: gnjax.hessian(model, X, Y),
+    "empirical_fisher": lambda model: gnjax.empirical_fisher(model, X, Y),
+    "batches": lambda model: gnjax.gauss_newton(model, [(X, None)]),
+}
+
+
+@pytest.mark.parametrize("rule", NOT_LINEAR)
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_a_reverse_rule_that_is_not_linear_is_refused_with_what_to_do(rule, matrix):
+    function = NOT_LINEAR[rule]
+    with pytest.raises(ValueError, match=r"custom_vjp .* not linear .* leave that to the optimis"):
+        MATRICES[matrix]((lambda p, x: function(x @ p), W))
+
+
+ONCE = _with_rule(lambda x, g: g * _on_host(x))  # JAX does not differentiate what NumPy computes
+
+TWICE = {
+    "hessian": lambda: gnjax.hessian((lambda p, x: ONCE(x @ p), W), X, Y),
+    "functional_hessian": lambda: gnjax.functional_hessian((lambda p, x: ONCE(x @ p), W), X, Y),
+    "batches": lambda: gnjax.hessian((lambda p, x: ONCE(x @ p), W), [(X, Y)]),
+    "hessian_of": lambda: gnjax.hessian_of(lambda p: ONCE(p).sum(), W),
+    "hessian of a loss": lambda: gnjax.hessian((_dense, W), X, loss=lambda f: ONCE(f)),
+    "gauss_newton of a loss": lambda: gnjax.gauss_newton((_dense, W), X, loss=lambda f: ONCE(f)),
+}
+
+
+@pytest.mark.parametrize("what", TWICE)
+def test_a_rule_that_has_no_derivative_is_refused_where_a_matrix_needs_it(what):
+    with pytest.raises(ValueError, match=r"differentiated twice: .* write the rule with jax.numpy"):
+        TWICE[what]()
+
+
+def test_a_rule_that_is_linear_is_taken():
+    function = _with_rule(lambda x, g: g * (1 - jnp.tanh(x) ** 2))
+    found, plain = (
+        gnjax.hessian((lambda p, x, f=f: f(x @ p), W), X, Y) for f in (function, jnp.tanh)
+    )
+    np.testing.assert_allclose(found.as_matrix(), plain.as_matrix(), rtol=1e-12, atol=1e-14)
+
+
+def _raising(error):
+    def function(*args):
+        raise error
+
+    return function
+
+
+OWN = [
+    ValueError("the schedule has no name"),
+    RuntimeError("the cache is empty"),
+    AttributeError("'Config' object has no attribute 'depth'"),
+    IndexError("list index out of range"),
+    TypeError("unsupported operand type(s) for +: 'dict' and 'int'"),
+    AssertionError(),
+    KeyError("w"),
+]
+
+
+@pytest.mark.parametrize("error", OWN, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    ("who", "call"),
+    [
+        ("the model", lambda function: gnjax.ntk((function, W), X)),
+        ("the loss", lambda function: gnjax.hessian((_dense, W), X, Y, loss=function)),
+        ("loss_fn", lambda function: gnjax.hessian_of(function, W)),
+    ],
+    ids=["model", "loss", "loss_fn"],
+)
+def test_an_error_that_is_not_about_shapes_is_told_as_the_functions_own(error, who, call):
+    with pytest.raises(ValueError, match=f"{who} raises {type(error).__name__} .line .* test_ref"):
+        call(_raising(error))
+
+
+@pytest.mark.parametrize(
+    ("apply", "x", "words"),
+    [
+        (_dense, np.ones((4, 5)), r"take an x of shape \(4, 5\)"),
+        (lambda p, x: x[:, 0, 0] * p[0, 0], X, r"take an x of shape \(4, 3\)"),
+        (lambda p, x: p[x[:, 0]], X, r"take an x of dtype float64: .* give tokens as integers"),
+    ],
+    ids=["product", "axes", "tokens"],
+)
+def test_an_error_about_shapes_or_types_is_about_x(apply, x, words):
+    with pytest.raises(ValueError, match=words):
+        gnjax.ntk((apply, W), x)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.array(3), "has dtype int64; .* counters out of the parameters"),
+        (np.array(1j), "has dtype complex128; .* real and the imaginary part"),
+        ("mean", "is of type str"),
+        (np.array(np.nan), "of the model is NaN or Inf"),
+    ],
+    ids=["counter", "complex", "name", "nan"],
+)
+def test_a_parameter_is_refused_with_its_path(value, words):
+    params = {"w": W, "norm": {"num_batches_tracked": value}}
+    with pytest.raises(ValueError, match=f"the parameter norm/num_batches_tracked {words}"):
+        gnjax.ntk((lambda p, x: x @ p["w"], params), X)
+
+
+def test_a_module_of_pytorch_is_refused_with_a_way_onward():
+    """By the name of its class's module: torch is never imported."""
+    base = type("Module", (), {"__module__": "torch.nn.modules.module"})
+    net = type("Net", (base,), {})()
+    for model in (net, (net, {})):
+        with pytest.raises(ValueError, match=r"load_torch.*apply\(params, x\) with jax.numpy"):
+            gnjax.ntk(model, X)
