@@ -34,7 +34,7 @@ from gnjax.networks.network import Network, backward, forward, sample_batches
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images, probes
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
-from gnjax.networks.rounding.sampled import plain_forward
+from gnjax.networks.rounding.sampled import plain_backward, plain_forward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
 from gnjax.numerics.memory import free_memory

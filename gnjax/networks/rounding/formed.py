@@ -73,7 +73,7 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 
 
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
-    """The forms from J^T u (m, p) by products with the rows of J, of the Frobenius norm ``size``."""
+    """The forms from J^T u (m, p), by products with the rows of a J of Frobenius norm ``size``."""
     formed = forms_of_images(images)
     sizes = size * float(np.sqrt(np.diag(formed.values).max(initial=0.0)))
     return Forms(formed.values, 2 * _rounding(rows, images.dtype) * sizes)
