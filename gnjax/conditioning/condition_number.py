@@ -63,7 +63,7 @@ def condition_number(
     >>> gnjax.condition_number(op, certify="inertia").certificate.kind
     'proved'
     """
-    operator = as_operator(op)
+    operator = as_operator(op, limits)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
     with watching(progress, stoppable=True) as watch:
