@@ -68,7 +68,7 @@ def condition_number(
     >>> gnjax.condition_number(gnjax.dense(np.diag([4.0, 1.0])), certify="inertia").certificate.kind
     'proved'
     """
-    operator = as_operator(op)
+    operator = as_operator(op, limits)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, seed)
     small = twin_of(operator)

@@ -1,4 +1,9 @@
-"""Published files as bytes: found in a folder, verified by their hash, and only then parsed."""
+"""Published files as bytes: found in a folder, verified by their hash, and only then parsed.
+
+Nothing is expanded beyond the size that its content is to have. A tar file that has a published
+hash is verified before it is opened; a gzip file may have been packed anew, as Debian does, and
+its content is verified.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import pickle
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,27 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]  # (n, *shape)
 Labels = NDArray[np.int64]  # (n,)
 
+_OWN = 2**28  # bytes to which a gzip file of the user's own may expand
+_RANK = 8  # the most axes of an idx file
+
+# What the documentation of pickle and the code of tarfile raise for bytes that are not theirs.
+_MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    struct.error,
+    tarfile.TarError,
+    zlib.error,
+)
+
 
 @dataclass(frozen=True)
 class Member:
@@ -28,6 +54,7 @@ class Member:
 
     name: str
     digest: str | None = None  # None: no hash is published, and only the header is checked
+    most: int | None = None  # bytes; None: nothing is published
 
 
 @dataclass(frozen=True)
@@ -38,6 +65,7 @@ class Archive:
     sha256: str
     members: tuple[Member, ...]
     inside: str = ""  # the folder within a tar file
+    size: int = 0  # bytes of this file, for a download
 
 
 def read_archive(folder: Path, archive: Archive) -> dict[str, bytes] | None:
@@ -80,13 +108,14 @@ def verify_file(path: Path, sha256: str) -> bool:
 
 def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     """Members that lie in the folder as files of their own, plain or gzipped."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for member in archive.members:
         path = _loose_path(folder, archive, member)
         if path is None:
             return None
-        found[member.name] = _gunzip(path) if path.suffix == ".gz" else path.read_bytes()
-    return found
+        read = _gunzip if path.suffix == ".gz" else _read_plain
+        contents[member.name] = read(path, member)
+    return contents
 
 
 def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
@@ -99,12 +128,27 @@ def _loose_path(folder: Path, archive: Archive, member: Member) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _gunzip(path: Path) -> bytes:
+def _read_plain(path: Path, member: Member) -> bytes:
+    size = path.stat().st_size
+    if member.most is not None and size > member.most:
+        msg = f"{path} has {size:,} bytes and {member.name} at most {member.most:,}; replace it"
+        raise ValueError(msg)
+    return path.read_bytes()
+
+
+def _gunzip(path: Path, member: Member) -> bytes:
+    most = _OWN if member.most is None else member.most
     try:
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            content = file.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         msg = f"{path} is not a whole gzip file ({error}); replace it"
         raise ValueError(msg) from error
+    if len(content) > most:
+        remedy = "unpack it with gunzip first" if member.most is None else "replace it"
+        msg = f"{path} expands to more than {most:,} bytes, the most that is taken; {remedy}"
+        raise ValueError(msg)
+    return content
 
 
 def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
@@ -112,10 +156,14 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     path = _tar_path(folder, archive)
     if path is None:
         return None
+    packed = path.suffix == ".gz"
+    if packed and archive.sha256 and not verify_file(path, archive.sha256):
+        msg = f"{path} does not have the sha256 {archive.sha256} that was published; replace it"
+        raise ValueError(msg)
     try:
-        with tarfile.open(path) as tar:
-            return {m.name: _extract(tar, f"{archive.inside}/{m.name}") for m in archive.members}
-    except (tarfile.TarError, KeyError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with tarfile.open(path, "r:gz" if packed else "r:") as tar:
+            return dict(_extracted(tar, archive))
+    except _MALFORMED as error:
         msg = f"{path} is not the whole {archive.name} ({error}); replace it"
         raise ValueError(msg) from error
 
@@ -127,11 +175,27 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _extract(tar: tarfile.TarFile, name: str) -> bytes:
-    file = tar.extractfile(name)
-    if file is None:
-        msg = f"{name} is not a regular file"
-        raise KeyError(msg)
+def _extracted(tar: tarfile.TarFile, archive: Archive) -> Iterator[tuple[str, bytes]]:
+    """Each member of the archive with its bytes, in the order of the file."""
+    wanted = {f"{archive.inside}/{member.name}": member for member in archive.members}
+    for entry in tar:
+        if entry.size < 0:
+            msg = f"{entry.name!r:.80} has a negative size"
+            raise ValueError(msg)
+        member = wanted.pop(entry.name, None)
+        if member is not None:
+            yield member.name, _extract(tar, entry, _OWN if member.most is None else member.most)
+        if not wanted:
+            return
+    msg = f"it lacks {', '.join(wanted)}"
+    raise KeyError(msg)
+
+
+def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, most: int) -> bytes:
+    file = tar.extractfile(entry) if entry.isreg() and not entry.issparse() else None
+    if file is None or entry.size > most:
+        msg = f"{entry.name} is not a regular file of at most {most:,} bytes"
+        raise ValueError(msg)
     return file.read()
 
 
@@ -142,9 +206,10 @@ def parse_idx(data: bytes, name: str) -> Pixels:
         raise ValueError(msg)
     rank = data[3]
     start = 4 + 4 * rank
-    shape = struct.unpack(f">{rank}I", data[4:start]) if len(data) >= start else ()
+    readable = rank <= _RANK and len(data) >= start
+    shape = struct.unpack(f">{rank}I", data[4:start]) if readable else ()
     elements = math.prod(shape)
-    if not shape or len(data) - start != elements:
+    if not elements or not shape or len(data) - start != elements:
         msg = (
             f"{name} announces the shape {shape} but holds {max(len(data) - start, 0)} bytes of "
             "elements; it is cut short or not an idx file, replace it"
@@ -188,19 +253,6 @@ def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:
         msg = f"{name} does not hold uint8 rows of 3072 pixels with one label each; replace it"
         raise ValueError(msg)
     return pixels, labels.astype(np.int64)
-
-
-# What pickle documents that it may raise on bytes that are no pickle.
-_MALFORMED = (
-    pickle.UnpicklingError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-)
 
 
 def unpickle_arrays(data: bytes, name: str) -> Any:

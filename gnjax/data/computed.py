@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+
+from gnjax.numerics.memory import check_room
 
 Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
 
@@ -25,6 +29,8 @@ def gaussian(samples: int, dimension: int, classes: int, seed: int) -> Samples:
 
     The labels can therefore be fitted by a linear map, and more samples extend fewer ones.
     """
+    numbers = (samples + classes) * (dimension + 0.0) + samples * classes
+    check_room(f"gaussian data of {samples:,} samples", 8 * numbers, "ask for fewer")
     teacher_stream, inputs_stream = np.random.SeedSequence(seed).spawn(2)
     teacher = np.random.default_rng(teacher_stream).standard_normal((classes, dimension))
     inputs = np.random.default_rng(inputs_stream).standard_normal((samples, dimension))
@@ -44,6 +50,12 @@ def photo_patches(samples: int, seed: int) -> Samples:
         for photograph in PHOTOGRAPHS
         for strip in np.array_split(load_sample_image(photograph), REGIONS, axis=1)
     ]
+    most = len(strips) * min(math.prod(_windows(strip).shape[:2]) for strip in strips)
+    if samples > most:
+        msg = f"photo_patches has at most {most:,} samples, and {samples:,} were asked for"
+        raise ValueError(msg)
+    needed = 2.0 * 8 * samples * PATCH * PATCH * 3
+    check_room(f"photo_patches of {samples:,} samples", needed, "ask for fewer")
     labels = np.arange(samples) % len(strips)
     patches = np.empty((samples, PATCH, PATCH, 3))
     for label, stream in enumerate(np.random.SeedSequence(seed).spawn(len(strips))):
@@ -56,14 +68,13 @@ def crops(
     image: NDArray[np.uint8], count: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:  # (count, 32, 32, 3)
     """``count`` different crops at positions drawn without replacement."""
-    windows = np.lib.stride_tricks.sliding_window_view(image, (PATCH, PATCH), axis=(0, 1))
+    windows = _windows(image)
     rows, columns = windows.shape[:2]
-    if count > rows * columns:
-        msg = (
-            f"{count} crops asked of a region that has {rows * columns}; "
-            f"photo_patches has at most {2 * REGIONS * rows * columns} samples"
-        )
-        raise ValueError(msg)
     positions = rng.choice(rows * columns, count, replace=False)
     chosen = windows[positions // columns, positions % columns]  # (count, 3, 32, 32)
     return chosen.transpose(0, 2, 3, 1)
+
+
+def _windows(image: NDArray[np.uint8]) -> NDArray[np.uint8]:  # (rows, columns, 3, 32, 32)
+    """Every crop of the image; nothing is copied."""
+    return np.lib.stride_tricks.sliding_window_view(image, (PATCH, PATCH), axis=(0, 1))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ import pooch
 
 from gnjax.data.archives import Archive, read_archive, verify_file
 from gnjax.data.published import Published
+from gnjax.numerics.background import within
 
 _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download
+_SECONDS = 60.0  # for a whole file, and one more for every
+_RATE = 50_000  # bytes
 
 
 class DataUnavailableError(RuntimeError):
@@ -106,7 +111,8 @@ def download(
 ) -> Path:
     """One archive in the cache with its published sha256, from the first mirror that has it.
 
-    ``progress(file name)`` gives the bar that pooch is to advance.
+    A mirror that sends more than the published size, or takes longer than a minute and a second for
+    every 50 kB, is given up. ``progress(file name)`` gives the bar that pooch is to advance.
     """
     folder = cache_folder(name)
     path = folder / archive.name
@@ -117,21 +123,83 @@ def download(
         warnings.warn(msg, UserWarning, stacklevel=2)
     tried = [*tried, f"{folder} (cache): no intact {archive.name}"]
     for mirror in data.mirrors:
+        bounded = _Bounded(archive.size, progress(archive.name) if progress else None)
+        retrieve = partial(_retrieve, mirror + archive.name, archive, folder, bounded)
         try:
-            pooch.retrieve(
-                mirror + archive.name,
-                known_hash=f"sha256:{archive.sha256}",
-                fname=archive.name,
-                path=folder,
-                downloader=pooch.HTTPDownloader(
-                    timeout=_TIMEOUT, progressbar=progress(archive.name) if progress else False
-                ),
-            )
+            within(_SECONDS + archive.size / _RATE, retrieve)
         except (OSError, ValueError) as error:  # requests' errors are OSErrors
             tried.append(f"{mirror}{archive.name}: {_reason(error)}")
         else:
             return path
+        finally:
+            bounded.ended.set()
     raise DataUnavailableError(_nowhere(name, tried))
+
+
+def _retrieve(address: str, archive: Archive, folder: Path, bar: _Bounded) -> None:
+    responses: list[Any] = []
+    downloader = pooch.HTTPDownloader(
+        timeout=_TIMEOUT,
+        progressbar=bar,
+        hooks={"response": lambda response, **_: responses.append(response)},
+    )
+    try:
+        pooch.retrieve(
+            address,
+            known_hash=f"sha256:{archive.sha256}",
+            fname=archive.name,
+            path=folder,
+            downloader=downloader,
+        )
+    finally:
+        for response in responses:  # which pooch leaves open where it ends before its time
+            response.close()
+
+
+class _Bounded:
+    """A bar as pooch advances it, which ends a download that is too large or not wanted any more.
+
+    The total is the size that the mirror announces.
+    """
+
+    def __init__(self, most: int, bar: Any = None) -> None:
+        self._most, self._bar = most, bar
+        self._done = 0
+        self.ended = threading.Event()
+
+    @property
+    def total(self) -> int:
+        return self._most
+
+    @total.setter
+    def total(self, announced: int) -> None:
+        self._check(announced)
+        if self._bar is not None:
+            self._bar.total = announced
+
+    def update(self, count: int) -> None:
+        """Some more bytes came; pooch counts whole pieces, the last one too."""
+        self._check(self._done)
+        self._done += count
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def reset(self) -> None:
+        self._done = 0
+        if self._bar is not None:
+            self._bar.reset()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _check(self, size: int) -> None:
+        if self.ended.is_set():
+            msg = "another mirror was asked in its place"
+            raise TimeoutError(msg)
+        if size > self._most:
+            msg = f"it sends more than the {self._most:,} bytes that were published"
+            raise OSError(msg)
 
 
 def _reason(error: Exception) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.networks.network import backward_products
+from gnjax.numerics import lapack
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rounding import spectral_error
@@ -35,12 +35,10 @@ def end_eigenvectors(
     """
     few, many = jacobian.shape
     if few < many and condition.resolved and condition.value < _SMALL_KAPPA:
-        squares, columns = scipy.linalg.eigh(
-            jacobian @ jacobian.T, driver="evd", overwrite_a=True, check_finite=False
-        )
+        squares, columns = lapack.eigenpairs(jacobian @ jacobian.T)
         lefts, sigma = columns[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
     else:
-        lefts, sigma, _ = np.linalg.svd(compact(jacobian), full_matrices=False)
+        lefts, sigma, _ = lapack.singular_vectors(compact(jacobian), whole=False)
     top, bottom = (jacobian.T @ lefts[:, _cluster(sigma, end)] for end in (0, condition.rank - 1))
     return sigma**2, top, bottom
 

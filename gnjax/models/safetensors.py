@@ -7,13 +7,14 @@ enough to be read here; the package of the same name would be one dependency mor
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from os import PathLike
 from typing import Any
 
 import numpy as np
+
+from gnjax.numerics.schema import are_counts, brief, is_shape, parsed
 
 _TYPES = {
     "F64": "<f8",
@@ -27,6 +28,7 @@ _TYPES = {
     "U8": "u1",
     "BOOL": "?",
 }
+_LONG = 100  # letters of a name that are shown as they are
 
 
 def read(path: str | PathLike[str]) -> dict[str, np.ndarray]:
@@ -61,7 +63,7 @@ def read(path: str | PathLike[str]) -> dict[str, np.ndarray]:
 def _header(path: str | PathLike[str], text: bytes) -> dict[str, Any]:
     """The entries of the header, without ``__metadata__``, the note on the file itself."""
     try:
-        header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+        header = parsed(text.decode())
     except ValueError as reason:
         msg = f"the header of {path} is no JSON ({reason}), so it is no safetensors file"
         raise ValueError(msg) from None
@@ -72,40 +74,31 @@ def _header(path: str | PathLike[str], text: bytes) -> dict[str, Any]:
     return header
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        msg = f"repeated name {next(name for name in names if names.count(name) > 1)!r}"
-        raise ValueError(msg)
-    return found
-
-
 def _place(
     path: str | PathLike[str], name: str, entry: Any
 ) -> tuple[str, tuple[int, ...], tuple[int, int]]:
     """(type, shape, (first byte, last byte + 1)) of one array."""
     entry = entry if isinstance(entry, dict) else {}
     kind, shape, place = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
-    if not isinstance(kind, str) or not _are_counts(shape) or not _are_counts(place):
+    name = _short(name)
+    if not isinstance(kind, str) or not is_shape(shape) or not are_counts(place):
         msg = f"{name} in {path} has no readable dtype, shape and data_offsets; save it again"
         raise ValueError(msg)
     if kind not in _TYPES:
-        msg = f"{name} in {path} is of type {kind}; save it as one of {', '.join(_TYPES)}"
+        msg = f"{name} in {path} is of type {_short(kind)}; save it as one of {', '.join(_TYPES)}"
         raise ValueError(msg)
     size = np.dtype(_TYPES[kind]).itemsize * math.prod(shape)
     if len(place) != 2 or place[1] - place[0] != size:
         msg = (
             f"{name} in {path} needs {size} bytes for shape {tuple(shape)} of {kind} and has "
-            f"data_offsets {place}; save the file again"
+            f"data_offsets {brief(place)}; save the file again"
         )
         raise ValueError(msg)
     return kind, tuple(shape), (place[0], place[1])
 
 
-def _are_counts(value: Any) -> bool:
-    """Whether this is a list of integers, none of them negative."""
-    return isinstance(value, list) and all(type(entry) is int and entry >= 0 for entry in value)
+def _short(name: str) -> str:
+    return name if len(name) < _LONG else brief(name)
 
 
 def _array(data: np.ndarray, kind: str, shape: tuple[int, ...]) -> np.ndarray:

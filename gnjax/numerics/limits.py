@@ -16,15 +16,17 @@ class Limits:
     device (``gnjax.numerics.device``).
 
     Attributes:
-      matrix_rows: the most rows that a matrix formed in host memory may have.
+      matrix_rows: the most rows that a matrix in host memory may have, formed or given.
       factor_bytes: the most memory that a factor J with J J^T = A may take.
       factor_work: the most multiplications that the singular values of such a factor may take, for
         an operator to be stored as a factor and not as a matrix, and for "auto" to prefer them to
         the eigenvalues of the matrix.
-      density_bytes: the most memory that the basis of one probe of a spectral density may take.
+      density_bytes: the most memory that the basis of one probe of a spectral density may take, and
+        the vectors of a trace.
       basis_bytes: the most memory that a Krylov basis may take, on all devices together where it is
         on devices: then the vectors of the answer, in host memory, come on top. In host memory,
-        what counts eigenvalues that a run may have missed holds a second one.
+        what counts eigenvalues that a run may have missed holds a second one. As many random
+        vectors of a density or a trace are multiplied at once as have room in it, one at least.
       vectors: the most vectors that a Krylov basis may hold; where it is not given, as many as
         ``basis_bytes`` has room for.
       factor_rows: if the matrix does not resolve kappa, "auto" takes the singular values of a

@@ -7,6 +7,20 @@ from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+_SMALL = 2.0**30  # bytes that are taken without a look at what is free
+
+
+def check_room(what: str, needed: float, remedy: str) -> None:
+    """Refuse what needs more bytes than this process can still have, before it takes any."""
+    if needed < _SMALL:
+        return
+    room, meaning = free_memory()
+    if room is not None and needed > room:
+        msg = (
+            f"{what} needs {1e-9 * needed:,.1f} GB of memory, and this machine has "
+            f"{1e-9 * room:,.1f} GB {meaning}; {remedy}"
+        )
+        raise ValueError(msg)
 
 
 def free_memory() -> tuple[float | None, str]:

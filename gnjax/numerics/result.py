@@ -20,6 +20,8 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from gnjax.numerics.schema import brief, inheriting, parsed, value_of
+
 _SHOWN = 6  # numbers of an array
 
 
@@ -32,17 +34,18 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The answer that :meth:`to_json` wrote, equal in every bit."""
+        """The answer that :meth:`to_json` wrote, equal in every bit.
+
+        Every field must be of the type that its class states; anything else is a ValueError.
+        """
         try:
-            found = json.loads(text, object_hook=_decoded_object)
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            given = parsed(text)
+            _check_type(given, cls)
+            answer: Self = value_of(given, cls, cls.__name__)
+        except (TypeError, ValueError) as error:
             msg = f"this is not what to_json of a {cls.__name__} wrote: {error}"
             raise ValueError(msg) from error
-        if not isinstance(found, cls):
-            what = type(found).__name__ if isinstance(found, Result) else "something else"
-            msg = f"this is JSON of {what}, not of a {cls.__name__}"
-            raise ValueError(msg)
-        return found
+        return answer
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name}={_shown(value)}" for name, value in _fields(self))
@@ -110,28 +113,16 @@ def _number(entry: Any) -> Any:
     return str(entry) if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
-def _decoded_object(found: dict[str, Any]) -> Any:
-    """The value that a JSON object stands for, from the inside outwards."""
-    if "array" in found:
-        dtype = np.dtype(found["dtype"])
-        entries = [float(entry) if isinstance(entry, str) else entry for entry in found["array"]]
-        return np.asarray(entries, dtype).reshape(found["shape"])
-    if "float" in found:
-        return float(found["float"])
-    classes = {known.__name__: known for known in _inheriting(Result)}
-    name = found.pop("type")
-    if name not in classes:
-        msg = f"no result of the type {name!r} is imported; import the module that has it"
-        raise KeyError(msg)
-    return classes[name](**{key: _with_tuples(part) for key, part in found.items()})
-
-
-def _with_tuples(value: Any) -> Any:
-    """Fields hold tuples where JSON has lists."""
-    return tuple(_with_tuples(part) for part in value) if isinstance(value, list) else value
-
-
-def _inheriting(cls: type[Any]) -> Iterator[type[Any]]:
-    for known in cls.__subclasses__():
-        yield known
-        yield from _inheriting(known)
+def _check_type(given: Any, cls: type[Result]) -> None:
+    """Refuse JSON of another result, or of none."""
+    name = given.get("type") if isinstance(given, dict) else ""
+    names = {made.__name__ for made in (cls, *inheriting(cls))}
+    if name is None or name in names:
+        return
+    if isinstance(name, str) and name in {made.__name__ for made in inheriting(Result)}:
+        msg = f"this is JSON of {name}, not of a {cls.__name__}"
+    elif name:
+        msg = f"no result of the type {brief(name)} is imported; import the module that has it"
+    else:
+        msg = f"this is JSON of something else, not of a {cls.__name__}"
+    raise ValueError(msg)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
+from gnjax.numerics import lapack
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.triangular import triangular_factor
 
@@ -42,4 +42,4 @@ def singular_values(matrix: np.ndarray) -> np.ndarray:
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     if 2 * tall.shape[0] > 3 * tall.shape[1]:
         tall = triangular_factor(tall)
-    return scipy.linalg.svdvals(tall, check_finite=False)
+    return lapack.singular_values(tall)

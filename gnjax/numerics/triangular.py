@@ -6,17 +6,37 @@ import numpy as np
 from scipy.linalg.lapack import get_lapack_funcs
 
 _PANEL = 64  # columns that are reduced together
+_WIDE = 512  # columns of one call to LAPACK, which takes no longer than
+_WORK = 4e9  # so many multiplications: Ctrl-C is heard between two calls
 
 
 def triangular_factor(matrix: np.ndarray) -> np.ndarray:
     """R of M = Q R, (min(rows, columns), columns), without Q.
 
     LAPACK's geqrt spends nearly all its time in products of matrices. For 30,000 rows it takes half
-    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros.
+    the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros. It
+    is called for some columns at a time, as it proceeds itself, and the numbers are the same.
     """
     kept = min(matrix.shape)
     if not kept:
         return matrix[:0]
+    if kept <= _WIDE:
+        return np.triu(_reduced(matrix)[0][:kept])
+    left = np.array(matrix, order="F")
+    (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
+    for start in range(0, kept, _WIDE):
+        end = min(start + _WIDE, kept)
+        packed, triangle = _reduced(left[start:, start:end])
+        left[start:end, start:end] = packed[: end - start]
+        few = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
+        for first in range(end, left.shape[1], few):
+            rest = left[start:, first : first + few]
+            rest[...] = gemqrt(packed, triangle, rest, trans="T")[0]
+    return np.triu(left[:kept])
+
+
+def _reduced(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """R above the diagonal with the reflectors below it, and what applies these together."""
     (geqrt,) = get_lapack_funcs(("geqrt",), (matrix,))
-    packed, _, _ = geqrt(min(_PANEL, kept), matrix)
-    return np.triu(packed[:kept])
+    packed, triangle, _ = geqrt(min(_PANEL, *matrix.shape), matrix)
+    return packed, triangle

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.host import on_cpu, on_device
+from gnjax.numerics.memory import check_room
 from gnjax.numerics.precision import real_dtype
 
 _ASYMMETRY = 1e-8
@@ -120,6 +121,8 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if host.dtype.kind not in "fiu":
         msg = f"{name} must hold real numbers, got dtype {host.dtype}"
         raise ValueError(msg)
+    needed = float(host.size) * np.dtype(real_dtype()).itemsize
+    check_room(f"{name} of shape {host.shape}", needed, "give a smaller one")
     if not np.isfinite(host).all():
         msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
         raise ValueError(msg)

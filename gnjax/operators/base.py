@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
 from gnjax.numerics.host import by_numpy, on_device, times_transposed
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
     frobenius_norm,
@@ -188,15 +189,17 @@ def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
 
 
-def dense(matrix: ArrayLike) -> Dense:
+def dense(matrix: ArrayLike, *, limits: Limits = LIMITS) -> Dense:
     """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
 
-    Refuses what is not square, real, finite and symmetric to a millionth of its largest entry.
+    Refuses what is not square, real, finite and symmetric to a millionth of its largest entry, and
+    what has more than ``limits.matrix_rows`` rows.
 
     >>> op = gnjax.dense([[2.0, 1.0], [1.0, 2.0]])
     >>> print(gnjax.condition_number(op))
     kappa = 3 in [3, 3] (rank 2 of 2, full; dense, measured)
     """
+    _check_rows(getattr(matrix, "shape", ()), limits)
     stored = check_matrix("matrix", matrix)
     if stored.shape[0] != stored.shape[1]:
         msg = (
@@ -207,6 +210,18 @@ def dense(matrix: ArrayLike) -> Dense:
     check_symmetric_matrix("matrix", stored, ASYMMETRY)
     part, error = symmetric_part(matrix, stored)
     return Dense(part, stored_bound(error, part.dtype))
+
+
+def _check_rows(shape: tuple[int, ...], limits: Limits) -> None:
+    """Refuse a matrix that is too large, before it is copied or looked at."""
+    rows = max(shape, default=0)
+    if len(shape) == 2 and rows > limits.matrix_rows:
+        msg = (
+            f"a matrix of {rows:,} rows needs {8e-9 * rows**2:,.0f} GB in float64, and limits "
+            f"allow {limits.matrix_rows:,} rows; pass limits=gnjax.Limits(matrix_rows={rows:_}) if "
+            "the machine has the memory, or an operator that multiplies without a matrix"
+        )
+        raise ValueError(msg)
 
 
 def factored(factor: ArrayLike) -> Factored:

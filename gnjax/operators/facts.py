@@ -168,8 +168,8 @@ def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) 
     """
     if getattr(op, "symmetric", False):
         return
-    x, y = np.random.default_rng(13).standard_normal((2, op.shape[0]))
-    images = multiply(np.stack([x, y]))
+    x, y = pair = np.random.default_rng(13).standard_normal((2, op.shape[0]))
+    images = multiply(pair)
     forward, backward = float(x @ images[1]), float(images[0] @ y)
     scale = float(np.linalg.norm(images[0]) * np.linalg.norm(y))
     if abs(forward - backward) > _ASYMMETRIC * scale:

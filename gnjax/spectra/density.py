@@ -27,9 +27,9 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
-from gnjax.spectra.eigenvalues import operator_norm
+from gnjax.spectra.eigenvalues import as_operator, operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
 from gnjax.spectra.stochastic.quadratures import exhausted, quadratures, whole
@@ -71,12 +71,12 @@ def spectral_density(
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    operator = op if isinstance(op, Operator) else dense(op)
+    operator = as_operator(op, limits)
     size = operator.shape[0]
     _check_arguments(size, probes, steps, limits)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
-    norm = operator_norm(operator)
+    norm = operator_norm(operator, limits)
     error = dense_error(operator, norm)
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
     noise = _BREAKDOWN * floor

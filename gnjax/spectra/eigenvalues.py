@@ -63,7 +63,7 @@ def eigenvalues(
     >>> gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]), k=2, which="largest").values.round(12).tolist()
     [4.0, 2.0]
     """
-    operator = as_operator(op)
+    operator = as_operator(op, limits)
     size = operator.shape[0]
     which = which or ("all" if k is None else "largest")
     _check_arguments(size, k, which, rtol)
@@ -109,7 +109,7 @@ def _few_of_twin(
     return with_zeros(found, k)
 
 
-def as_operator(op: Operator | ArrayLike) -> Operator:
+def as_operator(op: Operator | ArrayLike, limits: Limits = LIMITS) -> Operator:
     """The operator itself, or the operator that multiplies with a given matrix."""
     if isinstance(op, Operator):
         check_shape(op)
@@ -120,7 +120,7 @@ def as_operator(op: Operator | ArrayLike) -> Operator:
             f"got {type(op).__name__}"
         )
         raise ValueError(msg)
-    return dense(op)
+    return dense(op, limits=limits)
 
 
 def _has_rows(op: Any) -> bool:
@@ -130,11 +130,17 @@ def _has_rows(op: Any) -> bool:
     )
 
 
-def operator_norm(op: Operator) -> float:
-    """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors."""
-    start = lanczos.random_rows(op.shape[0], _NORM_BLOCK, 1)
+def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
+    """An estimate of ||A||_2 to a few per cent, to estimate the size of rounding errors.
+
+    Its basis has 32 vectors, and fewer where ``limits.density_bytes`` has no room for them.
+    """
+    most = int(limits.density_bytes / (8 * op.shape[0]))
+    block = _NORM_BLOCK if most >= _NORM_BLOCK * _NORM_STEPS else 1
+    start = lanczos.random_rows(op.shape[0], block, 1)
+    steps = min(_NORM_STEPS, max(1, most // block))
     with beside_xla():
-        run = lanczos.lanczos(host_product(op), start, max_steps=_NORM_STEPS, noise=0.0)
+        run = lanczos.lanczos(host_product(op), start, max_steps=steps, noise=0.0)
     return float(np.abs(np.linalg.eigvalsh(run.projection)).max())
 
 

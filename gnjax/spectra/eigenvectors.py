@@ -18,8 +18,8 @@ and 1 - (2 c - 1)^2 = 4 c (1 - c) <= 2 (1 - c^2).
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
+from gnjax.numerics import lapack
 from gnjax.numerics.outward import raised
 from gnjax.numerics.triangular import triangular_factor
 
@@ -57,7 +57,7 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     rows, columns = factor.shape
     if columns > rows:  # J^T = Q R has the singular values and left vectors of R^T
         factor = triangular_factor(factor.T).T
-    left, sigma, right = scipy.linalg.svd(factor, check_finite=False)
+    left, sigma, right = lapack.singular_vectors(factor)
     few = len(sigma)
     forward = np.linalg.norm(factor @ right[:few].T - sigma * left[:, :few], axis=0)
     backward = np.linalg.norm(factor.T @ left[:, :few] - sigma * right[:few].T, axis=0)

@@ -14,18 +14,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
+from gnjax.spectra.eigenvalues import as_operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
-from gnjax.spectra.stochastic.probes import BLOCK, probe_stream, student
+from gnjax.spectra.stochastic.probes import probe_stream, student, together
 from gnjax.spectra.stochastic.xtrace import xtrace
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
+_STORED = {"hutch++": 2.0, "xtrace": 3.5}  # vectors in memory for each product, measured
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -80,6 +82,7 @@ def trace(
     method: str = "hutchinson",
     probes: int = 100,
     seed: int = 0,
+    limits: Limits = LIMITS,
     progress: Progress = None,
 ) -> Trace:
     """tr A for a symmetric A, definite or not.
@@ -94,6 +97,10 @@ def trace(
         "xtrace"; "exact" ignores it. Two more products test the symmetry of an operator that does
         not state it.
       seed: of the random vectors.
+      limits: the limits of memory. "hutchinson" and "exact" multiply sixteen vectors at once, fewer
+        where ``basis_bytes`` has no room for them, and keep none. "hutch++" stores two vectors
+        for each product, "xtrace" three and a half, and what takes more than ``density_bytes`` is
+        refused.
       progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
         then returns Hutchinson's answer so far, with ``finished`` False; the other methods have
         none before their end.
@@ -104,7 +111,7 @@ def trace(
     >>> abs(found.value - 20.0) < 1e-9
     True
     """
-    operator = op if isinstance(op, Operator) else dense(op)
+    operator = as_operator(op, limits)
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
@@ -113,17 +120,32 @@ def trace(
         raise ValueError(msg)
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
-            return _exact(operator, watch)
-    rng = probe_stream(seed)
+            return _exact(operator, limits, watch)
+    block, rng = together(operator, limits), probe_stream(seed)
+    _check_stored(operator.shape[0], method, probes, limits)
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
         product = watch(host_product(operator))
         if method == "hutchinson":
-            found = hutchinson(operator, product, probes, rng, watch.is_stopped)
+            found = hutchinson(operator, product, probes, rng, watch.is_stopped, block)
         else:
             estimate = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             found = estimate(operator, product, probes, rng)
         answer = _from_random_vectors(operator, found, method)
         return replace(answer, finished=not watch.stopped or found.products == probes)
+
+
+def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
+    """Refuse a method whose vectors have no room."""
+    needed = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
+    if needed > limits.density_bytes:
+        fewer = int(limits.density_bytes / (8 * size * _STORED[method]))
+        msg = (
+            f"method={method!r} with probes={probes} stores vectors of {size:,} numbers that take "
+            f"{1e-9 * needed:,.0f} GB, and limits allow {1e-9 * limits.density_bytes:.3g}; use "
+            f"method='hutchinson', which stores none, or probes={fewer}, or pass "
+            f"limits=gnjax.Limits(density_bytes={needed:_.0f}) if the machine has the memory"
+        )
+        raise ValueError(msg)
 
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:
@@ -136,7 +158,7 @@ def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Tra
     return Trace(found.value, found.standard_error, method, found.products, certificate(*parts))
 
 
-def _exact(op: Operator, watch: Watch) -> Trace:
+def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
     """What structure states, ||J||_F^2 for J J^T, else sum_i A_ii.
 
     A sum of n terms in float64 has an error of at most gamma_n times the sum of their sizes.
@@ -146,23 +168,23 @@ def _exact(op: Operator, watch: Watch) -> Trace:
     if structure is not None:
         value, rounding = structure()
         check_products(value)
-    elif size <= LIMITS.small_rows:
+    elif size <= limits.small_rows:
         diagonal = np.diagonal(np.asarray(op.as_matrix())).astype(np.float64)
         value = _finite(diagonal.sum())
         rounding = Error(_gamma(size) * float(np.abs(diagonal).sum()))
     else:
-        value, rounding = _sum_of_diagonal(op, watch)
+        value, rounding = _sum_of_diagonal(op, together(op, limits), watch)
         products = size
     # The sum of sizes is rounded, too, by far less than one part in a million.
     rounding = Error(rounding.value * (1 + 1e-6), rounding.kind, reason="rounding of the sum")
     return Trace(value, 0.0, "exact", products, certificate(rounding, _stated(op, value)))
 
 
-def _sum_of_diagonal(op: Operator, watch: Watch) -> tuple[float, Error]:
+def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, Error]:
     """sum_i e_i^T A e_i by blocks of unit vectors, and the rounding of these products."""
     product, size, total, lengths = watch(host_product(op)), op.shape[0], 0.0, 0.0
-    for first in range(0, size, BLOCK):
-        units = np.eye(min(BLOCK, size - first), size, first)
+    for first in range(0, size, block):
+        units = np.eye(min(block, size - first), size, first)
         images = product(units)
         total += float(np.trace(images[:, first:]))
         lengths += float(np.linalg.norm(images, axis=1).sum())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg
 
+from gnjax.numerics import lapack
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
@@ -48,7 +48,7 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     The error follows by Weyl from rounding and from the error of the matrix.
     """
     matrix, asymmetry = host_matrix(op, limits)
-    values = scipy.linalg.eigvalsh(matrix, check_finite=False)
+    values = lapack.eigenvalues(matrix)
     norm = float(np.abs(values).max())
     error = dense_error(op, norm)
     total = (error + asymmetry).value
@@ -69,7 +69,7 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         bounds = np.pad(known, (0, len(found) - len(known)), constant_values=np.inf)
         return replace(found, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
-    values, columns = scipy.linalg.eigh(matrix, driver="evd", check_finite=False)
+    values, columns = lapack.eigenpairs(matrix)
     vectors = np.ascontiguousarray(columns.T[::-1])
     lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
     own = dense_error(op, float(np.abs(values).max())) + _seen(lengths)

@@ -65,6 +65,7 @@ def tiny(
                     f"{name}.gz",
                     hashlib.sha256(gzip.compress(plain, mtime=0)).hexdigest(),
                     (Member(name, hashed("sha256", plain)),),
+                    size=len(gzip.compress(plain, mtime=0)),
                 )
                 for name, plain in files.items()
             )

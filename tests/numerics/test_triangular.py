@@ -9,7 +9,9 @@ from gnjax.numerics.triangular import triangular_factor
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5, 5), (3, 7), (9, 4), (300, 130)])
+@pytest.mark.parametrize(
+    "shape", [(0, 3), (3, 0), (1, 1), (5, 5), (3, 7), (9, 4), (300, 130), (700, 600), (520, 900)]
+)
 def test_the_triangle_is_that_of_numpy_and_has_the_gram_matrix(shape, dtype):
     matrix = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     for given in (matrix, np.asfortranarray(matrix), matrix[::-1]):

@@ -147,4 +147,4 @@ def test_vectors_of_a_network_are_trees_of_its_parameters(rtol):
 
 def test_a_matrix_too_large_for_all_of_its_vectors_is_refused():
     with pytest.raises(ValueError, match="a dense 9 x 9 matrix"):
-        gnjax.eigenvalues(np.eye(9), vectors=True, limits=gnjax.Limits(matrix_rows=8))
+        gnjax.eigenvalues(gnjax.dense(np.eye(9)), vectors=True, limits=gnjax.Limits(matrix_rows=8))

@@ -10,6 +10,7 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from gnjax.numerics import lapack
 from gnjax.numerics.certificate import MEASURED, PROVED, Error
 from gnjax.numerics.outward import above, below, lowered, raised
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
@@ -73,7 +74,7 @@ def _of_large(matrix: Array) -> tuple[float, float, float] | None:
     diagonal = np.abs(np.diagonal(matrix))
     if np.count_nonzero(matrix) == np.count_nonzero(diagonal):
         return float(diagonal.max()), float(diagonal.min()), 0.0
-    values = scipy.linalg.eigvalsh(matrix @ matrix.T, check_finite=False)
+    values = lapack.eigenvalues(matrix @ matrix.T)
     least, top = float(values[0]), float(values[-1])
     if least * _GRAM_CONDITION > top:
         rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
@@ -141,7 +142,7 @@ def eigenvalues(matrix: Array) -> Eigenvalues:
     diagonal = np.diagonal(scaled)
     if not (scaled - np.diag(diagonal)).any():
         return Eigenvalues(np.sort(np.diagonal(matrix)), 0.0)
-    values, vectors = scipy.linalg.eigh(scaled, driver="evd")
+    values, vectors = lapack.eigenpairs(scaled)
     size, norm, length = len(matrix), _norm(scaled), _norm(vectors)
     largest = float(np.abs(values).max())
     residual = _norm(scaled @ vectors - vectors * values)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from gnjax.numerics import lapack
 from gnjax.numerics.host import on_device
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import Groups, packed, parts_of, product
@@ -62,7 +63,7 @@ def compressions(reduced: Reduced) -> tuple[Compression, ...]:
     for rows, columns in reduced.groups:
         weights = on_device(diagonals[:, row : row + rows].mean(axis=1))
         mean = np.asarray(_weighted(weights, reduced.operator.rights))[:columns, :columns]
-        values, vectors = scipy.linalg.eigh(mean, driver="evd")
+        values, vectors = lapack.eigenpairs(mean)
         several.append(Compression(values, on_device(vectors)))
         row += rows
     return tuple(several)

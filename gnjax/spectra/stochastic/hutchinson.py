@@ -40,23 +40,35 @@ def hutchinson(
     probes: int,
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
+    block: int = BLOCK,
 ) -> TraceEstimate:
-    """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True."""
+    """The mean of g^T A g over ``probes`` vectors g of random signs, fewer if ``stop`` is True.
+
+    ``block`` of them are multiplied at once, and no others are in memory.
+    """
     samples: list[np.ndarray] = []
     lengths = 0.0
-    for first in range(0, probes, BLOCK):
+    for first in range(0, probes, block):
         if samples and stop():
             break
-        tests = signs(rng, min(BLOCK, probes - first), op.shape[0])
-        images = product(tests)
-        samples.append((images * tests).sum(axis=1))
-        lengths += float(lengths_of(tests, images).sum())
+        some, length = _some(product, rng, min(block, probes - first), op.shape[0])
+        samples.append(some)
+        lengths += length
     values = np.concatenate(samples)
     check_products(values)
     count = len(values)
     return TraceEstimate(
         float(values.mean()), standard_error(values), count, count, lengths / count
     )
+
+
+def _some(
+    product: Apply, rng: np.random.Generator, count: int, size: int
+) -> tuple[np.ndarray, float]:
+    """g^T A g of some vectors g, and the sum of their |g| |A g|."""
+    tests = signs(rng, count, size)
+    images = product(tests)
+    return (images * tests).sum(axis=1), float(lengths_of(tests, images).sum())
 
 
 def hutch_plus_plus(

@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 
+from gnjax.numerics.host import in_parts
+from gnjax.numerics.limits import Limits
+from gnjax.operators.base import Operator
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
 
@@ -19,9 +22,35 @@ def probe_stream(seed: int) -> np.random.Generator:
     return np.random.default_rng([_STREAM, seed])
 
 
+def together(op: Operator, limits: Limits) -> int:
+    """How many vectors are multiplied at once: sixteen, or as many as have room, and one at least.
+
+    Refused is an operator for which one has no room.
+    """
+    each = bytes_of_one(op)
+    if each > limits.density_bytes:
+        msg = (
+            f"one random vector of {op.shape[0]:,} numbers and its product take {1e-9 * each:,.0f} "
+            f"GB, and limits allow {1e-9 * limits.density_bytes:.3g}; pass "
+            f"limits=gnjax.Limits(density_bytes={each:_.0f}) if the machine has the memory"
+        )
+        raise ValueError(msg)
+    return int(min(BLOCK, max(1, limits.basis_bytes / each)))
+
+
+def bytes_of_one(op: Operator) -> float:
+    """What a vector and its product take, here and in the precision of the operator."""
+    # A test of the symmetry takes two vectors, where the operator does not state it.
+    vectors = 1 if getattr(op, "symmetric", False) else 2
+    return 2.0 * (8 + max(8, np.dtype(op.dtype).itemsize)) * vectors * op.shape[0]
+
+
 def signs(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     """Rows of random signs, (count, size)."""
-    return rng.integers(0, 2, (count, size)) * 2.0 - 1.0
+    rows = np.empty((count, size))
+    for part in in_parts(rows):
+        np.subtract(2 * rng.integers(0, 2, part.size), 1, out=part)
+    return rows
 
 
 def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ def quadratures(
         if found and not all(whole(run, min(steps, size)) for run in runs):
             break
         found += [(*_gauss_quadrature(run), _light(run)) for run in runs]
+        del runs  # their bases, before the next ones are made
     return found
 
 

@@ -1,0 +1,173 @@
+"""What does not fit is refused in a sentence before memory is taken, and limits are kept.
+
+The class: a size is known from an argument or a shape, and is looked at only after something of
+that size was allocated, copied or scanned. The matrices here take no memory, whatever their shape.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnjax
+
+MEBIBYTE = 2**20
+HUGE = 10**9
+
+
+@contextmanager
+def at_most(most: float) -> Iterator[None]:
+    """Python and NumPy allocate at most so many bytes at once within the block."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= most, f"{peak / MEBIBYTE:.1f} MiB"
+
+
+class Doubling:
+    """The matrix 2 I of any size, by NumPy, so that its products are seen by ``at_most``."""
+
+    symmetric = True
+    error = 0.0
+
+    def __init__(self, size: int) -> None:
+        self.shape, self.dtype = (size, size), np.dtype(float)
+
+    def mv(self, v: Any) -> Any:
+        return 2 * v
+
+    def prepared(self) -> Callable[[Any], Any]:
+        return self.mv
+
+    def as_matrix(self) -> Any:
+        pytest.fail("the matrix was asked for")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        gnjax.dense,
+        gnjax.condition_number,
+        gnjax.eigenvalues,
+        lambda m: gnjax.eigenvalues(m, k=3),
+        lambda m: gnjax.condition_number(m, method="krylov"),
+        gnjax.trace,
+        lambda m: gnjax.trace(m, method="exact"),
+        gnjax.spectral_density,
+    ],
+)
+@pytest.mark.parametrize("size", [40_000, HUGE])
+def test_a_matrix_beyond_the_limit_is_neither_copied_nor_scanned(
+    function: Callable[[Any], Any], size: int
+) -> None:
+    matrix = np.broadcast_to(1.0, (size, size))
+    with (
+        at_most(MEBIBYTE),
+        pytest.raises(ValueError, match=r"limits allow 20,000 rows; pass limits"),
+    ):
+        function(matrix)
+
+
+def test_the_limit_of_rows_is_the_callers() -> None:
+    few = gnjax.Limits(matrix_rows=3)
+    for function in (
+        gnjax.condition_number,
+        gnjax.eigenvalues,
+        gnjax.trace,
+        gnjax.spectral_density,
+    ):
+        assert function(np.eye(3), limits=few)
+        with pytest.raises(ValueError, match="a matrix of 4 rows"):
+            function(np.eye(4), limits=few)
+
+
+def test_a_factor_or_a_row_beyond_the_memory_of_the_machine() -> None:
+    """A limit of the machine, where no limit of the library applies."""
+    for call in (
+        lambda: gnjax.factored(np.broadcast_to(1.0, (10**6, 10**8))),
+        lambda: gnjax.diagonal(np.broadcast_to(1.0, 10**14)),
+        lambda: gnjax.bounds.linear([np.broadcast_to(1.0, (10**6, 10**8))]),
+    ):
+        with at_most(MEBIBYTE), pytest.raises(ValueError, match=r"GB of memory, and this machine"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("gaussian", {"samples": HUGE}),
+        ("gaussian", {"dimension": 10**12}),
+        ("gaussian", {"classes": 10**12}),
+        ("photo_patches", {"samples": HUGE}),
+    ],
+)
+def test_data_that_are_made_here_must_fit(name: str, sizes: dict[str, int]) -> None:
+    with at_most(64 * MEBIBYTE), pytest.raises(ValueError, match=r"samples"):
+        gnjax.data.load(name, **sizes)  # type: ignore[arg-type]
+
+
+# --- traces --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["hutchinson", "hutch++", "xtrace", "exact"])
+def test_a_trace_of_too_many_rows(method: str) -> None:
+    with at_most(MEBIBYTE), pytest.raises(ValueError, match=r"Limits\(density_bytes=.*the memory"):
+        gnjax.trace(Doubling(HUGE), method=method)
+
+
+@pytest.mark.parametrize("method", ["hutch++", "xtrace"])
+def test_a_trace_that_stores_its_vectors_says_what_they_take(method: str) -> None:
+    with at_most(MEBIBYTE), pytest.raises(ValueError, match=r"use method='hutchinson'"):
+        gnjax.trace(Doubling(10**8), method=method)
+
+
+@pytest.mark.parametrize("probes", [2, 40])
+def test_hutchinson_has_as_few_vectors_as_the_limit_says(probes: int) -> None:
+    """One vector, its product and their product entry by entry; two more where it is not symmetric.
+
+    A GPT of 124 million parameters takes 3 GB of them here, where sixteen at a time took 48.
+    """
+    size = 200_000
+    one = gnjax.Limits(basis_bytes=1.0)
+    gnjax.trace(Doubling(10), probes=2)  # imports what it needs
+    with at_most(3.5 * 8 * size):
+        answer = gnjax.trace(Doubling(size), probes=probes, limits=one)
+    assert answer == gnjax.trace(Doubling(size), probes=probes)
+    assert answer.value == 2.0 * size
+
+
+@pytest.mark.parametrize(("method", "each"), [("hutch++", 2.0), ("xtrace", 3.5)])
+def test_the_vectors_that_are_stored_are_those_that_are_stated(method: str, each: float) -> None:
+    size, probes = 20_000, 60
+    needed = 8.0 * size * each * probes
+    gnjax.trace(Doubling(10), method=method, probes=4)
+    with at_most(1.1 * needed):
+        gnjax.trace(
+            Doubling(size), method=method, probes=probes, limits=gnjax.Limits(density_bytes=needed)
+        )
+    with pytest.raises(ValueError, match="probes=59"):
+        gnjax.trace(
+            Doubling(size),
+            method=method,
+            probes=probes,
+            limits=gnjax.Limits(density_bytes=needed - 1),
+        )
+
+
+def test_a_density_has_one_basis_at_a_time() -> None:
+    """The basis of one probe and some vectors beside it, whatever the number of probes is, and so
+    has the run that estimates the norm."""
+    size, steps = 100_000, 20
+    limits = gnjax.Limits(basis_bytes=1.0, density_bytes=8.0 * size * steps)
+    gnjax.spectral_density(Doubling(10), probes=1, steps=2)
+    op = gnjax.diagonal(np.linspace(1.0, 2.0, size))
+    with at_most(1.5 * 8 * size * steps):
+        gnjax.spectral_density(op, probes=4, steps=steps, limits=limits)
