@@ -13,6 +13,7 @@ import numpy as np
 
 from gnjax.spectra.pencil.base import Products
 
+_HEIGHT = 256  # rows of a part: fewer would make more passes over the products
 _TILE = 2**19  # numbers of J that are converted to float64 at once: they stay in the cache
 
 
@@ -101,20 +102,33 @@ def store(
     dtype: np.dtype,
     seen: Callable[[np.ndarray], None] = lambda block: None,
 ) -> StoredFactor:
-    """Hold J in a precision; ``seen`` is given every part as it comes."""
+    """Hold J in a precision, many rows in each part; ``seen`` is given every part as it is full."""
     parts, lost, squared = [], 0.0, 0.0
+    room, filled = np.empty((0, 0), dtype), 0
     for block in blocks:
-        with np.errstate(over="ignore"):
-            part = np.ascontiguousarray(block, dtype)
         squared += float(np.vdot(block, block))
-        if part.dtype != block.dtype:
-            lost += _squared_difference(block, part)
-        seen(part)
-        parts.append(part)
+        start = 0
+        while start < len(block):
+            if filled == len(room):
+                room, filled = np.empty((_HEIGHT, block.shape[1]), dtype), 0
+            some = block[start : start + len(room) - filled]
+            held = room[filled : filled + len(some)]
+            with np.errstate(over="ignore"):
+                held[:] = some
+            lost += _squared_difference(some, held)
+            start, filled = start + len(some), filled + len(some)
+            if filled == len(room):
+                seen(room)
+                parts.append(room)
+    if filled < len(room):
+        seen(room[:filled])
+        parts.append(room[:filled])
     return StoredFactor(tuple(parts), by_rows, (1 + 1e-6) * lost**0.5, squared)
 
 
 def _squared_difference(block: np.ndarray, part: np.ndarray) -> float:
+    if part.dtype == block.dtype:
+        return 0.0
     flat, held, total = block.reshape(-1), part.reshape(-1), 0.0
     for start in range(0, flat.size, _TILE):
         moved = flat[start : start + _TILE] - held[start : start + _TILE]
