@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, assembled, undefined
+from gnjax.conditioning.answer import ConditionNumber, assembled, in_units, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS
@@ -17,6 +17,7 @@ from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, twin_of
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import as_operator, is_count
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
@@ -66,10 +67,11 @@ def condition_number(
     operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
+    near, exponent = at_unit_scale(twin_of(operator))
     with watching(progress, stoppable=True) as watch:
         given = None if rank is None else int(rank)
-        problem = Problem(twin_of(operator), given, float(rtol), int(seed), limits, watch)
-        return _solved(problem, method, certify, size)
+        problem = Problem(twin_of(near), given, float(rtol), int(seed), limits, watch)
+        return in_units(_solved(problem, method, certify, size), exponent)
 
 
 def condition_of_spectrum(op: Operator, whole: Spectrum, size: int) -> ConditionNumber:

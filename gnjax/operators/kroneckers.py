@@ -175,6 +175,17 @@ class SumOfKroneckers(Algebra):
             None if self.factors is None else self.factors.scaled(factor),
         )
 
+    @property
+    def magnitude(self) -> int | None:
+        from gnjax.operators.closed_form.scaled import magnitude  # which makes sums of products
+
+        return magnitude(self)
+
+    def times_power_of_two(self, exponent: int) -> SumOfKroneckers:
+        from gnjax.operators.closed_form.scaled import times_power_of_two
+
+        return times_power_of_two(self, exponent)
+
     def mv(self, v: jax.Array) -> jax.Array:
         return _product(self.lefts, self.rights, v)
 

@@ -17,8 +17,10 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.base import Operator, dense
 from gnjax.operators.facts import error_of, factorisation_of
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import BLOCK, probe_stream, student
@@ -26,6 +28,7 @@ from gnjax.spectra.stochastic.xtrace import xtrace
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
+_NORMAL = float(np.finfo(np.float64).tiny)
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -104,7 +107,7 @@ def trace(
     >>> abs(found.value - 20.0) < 1e-9
     True
     """
-    operator = op if isinstance(op, Operator) else dense(op)
+    operator, exponent = at_unit_scale(op if isinstance(op, Operator) else dense(op))
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
@@ -113,7 +116,7 @@ def trace(
         raise ValueError(msg)
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
-            return _exact(operator, watch)
+            return _in_units(_exact(operator, watch), exponent)
     rng = probe_stream(seed)
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
         product = watch(host_product(operator))
@@ -122,8 +125,23 @@ def trace(
         else:
             estimate = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             found = estimate(operator, product, probes, rng)
-        answer = _from_random_vectors(operator, found, method)
+        answer = _in_units(_from_random_vectors(operator, found, method), exponent)
         return replace(answer, finished=not watch.stopped or found.products == probes)
+
+
+def _in_units(answer: Trace, exponent: int) -> Trace:
+    """The trace of 2^exponent A from that of A; a trace beyond float64 is refused."""
+    if not exponent:
+        return answer
+    value, spread = values_in_units(np.asarray(answer.value), answer.standard_error, exponent)
+    stated = certificate_in_units(answer.certificate, exponent)
+    lost = Error(SMALLEST, reason="underflow of the trace") if abs(value) < _NORMAL else Error(0.0)
+    return replace(
+        answer,
+        value=float(value),
+        standard_error=float(spread) if answer.standard_error else 0.0,
+        certificate=certificate(*stated.parts, *([lost] if lost.value else [])),
+    )
 
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:

@@ -2,10 +2,22 @@
 
 from gnjax.networks.rounding.errors import (
     SAFETY,
+    Measured,
     draws,
     jacobian_error,
     jacobian_errors,
+    measured_jacobian,
+    measured_product,
     product_error,
 )
 
-__all__ = ["SAFETY", "draws", "jacobian_error", "jacobian_errors", "product_error"]
+__all__ = [
+    "SAFETY",
+    "Measured",
+    "draws",
+    "jacobian_error",
+    "jacobian_errors",
+    "measured_jacobian",
+    "measured_product",
+    "product_error",
+]

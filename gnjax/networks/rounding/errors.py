@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,19 @@ Scaling = Callable[[jax.Array], jax.Array]
 """v -> S v for vectors (p,) and a symmetric S."""
 
 
-def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = None) -> Error:
+class Measured(NamedTuple):
+    """A measured bound on the error of a matrix, and an estimate of its own Frobenius norm."""
+
+    error: Error
+    size: float
+
+
+def jacobian_error(net: Network, **options: Any) -> Error:
+    """The bound of :func:`measured_jacobian`."""
+    return measured_jacobian(net, **options).error
+
+
+def measured_jacobian(net: Network, *, seed: int = 0, scaling: Scaling | None = None) -> Measured:
     """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
 
     The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
@@ -69,20 +81,22 @@ def jacobian_errors(
     four times as large, backward products do not show where it comes from, and every part gets the
     error of the whole J.
     """
-    return _errors(net, parts, seed, None)
+    whole, errors = _errors(net, parts, seed, None)
+    return whole.error, errors
 
 
 def _errors(
     net: Network, parts: Sequence[np.ndarray], seed: int, scaling: Scaling | None
-) -> tuple[Error, list[Error]]:
-    """The error of J S as a whole, and of its columns in each part."""
+) -> tuple[Measured, list[Error]]:
+    """The error of J S as a whole with its size, and the errors of its columns in each part."""
     work = net.written * min(net.batch, net.samples)
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    total, squares = 0.0, np.zeros(net.parameters if parts else 0)
+    total, own, squares = 0.0, 0.0, np.zeros(net.parameters if parts else 0)
     for batch in sample_batches(net, net.target):
-        total = math.hypot(total, _batch_size(net, batch, rng, count, scaling, squares))
+        moved, size = _batch_size(net, batch, rng, count, scaling, squares)
+        total, own = math.hypot(total, moved), math.hypot(own, size)
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
@@ -91,10 +105,11 @@ def _errors(
     for part in parts:
         share = math.sqrt(squares[part].sum()) / seen if 0 < total <= _SHARED * seen else 1.0
         found.append(_measured(share * total, rows * len(part), smallest, _REASON))
-    return _measured(total, rows * net.parameters, smallest, _REASON), found
+    whole = _measured(total, rows * net.parameters, smallest, _REASON)
+    return Measured(whole, own), found
 
 
-def product_error(
+def measured_product(
     product: Callable[..., jax.Array],
     size: int,
     dtype: jnp.dtype,
@@ -105,7 +120,7 @@ def product_error(
     seed: int = 0,
     repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
-) -> Error:
+) -> Measured:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
 
     A v is the sum of ``product(v, *batch)`` over the batches. Where one mode computes what the
@@ -130,7 +145,7 @@ def product_error(
     vectors = [_direction(rng, (size,), dtype)]
     lacking = _lacks_memory(count, function, vectors[0], parts[0])
     if lacking:
-        return unknown(f"{reason}: {lacking}")
+        return Measured(unknown(f"{reason}: {lacking}"), math.nan)
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
     written = math.inf if repeated or not work else work * count * len(parts)
@@ -142,7 +157,14 @@ def product_error(
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(moves), _root_mean_square(differences))
-    return _measured(largest, size**2, narrowest(function, vectors[0], *parts[0]), reason)
+    smallest = narrowest(function, vectors[0], *parts[0])
+    own = _root_mean_square([length(image) for image in images])
+    return Measured(_measured(largest, size**2, smallest, reason), own)
+
+
+def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any) -> Error:
+    """The bound of :func:`measured_product`."""
+    return measured_product(product, *args, **options).error
 
 
 def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:
@@ -187,8 +209,8 @@ def _batch_size(
     count: int,
     scaling: Scaling | None,
     squares: np.ndarray,
-) -> float:
-    """The estimate of ||E_b||_F for the rows of J of one batch.
+) -> tuple[float, float]:
+    """The estimates of ||E_b||_F and of ||J_b||_F for the rows of J of one batch.
 
     To ``squares``, if it is not empty, the squared length of every column of E_b is added, as
     backward products alone see it. Of all draws together no more is held than the vectors v and the
@@ -211,7 +233,8 @@ def _batch_size(
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
-    return max(map(_root_mean_square, (pushed, pulled, differences)))
+    moved = max(map(_root_mean_square, (pushed, pulled, differences)))
+    return moved, _root_mean_square([length(image) for image in images])
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:

@@ -21,6 +21,10 @@ What is perturbed:
   entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
   not seen to be.
 
+Where arrays are at hand, and not in one compiled program, underflow counts as well: XLA takes a
+number below the smallest normal one for zero, so that such a number, and a zero that is a product
+of numbers so small, moves by the smallest normal one.
+
 Calls, loops and branches are entered. Constants and arguments count as exact.
 """
 
@@ -64,6 +68,9 @@ _SUMS = frozenset(
     scatter_add select_and_scatter_add
     """)
 )
+_PRODUCTS = frozenset(
+    str.split("mul div square integer_pow dot_general conv_general_dilated")
+)  # whose results may be zero for operands that are not
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _FUNCTIONS = {
     **dict.fromkeys(
@@ -98,7 +105,13 @@ def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
     No program is compiled but those of single operations, which together are many times smaller
     than one program of them all.
     """
-    return evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, _Stepped(seed)))
+    stepped = _Stepped(seed)
+    return evaluate(
+        closed.jaxpr,
+        [stepped.flushed(const) for const in closed.consts],
+        [stepped.flushed(leaf) for leaf in leaves],
+        partial(_bind, stepped),
+    )
 
 
 def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
@@ -140,7 +153,24 @@ class _Stepped:
             moved = self._signs(_step(size), found)
             moved *= found
             moved += found
-        return moved if np.isfinite(moved).all() else np.where(np.isinf(found), found, moved)
+        moved = moved if np.isfinite(moved).all() else np.where(np.isinf(found), found, moved)
+        return self.flushed(moved)
+
+    def flushed(self, value: Any) -> Any:
+        """The value, with each number below the smallest normal one moved by that number."""
+        if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
+            return value
+        found = np.asarray(value)
+        tiny = jnp.finfo(found.dtype).tiny
+        sizes = np.abs(found)
+        if not sizes.min() < tiny:
+            return value
+        return self._shaken(found, (sizes < tiny) & (sizes > 0), tiny)
+
+    def _shaken(self, found: np.ndarray, where: np.ndarray, tiny: Any) -> np.ndarray:
+        if not where.any():
+            return found
+        return np.where(where, found + self._signs(float(tiny), found), found)
 
     def _signs(self, step: float, like: np.ndarray) -> np.ndarray:
         """``step`` with random signs, of which every random byte gives eight."""
@@ -152,7 +182,17 @@ class _Stepped:
         return jnp.uint32(self.rng.integers(2**32))
 
     def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        return bind_by_numpy(eqn, operands)
+        """The results, where zeros that are products of very small numbers are moved."""
+        results = bind_by_numpy(eqn, operands)
+        if eqn.primitive.name not in _PRODUCTS or not _inexact(eqn.outvars[0].aval):
+            return results
+        found = np.asarray(results)
+        if found.all():
+            return results
+        tiny = jnp.finfo(found.dtype).tiny
+        if _least_product(eqn, operands) >= float(tiny):
+            return results
+        return self._shaken(found, found == 0, tiny)
 
 
 class _Traced:
@@ -189,6 +229,19 @@ class _Traced:
             self.held, self.used = _drawn(seed, block), 0
         self.used += size
         return jax.lax.slice(self.held, (self.used - size,), (self.used,)).reshape(shape)
+
+
+def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
+    """A number that no product or quotient of non-zero entries of the operands lies below."""
+    sizes = [np.abs(np.asarray(operand, np.float64)) for operand in operands]
+    least = [float(np.min(size, where=size > 0, initial=np.inf)) for size in sizes]
+    if eqn.primitive.name == "div":
+        return least[0] / max(float(sizes[1].max(initial=0.0)), 1.0)
+    if eqn.primitive.name in ("square", "integer_pow"):
+        power = eqn.params.get("y", 2)
+        extreme = least[0] if power > 0 else float(sizes[0].max(initial=1.0))
+        return math.exp(min(power * math.log(extreme), 0.0)) if 0 < extreme < math.inf else 0.0
+    return min(least[0], 1e300) * min(least[1], 1e300)
 
 
 def _perturbs(value: jax.Array, size: float) -> bool:

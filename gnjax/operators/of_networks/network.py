@@ -39,9 +39,10 @@ from gnjax.networks.network import (
 from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
-from gnjax.networks.rounding import jacobian_error, product_error
+from gnjax.networks.rounding import Measured, measured_jacobian, measured_product
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -140,11 +141,24 @@ class NetworkGram(Algebra, ParameterTrees):
     def factor_error(self) -> Error:
         return self._rounding
 
-    @cached_property
+    @property
     def _rounding(self) -> Error:
+        return self._measured.error.scaled(self.scale**0.5)
+
+    @cached_property
+    def _measured(self) -> Measured:
         """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
-        net = self.net if self.unmerged is None else self.unmerged
-        return jacobian_error(net).scaled(self.scale**0.5)
+        return measured_jacobian(self.net if self.unmerged is None else self.unmerged)
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        if self._by_products:
+            own = exponent_of(self._measured_products[0].size)
+        else:
+            root = exponent_of(self._measured.size)
+            own = None if root is None else 2 * root
+        return None if own is None else own + (exponent_of(self.scale) or 0)
 
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
@@ -153,12 +167,24 @@ class NetworkGram(Algebra, ParameterTrees):
         and, where R is formed, as R R^T. The reason is that for a singular B, R has errors of the
         size eps^{1/2}, which cancel in R R^T.
         """
-        net = self.net
-        if self.side == "outputs" or net.target is None or not callable(net.target.loss):
+        if not self._by_products:
             return gram_error(norm, self.factor_error())
+        found = [known.error for known in self._measured_products]
+        return max(found, key=lambda error: error.value).scaled(self.scale)
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether the error is measured on products: on the parameters, for a caller's loss."""
+        target = self.net.target
+        return self.side != "outputs" and target is not None and callable(target.loss)
+
+    @cached_property
+    def _measured_products(self) -> list[Measured]:
+        """With B as a derivative, and with R R^T where R is formed."""
+        net = self.net
         roads = (False, True) if has_root(net.target) else (False,)
-        found = [
-            product_error(
+        return [
+            measured_product(
                 Partial(_GramProduct(rooted), net),
                 net.parameters,
                 net.dtype,
@@ -168,7 +194,6 @@ class NetworkGram(Algebra, ParameterTrees):
             )
             for rooted in roads
         ]
-        return max(found, key=lambda error: error.value).scaled(self.scale)
 
 
 @dataclass(frozen=True)
@@ -223,12 +248,17 @@ class NetworkHessian(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the products from the rounding of the network, measured."""
         del norm
-        return self._rounding
+        return self._measured.error.scaled(1.0 / float(self.net.total))
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        return exponent_of(self._measured.size / float(self.net.total))
 
     @cached_property
-    def _rounding(self) -> Error:
+    def _measured(self) -> Measured:
         net = self.net
-        found = product_error(
+        return measured_product(
             Partial(_hessian_product, self),
             net.parameters,
             net.dtype,
@@ -236,7 +266,6 @@ class NetworkHessian(Algebra, ParameterTrees):
             work=HESSIAN * net.written * net.batch,
             reason=_REASON,
         )
-        return found.scaled(1.0 / float(net.total))
 
     def objective(self, x: Any, target: Target, leaves: list[jax.Array]) -> jax.Array:
         """The weighted sum of the loss over samples, linearised in the outputs for H_F."""

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from gnjax.numerics.scale import exponent_of
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
 
@@ -40,9 +41,16 @@ def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 def standard_error(values: np.ndarray) -> float:
     """The standard error of the mean of independent samples; infinite for one sample."""
-    if len(values) == 1:
-        return math.inf
-    return float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(spread_of_mean(values))
+
+
+def spread_of_mean(samples: np.ndarray) -> np.ndarray:
+    """The standard error of the mean over the first axis, without underflow of the squares."""
+    if len(samples) == 1:
+        return np.full(samples.shape[1:], np.inf)
+    scale = 2.0 ** ((exponent_of(float(np.abs(samples).max(initial=0.0))) or 1) - 1)
+    spread: np.ndarray = (samples / scale).std(axis=0, ddof=1) / math.sqrt(len(samples)) * scale
+    return spread
 
 
 def student(samples: int) -> float:

@@ -1,0 +1,59 @@
+"""Sums of Kronecker products far from norm 1, times a power of two that is divided among terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gnjax.numerics.outward import frobenius_norm, raised, stored_bound
+from gnjax.numerics.scale import largest_exponent, raised_power, times_power
+from gnjax.operators.closed_form.linear import from_factors
+from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_error
+
+
+def magnitude(op: SumOfKroneckers) -> int | None:
+    """e with 2^e near the largest entry of a term, from the factors where they are known."""
+    known, times = op.factors, 1 if op.factors is None else 2
+    sides = (op.lefts, op.rights) if known is None else (known.lefts, known.rights)
+    pairs = [[largest_exponent(side) for side in term] for term in zip(*sides, strict=True)]
+    return max((times * (a + b) for a, b in pairs if None not in (a, b)), default=None)
+
+
+def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
+    """Every A_l times a power and every B_l times another; from the factors where they are known.
+
+    The products A_l = S_l S_l^T may underflow where the factors do not.
+    """
+    if op.factors is not None:
+        return from_factors(_factors(op.factors, exponent // 2))
+    down = -(largest_exponent(op.rights) or 0)
+    lefts, left_lost = times_power(op.lefts, exponent - down)
+    rights, right_lost = times_power(op.rights, down)
+    norms = [[frobenius_norm(term) for term in np.asarray(side)] for side in (lefts, rights)]
+    lost = [[bound] * len(lefts) for bound in (left_lost, right_lost)]
+    error = raised_power(float(op.stored_error), exponent)
+    error += sum_error(norms[0], norms[1], lost[0], lost[1], op.dtype)
+    return SumOfKroneckers(lefts, rights, stored_bound(raised(error), op.dtype))
+
+
+def _factors(factors: KroneckerFactors, exponent: int) -> KroneckerFactors:
+    """2^a S_l and 2^b T_l, a + b = ``exponent`` for every l, with T_l near 1; T_1 = I stays."""
+    lefts, rights, left_errors, right_errors = [], [], [], []
+    for index, (s, t) in enumerate(zip(factors.lefts, factors.rights, strict=True)):
+        down = 0 if index == 0 and factors.whitened else -(largest_exponent(t) or 0)
+        for side, stored, power, scaled, errors in (
+            (s, factors.left_errors[index], exponent - down, lefts, left_errors),
+            (t, factors.right_errors[index], down, rights, right_errors),
+        ):
+            moved, lost = times_power(side, power)
+            scaled.append(moved)
+            errors.append(raised_power(float(stored), power) + lost)
+    dtype = factors.rights[0].dtype
+    return replace(
+        factors,
+        lefts=tuple(lefts),
+        rights=tuple(rights),
+        left_errors=stored_bound(left_errors, dtype),
+        right_errors=stored_bound(right_errors, dtype),
+    )
