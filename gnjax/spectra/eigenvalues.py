@@ -79,9 +79,10 @@ def eigenvalues(
             limits=limits,
         )
         return shifted(found, shift)
-    exact = not vectors and stated_eigenvalues(operator) is not None
-    near, exponent = (operator, 0) if exact else at_unit_scale(operator)
-    if k is not None and size > limits.whole_rows:
+    few_wanted = k is not None and size > limits.whole_rows
+    stated = not (few_wanted or vectors) and stated_eigenvalues(operator) is not None
+    near, exponent = (operator, 0) if stated else at_unit_scale(operator)
+    if k is not None and few_wanted:
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
             return in_units(few(near, k, which, rtol, limits, watch), exponent)

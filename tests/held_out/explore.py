@@ -18,13 +18,19 @@ from pathlib import Path
 import jax
 
 import gnjax
-from tests.held_out import campaigns, verdicts
+from tests.held_out import campaigns, scales, verdicts
 from tests.held_out.verdicts import Row
 
 
 def _networks(seed: int, count: int) -> list[Row]:
     """Another architecture in every round, after which what was compiled is of no use any more."""
     rows = campaigns.random_networks(seed, count)
+    jax.clear_caches()
+    return rows
+
+
+def _far_networks(seed: int, count: int) -> list[Row]:
+    rows = scales.far_networks(seed, count)
     jax.clear_caches()
     return rows
 
@@ -36,6 +42,8 @@ CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "kroneckers": (campaigns.kroneckers, 40, 0.1),
     "large": (campaigns.large_kroneckers, 4, 0.05),
     "networks": (_networks, 54, 0.4),
+    "scales": (scales.scales, 64, 0.15),
+    "far networks": (_far_networks, 6, 0.1),
     "chances": (campaigns.chances, 200, 0.1),
 }
 

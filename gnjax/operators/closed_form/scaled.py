@@ -38,10 +38,12 @@ def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
 
 
 def _factors(factors: KroneckerFactors, exponent: int) -> KroneckerFactors:
-    """2^a S_l and 2^b T_l, a + b = ``exponent`` for every l, with T_l near 1; T_1 = I stays."""
+    """2^a S_l and 2^b T_l, a + b = ``exponent`` for every l; S_L = I and T_1 = I stay as they are."""
     lefts, rights, left_errors, right_errors = [], [], [], []
+    last = len(factors.lefts) - 1
     for index, (s, t) in enumerate(zip(factors.lefts, factors.rights, strict=True)):
-        down = 0 if index == 0 and factors.whitened else -(largest_exponent(t) or 0)
+        down = exponent if index == last else -(largest_exponent(t) or 0)
+        down = 0 if index == 0 and factors.whitened else down
         for side, stored, power, scaled, errors in (
             (s, factors.left_errors[index], exponent - down, lefts, left_errors),
             (t, factors.right_errors[index], down, rights, right_errors),
