@@ -70,7 +70,9 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
     A singular value known to e gives sigma^2 to (2 sigma + e) e.
     """
     descending = np.sort(sigma)[::-1]
-    return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+    with np.errstate(over="ignore"):  # an error that large may as well be infinite
+        errors = (2 * descending + error) * error
+    return Spectrum(descending**2, errors, method, rests_on)
 
 
 def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
@@ -103,15 +105,19 @@ def in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
-    """The spectrum of a matrix of ``size`` rows with these eigenvalues, all others being zero.
+    """The spectrum of a semidefinite matrix of ``size`` rows, all other eigenvalues being zero.
 
-    The zeros are exact: they come from the shapes of the factors, not from a computation.
+    The zeros are exact: they come from the shapes of the factors, not from a computation. But where
+    rounding has made an eigenvalue negative that may be positive, it belongs before the zeros, so
+    that the first of them are as far from the truth as it may be.
     """
     missing = size - len(spectrum)
     if missing == 0:
         return spectrum
     values = np.concatenate([spectrum.values, np.zeros(missing)])
+    reach = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:missing]
     errors = np.concatenate([spectrum.errors, np.zeros(missing)])
+    errors[len(spectrum) : len(spectrum) + len(reach)] = np.maximum(reach, 0.0)
     order = np.argsort(-values, kind="stable")
     return Spectrum(
         values[order],

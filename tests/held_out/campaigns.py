@@ -210,8 +210,10 @@ def random_networks(
     return rows
 
 
-def asked_network(draw: str, case: networks.Case, methods: Sequence[str]) -> Iterator[Row]:
-    small = len(case.x) <= _HESSIANS_UP_TO
+def asked_network(
+    draw: str, case: networks.Case, methods: Sequence[str], *, hessians: bool = True
+) -> Iterator[Row]:
+    small = hessians and len(case.x) <= _HESSIANS_UP_TO
     about = f"{draw} {case.architecture.name}, {len(case.x)} samples, {case.dtype}, {case.loss}"
     row = Row("networks", case.regime, about, "", "")
     try:

@@ -38,7 +38,7 @@ def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
 
 
 def _factors(factors: KroneckerFactors, exponent: int) -> KroneckerFactors:
-    """2^a S_l and 2^b T_l, a + b = ``exponent`` for every l; S_L = I and T_1 = I stay as they are."""
+    """2^a S_l and 2^b T_l with a + b = ``exponent`` for all l; S_L = I and T_1 = I stay."""
     lefts, rights, left_errors, right_errors = [], [], [], []
     last = len(factors.lefts) - 1
     for index, (s, t) in enumerate(zip(factors.lefts, factors.rights, strict=True)):
