@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from gnjax.conditioning.answer import ConditionNumber, assembled, in_units, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods import METHODS
+from gnjax.conditioning.methods import METHODS, Method
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
@@ -67,11 +67,10 @@ def condition_number(
     operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, method, certify, seed)
-    near, exponent = at_unit_scale(twin_of(operator))
     with watching(progress, stoppable=True) as watch:
         given = None if rank is None else int(rank)
-        problem = Problem(twin_of(near), given, float(rtol), int(seed), limits, watch)
-        return in_units(_solved(problem, method, certify, size), exponent)
+        problem = Problem(twin_of(operator), given, float(rtol), int(seed), limits, watch)
+        return _solved(problem, method, certify, size)
 
 
 def condition_of_spectrum(op: Operator, whole: Spectrum, size: int) -> ConditionNumber:
@@ -92,14 +91,22 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
         )
         raise ValueError(msg)
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
+    near, exponent = at_unit_scale(problem.op)
+    ends = _ends(replace(problem, op=near), chosen, method == "auto", certify)
+    answer = undefined(chosen.name, size) if ends is None else assembled(ends, size)
+    return in_units(answer, exponent)
+
+
+def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:
+    """Both ends by the chosen method, by a sharper one where that is open, and proved if asked."""
     ends = chosen.ends(problem)
-    if ends is not None and not ends.finished:
-        return assembled(ends, size)
-    if method == "auto" and ends is not None and not chosen.sharp and _open(ends, problem.rtol):
+    if ends is None or not ends.finished:
+        return ends
+    if automatic and not chosen.sharp and _open(ends, problem.rtol):
         ends = _sharper(problem, ends)
-    if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
+    if certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
-    return undefined(chosen.name, size) if ends is None else assembled(ends, size)
+    return ends
 
 
 def _check_arguments(size: int, rank: Any, rtol: Any, method: str, certify: str, seed: Any) -> None:

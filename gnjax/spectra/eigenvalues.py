@@ -79,13 +79,14 @@ def eigenvalues(
             limits=limits,
         )
         return shifted(found, shift)
-    few_wanted = k is not None and size > limits.whole_rows
-    stated = not (few_wanted or vectors) and stated_eigenvalues(operator) is not None
-    near, exponent = (operator, 0) if stated else at_unit_scale(operator)
-    if k is not None and few_wanted:
+    if k is not None and size > limits.whole_rows:
+        bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
+        near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
             return in_units(few(near, k, which, rtol, limits, watch), exponent)
+    stated = not vectors and stated_eigenvalues(operator) is not None
+    near, exponent = (operator, 0) if stated else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
     return in_units(part_of(spectrum(near, limits), kept), exponent)
