@@ -205,7 +205,7 @@ def _trace_judge(values: list[flint.arb], far: _Far, question: partial) -> Judge
                 near = gnjax.trace(far.near, **question.keywords)
                 true = flint.arb(near.value) * flint.arb(2) ** far.exponent
                 spread = flint.arb(near.standard_error) * flint.arb(2) ** far.exponent
-                if not abs(spread - answer.standard_error) <= 1e-9 * spread + 1e-323:
+                if not abs(spread - answer.standard_error) <= 1e-9 * spread + 2e-323:
                     return replace(row, inside=False, note="another standard error")
             error = sum(flint.arb(part.value) for part in answer.certificate.parts)
             apart = abs(flint.arb(answer.value) - true)

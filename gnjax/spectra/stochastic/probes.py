@@ -36,7 +36,14 @@ def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:
 
 def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
     """|x| |A x| for every row x."""
-    return np.linalg.norm(rows, axis=1) * np.linalg.norm(images, axis=1)
+    return row_lengths(rows) * row_lengths(images)
+
+
+def row_lengths(rows: np.ndarray) -> np.ndarray:
+    """The lengths of rows, without under- or overflow of their squares."""
+    scale = 2.0 ** ((exponent_of(float(np.abs(rows).max(initial=0.0))) or 1) - 1)
+    lengths: np.ndarray = np.linalg.norm(rows / scale, axis=1) * scale
+    return lengths
 
 
 def standard_error(values: np.ndarray) -> float:
