@@ -22,7 +22,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import gamma
-from gnjax.numerics.scale import exponent_of
+from gnjax.numerics.scale import exponent_of, reach
 from gnjax.numerics.validation import check_finite_number
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
@@ -158,6 +158,12 @@ class LinearCombination(Algebra, ParameterTrees):
             own, times = magnitude_of(part)[0], exponent_of(float(weight))
             sizes.append(None if own is None or times is None else own + times)
         return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the weight of a term undoes a scale far from 1."""
+        sizes = [magnitude_of(part)[0] for part in self.parts]
+        return any(abs(size or 0) > reach(self.dtype) for size in sizes)
 
     def times_power_of_two(self, exponent: int) -> LinearCombination:
         """The same combination of terms near norm 1; what underflows is far below rounding."""

@@ -22,6 +22,7 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
 - ``magnitude``: an integer e with 2^e near the norm, or None for a matrix of zeros; without it, one
   product with a random vector tells.
+- ``uneven``: True where numbers that the operator is made of are far from 1, if its norm is or not.
 - ``times_power_of_two(e)``: the operator 2^e A for an even e, from stored numbers times the power.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
 

@@ -181,6 +181,12 @@ class SumOfKroneckers(Algebra):
 
         return magnitude(self)
 
+    @property
+    def uneven(self) -> bool:
+        from gnjax.operators.closed_form.scaled import uneven
+
+        return uneven(self)
+
     def times_power_of_two(self, exponent: int) -> SumOfKroneckers:
         from gnjax.operators.closed_form.scaled import times_power_of_two
 

@@ -43,7 +43,7 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
     size, stated = magnitude_of(op)
     if size is None:
         return (op if stated else Scaled(op, 0)), 0
-    if abs(size) <= reach(op.dtype):
+    if abs(size) <= reach(op.dtype) and not getattr(op, "uneven", False):
         return op, 0
     even = size + size % 2  # so that a factor is multiplied by a power of two as well
     return times_power_of_two(op, -even), even

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns
+from tests.held_out import campaigns, scales
 from tests.held_out.verdicts import broken
 
 SEED = 7
@@ -23,11 +23,13 @@ TRIALS = {
     "networks": lambda: campaigns.random_networks(
         SEED, 36, names=("dense tanh 3-4-2", "layer norm, fast variance"), samples=(4,)
     ),
+    "scales": lambda: scales.scales(SEED, 64),
+    "far networks": lambda: scales.far_networks(SEED, 6),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
 }
 
 
-_SLOW = ("networks", "matrices", "kroneckers")  # a minute together on a quiet machine
+_SLOW = ("networks", "matrices", "kroneckers", "scales", "far networks")  # a minute together on a quiet machine
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,8 @@ def _batch_size(
         if squares.size:
             with np.errstate(over="ignore"):  # what is not finite is reported as unknown
                 squares += np.square(moved.astype(np.float64)) / count
-    moved = max(map(_root_mean_square, (pushed, pulled, differences)))
-    return moved, _root_mean_square([length(image) for image in images])
+    largest = max(map(_root_mean_square, (pushed, pulled, differences)))
+    return largest, _root_mean_square([length(image) for image in images])
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:

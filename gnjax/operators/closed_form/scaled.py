@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gnjax.numerics.outward import frobenius_norm, raised, stored_bound
-from gnjax.numerics.scale import largest_exponent, raised_power, times_power
+from gnjax.numerics.scale import largest_exponent, raised_power, reach, times_power
 from gnjax.operators.closed_form.linear import from_factors
 from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_error
 
 
 def magnitude(op: SumOfKroneckers) -> int | None:
     """e with 2^e near the largest entry of a term, from the factors where they are known."""
+    return max((a + b for a, b in _exponents(op)), default=None)
+
+
+def uneven(op: SumOfKroneckers) -> bool:
+    """Whether the scales of A_l and of B_l are far from 1, and undo each other."""
+    return any(abs(side) > reach(op.dtype) for term in _exponents(op) for side in term)
+
+
+def _exponents(op: SumOfKroneckers) -> list[tuple[int, int]]:
+    """Those of A_l and B_l, or twice those of S_l and T_l, for all terms that are not zero."""
     known, times = op.factors, 1 if op.factors is None else 2
     sides = (op.lefts, op.rights) if known is None else (known.lefts, known.rights)
-    pairs = [[largest_exponent(side) for side in term] for term in zip(*sides, strict=True)]
-    return max((times * (a + b) for a, b in pairs if None not in (a, b)), default=None)
+    pairs = [(largest_exponent(a), largest_exponent(b)) for a, b in zip(*sides, strict=True)]
+    return [(times * a, times * b) for a, b in pairs if a is not None and b is not None]
 
 
 def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
@@ -39,7 +50,10 @@ def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
 
 def _factors(factors: KroneckerFactors, exponent: int) -> KroneckerFactors:
     """2^a S_l and 2^b T_l with a + b = ``exponent`` for all l; S_L = I and T_1 = I stay."""
-    lefts, rights, left_errors, right_errors = [], [], [], []
+    lefts: list[Any] = []
+    rights: list[Any] = []
+    left_errors: list[float] = []
+    right_errors: list[float] = []
     last = len(factors.lefts) - 1
     for index, (s, t) in enumerate(zip(factors.lefts, factors.rights, strict=True)):
         down = exponent if index == last else -(largest_exponent(t) or 0)
