@@ -29,7 +29,13 @@ TRIALS = {
 }
 
 
-_SLOW = ("networks", "matrices", "kroneckers", "scales", "far networks")  # a minute together on a quiet machine
+_SLOW = (
+    "networks",
+    "matrices",
+    "kroneckers",
+    "scales",
+    "far networks",
+)  # a minute together on a quiet machine
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,21 @@ from gnjax.operators.kroneckers import KroneckerFactors, SumOfKroneckers, sum_er
 
 def magnitude(op: SumOfKroneckers) -> int | None:
     """e with 2^e near the largest entry of a term, from the factors where they are known."""
-    return max((a + b for a, b in _exponents(op)), default=None)
+    return max((a + b for a, b in _exponents(op) if a is not None and b is not None), default=None)
 
 
 def uneven(op: SumOfKroneckers) -> bool:
     """Whether the scales of A_l and of B_l are far from 1, and undo each other."""
-    return any(abs(side) > reach(op.dtype) for term in _exponents(op) for side in term)
+    return any(abs(side or 0) > reach(op.dtype) for term in _exponents(op) for side in term)
 
 
-def _exponents(op: SumOfKroneckers) -> list[tuple[int, int]]:
-    """Those of A_l and B_l, or twice those of S_l and T_l, for all terms that are not zero."""
+def _exponents(op: SumOfKroneckers) -> list[tuple[int | None, int | None]]:
+    """Those of A_l and B_l, or twice those of S_l and T_l; None for a matrix of zeros."""
     known, times = op.factors, 1 if op.factors is None else 2
     sides = (op.lefts, op.rights) if known is None else (known.lefts, known.rights)
-    pairs = [(largest_exponent(a), largest_exponent(b)) for a, b in zip(*sides, strict=True)]
-    return [(times * a, times * b) for a, b in pairs if a is not None and b is not None]
+    pairs = ([largest_exponent(side) for side in term] for term in zip(*sides, strict=True))
+    scaled = ([None if e is None else times * e for e in pair] for pair in pairs)
+    return [(a, b) for a, b in scaled]
 
 
 def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:

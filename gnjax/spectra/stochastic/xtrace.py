@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.base import Operator
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate
 from gnjax.spectra.stochastic.probes import images_of, lengths_of, row_lengths
@@ -55,7 +56,8 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
     """The orthonormal rows of Q (rank, n), and r_i for every test vector (count, rank)."""
     columns, scales, right = np.linalg.svd(images.T, full_matrices=False)
     count, rank = len(images), int((scales > rounding * scales[0]).sum())
-    missed = _unit_rows(right.T / scales) if rank == count else np.zeros((count, rank))
+    near = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))  # numbers that can be divided by
+    missed = _unit_rows(right.T / near) if rank == count else np.zeros((count, rank))
     return columns[:, :rank].T, missed
 
 
