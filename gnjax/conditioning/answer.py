@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from gnjax.conditioning.ends import ANALYTIC, FULL, Ends, Problem
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.result import Result
+from gnjax.numerics.scale import certificate_in_units
 
 _NOTHING_ABOVE_ZERO = certificate(
     Error(0.0, reason="every eigenvalue lies within its error of zero")
@@ -23,7 +26,8 @@ class ConditionNumber(Result):
     Attributes:
       value: lambda_max / lambda_rank, or a lower bound of it where no more is known (nan for the
         zero matrix).
-      lambda_max, lambda_min: the largest eigenvalue and the smallest non-zero one, lambda_rank.
+      lambda_max, lambda_min: the largest eigenvalue and the smallest non-zero one, lambda_rank;
+        0 or infinite where they are beyond the numbers of float64, on which kappa does not depend.
       interval: contains kappa, as surely as ``certificate`` says. Where the rank is assumed the
         true kappa may be any larger number, and the interval has no upper end.
       at_rank: contains lambda_max / lambda_rank for the ``rank`` of this answer. It equals
@@ -119,21 +123,39 @@ def assembled(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     high = above(ends.largest.high / ends.smallest.low) if positive else math.inf
     exact = ends.smallest.value > 0 and (positive or ends.certificate.kind == UNKNOWN)
     value = max(ends.largest.value / ends.smallest.value, 1.0) if exact else low
+    value = value if math.isfinite(value) else low
+    resolved = ends.resolved and math.isfinite(high)  # kappa itself may be beyond float64
     return ConditionNumber(
         value=float(value),
         lambda_max=float(ends.largest.value),
         lambda_min=float(ends.smallest.value),
-        interval=(float(low), float(high) if ends.resolved else math.inf),
+        interval=(float(low), float(high) if resolved else math.inf),
         at_rank=(float(low), float(high)),
         rank=ends.rank,
         rank_source=source,
-        resolved=ends.resolved,
+        resolved=resolved,
         floor=float(ends.floor),
         method=ends.method,
         certificate=rests_on,
         size=size,
         products=ends.products,
         finished=ends.finished,
+    )
+
+
+def in_units(answer: ConditionNumber, exponent: int) -> ConditionNumber:
+    """The answer for 2^exponent A from that for A: eigenvalues change, and kappa does not."""
+    if not exponent:
+        return answer
+    ends = answer.lambda_max, answer.lambda_min, answer.floor
+    with np.errstate(over="ignore", under="ignore"):
+        largest, smallest, floor = (float(np.ldexp(end, exponent)) for end in ends)
+    return replace(
+        answer,
+        lambda_max=largest,
+        lambda_min=smallest,
+        floor=floor,
+        certificate=certificate_in_units(answer.certificate, exponent),
     )
 
 

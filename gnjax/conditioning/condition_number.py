@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, assembled, undefined
+from gnjax.conditioning.answer import ConditionNumber, assembled, in_units, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
-from gnjax.conditioning.methods import METHODS, methods_for
+from gnjax.conditioning.methods import METHODS, Method, methods_for
 from gnjax.conditioning.positive import least_eigenvalue, matrix_on_range
 from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import error_of, twin_of
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import as_operator, is_count
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
@@ -102,14 +103,35 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
         )
         raise ValueError(msg)
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
+    near, exponent = _at_unit_scale(problem, chosen)
+    ends = _ends(near, chosen, method == "auto", certify)
+    answer = undefined(chosen.name, size) if ends is None else assembled(near, ends, size)
+    return in_units(answer, exponent)
+
+
+def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
+    """The same problem for 2^-e A near norm 1, and e.
+
+    A method that the operator brings is given no operator that does not bring it.
+    """
+    near, exponent = at_unit_scale(problem.op)
+    if methods_for(near)[chosen.name] is not chosen:
+        return problem, 0
+    given = problem.preconditioner
+    scaled = given if given is None or not exponent else np.ldexp(given, -exponent)
+    return replace(problem, op=near, preconditioner=scaled), exponent
+
+
+def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:
+    """Both ends by the chosen method, by a sharper one where that is open, and proved if asked."""
     ends = chosen.ends(problem)
-    if ends is not None and not ends.finished:
-        return assembled(problem, ends, size)
-    if method == "auto" and ends is not None and not chosen.sharp and _open(ends, problem.rtol):
+    if ends is None or not ends.finished:
+        return ends
+    if automatic and not chosen.sharp and _open(ends, problem.rtol):
         ends = _sharper(problem, ends)
-    if ends is not None and certify == "inertia" and ends.certificate.kind != PROVED:
+    if certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
-    return undefined(chosen.name, size) if ends is None else assembled(problem, ends, size)
+    return ends
 
 
 def _near(preconditioner: Operator | ArrayLike, size: int, method: str) -> np.ndarray:

@@ -52,7 +52,15 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     found = _least_of_scaled(matrix / unit, guess / unit, rtol)
     if found is None:
         return None
-    return Enclosure(found.value * unit, found.low * unit, found.high * unit)
+    return Enclosure(
+        found.value * unit, _outwards(found.low, unit, -1), _outwards(found.high, unit, 1)
+    )
+
+
+def _outwards(bound: float, unit: float, way: int) -> float:
+    """bound * unit, moved in the direction ``way`` where the product is not exact."""
+    product = bound * unit
+    return product if product / unit == bound else float(np.nextafter(product, way * np.inf))
 
 
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:

@@ -45,7 +45,7 @@ import numpy as np
 
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.samples import sample_count, windows
-from gnjax.networks.rounding.monte_carlo import mixed
+from gnjax.networks.rounding.random_roundings import mixed
 from gnjax.numerics.host import all_finite, on_host
 
 if TYPE_CHECKING:

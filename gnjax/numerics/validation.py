@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.numerics.host import on_cpu, on_device
+from gnjax.numerics.host import all_finite, on_cpu, on_device
 from gnjax.numerics.memory import check_room
 from gnjax.numerics.precision import real_dtype
 
@@ -126,7 +126,11 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if not np.isfinite(host).all():
         msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
         raise ValueError(msg)
-    return on_device(value, real_dtype())
+    stored = on_device(value, real_dtype())
+    if not all_finite(stored):
+        msg = f"{name} has entries beyond the largest {stored.dtype}; divide it by a power of two"
+        raise ValueError(msg)
+    return stored
 
 
 def _describe(value: object) -> str:

@@ -24,6 +24,7 @@ from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import gamma
+from gnjax.numerics.scale import exponent_of, reach
 from gnjax.numerics.validation import check_finite_number
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
@@ -34,6 +35,7 @@ from gnjax.operators.facts import (
     factorisation_of,
     forms_cheaply,
     is_positive,
+    magnitude_of,
     rank_bound_of,
     rank_is_assumed,
     scaled,
@@ -174,6 +176,31 @@ class LinearCombination(Algebra, ParameterTrees):
     @property
     def assumed(self) -> bool:
         return not self.shift and any(rank_is_assumed(part) for part in self.parts)
+
+    @property
+    def magnitude(self) -> int | None:
+        """That of the largest term."""
+        sizes = [exponent_of(float(self.shift))]
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            own, times = magnitude_of(part)[0], exponent_of(float(weight))
+            sizes.append(None if own is None or times is None else own + times)
+        return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the weight of a term undoes a scale far from 1."""
+        sizes = [magnitude_of(part)[0] for part in self.parts]
+        return any(abs(size or 0) > reach(self.dtype) for size in sizes)
+
+    def times_power_of_two(self, exponent: int) -> LinearCombination:
+        """The same combination of terms near norm 1; what underflows is far below rounding."""
+        from gnjax.operators.scaled import at_unit_scale  # which makes products of combinations
+
+        near = [at_unit_scale(part) for part in self.parts]
+        pairs = zip(self.weights, near, strict=True)
+        weights = tuple(float(np.ldexp(float(w), own + exponent)) for w, (_, own) in pairs)
+        shift = float(np.ldexp(float(self.shift), exponent))
+        return LinearCombination(tuple(part for part, _ in near), weights, shift)
 
     @property
     def twin(self) -> Operator:

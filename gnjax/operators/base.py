@@ -25,6 +25,7 @@ from gnjax.numerics.outward import (
     underflow,
 )
 from gnjax.numerics.rounding import gamma
+from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -65,6 +66,15 @@ class Dense(Algebra):
         diagonal = np.diagonal(np.asarray(self.matrix)).astype(np.float64)
         rounding = gamma(len(diagonal) + 1, jnp.dtype(jnp.float64)) * np.abs(diagonal).sum()
         return float(diagonal.sum()), Error(float(rounding), reason="rounding of a sum")
+
+    @property
+    def magnitude(self) -> int | None:
+        return largest_exponent(self.matrix)
+
+    def times_power_of_two(self, exponent: int) -> Dense:
+        matrix, lost = times_power(self.matrix, exponent)
+        error = raised_power(float(self.stored_error), exponent) + lost
+        return replace(self, matrix=matrix, stored_error=stored_bound(error, matrix.dtype))
 
     def error(self, norm: float) -> Error:
         """A bound on ||stored - exact||_2, which does not depend on ``norm``."""
@@ -134,6 +144,16 @@ class Factored(Algebra):
         """J^T J where that is smaller."""
         rows, columns = self.factor.shape
         return self if rows <= columns else replace(self, factor=on_device(by_numpy(self.factor).T))
+
+    @property
+    def magnitude(self) -> int | None:
+        known = largest_exponent(self.factor)
+        return None if known is None else 2 * known
+
+    def times_power_of_two(self, exponent: int) -> Factored:
+        factor, lost = times_power(self.factor, exponent // 2)
+        error = raised_power(float(self.stored_error), exponent // 2) + lost
+        return replace(self, factor=factor, stored_error=stored_bound(error, factor.dtype))
 
     @property
     def rank_bound(self) -> int:

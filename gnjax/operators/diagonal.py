@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.rounding import gamma
+from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.algebra import Algebra
 
@@ -58,6 +59,15 @@ class Diagonal(Algebra):
         if float(self.stored_error):
             return len(self.entries)
         return int(np.count_nonzero(np.asarray(self.entries)))
+
+    @property
+    def magnitude(self) -> int | None:
+        return largest_exponent(self.entries)
+
+    def times_power_of_two(self, exponent: int) -> Diagonal:
+        entries, lost = times_power(self.entries, exponent)
+        error = raised_power(float(self.stored_error), exponent) + lost
+        return replace(self, entries=entries, stored_error=stored_bound(error, entries.dtype))
 
     def eigenvalues_by_structure(self) -> tuple[np.ndarray, Error]:
         """The entries themselves."""

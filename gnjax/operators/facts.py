@@ -24,6 +24,10 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
 - ``forming_work``: about how many multiplications ``as_matrix`` takes.
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
+- ``magnitude``: an integer e with 2^e near the norm, or None for a matrix of zeros; without it, one
+  product with a random vector tells.
+- ``uneven``: True where numbers that the operator is made of are far from 1, if its norm is or not.
+- ``times_power_of_two(e)``: the operator 2^e A for an even e, from stored numbers times the power.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
 - ``evidence_for(fact)``: what "rank_bound", "positive" or "symmetric" rests on, as an ``Error`` of
   size 0 with a kind and a reason. Without it the fact is taken as proved by whoever states it, like
@@ -43,7 +47,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import SHAPES, RankBound
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 
@@ -161,6 +167,20 @@ def forming_work(op: Operator) -> float:
     return float(getattr(op, "forming_work", 0.0))
 
 
+def magnitude_of(op: Operator) -> tuple[int | None, bool]:
+    """e with 2^e near the norm of A, None for zero products; and whether the operator states it."""
+    if hasattr(op, "magnitude"):
+        return op.magnitude, True
+    return trial_magnitude(op), False
+
+
+def trial_magnitude(op: Operator) -> int | None:
+    """The exponent of |A v| for a vector v of random signs over n^{1/2}."""
+    signs = np.random.default_rng(13).integers(0, 2, op.shape[0]) * 2.0 - 1.0
+    unit = on_device(signs / len(signs) ** 0.5, op.dtype)
+    return exponent_of(length(np.asarray(op.mv(unit), np.float64)))
+
+
 def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
     """Refuse products that are not symmetric, where structure does not make them so.
 
@@ -171,7 +191,7 @@ def check_symmetric(op: Operator, multiply: Callable[[np.ndarray], np.ndarray]) 
     x, y = pair = np.random.default_rng(13).standard_normal((2, op.shape[0]))
     images = multiply(pair)
     forward, backward = float(x @ images[1]), float(images[0] @ y)
-    scale = float(np.linalg.norm(images[0]) * np.linalg.norm(y))
+    scale = length(images[0]) * length(y)
     if abs(forward - backward) > _ASYMMETRIC * scale:
         msg = (
             f"the operator is not symmetric: <x, A y> = {forward:.6g} and <A x, y> = "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -28,9 +28,10 @@ from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import batched, columns, gather, scatter
 from gnjax.networks.parameters import Only, choose
-from gnjax.networks.rounding import product_error
+from gnjax.networks.rounding import MeasuredProduct, measured_product
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.of_networks.network import HESSIAN, symmetric_columns
 from gnjax.operators.trees import ParameterTrees, takes_trees
@@ -89,7 +90,16 @@ class FunctionHessian(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the products from the rounding of the function, measured."""
         del norm
-        return product_error(
+        return self._measured.error
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        return exponent_of(self._measured.size)
+
+    @cached_property
+    def _measured(self) -> MeasuredProduct:
+        return measured_product(
             Partial(_product, self), self.shape[0], self.dtype, work=HESSIAN * self.written
         )
 

@@ -27,8 +27,10 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.scale import certificate_in_units, raised_power, values_in_units
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import as_operator, operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
@@ -71,9 +73,10 @@ def spectral_density(
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    operator = as_operator(op, limits)
-    size = operator.shape[0]
+    given = as_operator(op, limits)
+    size = given.shape[0]
     _check_arguments(size, probes, steps, limits)
+    operator, exponent = at_unit_scale(given)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
     norm = operator_norm(operator, limits)
@@ -86,21 +89,22 @@ def spectral_density(
         )
     longest = max(len(nodes) for nodes, _, _ in found)
     cut = not all(whole(run, min(steps, size)) for _, _, run in found)
+    nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found])
+    nodes, lost = values_in_units(nodes, 0.0, exponent)
+    dropped = Error(
+        max(run.dropped for _, _, run in found),
+        reason="entries of T that Lanczos set to zero as rounding",
+    )
     return SpectralDensity(
-        nodes=np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found]),
+        nodes=nodes,
         weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in found]),
         n=size,
         steps=min(len(nodes) for nodes, _, _ in found) if cut else steps,
-        floor=floor,
+        floor=raised_power(floor, exponent) + float(lost.max()),
         products=sum(run.products for _, _, run in found),
         exact=np.array([exhausted(run) or run.complete for _, _, run in found]),
-        certificate=certificate(
-            error,
-            evidence_for(operator, SYMMETRIC),
-            Error(
-                max(run.dropped for _, _, run in found),
-                reason="entries of T that Lanczos set to zero as rounding",
-            ),
+        certificate=certificate_in_units(
+            certificate(error, evidence_for(operator, SYMMETRIC), dropped), exponent
         ),
         finished=len(found) == probes and not cut,
     )

@@ -14,13 +14,21 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
 from gnjax.operators.base import Operator, dense
-from gnjax.operators.facts import SYMMETRIC, check_shape, evidence_for, twin_of, unshifted_of
+from gnjax.operators.facts import (
+    SYMMETRIC,
+    check_shape,
+    evidence_for,
+    stated_eigenvalues,
+    twin_of,
+    unshifted_of,
+)
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
-from gnjax.spectra.spectrum import Spectrum, part_of, shifted, with_zeros
+from gnjax.spectra.spectrum import Spectrum, in_units, part_of, shifted, with_zeros
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
 
@@ -80,12 +88,16 @@ def eigenvalues(
         )
         return shifted(found, shift)
     if k is not None and size > limits.whole_rows:
+        bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
+        near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
-            return few(operator, k, which, rtol, limits, watch)
+            return in_units(few(near, k, which, rtol, limits, watch), exponent)
+    stated = not vectors and stated_eigenvalues(operator) is not None
+    near, exponent = (operator, 0) if stated else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-    return part_of(spectrum(operator, limits), kept)
+    return in_units(part_of(spectrum(near, limits), kept), exponent)
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:

@@ -10,7 +10,9 @@ from gnjax.numerics.certificate import Certificate, certificate, unknown
 from gnjax.numerics.outward import raised
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import unit_roundoff
+from gnjax.numerics.scale import certificate_in_units, values_in_units
 
+_OF_FACTORS = ("factored", "closed_form")  # methods that state the errors of singular values
 _UNSTATED = certificate(unknown("nobody has stated the errors of these eigenvalues"))
 
 
@@ -68,7 +70,9 @@ def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate)
     A singular value known to e gives sigma^2 to (2 sigma + e) e.
     """
     descending = np.sort(sigma)[::-1]
-    return Spectrum(descending**2, (2 * descending + error) * error, method, rests_on)
+    with np.errstate(over="ignore"):  # an error that large may as well be infinite
+        errors = (2 * descending + error) * error
+    return Spectrum(descending**2, errors, method, rests_on)
 
 
 def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
@@ -90,16 +94,30 @@ def shifted(spectrum: Spectrum, shift: float) -> Spectrum:
     return replace(spectrum, values=values, errors=errors)
 
 
-def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
-    """The spectrum of a matrix of ``size`` rows with these eigenvalues, all others being zero.
+def in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
+    """The spectrum of 2^exponent A from that of A; eigenvalues beyond float64 are refused."""
+    if not exponent:
+        return spectrum
+    values, errors = values_in_units(spectrum.values, spectrum.errors, exponent)
+    of_values = exponent if spectrum.method not in _OF_FACTORS else exponent // 2
+    stated = certificate_in_units(spectrum.certificate, of_values)
+    return replace(spectrum, values=values, errors=errors, certificate=stated)
 
-    The zeros are exact: they come from the shapes of the factors, not from a computation.
+
+def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
+    """The spectrum of a semidefinite matrix of ``size`` rows, all other eigenvalues being zero.
+
+    The zeros are exact: they come from the shapes of the factors, not from a computation. But where
+    rounding has made an eigenvalue negative that may be positive, it belongs before the zeros, so
+    that the first of them are as far from the truth as it may be.
     """
     missing = size - len(spectrum)
     if missing == 0:
         return spectrum
     values = np.concatenate([spectrum.values, np.zeros(missing)])
+    reach = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:missing]
     errors = np.concatenate([spectrum.errors, np.zeros(missing)])
+    errors[len(spectrum) : len(spectrum) + len(reach)] = np.maximum(reach, 0.0)
     order = np.argsort(-values, kind="stable")
     return Spectrum(
         values[order],

@@ -17,17 +17,20 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
+from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
+from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import as_operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
-from gnjax.spectra.stochastic.probes import probe_stream, student, together
+from gnjax.spectra.stochastic.probes import probe_stream, row_lengths, student, together
 from gnjax.spectra.stochastic.xtrace import xtrace
 from gnjax.spectra.watch import Progress, Watch, watching
 
 _LEAST_PROBES = {"exact": 0, "hutchinson": 1, "hutch++": 3, "xtrace": 2}
 _STORED = {"hutch++": 2.0, "xtrace": 3.5}  # vectors in memory for each product, measured
+_NORMAL = float(np.finfo(np.float64).tiny)
 _UNSTATED = unknown("the operator does not state how far its products are from its matrix")
 _UNCERTIFIED = certificate(_UNSTATED)
 
@@ -111,7 +114,9 @@ def trace(
     >>> abs(found.value - 20.0) < 1e-9
     True
     """
-    operator = as_operator(op, limits)
+    operator, exponent = as_operator(op, limits), 0
+    if hasattr(operator, "magnitude"):  # a trace makes no more products than it is allowed
+        operator, exponent = at_unit_scale(operator)
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
@@ -120,7 +125,7 @@ def trace(
         raise ValueError(msg)
     if method == "exact":
         with watching(progress, operator.shape[0]) as watch:
-            return _exact(operator, limits, watch)
+            return _in_units(_exact(operator, limits, watch), exponent)
     block, rng = together(operator, limits), probe_stream(seed)
     _check_stored(operator.shape[0], method, probes, limits)
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
@@ -130,7 +135,7 @@ def trace(
         else:
             estimate = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
             found = estimate(operator, product, probes, rng)
-        answer = _from_random_vectors(operator, found, method)
+        answer = _in_units(_from_random_vectors(operator, found, method), exponent)
         return replace(answer, finished=not watch.stopped or found.products == probes)
 
 
@@ -146,6 +151,21 @@ def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
             f"limits=gnjax.Limits(density_bytes={needed:_.0f}) if the machine has the memory"
         )
         raise ValueError(msg)
+
+
+def _in_units(answer: Trace, exponent: int) -> Trace:
+    """The trace of 2^exponent A from that of A; a trace beyond float64 is refused."""
+    if not exponent:
+        return answer
+    value, spread = values_in_units(np.asarray(answer.value), answer.standard_error, exponent)
+    stated = certificate_in_units(answer.certificate, exponent)
+    lost = Error(SMALLEST, reason="underflow of the trace") if abs(value) < _NORMAL else Error(0.0)
+    return replace(
+        answer,
+        value=float(value),
+        standard_error=float(spread) if answer.standard_error else 0.0,
+        certificate=certificate(*stated.parts, *([lost] if lost.value else [])),
+    )
 
 
 def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:
@@ -187,13 +207,17 @@ def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, Err
         units = np.eye(min(block, size - first), size, first)
         images = product(units)
         total += float(np.trace(images[:, first:]))
-        lengths += float(np.linalg.norm(images, axis=1).sum())
+        lengths += float(row_lengths(images).sum())
     return _finite(total), _rounding(op, lengths)
 
 
 def _rounding(op: Operator, lengths: float) -> Error:
-    """The rounding of a sum of x^T A x: a few eps times ``lengths``, the sum of |x| |A x|."""
+    """The rounding of a sum of x^T A x: a few eps times ``lengths``, the sum of |x| |A x|.
+
+    Each entry of A x may also be as far from exact as the smallest normal number.
+    """
     level = spectral_error(op.shape[0], op.dtype) * lengths
+    level += op.shape[0] * float(jnp.finfo(op.dtype).tiny)
     return Error(level, MEASURED, reason="rounding of the products")
 
 

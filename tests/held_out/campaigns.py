@@ -24,7 +24,7 @@ _METHODS = ("auto", "dense", "inverse", "krylov")
 _HESSIANS_UP_TO = 4  # samples
 
 
-def _asked_kappa(
+def asked_kappa(
     row: Row, op: Any, methods: Iterable[str], judge: Judge, **options: Any
 ) -> Iterator[Row]:
     """kappa by every method, and with a proof by inertia where a method would rest on chance."""
@@ -71,7 +71,7 @@ def matrices(
         op = gnjax.dense(matrix)
         rows += _asked_spectra(row, op, list(truth.values), int(rng.integers(1, size + 1)))
         if name not in drawn.WITHOUT_KAPPA and truth.values[0] >= 0:
-            rows += _asked_kappa(row, op, _METHODS, kappa_judge(truth), seed=index)
+            rows += asked_kappa(row, op, _METHODS, kappa_judge(truth), seed=index)
             rows += _asked_at_given_rank(row, op, truth, rng, _METHODS)
     return rows
 
@@ -87,7 +87,7 @@ def _asked_at_given_rank(
         ("kappa at an assumed rank", int(rng.integers(1, op.shape[0] + 1))),
     ):
         named = _named(row, what, "")
-        yield from _asked_kappa(named, op, methods, kappa_judge(truth, rank), rank=rank)
+        yield from asked_kappa(named, op, methods, kappa_judge(truth, rank), rank=rank)
 
 
 def factors(
@@ -104,7 +104,7 @@ def factors(
         op = gnjax.factored(factor)
         rows += _asked_spectra(row, op, truth.padded(len(factor)))
         methods = ("auto", "factored", "dense", "krylov", "inverse")
-        rows += _asked_kappa(row, op, methods, kappa_judge(truth), seed=index)
+        rows += asked_kappa(row, op, methods, kappa_judge(truth), seed=index)
         rows += _asked_at_given_rank(row, op, truth, rng, ("auto", "krylov"))
     return rows
 
@@ -134,7 +134,7 @@ def kroneckers(
             kind, methods = f"linear network, {kind}", (*_METHODS, "factored", "closed_form")
         row = Row("matrices", kind, f"{seed}:{index}", "", "")
         rows += _asked_spectra(row, op, truth.padded(op.shape[0]))
-        rows += _asked_kappa(row, op, methods, kappa_judge(truth), seed=index)
+        rows += asked_kappa(row, op, methods, kappa_judge(truth), seed=index)
         rows += _asked_at_given_rank(row, op, truth, rng, ("auto", "krylov"))
     return rows
 
@@ -210,7 +210,7 @@ def random_networks(
     """``count`` random networks: kappa and spectra of the NTK, G, H and H_F."""
     rows: list[Row] = []
     for draw, case in network_cases(seed, count, **options):
-        rows += _asked_network(draw, case, methods)
+        rows += asked_network(draw, case, methods)
     return rows
 
 
@@ -224,12 +224,14 @@ def inputs_of_every_type(
     """``count`` networks on booleans, integers and floats of every width."""
     rows: list[Row] = []
     for draw, case in input_types.cases(seed, count, name=name):
-        rows += _asked_network(draw, case, methods)
+        rows += asked_network(draw, case, methods)
     return rows
 
 
-def _asked_network(draw: str, case: networks.Case, methods: Sequence[str]) -> Iterator[Row]:
-    small = len(case.x) <= _HESSIANS_UP_TO
+def asked_network(
+    draw: str, case: networks.Case, methods: Sequence[str], *, hessians: bool = True
+) -> Iterator[Row]:
+    small = hessians and len(case.x) <= _HESSIANS_UP_TO
     about = f"{draw} {case.architecture.name}, {len(case.x)} samples, {case.dtype}, {case.loss}"
     row = Row("networks", case.regime, about, "", "")
     try:
@@ -263,7 +265,7 @@ def _asked_network(draw: str, case: networks.Case, methods: Sequence[str]) -> It
         named = _named(row, f"eigenvalues of {name}", "all")
         yield asked(named, partial(gnjax.eigenvalues, op), spectrum_judge(values))
         if semidefinite:
-            yield from _asked_kappa(
+            yield from asked_kappa(
                 _named(row, f"kappa of {name}", ""), op, methods, kappa_judge(truth)
             )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 
 import gnjax
-from tests.held_out import campaigns, verdicts
+from tests.held_out import campaigns, scales, verdicts
 from tests.held_out.verdicts import Row
 
 
@@ -36,6 +36,12 @@ def _inputs(seed: int, count: int) -> list[Row]:
     return rows
 
 
+def _far_networks(seed: int, count: int) -> list[Row]:
+    rows = scales.far_networks(seed, count)
+    jax.clear_caches()
+    return rows
+
+
 # A campaign, the cases of one round, and its share of the time.
 CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "matrices": (campaigns.matrices, 140, 0.25),
@@ -44,6 +50,8 @@ CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "large": (campaigns.large_kroneckers, 4, 0.05),
     "networks": (_networks, 54, 0.4),
     "inputs": (_inputs, 24, 0.2),
+    "scales": (scales.scales, 64, 0.15),
+    "far networks": (_far_networks, 6, 0.1),
     "chances": (campaigns.chances, 200, 0.1),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns
+from tests.held_out import campaigns, scales
 from tests.held_out.verdicts import broken
 
 SEED = 7
@@ -24,11 +24,20 @@ TRIALS = {
         SEED, 36, names=("dense tanh 3-4-2", "layer norm, fast variance"), samples=(4,)
     ),
     "inputs": lambda: campaigns.inputs_of_every_type(SEED, 12, name="dense tanh 3-4-2"),
+    "scales": lambda: scales.scales(SEED, 64),
+    "far networks": lambda: scales.far_networks(SEED, 6),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
 }
 
 
-_SLOW = ("networks", "inputs", "matrices", "kroneckers")  # a minute together on a quiet machine
+_SLOW = (
+    "networks",
+    "inputs",
+    "matrices",
+    "kroneckers",
+    "scales",
+    "far networks",
+)  # a minute together on a quiet machine
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ def asked(row: Row, question: Callable[[], Any], judge: Judge) -> Row:
     return judge(row, answer)
 
 
-def spectrum_judge(truth: list[flint.arb], which: str = "all") -> Judge:
-    """Every true eigenvalue, in order, lies within the stated error of its value."""
+def spectrum_judge(truth: list[flint.arb], which: str = "all", slack: float = _UNDERFLOW) -> Judge:
+    """Every true eigenvalue, in order, lies within the stated error of its value, but for slack."""
 
     def judge(row: Row, answer: Any) -> Row:
         values, errors = np.asarray(answer.values, float), np.asarray(answer.errors, float)
@@ -86,7 +86,7 @@ def spectrum_judge(truth: list[flint.arb], which: str = "all") -> Judge:
         wanted = truth[: len(values)] if which != "smallest" else truth[len(truth) - len(values) :]
         if np.isnan(values).any() or np.isnan(errors).any():
             return replace(row, inside=False, note="nan")
-        inside, worst, excess = _all_inside(values, errors, wanted)
+        inside, worst, excess = _all_inside(values, errors, wanted, slack)
         norm = max(float(abs(v)) for v in truth)
         kind, failure = _evidence(answer)
         return replace(
@@ -107,17 +107,18 @@ def spectrum_judge(truth: list[flint.arb], which: str = "all") -> Judge:
 
 
 def _all_inside(
-    values: np.ndarray, errors: np.ndarray, truth: list[flint.arb]
+    values: np.ndarray, errors: np.ndarray, truth: list[flint.arb], slack: float
 ) -> tuple[bool, int, float]:
     """Whether all are inside, the worst of them, and its error over its bound."""
     inside, worst, excess = True, 0, -math.inf
     with flint.ctx.workdps(FACTOR_DIGITS):
         for i, true in enumerate(truth):
             apart = abs(flint.arb(float(values[i])) - true)
-            allowed = flint.arb(float(errors[i])) + _UNDERFLOW
+            allowed = flint.arb(float(errors[i])) + slack
             inside = inside and bool(apart <= allowed)
-            if float(apart / allowed) > excess:
-                worst, excess = i, float(apart / allowed)
+            share = float(apart / allowed) if allowed > 0 else math.inf * bool(apart > 0)
+            if share > excess:
+                worst, excess = i, share
     return inside, worst, excess
 
 

@@ -2,9 +2,11 @@
 
 from gnjax.networks.rounding.errors import (
     Measured,
+    MeasuredProduct,
     draws,
     jacobian_error,
     measured,
+    measured_product,
     product_error,
 )
 from gnjax.networks.rounding.formed import (
@@ -22,6 +24,7 @@ __all__ = [
     "SAFETY",
     "Forms",
     "Measured",
+    "MeasuredProduct",
     "checked",
     "draws",
     "forms_of_images",
@@ -29,6 +32,7 @@ __all__ = [
     "forms_of_rows",
     "jacobian_error",
     "measured",
+    "measured_product",
     "probe_rows",
     "product_error",
     "watched",

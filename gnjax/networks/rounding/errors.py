@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,15 +51,16 @@ Scaling = Callable[[jax.Array], jax.Array]
 """v -> S v for vectors (p,) and a symmetric S."""
 
 
-def jacobian_error(net: Network, *, seed: int = 0, scaling: Scaling | None = None) -> Error:
-    """A measured bound on ||computed J - exact J||_F for J = R^T dF/dtheta (n r, p).
+class MeasuredProduct(NamedTuple):
+    """A measured bound on the error of a matrix, and an estimate of its own Frobenius norm."""
 
-    The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
-    a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
-    the rounding of the model's own rule. ``seed`` chooses the random signs and vectors. With a
-    ``scaling`` S, a symmetric matrix that multiplies vectors (p,), the bound is that of J S.
-    """
-    return _measured(net, (), seed, scaling).whole
+    error: Error
+    size: float
+
+
+def jacobian_error(net: Network, **options: Any) -> Error:
+    """A measured bound on ||computed J - exact J||_F, see :func:`measured`."""
+    return measured(net, **options).whole
 
 
 @dataclass(frozen=True)
@@ -71,29 +72,35 @@ class Measured:
       parts: the same for the columns of each part.
       forms: those of J for the vectors of :func:`gnjax.networks.rounding.formed.probes`.
       forms_of_parts: those of the columns of each part.
+      size: an estimate of ||J||_F.
     """
 
     whole: Error
     parts: tuple[Error, ...]
     forms: Forms
     forms_of_parts: tuple[Forms, ...]
+    size: float
 
 
-def measured(net: Network, parts: Sequence[np.ndarray] = (), *, seed: int = 0) -> Measured:
-    """Measured bounds on the error of J, and of its columns at the indices of each part.
+def measured(
+    net: Network,
+    parts: Sequence[np.ndarray] = (),
+    *,
+    seed: int = 0,
+    scaling: Scaling | None = None,
+) -> Measured:
+    """Measured bounds on the error of J = R^T dF/dtheta (n r, p), and of some of its columns.
+
+    The exact J is that of the stored parameters and inputs in exact arithmetic. If a model has only
+    a reverse mode, forward products are computed from it too, and only Monte Carlo arithmetic shows
+    the rounding of the model's own rule. ``seed`` chooses the random signs and vectors. With a
+    ``scaling`` S, a symmetric matrix that multiplies vectors (p,), all of it is about J S.
 
     Backward products show how much of the error is in each part. If the other measurements find a
     larger error, it is divided among the parts in the same proportion. If that error is more than
     four times as large, backward products do not show where it comes from, and every part gets the
     error of the whole J.
     """
-    return _measured(net, parts, seed, None)
-
-
-def _measured(
-    net: Network, parts: Sequence[np.ndarray], seed: int, scaling: Scaling | None
-) -> Measured:
-    """The error of J S as a whole, and of its columns in each part."""
     work = net.written * min(net.batch, net.samples)
     rows = net.samples * net.rows
     count = draws(work, rows)
@@ -121,6 +128,7 @@ def _measured(
         tuple(found),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
+        _root_mean_square([length(image) for image in images]),
     )
 
 
@@ -143,7 +151,7 @@ class _Seen:
             self.images[place] = self.images[place] + image
 
 
-def product_error(
+def measured_product(
     product: Callable[..., jax.Array],
     size: int,
     dtype: jnp.dtype,
@@ -154,7 +162,7 @@ def product_error(
     seed: int = 0,
     repeated: bool = False,
     reason: str = "rounding of the product, by Monte Carlo arithmetic",
-) -> Error:
+) -> MeasuredProduct:
     """A measured bound on ||computed A - A||_F for a symmetric A (size, size) in exact arithmetic.
 
     A v is the sum of ``product(v, *batch)`` over the batches. Where one mode computes what the
@@ -179,7 +187,7 @@ def product_error(
     vectors = [_direction(rng, (size,), dtype)]
     lacking = _lacks_memory(count, function, vectors[0], parts[0])
     if lacking:
-        return unknown(f"{reason}: {lacking}")
+        return MeasuredProduct(unknown(f"{reason}: {lacking}"), math.nan)
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
     written = math.inf if repeated or not work else work * count * len(parts)
@@ -191,7 +199,14 @@ def product_error(
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
     largest = max(_root_mean_square(moves), _root_mean_square(differences))
-    return _bound(largest, size**2, narrowest(function, vectors[0], *parts[0]), reason)
+    smallest = narrowest(function, vectors[0], *parts[0])
+    own = _root_mean_square([length(image) for image in images])
+    return MeasuredProduct(_bound(largest, size**2, smallest, reason), own)
+
+
+def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any) -> Error:
+    """The bound of :func:`measured_product`."""
+    return measured_product(product, *args, **options).error
 
 
 def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[Any]) -> str:

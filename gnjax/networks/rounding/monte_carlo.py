@@ -21,31 +21,36 @@ What is perturbed:
   entered): the operands by 8 u and the results by 32 u. A call that is less accurate than that is
   not seen to be.
 
+Where arrays are at hand, and not in one compiled program, underflow counts as well: XLA takes a
+number below the smallest normal one for zero, so that such a number, and a zero that is a product
+of numbers so small, moves by the smallest normal one.
+
 Calls, loops and branches are entered. Constants and arguments count as exact.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gnjax.networks.jaxprs import bind, equations, evaluate, evaluate_call, scanned, wrapped
-from gnjax.networks.rounding.by_numpy import bind_by_numpy
+from gnjax.networks.rounding.random_roundings import (
+    GOLDEN,
+    Roundings,
+    Stepped,
+    Traced,
+    inexact,
+    mixed,
+)
 from gnjax.numerics.rounding import unit_roundoff
 
 _ELEMENTARY, _TAILS, _OTHER = (0.0, 4.0), (2.0, 4.0), (8.0, 32.0)  # operands, results, in u
 _RUN = 8.0  # a sum of K terms is perturbed like 1 + sqrt(K) / 8 roundings, see the tests
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 2**10, 2**18
-_ROWS = 4  # rows of a block of random bits
-_GOLDEN = 0x9E3779B9
-_SIGNS_OF_BYTES = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
 
 _EXACT = frozenset(
     str.split("""
@@ -86,7 +91,7 @@ def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: A
       args: its arguments, which are taken as exact.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    rounded = _Traced(jnp.asarray(seed).astype(jnp.uint32))
+    rounded = Traced(jnp.asarray(seed).astype(jnp.uint32))
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
     results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, rounded))
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
@@ -98,141 +103,25 @@ def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
     No program is compiled but those of single operations, which together are many times smaller
     than one program of them all.
     """
-    return evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, _Stepped(seed)))
+    stepped = Stepped(seed)
+    return evaluate(
+        closed.jaxpr,
+        [stepped.flushed(const) for const in closed.consts],
+        [stepped.flushed(leaf) for leaf in leaves],
+        partial(_bind, stepped),
+    )
 
 
 def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
     """The floating dtype with the smallest exponent range that is a result in ``function``."""
     closed = jax.make_jaxpr(function)(*args)
     found = {
-        v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if _inexact(v.aval)
+        v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if inexact(v.aval)
     }
     return max(found, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
 
 
-class _Roundings(Protocol):
-    """A source of random roundings, which gives new ones at every call."""
-
-    def moved(self, value: Any, size: float) -> Any:
-        """value (1 + size xi) for independent random signs xi, one for every entry."""
-        ...
-
-    def word(self) -> jax.Array:
-        """A random word of 32 bits, the seed of a loop."""
-        ...
-
-    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        """The results of an equation without random roundings."""
-        ...
-
-
-class _Stepped:
-    """Roundings of arrays that are at hand, by NumPy, which compiles nothing."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def moved(self, value: Any, size: float) -> Any:
-        if not (hasattr(value, "dtype") and _perturbs(value, size)):
-            return value
-        found = np.asarray(value)
-        with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-            moved = self._signs(_step(size), found)
-            moved *= found
-            moved += found
-        return moved if np.isfinite(moved).all() else np.where(np.isinf(found), found, moved)
-
-    def _signs(self, step: float, like: np.ndarray) -> np.ndarray:
-        """``step`` with random signs, of which every random byte gives eight."""
-        drawn = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
-        signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(drawn, axis=0)
-        return signs.reshape(-1)[: like.size].reshape(like.shape)
-
-    def word(self) -> jax.Array:
-        return jnp.uint32(self.rng.integers(2**32))
-
-    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        return bind_by_numpy(eqn, operands)
-
-
-class _Traced:
-    """Roundings inside of a program that JAX compiles, from the random booleans of a seed.
-
-    They are drawn many at a time, which XLA compiles sooner.
-    """
-
-    def __init__(self, seed: jax.Array) -> None:
-        self.seed = seed
-        self.held, self.used, self.blocks = jnp.zeros(0, bool), 0, itertools.count(1)
-
-    def moved(self, value: Any, size: float) -> Any:
-        value = jnp.asarray(value)
-        if not _perturbs(value, size):
-            return value
-        step = _step(size)
-        up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
-        moved = value + value * jax.lax.select(self._signs(value.shape), up, down)
-        return jax.lax.select(jnp.isinf(value), value, moved)
-
-    def word(self) -> jax.Array:
-        powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)
-        return jnp.where(self._signs((32,)), powers, jnp.uint32(0)).sum(dtype=jnp.uint32)
-
-    def bound(self, eqn: Any, operands: Sequence[Any]) -> Any:
-        return bind(eqn, operands)
-
-    def _signs(self, shape: tuple[int, ...]) -> jax.Array:
-        size = math.prod(shape)
-        if self.used + size > self.held.size:
-            block = max(size, min(4 * self.held.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
-            seed = self.seed + jnp.uint32(next(self.blocks) * _GOLDEN % 2**32)
-            self.held, self.used = _drawn(seed, block), 0
-        self.used += size
-        return jax.lax.slice(self.held, (self.used - size,), (self.used,)).reshape(shape)
-
-
-def _perturbs(value: jax.Array, size: float) -> bool:
-    return _inexact(value) and value.size > 0 and size > 0
-
-
-def _step(size: float) -> float:
-    """A relative change slightly above ``size``, which moves a value to another number.
-
-    With u itself, a power of two would stay where it is, because of the rule for ties. An infinity,
-    as of a mask before a softmax, is no rounded number and stays: inf - inf would be nan.
-    """
-    return (1 + 2.0**-6) * size
-
-
-def _drawn(seed: jax.Array, size: int) -> jax.Array:
-    """The first bits of hashes of (seed, 0), (seed, 1), .., row by row in a loop.
-
-    XLA keeps the results of a loop. Other bits it draws again, and compiles the drawing again,
-    inside of every operation that uses some of them.
-    """
-    row = -(-size // _ROWS)
-    start = mixed(seed)
-
-    def drawn(first: jax.Array) -> jax.Array:
-        count = (jax.lax.iota(jnp.uint32, row) + first) * jnp.uint32(_GOLDEN)
-        return mixed(count + start) >> 31 == 1
-
-    rows = jnp.arange(_ROWS, dtype=jnp.uint32) * jnp.uint32(row)
-    return jax.lax.map(drawn, rows).reshape(-1)
-
-
-def mixed(word: jax.Array) -> jax.Array:
-    """A hash of 32-bit words in which every bit depends on every bit (shifts and products)."""
-    word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
-    word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
-    return word ^ (word >> 16)
-
-
-def _inexact(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
-
-
-def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
+def _bind(rounded: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation in Monte Carlo arithmetic."""
     name = eqn.primitive.name
     if name in _LOOPS:
@@ -251,7 +140,7 @@ def _bind(rounded: _Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
 
 def _sizes(eqn: Any) -> tuple[float, float]:
     """The relative size of the perturbations of an equation's operands and of its results."""
-    floating = [v.aval for v in eqn.outvars if _inexact(v.aval)]
+    floating = [v.aval for v in eqn.outvars if inexact(v.aval)]
     if not floating or eqn.primitive.name in _EXACT:
         return 0.0, 0.0
     u = max(unit_roundoff(aval.dtype) for aval in floating)
@@ -274,7 +163,7 @@ def _sizes(eqn: Any) -> tuple[float, float]:
 def _narrows(eqn: Any) -> bool:
     """Whether a conversion rounds. Integers are taken to be small enough to be exact."""
     given, made = eqn.invars[0].aval, eqn.outvars[0].aval
-    return _inexact(given) and jnp.finfo(made.dtype).eps > jnp.finfo(given.dtype).eps
+    return inexact(given) and jnp.finfo(made.dtype).eps > jnp.finfo(given.dtype).eps
 
 
 def _as_wide(eqn: Any, operand: Any) -> Any:
@@ -326,7 +215,7 @@ def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    steps = jax.lax.iota(jnp.uint32, eqn.params["length"]) * jnp.uint32(_GOLDEN)
+    steps = jax.lax.iota(jnp.uint32, eqn.params["length"]) * jnp.uint32(GOLDEN)
 
     def step(body: Any, values: Sequence[Any], now: jax.Array) -> tuple[list[Any], None]:
         return _inside(now, body, values), None
@@ -344,7 +233,7 @@ def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 def _inside(seed: jax.Array, closed: Any, values: Sequence[Any]) -> list[Any]:
     """The body of a loop or a branch, in Monte Carlo arithmetic."""
-    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, _Traced(seed)))
+    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, Traced(seed)))
 
 
 _LOOPS = {"while": _while, "scan": _scan, "cond": _cond}

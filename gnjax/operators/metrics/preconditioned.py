@@ -19,15 +19,16 @@ import numpy as np
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.network import backward_products, forward_products, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
-from gnjax.networks.rounding import jacobian_error
+from gnjax.networks.rounding import Measured, measured
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
+from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
-from gnjax.operators.facts import Around, error_of, factorisation_of
+from gnjax.operators.facts import Around, error_of, factorisation_of, trial_magnitude
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
@@ -111,10 +112,22 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         assert known is not None
         return float(np.linalg.norm(known.form()))
 
-    @cached_property
+    @property
     def _measured_rounding(self) -> Error:
+        return self._measured.whole.scaled(self.op.scale**0.5)
+
+    @cached_property
+    def _measured(self) -> Measured:
         net = self.op.net if self.op.unmerged is None else self.op.unmerged
-        return jacobian_error(net, scaling=self.scaling).scaled(self.op.scale**0.5)
+        return measured(net, scaling=self.scaling)
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, or from one more."""
+        if not isinstance(self.op, NetworkGram) or self.op.factorisation() is None:
+            return trial_magnitude(self)
+        own = exponent_of(self._measured.size)
+        return None if own is None else 2 * own + (exponent_of(self.op.scale) or 0)
 
     @cached_property
     def _factor_error(self) -> Error:

@@ -43,6 +43,10 @@ class Prepared(Around, Algebra, ParameterTrees):
 
     op: NetworkGram | NetworkHessian
 
+    @property
+    def magnitude(self) -> int | None:
+        return self.op.magnitude
+
     def as_matrix(self) -> jax.Array:
         return self.op.as_matrix()
 

@@ -45,18 +45,20 @@ from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import (
     Forms,
     Measured,
+    MeasuredProduct,
     checked,
     forms_of_images,
     forms_of_kernel,
     forms_of_rows,
     measured,
+    measured_product,
     probe_rows,
-    product_error,
     watched,
 )
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.rank_bound import RankBound
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
@@ -210,6 +212,16 @@ class NetworkGram(Algebra, ParameterTrees):
         """The forms of every matrix that was formed from the layers."""
         return []
 
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        if self._by_products:
+            own = exponent_of(self._measured_products[0].size)
+        else:
+            root = exponent_of(self.measured.size)
+            own = None if root is None else 2 * root
+        return None if own is None else own + (exponent_of(self.scale) or 0)
+
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
 
@@ -217,12 +229,24 @@ class NetworkGram(Algebra, ParameterTrees):
         and, where R is formed, as R R^T. The reason is that for a singular B, R has errors of the
         size eps^{1/2}, which cancel in R R^T.
         """
-        net = self.net
-        if self.side == "outputs" or net.target is None or not callable(net.target.loss):
+        if not self._by_products:
             return gram_error(norm, self.factor_error())
+        found = [known.error for known in self._measured_products]
+        return max(found, key=lambda error: error.value).scaled(self.scale)
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether the error is measured on products: on the parameters, for a caller's loss."""
+        target = self.net.target
+        return self.side != "outputs" and target is not None and callable(target.loss)
+
+    @cached_property
+    def _measured_products(self) -> list[MeasuredProduct]:
+        """With B as a derivative, and with R R^T where R is formed."""
+        net = self.net
         roads = (False, True) if has_root(net.target) else (False,)
-        found = [
-            product_error(
+        return [
+            measured_product(
                 Partial(_GramProduct(rooted), net),
                 net.parameters,
                 net.dtype,
@@ -232,7 +256,6 @@ class NetworkGram(Algebra, ParameterTrees):
             )
             for rooted in roads
         ]
-        return max(found, key=lambda error: error.value).scaled(self.scale)
 
 
 @dataclass(frozen=True)
@@ -287,12 +310,17 @@ class NetworkHessian(Algebra, ParameterTrees):
     def error(self, norm: float) -> Error:
         """The error of the products from the rounding of the network, measured."""
         del norm
-        return self._rounding
+        return self._measured.error.scaled(1.0 / float(self.net.total))
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        return exponent_of(self._measured.size / float(self.net.total))
 
     @cached_property
-    def _rounding(self) -> Error:
+    def _measured(self) -> MeasuredProduct:
         net = self.net
-        found = product_error(
+        return measured_product(
             Partial(_hessian_product, self),
             net.parameters,
             net.dtype,
@@ -300,7 +328,6 @@ class NetworkHessian(Algebra, ParameterTrees):
             work=HESSIAN * net.written * net.batch,
             reason=_REASON,
         )
-        return found.scaled(1.0 / float(net.total))
 
     def objective(self, x: Any, target: Target, leaves: list[jax.Array]) -> jax.Array:
         """The weighted sum of the loss over samples, linearised in the outputs for H_F."""

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import weakest
 from gnjax.numerics.host import (
+    all_finite,
     by_numpy,
     identity,
     on_cpu,
@@ -105,6 +106,12 @@ def _product_bytes(weights: list[jax.Array]) -> int:
 def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> KroneckerFactors:
     """The products with the bounds on their rounding and on their ranks."""
     lefts, rights = products
+    if not all(map(all_finite, (*lefts, *rights))):
+        msg = (
+            f"the products of layers are beyond the largest {layers.dtype}; divide the weights by "
+            "a power of two"
+        )
+        raise ValueError(msg)
     left_ranks, right_ranks = _rank_bounds(layers, skip, root)
     narrow = max(min(w.shape) for w in layers.stored) <= _WORST_CASE_UP_TO
     formed = (worst_errors if narrow else probed_errors)(layers, skip, root, lefts, rights)
@@ -207,7 +214,8 @@ def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[floa
     bounds = []
     for factor, error in zip(factors, np.asarray(errors, np.float64), strict=True):
         norm, columns = frobenius_norm(factor), factor.shape[1]
-        rounding = gamma(columns, factor.dtype) * norm**2
         flushed = underflow(columns, len(factor) ** 2, factor.dtype)
-        bounds.append(raised((2 * norm + error) * error + rounding + flushed))
+        with np.errstate(over="ignore"):  # an infinite bound of a matrix that overflows as well
+            moved = (2 * norm + error) * error + gamma(columns, factor.dtype) * (norm * norm)
+        bounds.append(raised(moved + flushed))
     return bounds

@@ -85,6 +85,23 @@ class SumOfKroneckers(Algebra):
             stored_bound(raised(error), self.dtype),
         )
 
+    @property
+    def magnitude(self) -> int | None:
+        from gnjax.papers.closed_form.scaled import magnitude  # which makes sums of products
+
+        return magnitude(self)
+
+    @property
+    def uneven(self) -> bool:
+        from gnjax.papers.closed_form.scaled import uneven
+
+        return uneven(self)
+
+    def times_power_of_two(self, exponent: int) -> SumOfKroneckers:
+        from gnjax.papers.closed_form.scaled import times_power_of_two
+
+        return times_power_of_two(self, exponent)
+
     def mv(self, v: jax.Array) -> jax.Array:
         return _product(self.lefts, self.rights, v)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
 from gnjax.numerics.result import Result
-from gnjax.spectra.stochastic.probes import student
+from gnjax.numerics.scale import exponent_of, values_in_units
+from gnjax.spectra.stochastic.probes import spread_of_mean, student
 
 _FINEST = 100  # the default width is at least the range of the spectrum divided by this
 _LEAST_DECADES = 0.01
@@ -110,7 +112,7 @@ class SpectralDensity(Result):
         at = np.log10(at) if log else at
         kept = self.nodes > self.floor if log else np.ones(self.nodes.shape, bool)
         nodes = np.log10(np.where(kept, self.nodes, 1.0)) if log else self.nodes
-        height = 1 / (width * math.sqrt(2 * math.pi))
+        height = self._height(width)
         weights = np.where(kept, self.weights, 0.0) * height
         values = [
             np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
@@ -122,7 +124,7 @@ class SpectralDensity(Result):
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
         ]
-        return self._estimate(values, bounds, 0.0 if log else _GAUSSIAN * height / width)
+        return self._estimate(values, bounds, *([] if log else [_GAUSSIAN * height, 1 / width]))
 
     def cdf(self, points: ArrayLike) -> Estimate:
         """The share of eigenvalues that are not larger than each point."""
@@ -150,10 +152,14 @@ class SpectralDensity(Result):
         if not isinstance(q, int | np.integer) or q < 0:
             msg = f"q={q!r} is not 0, 1, 2, .."
             raise ValueError(msg)
-        values = (self.weights * self.nodes**q).sum(axis=1)
+        scale = 2.0 ** ((exponent_of(float(np.abs(self.nodes).max())) or 1) - 1)
+        near = self.nodes / scale  # whose powers underflow only where they do not count
+        values, power = (self.weights * near**q).sum(axis=1), q * int(math.log2(scale))
+        values, lost = values_in_units(values, 0.0, power)
         known = q < 2 * self.steps or bool(self._exact.all())
-        slope = q * float(np.abs(self.nodes).max()) ** max(q - 1, 0)
-        return self._estimate(values, np.full(len(values), 0.0 if known else np.inf), slope)
+        slopes = [q * float(np.abs(near).max()) ** max(q - 1, 0)] + [scale] * max(q - 1, 0)
+        bounds = lost if known else np.full(len(values), np.inf)
+        return self._estimate(values, bounds, *(slopes if q else []))
 
     def grid(self, points: int = 400, log: bool = False) -> np.ndarray:
         """Points at which to draw :meth:`pdf` at its default width, evenly spaced or in log10."""
@@ -167,6 +173,14 @@ class SpectralDensity(Result):
         tail = _TAILS * self._width(log)
         even = np.linspace(nodes.min() - tail, nodes.max() + tail, points)
         return 10.0**even if log else even
+
+    def _height(self, width: float) -> float:
+        """The largest value of a Gaussian of this standard deviation."""
+        spread = width * math.sqrt(2 * math.pi)
+        if spread * float(np.finfo(float).max) < 1:
+            msg = f"the density at width={width} is beyond the largest float; use log=True, or cdf"
+            raise ValueError(msg)
+        return 1 / spread
 
     @property
     def _exact(self) -> np.ndarray:
@@ -184,24 +198,25 @@ class SpectralDensity(Result):
         self,
         samples: Sequence[np.ndarray] | np.ndarray,
         quadrature: Sequence[np.ndarray] | np.ndarray,
-        slope: float = 0.0,
+        *slopes: float,
     ) -> Estimate:
         """The mean over the first axis, which is that of the probes, and the mean of the bounds.
 
-        A change of the matrix by e in norm changes the value by at most ``slope`` e. ``slope`` is
-        0 for counts, where such a change moves the points up to which eigenvalues are counted.
+        A change of the matrix by e in norm changes the value by at most e times all ``slopes``,
+        whose product may overflow where the change does not. There are none for counts, where such
+        a change moves the points up to which eigenvalues are counted.
         """
         stacked, bounds = np.asarray(samples), np.asarray(quadrature).mean(axis=0)
         value, count = stacked.mean(axis=0), len(stacked)
         spread, half = np.full_like(value, np.inf), unknown("one probe has no spread")
         if count > 1:
-            spread = stacked.std(axis=0, ddof=1) / math.sqrt(count)
+            spread = spread_of_mean(stacked)
             width = float(spread.max(initial=0.0)) * student(count)
             half = Error(width, MEASURED, reason=f"the spread of {count} probes")
         largest = Error(float(bounds.max(initial=0.0)), reason="Gauss quadrature")
         if math.isinf(largest.value):
             largest = unknown("the quadrature has no error bound for moments from 2 steps on")
-        moved = (part.scaled(slope) for part in self.certificate.parts)
+        moved = [reduce(Error.scaled, slopes or (0.0,), part) for part in self.certificate.parts]
         return Estimate(value, spread, bounds, certificate(largest, half, *moved))
 
     def _width(self, log: bool) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gnjax.numerics.host import in_parts
 from gnjax.numerics.limits import Limits
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.base import Operator
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
@@ -64,14 +65,28 @@ def images_of(product: Apply, rows: np.ndarray) -> np.ndarray:
 
 def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
     """|x| |A x| for every row x."""
-    return np.linalg.norm(rows, axis=1) * np.linalg.norm(images, axis=1)
+    return row_lengths(rows) * row_lengths(images)
+
+
+def row_lengths(rows: np.ndarray) -> np.ndarray:
+    """The lengths of rows, without under- or overflow of their squares."""
+    scale = 2.0 ** ((exponent_of(float(np.abs(rows).max(initial=0.0))) or 1) - 1)
+    lengths: np.ndarray = np.linalg.norm(rows / scale, axis=1) * scale
+    return lengths
 
 
 def standard_error(values: np.ndarray) -> float:
     """The standard error of the mean of independent samples; infinite for one sample."""
-    if len(values) == 1:
-        return math.inf
-    return float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(spread_of_mean(values))
+
+
+def spread_of_mean(samples: np.ndarray) -> np.ndarray:
+    """The standard error of the mean over the first axis, without underflow of the squares."""
+    if len(samples) == 1:
+        return np.full(samples.shape[1:], np.inf)
+    scale = 2.0 ** ((exponent_of(float(np.abs(samples).max(initial=0.0))) or 1) - 1)
+    spread: np.ndarray = (samples / scale).std(axis=0, ddof=1) / math.sqrt(len(samples)) * scale
+    return spread
 
 
 def student(samples: int) -> float:

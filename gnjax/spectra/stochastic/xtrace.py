@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.scale import exponent_of
 from gnjax.operators.base import Operator
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate
-from gnjax.spectra.stochastic.probes import images_of, lengths_of
+from gnjax.spectra.stochastic.probes import images_of, lengths_of, row_lengths
 from gnjax.spectra.watch import Apply
 
 
@@ -43,9 +44,7 @@ def xtrace(op: Operator, product: Apply, probes: int, rng: np.random.Generator) 
     left = size - min(rank, count - 1)
     values = small.estimates(missed[:, None], left)
     lengths = float(lengths_of(basis, basis_images).sum())
-    lengths += left * float(
-        (np.linalg.norm(images, axis=1) / small.forms(missed[:, None])[1] ** 0.5).mean()
-    )
+    lengths += left * float((row_lengths(images) / small.forms(missed[:, None])[1] ** 0.5).mean())
     if count == size:  # every t_i is tr A
         error = 0.0
     else:
@@ -57,7 +56,8 @@ def _basis(images: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]
     """The orthonormal rows of Q (rank, n), and r_i for every test vector (count, rank)."""
     columns, scales, right = np.linalg.svd(images.T, full_matrices=False)
     count, rank = len(images), int((scales > rounding * scales[0]).sum())
-    missed = _unit_rows(right.T / scales) if rank == count else np.zeros((count, rank))
+    near = np.ldexp(scales, -(exponent_of(float(scales[0])) or 0))  # numbers that can be divided by
+    missed = _unit_rows(right.T / near) if rank == count else np.zeros((count, rank))
     return columns[:, :rank].T, missed
 
 
@@ -113,7 +113,7 @@ def _jackknife(small: _Compressed, missed: np.ndarray, value: float, left: int) 
 
     T_i needs the span of all A w except A w_i and A w_j, which is orthogonal to r_i and r_j.
     """
-    count, squares = len(missed), 0.0
+    count, spread = len(missed), 0.0
     for index, first in enumerate(missed):
         others = np.delete(np.arange(count), index)
         second = missed[others]
@@ -125,9 +125,9 @@ def _jackknife(small: _Compressed, missed: np.ndarray, value: float, left: int) 
         parts = (small.inside, small.squares, small.quadratic, small.mixed)
         without = _Compressed(small.matrix, *(part[others] for part in parts))
         fewer = left + 1 if missed.any() else left
-        squares += float((value - without.estimates(pairs, fewer).mean()) ** 2)
-    return squares**0.5
+        spread = math.hypot(spread, float(value - without.estimates(pairs, fewer).mean()))
+    return spread
 
 
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / row_lengths(rows)[:, None]

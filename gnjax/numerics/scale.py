@@ -1,0 +1,92 @@
+"""Powers of two, by which numbers are multiplied without rounding, unless they under- or overflow.
+
+An eigenvalue of A is 2^e times that of 2^{-e} A, and a condition number is the same. Squares and
+products of numbers near 1 stay within the range of float64, so that the engine works on 2^{-e} A
+where the norm of A is far from 1, and multiplies the answer by 2^e.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.numerics.certificate import Certificate, Error
+from gnjax.numerics.host import on_cpu, on_device
+
+_REACH = 307  # squares of errors of a norm of 2^-307 are still far above the end of float64
+SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+
+
+def reach(dtype: Any) -> int:
+    """A norm from 2^-reach to 2^reach leaves room for squares, sums and errors in a dtype."""
+    return min(_REACH, int(jnp.finfo(dtype).maxexp) // 2)
+
+
+def exponent_of(number: float) -> int | None:
+    """e with 2^{e-1} <= |number| < 2^e; None for zero and for what is not finite."""
+    return math.frexp(number)[1] if number and math.isfinite(number) else None
+
+
+def largest_exponent(array: Any) -> int | None:
+    """The exponent of the largest entry; None where every entry is zero."""
+    if not on_cpu(array):  # where numbers below the normal ones count as zeros
+        found = exponent_of(float(jnp.abs(array).max()))
+        if found is not None:
+            return found
+    host = np.asarray(array)
+    return exponent_of(max(float(host.max()), -float(host.min())))
+
+
+def times_power(array: Any, exponent: int) -> tuple[Any, float]:
+    """2^exponent times an array, and a bound on the Frobenius norm of what underflow changes.
+
+    Numbers below the smallest normal one are stored, but XLA may take them for zeros.
+    """
+    host = np.asarray(array)
+    with np.errstate(under="ignore", over="ignore"):
+        scaled = np.ldexp(host, exponent)
+    tiny = float(jnp.finfo(host.dtype).tiny)
+    lost = int(np.count_nonzero((np.abs(scaled) < tiny) & (host != 0)))
+    return on_device(scaled), tiny * math.sqrt(lost)
+
+
+def raised_power(bound: float, exponent: int) -> float:
+    """2^exponent times a bound that is not negative, and no less: infinite beyond float64."""
+    with np.errstate(under="ignore", over="ignore"):
+        moved = float(np.ldexp(bound, exponent))
+        rounded = np.ldexp(moved, -exponent) < bound
+    return math.nextafter(moved, math.inf) if rounded else moved
+
+
+def values_in_units(
+    values: np.ndarray, errors: np.ndarray | float, exponent: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """2^exponent times values and their errors, to which comes what underflow rounds.
+
+    Refuses values beyond the largest float.
+    """
+    with np.errstate(under="ignore", over="ignore"):
+        moved, bounds = np.ldexp(values, exponent), np.ldexp(errors, exponent)
+        rounded = np.ldexp(moved, -exponent) != values
+        short = np.ldexp(bounds, -exponent) < errors
+    if not np.isfinite(moved).all():
+        about = math.log10(float(np.abs(values).max())) + exponent * math.log10(2)
+        msg = (
+            f"the answer is about 1e{about:+.0f}, beyond the largest float; divide the matrix, or "
+            "its factor, by a power of two"
+        )
+        raise ValueError(msg)
+    bounds = np.where(short, np.nextafter(bounds, np.inf), bounds)
+    return moved, np.where(rounded, bounds + SMALLEST, bounds)
+
+
+def error_in_units(error: Error, exponent: int) -> Error:
+    """The same evidence for a number that is 2^exponent times as large."""
+    return error.to(raised_power(error.value, exponent)) if error.value else error
+
+
+def certificate_in_units(certificate: Certificate, exponent: int) -> Certificate:
+    return Certificate(tuple(error_in_units(part, exponent) for part in certificate.parts))

@@ -1,0 +1,160 @@
+"""Operators far from norm 1, as the same operator times a power of two.
+
+An operator may state two facts for this, see :mod:`gnjax.operators.facts`. One that states neither
+is multiplied with one random vector, and its products and factors are multiplied by the power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.numerics.host import on_device
+from gnjax.numerics.outward import raised, underflow
+from gnjax.numerics.rounding import gamma
+from gnjax.numerics.scale import error_in_units, raised_power, reach
+from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.facts import (
+    Around,
+    error_of,
+    factorisation_of,
+    magnitude_of,
+    stated_eigenvalues,
+    twin_of,
+    unshifted_of,
+)
+from gnjax.operators.prepare import prepared_product
+from gnjax.operators.protocol import Operator
+
+
+def at_unit_scale(op: Operator) -> tuple[Operator, int]:
+    """(A', e) with A = 2^e A', where A' has a norm near 1 if that of A is far from it.
+
+    Elsewhere, and for a zero matrix, A' is the operator itself and e = 0.
+    """
+    size, stated = magnitude_of(op)
+    if size is None:
+        return (op if stated else Scaled(op, 0)), 0
+    if abs(size) <= reach(op.dtype) and not getattr(op, "uneven", False):
+        return op, 0
+    even = size + size % 2  # so that a factor is multiplied by a power of two as well
+    return times_power_of_two(op, -even), even
+
+
+def times_power_of_two(op: Operator, exponent: int) -> Operator:
+    """2^exponent A for an even exponent: by the numbers that A is stored in, or by its products."""
+    stated: Callable[[int], Operator] | None = getattr(op, "times_power_of_two", None)
+    return Scaled(op, exponent) if stated is None else stated(exponent)
+
+
+@dataclass(frozen=True, repr=False)
+class Scaled(Around):
+    """2^exponent A for an even exponent and an operator A = ``op``.
+
+    A is multiplied with 2^k v, where half of the exponent is in k. Underflow inside of A is part of
+    the stated error.
+    """
+
+    op: Any
+    exponent: int
+
+    @property
+    def magnitude(self) -> int | None:
+        known, _ = magnitude_of(self.op)
+        return None if known is None else known + self.exponent
+
+    def times_power_of_two(self, exponent: int) -> Scaled:
+        return Scaled(self.op, self.exponent + exponent)
+
+    @property
+    def twin(self) -> Operator:
+        small = twin_of(self.op)
+        return self if small is self.op else Scaled(small, self.exponent)
+
+    @property
+    def unshifted(self) -> tuple[Operator, float]:
+        base, shift = unshifted_of(self.op)
+        if not shift:
+            return self, 0.0
+        return Scaled(base, self.exponent), float(np.ldexp(shift, self.exponent))
+
+    @property
+    def eigenvalues_by_structure(self) -> Callable[[], tuple[np.ndarray, Error]] | None:
+        known = stated_eigenvalues(self.op)
+        if known is None:
+            return None
+        values, error = known
+        moved = error_in_units(error, self.exponent) + self._underflow()
+        return lambda: (np.ldexp(values, self.exponent), moved)
+
+    def prepared(self) -> Callable[[Any], Any]:
+        multiply = prepared_product(self.op)
+        return lambda v: self._after(multiply(self._before(v)))
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        return jnp.asarray(self._after(self.op.mv(self._before(v))))
+
+    def as_matrix(self) -> jax.Array:
+        """From a factor where one is known, as its product may underflow where it does not."""
+        known = self.factorisation()
+        if known is None:
+            return on_device(np.ldexp(np.asarray(self.op.as_matrix()), self.exponent))
+        factor = known.form()
+        return on_device(factor @ factor.T, self.dtype)
+
+    def factorisation(self) -> Factorisation | None:
+        known, half = factorisation_of(self.op), self.exponent // 2
+        if known is None:
+            return None
+        hidden = underflow(1, math.prod(known.shape), self.dtype)
+        lost = Error(hidden, MEASURED, reason="underflow of the factor")
+
+        def error() -> Error:
+            return error_in_units(known.error() + lost, half)
+
+        def blocks() -> Iterator[np.ndarray]:
+            return (np.ldexp(part, half) for part in known.parts())
+
+        return Factorisation(
+            known.shape, lambda: np.ldexp(known.form(), half), error, blocks, known.by_rows
+        )
+
+    def error(self, norm: float) -> Error:
+        """The error that A states, and what underflows inside of its products."""
+        total, known = self._underflow(), self.factorisation()
+        if known is not None:
+            share = gamma(known.shape[1] + 2, self.dtype) * min(known.shape)
+            total += gram_error(norm, known.error())
+            total += Error(raised(share * abs(float(norm))), reason="rounding of J J^T")
+        with np.errstate(over="ignore", under="ignore"):
+            own = float(np.ldexp(abs(float(norm)), -self.exponent))
+        if known is None or np.finfo(float).tiny < own < math.inf:
+            total += error_in_units(error_of(self.op, own), self.exponent)
+        return total
+
+    @property
+    def _half(self) -> int:
+        """k, as far as the range of the dtype allows."""
+        most = int(jnp.finfo(self.dtype).maxexp) // 2
+        return max(-most, min(most, self.exponent // 2))
+
+    def _before(self, v: Any) -> Any:
+        return v * 2.0**self._half if self._half else v
+
+    def _after(self, image: Any) -> Any:
+        rest = self.exponent - self._half
+        return np.ldexp(np.asarray(image), rest) if rest else image
+
+    def _underflow(self) -> Error:
+        """Each of the sums and products inside of A may lose the smallest normal number."""
+        rows = self.shape[0]
+        lost = underflow(rows, rows, self.dtype)
+        moved = raised_power(lost, self.exponent - self._half)
+        return Error(moved, MEASURED, reason="underflow inside of the products")

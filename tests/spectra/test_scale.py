@@ -1,0 +1,230 @@
+"""Scale: kappa does not depend on the norm of a matrix, and no answer may either.
+
+The class of mistakes: a square, a product or an error that under- or overflows where its root does
+not, so that an error becomes zero, a number subnormal, or a norm infinite.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import gnjax
+
+RNG = np.random.default_rng(3)
+FACTOR = RNG.integers(-9, 10, (4, 6)).astype(float)
+MATRIX = FACTOR @ FACTOR.T  # of integers: any power of two times it is exact, down to 2^-1074
+KAPPA = gnjax.condition_number(MATRIX).value
+FAR = (-1070, -1030, -600, -350, 350, 600, 1000)
+
+
+class UsersOwn:
+    """Products and a matrix, and nothing else."""
+
+    error = 0.0
+
+    def __init__(self, matrix):
+        self.matrix, self.shape, self.dtype = matrix, matrix.shape, np.dtype(float)
+
+    def mv(self, v):
+        return self.matrix @ np.asarray(v)
+
+    def as_matrix(self):
+        return self.matrix
+
+
+def operators(power):
+    yield gnjax.dense(np.ldexp(MATRIX, power)), KAPPA
+    yield UsersOwn(np.ldexp(MATRIX, power)), KAPPA
+    yield gnjax.factored(np.ldexp(FACTOR, power)), KAPPA
+    yield gnjax.diagonal(np.ldexp([4.0, 2.0, 1.0], power)), 4.0
+    yield 3.0 * gnjax.dense(np.ldexp(MATRIX, min(power, 990))), KAPPA
+    yield gnjax.dense(np.ldexp(MATRIX, power)) + float(np.ldexp(0.0, power)), KAPPA
+
+
+@pytest.mark.parametrize("power", FAR)
+@pytest.mark.parametrize("method", ["auto", "dense", "krylov", "inverse"])
+@pytest.mark.parametrize("certify", ["ritz", "inertia"])
+def test_a_power_of_two_leaves_kappa_and_its_width_as_they_are(power, method, certify):
+    for (op, true), (near, _) in zip(operators(power), operators(0), strict=True):
+        found = gnjax.condition_number(op, method=method, certify=certify)
+        usual = gnjax.condition_number(near, method=method, certify=certify)
+        low, high = found.interval
+        assert found.resolved
+        assert low <= true * (1 + 1e-14)  # the true value is itself rounded
+        assert true * (1 - 1e-14) <= high
+        assert high - low <= 1.01 * (usual.interval[1] - usual.interval[0]) + 1e-12 * true
+
+
+@pytest.mark.parametrize("power", [-600, -950, 600])
+def test_singular_values_resolve_kappa_at_every_scale(power):
+    graded = np.ldexp(np.diag([1.0, 1e-5, 1e-10]), power)
+    found = gnjax.condition_number(gnjax.factored(graded))
+    low, high = found.interval
+    assert found.resolved
+    assert low <= 1e20 * (1 + 1e-14)
+    assert high >= 1e20 * (1 - 1e-14)  # 1e-10 is rounded
+
+
+@pytest.mark.parametrize("power", [-1070, -1030, -700, 700, 1000])
+@pytest.mark.parametrize("options", [{}, {"k": 2, "which": "smallest"}, {"k": 2}])
+def test_eigenvalues_are_those_of_the_matrix_times_the_power(power, options):
+    near = np.linalg.eigvalsh(MATRIX)[::-1]
+    k = options.get("k", 4)
+    wanted = near[-k:] if options.get("which") == "smallest" else near[:k]
+    for limits in (
+        gnjax.LIMITS if hasattr(gnjax, "LIMITS") else gnjax.Limits(),
+        gnjax.Limits(whole_rows=1),
+    ):
+        found = gnjax.eigenvalues(np.ldexp(MATRIX, power), limits=limits, **options)
+        apart = np.abs(np.ldexp(found.values, -power) - wanted)
+        allowed = np.ldexp(found.errors, -power)
+        assert (apart <= allowed + 1e-13 * near[0]).all()  # what eigvalsh itself rounds
+        assert (found.errors > 0).all()
+
+
+def test_eigenvalues_beyond_the_largest_float_are_refused():
+    with pytest.raises(ValueError, match="beyond the largest float"):
+        gnjax.eigenvalues(gnjax.factored(np.ldexp(FACTOR, 600)))
+
+
+@pytest.mark.parametrize("power", [-1030, -1000, -540, 540, 1000])
+@pytest.mark.parametrize("method", ["exact", "hutchinson", "hutch++", "xtrace"])
+def test_the_trace_and_its_errors_have_the_scale_of_the_matrix(power, method):
+    near = gnjax.trace(MATRIX, method=method, probes=12)
+    found = gnjax.trace(np.ldexp(MATRIX, power), method=method, probes=12)
+    rounding = np.ldexp(sum(part.value for part in found.certificate.parts), -power)
+    assert rounding > 0
+    assert abs(np.ldexp(found.value, -power) - near.value) <= rounding
+    # Subnormal numbers keep fewer digits; those of 2^-1030 have ten or more.
+    assert np.ldexp(found.standard_error, -power) == pytest.approx(near.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("power", [-1030, -1000, -540, 540, 1000])
+def test_a_density_has_the_scale_of_the_matrix(power):
+    near = gnjax.spectral_density(MATRIX, probes=3, steps=4)
+    found = gnjax.spectral_density(np.ldexp(MATRIX, power), probes=3, steps=4)
+    assert np.ldexp(found.nodes, -power) == pytest.approx(near.nodes, rel=1e-9)
+    assert found.floor > 0
+    moments = near.moment(1), found.moment(1)
+    for name in ("value", "standard_error"):
+        one, other = (float(getattr(moment, name)) for moment in moments)
+        assert np.ldexp(other, -power) == pytest.approx(one, rel=1e-9)
+    middle = float(np.median(near.nodes))
+    shares = near.pdf([middle], log=True), found.pdf([float(np.ldexp(middle, power))], log=True)
+    assert shares[1].standard_error == pytest.approx(shares[0].standard_error, rel=1e-6)
+    if power > -1020:  # 1 / width is beyond the largest float for subnormal widths
+        heights = near.pdf([middle]), found.pdf([float(np.ldexp(middle, power))])
+        for name in ("value", "standard_error"):
+            one, other = (getattr(height, name) for height in heights)
+            assert np.ldexp(other, power) == pytest.approx(one, rel=1e-9)
+        assert np.isfinite([part.value for part in heights[1].certificate.parts]).all()
+
+
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+@pytest.mark.parametrize("sizes", [(4, 3), (4, 6, 3), (4, 6, 5, 3)])
+@pytest.mark.parametrize("whitened", [True, False])
+def test_closed_forms_do_not_depend_on_the_scale_of_weights_and_data(power, sizes, whitened):
+    power //= max(len(sizes) - 2, 1)
+    weights = gnjax.initializers.chain(jax.random.key(0), sizes, "kaiming_normal")
+    weights = [np.asarray(w) for w in weights]
+    sigma = None if whitened else np.diag([4.0, 3.0, 2.0, 1.0])
+    near = gnjax.condition_number(gnjax.linear_gauss_newton(weights, sigma))
+    far = [np.ldexp(w, power) for w in weights]
+    far_sigma = None if whitened else np.ldexp(sigma, power // 8)
+    op = gnjax.linear_gauss_newton(far, far_sigma)
+    for method in ("auto", "dense", "krylov", "factored"):
+        found = gnjax.condition_number(op, method=method)
+        low, high = found.interval
+        assert found.resolved
+        assert low <= near.value <= high
+
+
+@pytest.mark.parametrize("power", [-1000, -530, -510])
+def test_a_network_far_from_one_is_right_or_uncertain(power):
+    """Weights whose squares underflow, and activations that do: seen by the measured rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 4))
+    near = [rng.standard_normal(shape) for shape in ((4, 5), (5, 3))]
+
+    def network(params, x):
+        return x @ params[0] @ params[1]
+
+    true = gnjax.condition_number(gnjax.ntk((network, near), x))
+    far = [np.ldexp(w, power) for w in near]
+    for method in ("auto", "dense", "krylov"):
+        found = gnjax.condition_number(gnjax.ntk((network, far), x), method=method)
+        low, high = found.interval
+        if np.isnan(low):
+            assert not found.resolved
+            continue
+        assert low <= true.value * (1 + 1e-12)
+        assert true.value * (1 - 1e-12) <= high
+        if power > -1000:
+            assert found.resolved
+
+
+@pytest.mark.parametrize("power", [-511, -515, -530])
+def test_underflow_inside_of_a_network_is_no_relative_rounding(power):
+    """Features h^2 are subnormal, so that XLA takes them for zeros, and are multiplied back."""
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 5))
+
+    def network(params, x):
+        h = x @ np.ldexp(w, power)
+        return (h * h) * 2.0**1020 @ params
+
+    features = (x @ w) ** 2
+    op = gnjax.ntk((network, np.ones((5, 1))), x)
+    found = gnjax.eigenvalues(op)
+    true = np.ldexp(np.linalg.svd(features, compute_uv=False), 2 * power + 1020) ** 2 / len(x)
+    assert (np.abs(found.values - true) <= found.errors).all()
+    assert not gnjax.condition_number(op).resolved
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((3, 3)), np.diag([1e200, 1e-200])])
+def test_nothing_is_resolved_where_kappa_is_not_a_number(matrix):
+    for op in (gnjax.dense(matrix), gnjax.diagonal(np.diagonal(matrix))):
+        for method in ("auto", "dense", "krylov"):
+            found = gnjax.condition_number(op, method=method)
+            assert not found.resolved
+            assert np.isnan(found.value) or found.interval[1] == np.inf
+
+
+def test_exact_zeros_come_after_eigenvalues_that_rounding_has_made_negative():
+    """J^T J of nearly equal rows has a smallest eigenvalue far below the rounding of the matrix."""
+    rows = np.ones((1, 8)) + np.array([[0.0], [1e-9], [3e-9]]) * np.arange(8.0)
+    few = gnjax.Limits(whole_rows=1)
+    true = np.sort(np.linalg.svd(rows, compute_uv=False) ** 2)[::-1]
+    for scale in (1.0, 2.0**-400):
+        found = gnjax.eigenvalues(gnjax.factored(scale * rows.T), k=8, limits=few)
+        wanted = np.pad(true, (0, 5))
+        assert (np.abs(found.values / scale**2 - wanted) <= found.errors / scale**2 + 1e-18).all()
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+@pytest.mark.parametrize("power", [-140, -100, -70, 70, 120])
+def test_float32_has_the_same_answers_at_its_own_ends(power):
+    """Its squares under- and overflow from 2^-63 and 2^64 on."""
+    with jax.enable_x64(False):
+        factor = np.ldexp(FACTOR, power).astype(np.float32)
+        near = gnjax.condition_number(gnjax.factored(FACTOR.astype(np.float32)))
+        found = gnjax.condition_number(gnjax.factored(factor))
+        matrix = gnjax.condition_number(gnjax.dense(np.ldexp(MATRIX, power).astype(np.float32)))
+    for each in (near, found, matrix):
+        assert each.resolved
+        assert each.interval[0] <= KAPPA <= each.interval[1]
+    assert found.interval == near.interval
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
+@pytest.mark.parametrize("scale", [1e-60, 1e-39, 1e60])
+def test_numbers_that_float32_cannot_hold_are_refused_or_not_resolved(scale):
+    with jax.enable_x64(False):
+        if scale > 1:
+            with pytest.raises(ValueError, match="beyond the largest float32"):
+                gnjax.dense(scale * MATRIX)
+            return
+        found = gnjax.condition_number(gnjax.dense(scale * MATRIX))
+    assert not found.resolved or found.interval[0] <= KAPPA <= found.interval[1]
