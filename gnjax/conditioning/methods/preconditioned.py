@@ -29,6 +29,7 @@ from gnjax.spectra.pencil.prepared import Prepared, prepared, triangle_of
 from gnjax.spectra.whole import dense_error
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
+_SLOWER = 4.0  # how much longer its multiplications take than those of a matrix product, measured
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
 _LARGE = 1e11  # multiplications from which on the rank is looked at before, see _refuses
 _LOST = 0.25  # the largest share of rtol that holding J in float32 may cost
@@ -80,7 +81,7 @@ def _refuses(problem: Problem) -> str:
 
 def _cost(problem: Problem) -> float:
     plan = _plan(problem)
-    return np.inf if plan is None else _OVERHEAD + plan.work
+    return np.inf if plan is None else _OVERHEAD + _SLOWER * plan.work
 
 
 def _ends(problem: Problem) -> Ends | None:
