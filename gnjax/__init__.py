@@ -24,6 +24,7 @@ from gnjax.operators.curvature import (
     ntk,
 )
 from gnjax.operators.diagonal import Diagonal, diagonal
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.metrics.exact import diagonal_of
 from gnjax.operators.metrics.kronecker import ekfac, kfac
@@ -70,6 +71,7 @@ __all__ = [
     "Spectrum",
     "Streamed",
     "Trace",
+    "as_operator",
     "block_spectra",
     "condition_number",
     "data",

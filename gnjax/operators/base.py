@@ -56,6 +56,7 @@ class Dense(Algebra):
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # its rank was cut off
     rank_limit: int | None = field(default=None, metadata={"static": True})  # by structure
+    reason: str = field(default="rounding of a stored matrix", metadata={"static": True})
 
     symmetric = True
     forms_cheaply = True
@@ -69,9 +70,7 @@ class Dense(Algebra):
     def error(self, norm: float) -> Error:
         """A bound on ||stored - exact||_2, which does not depend on ``norm``."""
         del norm
-        return Error(
-            float(self.stored_error), self.evidence, self.failure, "rounding of a stored matrix"
-        )
+        return Error(float(self.stored_error), self.evidence, self.failure, self.reason)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -182,10 +181,11 @@ def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
 
 
-def dense(matrix: ArrayLike) -> Dense:
+def dense(matrix: ArrayLike, *, error: Error | None = None) -> Dense:
     """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
 
     Refuses what is not square, real, finite and symmetric to a millionth of its largest entry.
+    ``error`` bounds, in the 2-norm, how far the matrix as given is from the one that is meant.
 
     >>> op = gnjax.dense([[2.0, 1.0], [1.0, 2.0]])
     >>> print(gnjax.condition_number(op))
@@ -199,8 +199,12 @@ def dense(matrix: ArrayLike) -> Dense:
         )
         raise ValueError(msg)
     check_symmetric_matrix("matrix", stored, ASYMMETRY)
-    part, error = symmetric_part(matrix, stored)
-    return Dense(part, stored_bound(error, part.dtype))
+    part, moved = symmetric_part(matrix, stored)
+    if error is None:
+        return Dense(part, stored_bound(moved, part.dtype))
+    total = error + Error(moved)
+    bound = stored_bound(raised(total.value), part.dtype)
+    return Dense(part, bound, total.kind, total.failure, reason=total.reason)
 
 
 def factored(factor: ArrayLike) -> Factored:

@@ -27,7 +27,8 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
@@ -56,7 +57,7 @@ def spectral_density(
     multiplied at once if ``steps`` vectors of each fit in 2 GB together.
 
     Args:
-      op: an operator, or a symmetric matrix.
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       probes: the number of random starts; the error falls with its square root.
       steps: the number of Lanczos steps from each start, with full reorthogonalisation. Details of
         the spectrum that are finer than its range divided by ``steps`` are not resolved.
@@ -70,7 +71,7 @@ def spectral_density(
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    operator = op if isinstance(op, Operator) else dense(op)
+    operator = as_operator(op)
     size = operator.shape[0]
     _check_arguments(size, probes, steps, limits)
     product = host_product(operator)

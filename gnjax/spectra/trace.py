@@ -17,7 +17,8 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, factorisation_of
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
@@ -85,7 +86,7 @@ def trace(
     """tr A for a symmetric A, definite or not.
 
     Args:
-      op: an operator, or a symmetric matrix.
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       method: "exact" (from the structure, or from n unit vectors where that gives no trace);
         "hutchinson", whose error falls with the square root of the number of products; "hutch++"
         (Meyer, Musco, Musco and Woodruff, 2021) and "xtrace" (Epperly, Tropp and Webber, 2023),
@@ -104,7 +105,7 @@ def trace(
     >>> abs(found.value - 20.0) < 1e-9
     True
     """
-    operator = op if isinstance(op, Operator) else dense(op)
+    operator = as_operator(op)
     if method not in _LEAST_PROBES:
         msg = f"method={method!r} is not one of {', '.join(_LEAST_PROBES)}"
         raise ValueError(msg)
