@@ -37,6 +37,8 @@ from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
 from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.pictures.plot import plot
+from gnjax.spectra.certified_pairs import CertifiedPairs
+from gnjax.spectra.certify import certify
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
@@ -51,6 +53,7 @@ __all__ = [
     "BlockSpectra",
     "BlockSpectrum",
     "Certificate",
+    "CertifiedPairs",
     "ConditionNumber",
     "Dense",
     "Diagnosis",
@@ -73,6 +76,7 @@ __all__ = [
     "Trace",
     "as_operator",
     "block_spectra",
+    "certify",
     "condition_number",
     "data",
     "dense",
