@@ -79,10 +79,12 @@ def certify(
         product = _Counting(watch(host_product(operator)))
         pairs = _pairs(product, rows, stated)
         error = dense_error(operator, pairs.norm)
-        others = _others(product, pairs, error, limits, seed, watch.is_stopped)
+        share = spectral_error(rows.shape[1], operator.dtype)
+        others = _others(product, pairs, error, share, limits, seed, watch.is_stopped)
         finished = not watch.stopped
     norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
-    return _answer(pairs, others, dense_error(operator, norm), product.made, finished)
+    run = LAPACK.to(_RUN * share * norm) + others.dropped
+    return _answer(pairs, others, dense_error(operator, norm), run, product.made, finished)
 
 
 class _Counting:
@@ -136,14 +138,21 @@ def _pairs(product: Apply, rows: np.ndarray, stated: np.ndarray | None) -> _Pair
 
 
 def _others(
-    product: Apply, pairs: _Pairs, error: Error, limits: Limits, seed: int, stop: Callable[[], bool]
+    product: Apply,
+    pairs: _Pairs,
+    error: Error,
+    share: float,
+    limits: Limits,
+    seed: int,
+    stop: Callable[[], bool],
 ) -> Complement:
     """The eigenvalues besides the pairs', bounded as closely as it takes to tell them apart.
 
-    Where the error of the products is unknown, they are bounded for the products as returned.
+    ``share`` is the rounding of a product, relative to the norm. Where the error of the products is
+    unknown, the eigenvalues are bounded for the products as returned.
     """
     size = pairs.basis.shape[1]
-    rounding = spectral_error(size, np.dtype(float)) * pairs.norm
+    rounding = share * pairs.norm
     known = error.value if np.isfinite(error.value) else 0.0
     away = pairs.beta + 2 * known + _RUN * rounding
     return complement(
@@ -159,11 +168,12 @@ def _others(
 
 
 def _answer(
-    pairs: _Pairs, others: Complement, error: Error, products: int, finished: bool
+    pairs: _Pairs, others: Complement, error: Error, run: Error, products: int, finished: bool
 ) -> CertifiedPairs:
-    """The intervals for the matrix itself: the error of its products moves every eigenvalue."""
-    size, scale = pairs.basis.shape[1], max(pairs.norm, float(np.abs(others.ritz).max(initial=0)))
-    run = LAPACK.to(_RUN * spectral_error(size, np.dtype(float)) * scale) + others.dropped
+    """The intervals for the matrix itself: the error of its products moves every eigenvalue.
+
+    ``run`` is the error of the Ritz values of the search for others.
+    """
     moved = raised(pairs.beta + error.value + run.value)
     rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
     errors = raised(1.0) * (pairs.radii + error.value)

@@ -151,6 +151,11 @@ def test_what_is_measured_of_a_black_box_is_that_of_its_own_precision():
     box = LinearOperator(
         (_N, _N), matvec=lambda v: (single @ v.astype(np.float32)).astype(float), dtype=float
     )
+    assert gnjax.as_operator(box).dtype == np.float32
+    few = gnjax.eigenvalues(box, k=3, limits=gnjax.Limits(whole_rows=1), rtol=1e-6)
+    truth = np.linalg.eigvalsh(single.astype(float))[::-1][:3]
+    np.testing.assert_allclose(few.values, truth, rtol=1e-5)
+    assert few.converged
     seen = gnjax.as_operator(box).seen
     eps = np.finfo(np.float32).eps
     assert eps / 100 < seen.nonlinear / seen.norm < 10 * eps

@@ -66,6 +66,17 @@ class BlackBox(HostProducts):
     stated: Error | None
     seen: Measured
 
+    @cached_property
+    def dtype(self) -> Any:
+        """That of the products; float32 if they show no more digits and nobody states an error.
+
+        What is called float64 is often computed in float32, and Lanczos needs to know the rounding.
+        """
+        stated = super().dtype
+        rounding = spectral_error(self.shape[0], stated) * self.seen.norm
+        coarse = self.stated is None and self.seen.least_error > rounding
+        return np.dtype(np.float32) if coarse and stated.itemsize > 4 else stated
+
     def as_matrix(self) -> jax.Array:
         """The products with the columns of the identity."""
         size = self.shape[0]
