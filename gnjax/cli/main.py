@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import pooch
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -33,6 +32,7 @@ from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
+from gnjax.numerics.extras import MissingExtraError, optional
 
 _INTERRUPTED, _NO_READER = 130, 141  # 128 + SIGINT and 128 + SIGPIPE
 
@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MistakeError as error:
         print(error, file=sys.stderr)
         return 2
-    except (data.DataUnavailableError, ValueError) as error:
+    except (data.DataUnavailableError, MissingExtraError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -101,6 +101,7 @@ def _list_data(_: argparse.Namespace) -> None:
 
 
 def _fetch_data(parsed: argparse.Namespace) -> None:
+    pooch = optional("pooch", "a download")
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says what is being fetched
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     for name in parsed.names:
