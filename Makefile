@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DOCS := $(VENV)/.ready-docs
 FLOOR := .venv-floor
+ALONE := build/alone
 PROFILE ?= laptop
 JOBS ?= 2
 MINUTES ?= 4
@@ -15,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench bench-gpu clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench bench-gpu wheel address clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -97,6 +98,20 @@ bench: $(READY)  ## measure the speed tables and renew the README's (sets the ri
 bench-gpu: $(READY)  ## the rows of an accelerator, in float64 and in verified float32, beside its peak
 	$(BIN)/python -m benchmarks.devices --save
 	$(BIN)/python -m benchmarks.tables
+
+wheel:  ## build sdist and wheel in build/dist, and try the wheel alone in a fresh environment
+	rm -rf build/dist
+	$(PYTHON) -m venv --clear $(ALONE)
+	$(ALONE)/bin/python -m pip install --quiet --disable-pip-version-check build
+	$(ALONE)/bin/python -m build --outdir build/dist > build/wheel.log
+	$(PYTHON) -m venv --clear $(ALONE)
+	$(ALONE)/bin/python -m pip install --quiet --disable-pip-version-check build/dist/*.whl
+	$(ALONE)/bin/python -m pip check --disable-pip-version-check
+	$(ALONE)/bin/python -I scripts/check_wheel.py build/dist
+	$(ALONE)/bin/python -I -m doctest README.md
+
+address:  ## put the project's address (URL=...) wherever it is repeated
+	$(PYTHON) scripts/set_address.py "$(URL)"
 
 clean:  ## remove environments and results
 	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/reference/figures docs/gallery .pytest_cache .ruff_cache .mypy_cache .hypothesis

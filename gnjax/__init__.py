@@ -25,6 +25,7 @@ from gnjax.operators.curvature import (
     ntk,
 )
 from gnjax.operators.diagonal import Diagonal, diagonal
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.metrics.exact import diagonal_of
 from gnjax.operators.metrics.kronecker import ekfac, kfac
@@ -37,6 +38,8 @@ from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
 from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.pictures.plot import plot
+from gnjax.spectra.certified_pairs import CertifiedPairs
+from gnjax.spectra.certify import certify
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
@@ -52,6 +55,7 @@ __all__ = [
     "BlockSpectra",
     "BlockSpectrum",
     "Certificate",
+    "CertifiedPairs",
     "ConditionNumber",
     "Dense",
     "Diagnosis",
@@ -72,7 +76,9 @@ __all__ = [
     "Spectrum",
     "Streamed",
     "Trace",
+    "as_operator",
     "block_spectra",
+    "certify",
     "condition_number",
     "data",
     "dense",

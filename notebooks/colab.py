@@ -47,7 +47,7 @@ if find_spec("gnjax") is None:
     pins = HERE / "pins.txt"
     pins.write_text("".join(f"{name}=={version(name)}\n" for name in ("jax", "jaxlib")))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "-c", pins]
-    subprocess.run([*pip, ROOT], check=True)
+    subprocess.run([*pip, f"{ROOT}[experiments]"], check=True)
     importlib.invalidate_caches()
 
 # %% [markdown]

@@ -68,6 +68,9 @@ def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
         assert len(modules) <= 12, folder
 
 
+_TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".yml", ".yaml", ".cff", ""}
+
+
 def _tracked():
     try:
         done = subprocess.run(
@@ -77,7 +80,7 @@ def _tracked():
         pytest.skip("not a git checkout")
     for name in done.stdout.splitlines():
         path = _ROOT / name
-        if path.is_file() and path.suffix in {".py", ".md", ".toml", ".txt", ".json", ".yml", ""}:
+        if path.is_file() and path.suffix in _TEXTS:
             yield path
 
 

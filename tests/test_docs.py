@@ -98,7 +98,8 @@ def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
     exec("\n".join(cells[:2]), {})
     clone, install = calls
     checkout, pins = tmp_path / "gnjax-checkout", tmp_path / "pins.txt"
-    assert clone[-1] == install[-1] == str(checkout)
+    assert clone[-1] == str(checkout)
+    assert install[-1] == f"{checkout}[experiments]"
     assert install[install.index("-c") + 1] == str(pins)
     assert pins.read_text() == f"jax=={version('jax')}\njaxlib=={version('jaxlib')}\n"
 

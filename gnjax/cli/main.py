@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import pooch
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +31,7 @@ from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
+from gnjax.numerics.extras import MissingExtraError, optional
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MistakeError as error:
         print(error, file=sys.stderr)
         return 2
-    except (data.DataUnavailableError, ValueError) as error:
+    except (data.DataUnavailableError, MissingExtraError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -87,6 +87,7 @@ def _list_data(_: argparse.Namespace) -> None:
 
 
 def _fetch_data(parsed: argparse.Namespace) -> None:
+    pooch = optional("pooch", "a download")
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says what is being fetched
     columns = (column("description"), BarColumn(), DownloadColumn())
     for name in parsed.names:

@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from gnjax.cli.factories import (
     MistakeError,
     add_arguments,
@@ -22,8 +19,9 @@ from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.result import Result
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
 from gnjax.operators.curvature import gauss_newton, hessian, ntk
+from gnjax.operators.elsewhere.recognised import as_operator, is_matrix
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues
@@ -73,12 +71,12 @@ def run(parsed: argparse.Namespace) -> int:
 def _operator(parsed: argparse.Namespace) -> Operator:
     """The operator that the factory returns, or the matrix of the model that it returns."""
     made = factory_named(parsed.factory)()
-    if isinstance(made, Operator | np.ndarray | jax.Array):
+    if is_matrix(made):
         for name in ("matrix", "loss", "data", "samples"):
             if getattr(parsed, name) is not None:
                 msg = f"it returns an operator, and --{name} is for a model; leave it out"
                 raise MistakeError(msg)
-        return made if isinstance(made, Operator) else dense(made)
+        return as_operator(made)
     loss: Any = parsed.loss or "squared_error"
     if isinstance(made, tuple) and len(made) == 4:
         if parsed.loss is not None:

@@ -18,9 +18,10 @@ from gnjax.numerics.certificate import PROVED, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import error_of, twin_of
 from gnjax.operators.scaled import at_unit_scale
-from gnjax.spectra.eigenvalues import as_operator, is_count
+from gnjax.spectra.eigenvalues import is_count
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_spectrum
@@ -48,7 +49,8 @@ def condition_number(
     side of a Gauss-Newton matrix. The work is then done on that one.
 
     Args:
-      op: an operator, or a symmetric positive semidefinite matrix.
+      op: an operator, or a symmetric positive semidefinite matrix in any form that
+        :func:`gnjax.as_operator` takes.
       rank: the number of non-zero eigenvalues, if you know it.
       rtol: the relative width of the interval at which iterative methods stop.
       method: "auto" takes the cheapest method that applies; the documentation lists all of them.

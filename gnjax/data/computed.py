@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from gnjax.numerics.extras import optional
 from gnjax.numerics.memory import check_room
 
 Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
@@ -18,9 +19,7 @@ PHOTOGRAPHS = ("china.jpg", "flower.jpg")
 
 def digits() -> Samples:
     """scikit-learn's 1,797 handwritten digits, 8 x 8, with the grey levels 0..16 over 16."""
-    from sklearn.datasets import load_digits  # slow to import, and most runs do without it
-
-    bunch = load_digits()
+    bunch = optional("sklearn.datasets", 'the data set "digits"').load_digits()
     return bunch.images / 16.0, bunch.target.astype(np.int64)
 
 
@@ -43,12 +42,11 @@ def photo_patches(samples: int, seed: int) -> Samples:
     Each photograph is split into 5 vertical strips, which makes 10 classes; the i-th crop has
     class i mod 10 and lies wholly within its strip. No crop occurs twice.
     """
-    from sklearn.datasets import load_sample_image  # slow to import
-
+    datasets = optional("sklearn.datasets", 'the data set "photo_patches"')
     strips = [
         strip
         for photograph in PHOTOGRAPHS
-        for strip in np.array_split(load_sample_image(photograph), REGIONS, axis=1)
+        for strip in np.array_split(datasets.load_sample_image(photograph), REGIONS, axis=1)
     ]
     most = len(strips) * min(math.prod(_windows(strip).shape[:2]) for strip in strips)
     if samples > most:

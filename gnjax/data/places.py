@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pooch
-
 from gnjax.data.archives import Archive, read_archive, verify_file
 from gnjax.data.published import Published
 from gnjax.numerics.background import within
+from gnjax.numerics.extras import optional
 
 _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download
 _SECONDS = 60.0  # for a whole file, and one more for every
@@ -99,7 +99,18 @@ def standing_places(data: Published) -> Iterator[tuple[Path, str]]:
 
 def cache_folder(name: str) -> Path:
     """The folder in which the downloads of a data set are kept."""
-    return Path(pooch.os_cache("gnjax")) / name
+    return cache_root() / name
+
+
+def cache_root() -> Path:
+    """This library's part of the user's cache, where the system keeps caches."""
+    local = os.environ.get("LOCALAPPDATA")
+    if sys.platform == "win32" and local:
+        return Path(local) / "gnjax" / "gnjax" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "gnjax"
+    given = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(given) if given else Path.home() / ".cache") / "gnjax"
 
 
 def download(
@@ -121,6 +132,7 @@ def download(
             return path
         msg = f"{path} does not have the published sha256 of {archive.name}; fetching it again"
         warnings.warn(msg, UserWarning, stacklevel=2)
+    optional("pooch", f'a download of "{name}"')
     tried = [*tried, f"{folder} (cache): no intact {archive.name}"]
     for mirror in data.mirrors:
         bounded = _Bounded(archive.size, progress(archive.name) if progress else None)
@@ -138,6 +150,7 @@ def download(
 
 def _retrieve(address: str, archive: Archive, folder: Path, bar: _Bounded) -> None:
     responses: list[Any] = []
+    pooch = optional("pooch", "a download")
     downloader = pooch.HTTPDownloader(
         timeout=_TIMEOUT,
         progressbar=bar,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnjax.diagnosis.diagnose import Diagnosis
+from gnjax.numerics.extras import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,19 +22,25 @@ _NAMES = 30  # at most so many names of layers are written
 
 
 def check_format(path: Path) -> None:
+    """Refuse a picture that could not be written, before anything is computed for it."""
     if path.suffix not in FORMATS:
         msg = f"{path.name} does not end in {', '.join(FORMATS)}, the formats of the picture"
         raise ValueError(msg)
+    optional("matplotlib", "a picture")
+
+
+def blank(width: float, height: float) -> Figure:
+    """A figure of its own, of so many inches, without matplotlib's global state."""
+    module = optional("matplotlib.figure", "a picture")
+    figure: Figure = module.Figure(figsize=(width, height), layout="constrained")
+    optional("matplotlib.backends.backend_agg", "a picture").FigureCanvasAgg(figure)
+    return figure
 
 
 def figure_of(found: Diagnosis) -> Figure:
-    """The picture itself, without touching matplotlib's global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    """The picture itself."""
     height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers)), _TALLEST)
-    figure = Figure(figsize=(8.0, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(8.0, height)
     spectrum, shares = figure.subplots(1, 2)
     _spectrum(spectrum, found)
     _shares(shares, found)

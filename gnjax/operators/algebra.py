@@ -368,7 +368,7 @@ def _added(op: Operator, other: Any) -> LinearCombination:
         if np.ndim(other):
             msg = (
                 "an operator adds operators and numbers (a number s is s times the identity), got "
-                f"an array of shape {np.shape(other)}; write op + gnjax.dense(matrix)"
+                f"an array of shape {np.shape(other)}; write op + gnjax.as_operator(matrix)"
             )
             raise ValueError(msg)
         number = check_finite_number("what is added to an operator", other)

@@ -57,6 +57,7 @@ class Dense(Algebra):
     evidence: str = field(default=PROVED, metadata={"static": True})
     failure: float = field(default=0.0, metadata={"static": True})
     assumed: bool = field(default=False, metadata={"static": True})  # its rank was cut off
+    reason: str = field(default="rounding of a stored matrix", metadata={"static": True})
 
     symmetric = True
     forms_cheaply = True
@@ -79,9 +80,7 @@ class Dense(Algebra):
     def error(self, norm: float) -> Error:
         """A bound on ||stored - exact||_2, which does not depend on ``norm``."""
         del norm
-        return Error(
-            float(self.stored_error), self.evidence, self.failure, "rounding of a stored matrix"
-        )
+        return Error(float(self.stored_error), self.evidence, self.failure, self.reason)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -209,11 +208,12 @@ def _there_and_back(factor: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.matmul(factor, jnp.matmul(factor.T, v, precision="highest"), precision="highest")
 
 
-def dense(matrix: ArrayLike, *, limits: Limits = LIMITS) -> Dense:
+def dense(matrix: ArrayLike, *, error: Error | None = None, limits: Limits = LIMITS) -> Dense:
     """The operator of a symmetric matrix; of (M + M^T) / 2 where M is symmetric up to rounding.
 
     Refuses what is not square, real, finite and symmetric to a millionth of its largest entry, and
-    what has more than ``limits.matrix_rows`` rows.
+    what has more than ``limits.matrix_rows`` rows. ``error`` bounds, in the 2-norm, how far the
+    matrix as given is from the one that is meant.
 
     >>> op = gnjax.dense([[2.0, 1.0], [1.0, 2.0]])
     >>> print(gnjax.condition_number(op))
@@ -228,8 +228,12 @@ def dense(matrix: ArrayLike, *, limits: Limits = LIMITS) -> Dense:
         )
         raise ValueError(msg)
     check_symmetric_matrix("matrix", stored, ASYMMETRY)
-    part, error = symmetric_part(matrix, stored)
-    return Dense(part, stored_bound(error, part.dtype))
+    part, moved = symmetric_part(matrix, stored)
+    if error is None:
+        return Dense(part, stored_bound(moved, part.dtype))
+    total = error + Error(moved)
+    bound = stored_bound(raised(total.value), part.dtype)
+    return Dense(part, bound, total.kind, total.failure, reason=total.reason)
 
 
 def _check_rows(shape: tuple[int, ...], limits: Limits) -> None:

@@ -11,7 +11,7 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.block_spectra import BlockSpectra
 from gnjax.diagnosis.diagnose import Diagnosis
 from gnjax.diagnosis.monitor import Monitor
-from gnjax.diagnosis.picture import figure_of
+from gnjax.diagnosis.picture import blank, figure_of
 from gnjax.spectra.density import SpectralDensity
 from gnjax.spectra.spectrum import Spectrum
 
@@ -55,12 +55,8 @@ def plot(result: Any) -> Figure:
 
 
 def _empty() -> tuple[Figure, Axes]:
-    """A figure of its own, without matplotlib's global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    """A figure with one pair of axes."""
+    figure = blank(6.0, 4.0)
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -29,9 +29,10 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import certificate_in_units, raised_power, values_in_units
 from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.operators.scaled import at_unit_scale
-from gnjax.spectra.eigenvalues import as_operator, operator_norm
+from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
 from gnjax.spectra.stochastic.quadratures import exhausted, quadratures, whole
@@ -59,7 +60,7 @@ def spectral_density(
     multiplied at once if ``steps`` vectors of each fit in 2 GB together.
 
     Args:
-      op: an operator, or a symmetric matrix.
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       probes: the number of random starts; the error falls with its square root.
       steps: the number of Lanczos steps from each start, with full reorthogonalisation. Details of
         the spectrum that are finer than its range divided by ``steps`` are not resolved.

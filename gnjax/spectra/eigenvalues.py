@@ -13,10 +13,10 @@ from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.base import Operator, dense
+from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import (
     SYMMETRIC,
-    check_shape,
     evidence_for,
     stated_eigenvalues,
     twin_of,
@@ -56,7 +56,7 @@ def eigenvalues(
     is False.
 
     Args:
-      op: an operator, or a symmetric matrix.
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       k: how many eigenvalues; by default all.
       which: "largest" (the default with a k), "smallest", or "all".
       rtol: the tolerance of the residuals of Lanczos.
@@ -119,27 +119,6 @@ def _few_of_twin(
     else:
         found, _ = _few(twin, wanted, which, rtol, limits, watch)
     return with_zeros(found, k)
-
-
-def as_operator(op: Operator | ArrayLike, limits: Limits = LIMITS) -> Operator:
-    """The operator itself, or the operator that multiplies with a given matrix."""
-    if isinstance(op, Operator):
-        check_shape(op)
-        return op
-    if not (hasattr(op, "__array__") or _has_rows(op)):
-        msg = (
-            "op must be an operator, such as gnjax.gauss_newton(model, x), or a matrix; "
-            f"got {type(op).__name__}"
-        )
-        raise ValueError(msg)
-    return dense(op, limits=limits)
-
-
-def _has_rows(op: Any) -> bool:
-    """Whether this may be a matrix as a list of rows."""
-    return isinstance(op, list | tuple) and all(
-        isinstance(row, list | tuple) or hasattr(row, "__array__") for row in op
-    )
 
 
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:

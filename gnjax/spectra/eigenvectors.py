@@ -40,7 +40,7 @@ def angles(
     uppers = np.concatenate([[above], (values - errors)[:-1]])
     lowers = np.concatenate([(values + errors)[1:], [below]])
     gaps = np.minimum(uppers - values, values - lowers)
-    return _arcsines(residuals, gaps)
+    return arcsines(residuals, gaps)
 
 
 def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: float) -> np.ndarray:
@@ -48,7 +48,7 @@ def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: float) -> n
     uppers = np.concatenate([[np.inf], (sigma - error)[:-1]])
     lowers = np.concatenate([(sigma + error)[1:], [0.0]])
     gaps = np.minimum(uppers - sigma, sigma - lowers)
-    return _arcsines(2**0.5 * residuals, gaps)
+    return arcsines(2**0.5 * residuals, gaps)
 
 
 def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -64,7 +64,8 @@ def left_singular_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     return sigma, left.T, np.maximum(forward, backward)
 
 
-def _arcsines(lengths: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+def arcsines(lengths: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """arcsin(length / gap), rounded up; infinite where that is no sine of an acute angle."""
     sines = np.full(len(gaps), np.inf)
     np.divide(lengths, gaps, out=sines, where=gaps > 0)
     known = sines < 1

@@ -19,9 +19,9 @@ from gnjax.numerics.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
 from gnjax.operators.scaled import at_unit_scale
-from gnjax.spectra.eigenvalues import as_operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson
 from gnjax.spectra.stochastic.probes import probe_stream, row_lengths, student, together
@@ -91,7 +91,7 @@ def trace(
     """tr A for a symmetric A, definite or not.
 
     Args:
-      op: an operator, or a symmetric matrix.
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
       method: "exact" (from the structure, or from n unit vectors where that gives no trace);
         "hutchinson", whose error falls with the square root of the number of products; "hutch++"
         (Meyer, Musco, Musco and Woodruff, 2021) and "xtrace" (Epperly, Tropp and Webber, 2023),

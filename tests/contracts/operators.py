@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
+from scipy.sparse.linalg import aslinearoperator
 
 import gnjax
 from gnjax import papers
@@ -121,6 +123,9 @@ def stored(kind):
     yield "callers", Callers(jax.device_put(exact)), exact
     yield "callers_with_error", CallersWithError(jax.device_put(exact)), exact
     yield "callers_with_algebra", CallersWithAlgebra(jax.device_put(exact)), exact
+    yield "sparse", gnjax.as_operator(scipy.sparse.csr_array(exact)), exact
+    yield "callers_box", gnjax.as_operator(aslinearoperator(exact)), exact
+    yield "callers_box_with_error", gnjax.as_operator(aslinearoperator(exact), error=1e-6), exact
     op, eye = gnjax.dense(exact), np.eye(len(exact))
     yield "scaled", 0.75 * op, 0.75 * exact
     yield "turned_round", -op, -exact

@@ -73,7 +73,7 @@ def tiny(
         mirrors=(),
     )
     monkeypatch.delenv("GNJAX_DATA", raising=False)
-    monkeypatch.setattr(places.pooch, "os_cache", lambda _: tmp_path / "cache")
+    monkeypatch.setattr(places, "cache_root", lambda: tmp_path / "cache")
 
     def register(**changes: object) -> None:
         changed = {**published.PUBLISHED, "mnist": replace(spec, **changes)}  # type: ignore[arg-type]

@@ -25,6 +25,19 @@ def position_errors(values: np.ndarray, residuals: np.ndarray, edge: float) -> n
     return errors
 
 
+def group_radii(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+    """How far each value can be from an eigenvalue of its own, in any order (Kahan).
+
+    A group of values whose intervals overlap has as many eigenvalues within the root of the sum of
+    its squared residuals.
+    """
+    order = np.argsort(values, kind="stable")
+    radii = np.empty(len(values))
+    for group in _overlapping(values[order], residuals[order]):
+        radii[order[group]] = np.linalg.norm(residuals[order[group]])
+    return radii
+
+
 def _overlapping(values: np.ndarray, residuals: np.ndarray) -> list[list[int]]:
     """Groups of neighbouring values whose intervals overlap, with the common radius of a group."""
     groups: list[list[int]] = []

@@ -1,0 +1,29 @@
+"""Packages that not everybody needs: imported when they are used, named where one is missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_EXTRAS = {  # by module: the name of the package, and the extra of gnjax that installs it
+    "matplotlib": ("matplotlib", "plot"),
+    "pooch": ("pooch", "data"),
+    "sklearn": ("scikit-learn", "data"),
+}
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """A package is not installed that comes with an extra of gnjax."""
+
+
+def optional(module: str, task: str) -> Any:
+    """The module, for a ``task`` such as "a picture"; says what to install if it is missing."""
+    top = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != top:  # something that the package itself needs
+            raise
+        package, extra = _EXTRAS[top]
+        msg = f"{task} needs {package}, which is not installed: pip install 'gnjax[{extra}]'"
+        raise MissingExtraError(msg, name=top) from error

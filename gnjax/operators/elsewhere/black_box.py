@@ -1,0 +1,119 @@
+"""The symmetric matrix of an object of another library that can be multiplied with, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from gnjax.numerics.certificate import Error, unknown
+from gnjax.numerics.host import on_device
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import spectral_error, unit_roundoff
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.elsewhere.measured import Measured, measured
+from gnjax.operators.elsewhere.products import Multiply, Products, products_of, working_dtype
+
+_COLUMNS = 256  # of the identity that are multiplied at once
+
+
+class HostProducts(Algebra):
+    """The products of an operator whose matrix is multiplied in host memory, by ``products``."""
+
+    products: Products
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.products.shape
+
+    @cached_property
+    def dtype(self) -> Any:
+        return working_dtype(self.products)
+
+    def prepared(self) -> Callable[[Any], np.ndarray]:
+        """v -> A v in host memory, in the precision of the object."""
+        return lambda v: times(self.products, np.asarray(v)).astype(self.dtype, copy=False)
+
+    def mv(self, v: jax.Array) -> jax.Array:
+        return on_device(self.prepared()(v))
+
+    def narrowing(self, norm: float) -> Error:
+        """What is lost where entries in float64 are stored in float32, as 32-bit mode demands.
+
+        Each entry is rounded once, and ||A||_F <= n^{1/2} ||A||_2.
+        """
+        if self.products.dtype.itemsize <= np.dtype(self.dtype).itemsize:
+            return Error(0.0)
+        share = unit_roundoff(self.dtype) * self.shape[0] ** 0.5
+        return Error(raised(share * abs(float(norm))), reason="rounding to float32")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BlackBox(HostProducts):
+    """The symmetric matrix whose products are those of an object of another library.
+
+    Attributes:
+      products: the products.
+      stated: a bound on their error in the 2-norm, or None where nobody states one.
+      seen: what products with random vectors show.
+    """
+
+    products: Products
+    stated: Error | None
+    seen: Measured
+
+    @cached_property
+    def dtype(self) -> Any:
+        """That of the products; float32 if they show no more digits and nobody states an error.
+
+        What is called float64 is often computed in float32, and Lanczos needs to know the rounding.
+        """
+        stated = super().dtype
+        rounding = spectral_error(self.shape[0], stated) * self.seen.norm
+        coarse = self.stated is None and self.seen.least_error > rounding
+        return np.dtype(np.float32) if coarse and stated.itemsize > 4 else stated
+
+    def as_matrix(self) -> jax.Array:
+        """The products with the columns of the identity."""
+        size = self.shape[0]
+        firsts = range(0, size, _COLUMNS)
+        blocks = [np.eye(size, min(_COLUMNS, size - first), -first) for first in firsts]
+        product = self.prepared()
+        return on_device(np.concatenate([product(block) for block in blocks], axis=1))
+
+    def error(self, norm: float) -> Error:
+        """The error that was stated; unknown where none was, or where the products refute it."""
+        name = self.products.name
+        if self.stated is None:
+            return unknown(f"nobody states the error of the products of {name}; {self.seen}")
+        rounding = spectral_error(self.shape[0], self.products.dtype) * max(norm, self.seen.norm)
+        if self.seen.least_error > self.stated.value + rounding:
+            return unknown(
+                f"the products of {name} have an error of at least {self.seen.least_error:.2g}, "
+                f"and {self.stated.value:.2g} was stated; {self.seen}"
+            )
+        return self.stated + self.narrowing(norm)
+
+
+def black_box(op: Any, error: Error | None = None) -> BlackBox | None:
+    """The operator of an object with products; None where it has none."""
+    products = products_of(op)
+    if products is None:
+        return None
+    working_dtype(products)  # refuses complex numbers and empty shapes
+    return BlackBox(products, error, measured(products))
+
+
+def times(products: Products, v: np.ndarray) -> np.ndarray:
+    """The product with a vector (n,) or with a block of columns (n, b)."""
+    block = v.astype(products.dtype, copy=False)
+    if block.ndim == 1:
+        return products.multiply(block[:, None])[:, 0]
+    return products.multiply(block)
+
+
+__all__ = ["BlackBox", "HostProducts", "Multiply", "black_box", "times"]

@@ -1,0 +1,106 @@
+"""What products with random vectors show of a matrix that nothing else is known about.
+
+Let B be the products as they are returned, and e a bound on ||B v - A v|| / ||v|| for a symmetric
+matrix A. Then for all x and y
+
+    ||B x - B' x||            <= 2 e ||x||                            for two products with one x,
+    ||B (x + y) - B x - B y|| <= e (||x + y|| + ||x|| + ||y||),
+    |<x, B y> - <B x, y>|     <= 2 e ||x|| ||y||.
+
+Each gives a number that e cannot be smaller than. None of them bounds e from above: products with
+a wrong symmetric matrix pass all three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.numerics.rounding import unit_roundoff
+from gnjax.operators.elsewhere.products import Products
+
+_STREAM = 15331
+_NONLINEAR = 0.01  # of the norm; one rounding, even in bfloat16, is half as large at most
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Numbers that the error of the products cannot be smaller than, and a length to compare with.
+
+    Attributes:
+      asymmetric, unrepeatable, nonlinear: from the three inequalities.
+      norm: the largest ||B x|| / ||x||, which is at most the norm of the matrix.
+      rounding: the relative error of one rounding in the precision of the products.
+    """
+
+    asymmetric: float
+    unrepeatable: float
+    nonlinear: float
+    norm: float
+    rounding: float
+
+    @property
+    def least_error(self) -> float:
+        return max(self.asymmetric, self.unrepeatable, self.nonlinear)
+
+    def __str__(self) -> str:
+        parts = (
+            (self.asymmetric, "symmetric"),
+            (self.unrepeatable, "the same when repeated"),
+            (self.nonlinear, "linear"),
+        )
+        said = [
+            f"{word} to {number / self.norm:.1g}" if number else f"{word} exactly"
+            for number, word in parts
+        ]
+        return (
+            f"with random vectors they are {', '.join(said)}, relative to the norm; one rounding "
+            f"is {self.rounding:.1g}"
+        )
+
+
+def measured(products: Products) -> Measured:
+    """Five products with random vectors; refuses what cannot be those of a symmetric matrix."""
+    size, dtype = products.shape[0], products.dtype
+    pair = np.random.default_rng(_STREAM).standard_normal((size, 2)).astype(dtype)
+    total = pair.sum(axis=1, keepdims=True)  # rounded, so that x + y is not quite this vector
+    images = _checked(products, pair)
+    again, whole = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
+    (x, y), (ax, ay) = pair.T.astype(float), images.T
+    lengths = np.linalg.norm([x, y, total[:, 0].astype(float)], axis=1)
+    found = Measured(
+        abs(float(x @ ay - ax @ y)) / float(2 * lengths[0] * lengths[1]),
+        float(np.linalg.norm(ax - again)) / float(2 * lengths[0]),
+        float(np.linalg.norm(whole - ax - ay)) / float(lengths.sum()),
+        float((np.linalg.norm([ax, ay, whole], axis=1) / lengths).max()) or 1.0,
+        unit_roundoff(dtype),
+    )
+    _check_linear(products, found)
+    return found
+
+
+def _checked(products: Products, block: np.ndarray) -> np.ndarray:
+    """The products in float64, of the right shape."""
+    images = np.asarray(products.multiply(block))
+    if images.shape != block.shape:
+        msg = (
+            f"{products.name} of shape {products.shape} returns an array of shape {images.shape} "
+            f"for a block of columns of shape {block.shape}"
+        )
+        raise ValueError(msg)
+    return images.astype(np.float64)
+
+
+def _check_linear(products: Products, found: Measured) -> None:
+    for number, what in (
+        (found.unrepeatable, "two products with one vector differ"),
+        (found.nonlinear, "A (x + y) and A x + A y differ"),
+    ):
+        if number > _NONLINEAR * found.norm:
+            msg = (
+                f"{products.name} does not multiply with one matrix: {what} by about "
+                f"{2 * number / found.norm:.1g} of its norm; fix its random numbers and its data, "
+                "and pass an operator that is linear"
+            )
+            raise ValueError(msg)

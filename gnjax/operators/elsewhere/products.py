@@ -1,0 +1,114 @@
+"""How objects of other libraries multiply, recognised by what they have and never by an import.
+
+All of them become a function from blocks of columns (n, b) in host memory to their products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from gnjax.numerics.precision import real_dtype
+from gnjax.operators.facts import check_shape
+
+Multiply = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Products:
+    """A square matrix that can be multiplied with, and no more.
+
+    Attributes:
+      name: what the object is called, for messages.
+      shape: (n, n).
+      dtype: the precision in which the object multiplies.
+      multiply: the product with a block of columns (n, b) of that precision.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    dtype: np.dtype
+    multiply: Multiply
+
+
+def products_of(op: Any) -> Products | None:
+    """The products of an object of another library; None where it has none."""
+    name = type(op).__name__
+    if hasattr(op, "in_structure") and hasattr(op, "mv"):  # as those of lineax
+        return _of_structures(op, name)
+    if callable(getattr(op, "to_scipy", None)):  # as those of curvlinops, on arrays of PyTorch
+        return _of_shape(op.to_scipy(), name)
+    return _of_shape(op, name)
+
+
+def _of_shape(op: Any, name: str) -> Products | None:
+    """Of an object with shape and dtype, as SciPy's."""
+    multiply = _product_with_columns(op)
+    if multiply is None or not hasattr(op, "shape") or not hasattr(op, "dtype"):
+        return None
+    return Products(name, _square(op), _precision(op.dtype, name), multiply)
+
+
+def _product_with_columns(op: Any) -> Multiply | None:
+    """The product that suits blocks best, in the order of how much the object promises."""
+    if hasattr(op, "matmat"):
+        return lambda block: np.asarray(op.matmat(block))
+    if hasattr(op, "matvec"):
+        return lambda block: np.stack([np.asarray(op.matvec(v)) for v in block.T], axis=1)
+    if hasattr(op, "mv"):
+        return lambda block: np.asarray(op.mv(block))
+    if hasattr(op, "__matmul__"):
+        return lambda block: np.asarray(op @ block)
+    return None
+
+
+def _of_structures(op: Any, name: str) -> Products:
+    """Of an operator from trees to trees, which states the shapes of both; trees are made flat."""
+    given, returned = op.in_structure(), op.out_structure()
+    if [leaf.shape for leaf in jax.tree.leaves(given)] != [
+        leaf.shape for leaf in jax.tree.leaves(returned)
+    ]:
+        msg = f"{name} is not square: it takes {given} and returns {returned}"
+        raise ValueError(msg)
+    zero, tree_of = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), given))
+
+    @jax.jit
+    def multiply(block: jax.Array) -> jax.Array:
+        return jax.vmap(lambda v: ravel_pytree(op.mv(tree_of(v)))[0], 1, 1)(block)
+
+    size = len(zero)
+    return Products(
+        name, (size, size), _precision(zero.dtype, name), lambda b: np.asarray(multiply(b))
+    )
+
+
+def _square(op: Any) -> tuple[int, int]:
+    if len(tuple(op.shape)) != 2 or op.shape[0] != op.shape[1]:
+        msg = (
+            f"an operator has a square shape (n, n), got {tuple(op.shape)}; of a Jacobian J pass "
+            "the operator of J J^T or J^T J"
+        )
+        raise ValueError(msg)
+    return int(op.shape[0]), int(op.shape[1])
+
+
+def _precision(dtype: Any, name: str) -> np.dtype:
+    """The precision in which products are asked for: float64 for integers and beyond."""
+    try:
+        stated = np.dtype(dtype)
+    except TypeError as error:
+        msg = f"{name} states the dtype {dtype!r}, which numpy does not know; state numpy's"
+        raise ValueError(msg) from error
+    whole = stated.kind in "iub" or (stated.kind == "f" and stated.itemsize > 8)
+    return np.dtype(np.float64) if whole else stated
+
+
+def working_dtype(products: Products) -> np.dtype:
+    """The precision of the operator: that of the products, and float32 in 32-bit mode."""
+    check_shape(products)
+    return np.dtype(real_dtype()) if products.dtype.itemsize > 4 else products.dtype

@@ -1,0 +1,90 @@
+"""Anything that stands for a symmetric matrix, as an operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.validation import check_finite_number
+from gnjax.operators.base import dense
+from gnjax.operators.elsewhere.black_box import black_box
+from gnjax.operators.elsewhere.sparse import sparse
+from gnjax.operators.facts import check_shape
+from gnjax.operators.protocol import Operator
+
+
+def as_operator(
+    op: Operator | ArrayLike | Any,
+    limits: Limits = LIMITS,
+    *,
+    error: float | Error | None = None,
+) -> Operator:
+    """The operator of a symmetric matrix, in whichever form it comes.
+
+    Every function of this library that takes an operator calls this first. Call it yourself to
+    state an error, or to write ``op + 1e-3`` with an operator of another library.
+
+    - an operator is returned as it is;
+    - an array, a list of rows or a sparse matrix (of SciPy, or ``BCOO``) is taken as exact;
+    - what can only be multiplied with (SciPy's ``LinearOperator``, operators of lineax and
+      curvlinops, any object with ``shape``, ``dtype`` and ``@``, ``matvec`` or ``mv``) has an
+      unknown error. Five products with random vectors measure how far it is from symmetric, from
+      repeatable and from linear, and the certificate of every answer says so.
+
+    Args:
+      op: the matrix.
+      limits: how many rows an array may have.
+      error: a bound in the 2-norm on how far the products, in exact arithmetic, are from those of
+        the matrix that is meant: a number, which is then taken as proved, or a ``gnjax.Error``.
+
+    >>> import scipy.sparse
+    >>> op = gnjax.as_operator(scipy.sparse.diags_array([4.0, 2.0, 1.0]))
+    >>> print(gnjax.condition_number(op + 1.0))
+    kappa = 2.5 in [2.5, 2.5] (rank 3 of 3, full; dense, measured)
+    """
+    stated = _stated(error)
+    if isinstance(op, Operator):
+        check_shape(op)
+        if stated is not None:
+            msg = (
+                f"error={error} is for objects of other libraries; {type(op).__name__} is an "
+                "operator and states its error as its attribute error"
+            )
+            raise ValueError(msg)
+        return op
+    if hasattr(op, "__array__") or _has_rows(op):
+        return dense(op, error=stated, limits=limits)
+    made = sparse(op, stated) or black_box(op, stated)
+    if made is None:
+        msg = (
+            "op must be an operator, such as gnjax.gauss_newton(model, x), a matrix, or an object "
+            f"with shape, dtype and products; got {type(op).__name__}"
+        )
+        raise ValueError(msg)
+    return made
+
+
+def is_matrix(made: Any) -> bool:
+    """Whether this stands for a matrix, and not for a model."""
+    named = hasattr(made, "shape") and hasattr(made, "dtype")
+    return isinstance(made, Operator) or named or hasattr(made, "in_structure")
+
+
+def _stated(error: Any) -> Error | None:
+    if error is None or isinstance(error, Error):
+        return error
+    number = check_finite_number("error", error)
+    if number < 0:
+        msg = f"error={error} is negative; pass a bound on how far the products are from exact"
+        raise ValueError(msg)
+    return Error(number, reason="the error that the caller states")
+
+
+def _has_rows(op: Any) -> bool:
+    """Whether this may be a matrix as a list of rows."""
+    return isinstance(op, list | tuple) and all(
+        isinstance(row, list | tuple) or hasattr(row, "__array__") for row in op
+    )

@@ -1,0 +1,99 @@
+"""Sparse matrices of SciPy and JAX: stored numbers, which are taken as exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import on_device
+from gnjax.numerics.outward import conversion_error, frobenius_norm, raised
+from gnjax.numerics.rounding import gamma, unit_roundoff
+from gnjax.operators.base import ASYMMETRY
+from gnjax.operators.elsewhere.black_box import HostProducts
+from gnjax.operators.elsewhere.products import Products, products_of
+
+_DOUBLE = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sparse(HostProducts):
+    """A symmetric sparse matrix ``matrix`` of SciPy, up to ``stored`` in the 2-norm."""
+
+    matrix: Any
+    stored: Error
+    products: Products
+
+    symmetric = True
+    forms_cheaply = True
+
+    def as_matrix(self) -> jax.Array:
+        return on_device(self.matrix.toarray(), self.dtype)
+
+    def error(self, norm: float) -> Error:
+        return self.stored + self.narrowing(norm)
+
+    def trace_by_structure(self) -> tuple[float, Error]:
+        """The sum of the diagonal."""
+        diagonal = self.matrix.diagonal().astype(np.float64)
+        rounding = gamma(len(diagonal) + 1, _DOUBLE) * float(np.abs(diagonal).sum())
+        return float(diagonal.sum()), Error(raised(rounding), reason="rounding of a sum")
+
+
+def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
+    """The operator of a sparse matrix; None for anything else.
+
+    It is that of (M + M^T) / 2 where M is symmetric up to rounding.
+    """
+    rows = _by_rows(matrix)
+    if rows is None:
+        return None
+    products = products_of(rows)
+    if products is None or 0 in products.shape or products.dtype.kind != "f":
+        msg = f"a sparse matrix holds real numbers, got dtype {rows.dtype}, shape {rows.shape}"
+        raise ValueError(msg)
+    given, rows = rows, rows.astype(products.dtype)
+    if not np.isfinite(rows.data).all():
+        msg = "the sparse matrix contains NaN or Inf; a spectrum needs finite entries"
+        raise ValueError(msg)
+    half, moved = _symmetric_part(rows)
+    stored = moved + Error(conversion_error(given.data[None], rows.data[None]))
+    stored = stored if error is None else error + stored
+    whole = Products(type(matrix).__name__, products.shape, products.dtype, half.__matmul__)
+    return Sparse(half, stored, whole)
+
+
+def _symmetric_part(rows: Any) -> tuple[Any, Error]:
+    """(M + M^T) / 2, and the rounding of its entries."""
+    skew = abs(rows - rows.T)
+    apart = float(skew.max())
+    if apart == 0:
+        return rows, Error(0.0)
+    largest = float(abs(rows).max())
+    if apart > ASYMMETRY * largest:
+        msg = (
+            f"the sparse matrix must be symmetric, but entries differ from their mirror by "
+            f"{apart:.3g} where the largest entry is {largest:.3g}; pass (M + M.T) / 2 if that is "
+            "rounding"
+        )
+        raise ValueError(msg)
+    half = ((rows + rows.T) / 2).tocsr()
+    rounding = raised(unit_roundoff(half.dtype) * frobenius_norm(half.data[None]))
+    return half, Error(rounding, reason="rounding of (M + M^T) / 2")
+
+
+def _by_rows(matrix: Any) -> Any:
+    """The matrix as SciPy's in rows; None for what is no sparse matrix of SciPy or JAX."""
+    if hasattr(matrix, "tocsr") and hasattr(matrix, "toarray"):
+        return matrix.tocsr()
+    ours = all(hasattr(matrix, name) for name in ("indices", "data", "todense", "n_batch"))
+    if not ours or np.ndim(matrix.indices) != 2 or np.ndim(matrix.data) != 1:
+        return None
+    from scipy.sparse import coo_array  # 0.1 s of import, which not every user needs
+
+    places, shape = np.asarray(matrix.indices).T, tuple(matrix.shape)
+    inside = (places < np.array(shape)[:, None]).all(axis=0)  # JAX fills up with places outside
+    return coo_array((np.asarray(matrix.data)[inside], places[:, inside]), shape).tocsr()

@@ -1,0 +1,259 @@
+"""Intervals for eigenpairs that somebody else has computed, and what these leave out.
+
+For rows X (k, n) of unit length and numbers theta, let R = A X^T - X^T diag(theta). Some eigenvalue
+of A is within ||R_i|| of theta_i. If X has full rank, k eigenvalues of A, counted with their
+multiplicity, are within ||R||_2 / sigma_min(X) of the k numbers, one to one (Kahan, 1967, with the
+constant of Cao, Xie and Li, 1996). This is used for each group of numbers whose intervals overlap.
+All other eigenvalues are sought by :mod:`gnjax.spectra.krylov.complement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.outward import raised
+from gnjax.numerics.rounding import LAPACK, spectral_error
+from gnjax.operators.base import Operator
+from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.spectra.certified_pairs import CertifiedPairs
+from gnjax.spectra.eigenvectors import arcsines
+from gnjax.spectra.krylov.complement import Complement, complement
+from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
+from gnjax.spectra.krylov.lanczos import Apply
+from gnjax.spectra.krylov.places import group_radii
+from gnjax.spectra.watch import Progress, watching
+from gnjax.spectra.whole import dense_error
+
+_LEAST_ROWS = 8  # two steps of the run on the complement
+_RUN = 2.0  # the rounding of its recurrence and of its Ritz values, in units of LAPACK's error
+_DEPENDENT = 1e-8  # singular values of unit vectors below this are rounding of a zero
+
+
+def certify(
+    op: Operator | ArrayLike | Any,
+    vectors: ArrayLike,
+    values: ArrayLike | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress = None,
+    limits: Limits = LIMITS,
+) -> CertifiedPairs:
+    """Intervals for anyone's eigenpairs, and bounds on all eigenvalues that are not among them.
+
+    It takes two products for each vector. A Lanczos run from a random start in the complement of
+    the vectors then bounds the other eigenvalues, and tells whether these are the largest or the
+    smallest ones.
+
+    Args:
+      op: a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
+      vectors: one vector (n,), or rows (k, n) of any length; of SciPy's columns V pass V.T. They
+        need not be orthogonal.
+      values: the value of each vector; by default the Rayleigh quotients x^T A x / x^T x.
+      seed: the seed of the random start.
+      progress: True for a bar on stderr, or a function of the products made and expected (None).
+        Ctrl-C ends the search for other eigenvalues, with ``finished`` False.
+      limits: the limits of memory and work.
+
+    >>> matrix = np.diag([5.0, 3.0, 2.0, 1.0])
+    >>> rows = np.array([[1.0, 1e-3, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    >>> pairs = gnjax.certify(matrix, rows)
+    >>> pairs.values.round(5).tolist(), pairs.errors.round(5).tolist()
+    ([5.0, 1.0], [0.002, 0.0])
+    >>> pairs.missed_above  # 3 and 2 are larger than 1
+    2
+    """
+    operator = as_operator(op)
+    rows = _rows(vectors, operator.shape[0])
+    stated = None if values is None else _values(values, len(rows))
+    refused = too_large(operator.shape[0], len(rows) + _LEAST_ROWS, limits)
+    if refused:
+        raise ValueError(refused)
+    with watching(progress, stoppable=True) as watch, beside_xla():
+        product = _Counting(watch(host_product(operator)))
+        pairs = _pairs(product, rows, stated)
+        error = dense_error(operator, pairs.norm)
+        share = spectral_error(rows.shape[1], operator.dtype)
+        others = _others(product, pairs, error, share, limits, seed, watch.is_stopped)
+        finished = not watch.stopped
+    norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
+    run = LAPACK.to(_RUN * share * norm) + others.dropped
+    return _answer(pairs, others, dense_error(operator, norm), run, product.made, finished)
+
+
+class _Counting:
+    """The products with rows, and how many rows were multiplied."""
+
+    def __init__(self, apply: Apply) -> None:
+        self._apply, self.made = apply, 0
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        self.made += len(rows)
+        return self._apply(rows)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs, and the space that their vectors span.
+
+    Attributes:
+      values, residuals: theta_i and ||R_i||.
+      radii: how far a value can be from an eigenvalue of its own, for exact products.
+      basis: orthonormal rows Q of the space.
+      within: the eigenvalues of T = Q A Q^T.
+      beta: the norm of the part of A Q^T outside the space.
+    """
+
+    values: np.ndarray
+    residuals: np.ndarray
+    radii: np.ndarray
+    basis: np.ndarray
+    within: np.ndarray
+    beta: float
+
+    @property
+    def norm(self) -> float:
+        return float(np.abs(np.concatenate([self.values, self.within])).max())
+
+
+def _pairs(product: Apply, rows: np.ndarray, stated: np.ndarray | None) -> _Pairs:
+    images = product(rows)
+    values = np.einsum("ij,ij->i", rows, images) if stated is None else stated
+    residuals = np.linalg.norm(images - values[:, None] * rows, axis=1)
+    _, sigma, directions = np.linalg.svd(rows, full_matrices=False)
+    basis = directions[sigma > _DEPENDENT]
+    images = product(basis)
+    projection = images @ basis.T
+    projection = (projection + projection.T) / 2
+    beta = float(np.linalg.norm(images - projection @ basis, 2))
+    independent = len(basis) == len(rows)
+    radii = group_radii(values, residuals / sigma[-1]) if independent else residuals
+    return _Pairs(values, residuals, radii, basis, np.linalg.eigvalsh(projection), beta)
+
+
+def _others(
+    product: Apply,
+    pairs: _Pairs,
+    error: Error,
+    share: float,
+    limits: Limits,
+    seed: int,
+    stop: Callable[[], bool],
+) -> Complement:
+    """The eigenvalues besides the pairs', bounded as closely as it takes to tell them apart.
+
+    ``share`` is the rounding of a product, relative to the norm. Where the error of the products is
+    unknown, the eigenvalues are bounded for the products as returned.
+    """
+    size = pairs.basis.shape[1]
+    rounding = share * pairs.norm
+    known = error.value if np.isfinite(error.value) else 0.0
+    away = pairs.beta + 2 * known + _RUN * rounding
+    return complement(
+        product,
+        pairs.basis,
+        below=float((pairs.values + pairs.radii).max()) + away,
+        above=float((pairs.values - pairs.radii).min()) - away,
+        noise=max(known, rounding),
+        rows=limits.basis_rows(size) - len(pairs.basis),
+        seed=seed,
+        stop=stop,
+    )
+
+
+def _answer(
+    pairs: _Pairs, others: Complement, error: Error, run: Error, products: int, finished: bool
+) -> CertifiedPairs:
+    """The intervals for the matrix itself: the error of its products moves every eigenvalue.
+
+    ``run`` is the error of the Ritz values of the search for others.
+    """
+    moved = raised(pairs.beta + error.value + run.value)
+    rest = (others.low - moved, others.high + moved) if len(others.ritz) else (np.inf, -np.inf)
+    errors = raised(1.0) * (pairs.radii + error.value)
+    reached = (others.ritz[0], others.ritz[-1]) if len(others.ritz) else (np.inf, -np.inf)
+    return CertifiedPairs(
+        pairs.values,
+        pairs.residuals,
+        errors,
+        _angles(pairs, error.value, moved, rest),
+        len(pairs.basis),
+        (float(rest[0]), float(rest[1])),
+        (float(reached[0]), float(reached[1])),
+        _missed_above(pairs.values, errors, pairs.within, others.ritz, moved),
+        _missed_above(-pairs.values, errors, -pairs.within, -others.ritz[::-1], moved),
+        certificate(error, run, others.chance),
+        products,
+        finished,
+    )
+
+
+def _missed_above(
+    values: np.ndarray, errors: np.ndarray, within: np.ndarray, ritz: np.ndarray, moved: float
+) -> int:
+    """At least how many eigenvalues above the least value belong to none of the pairs.
+
+    With the i-th Ritz value rho_i from above, at least i + #{j: t_j >= rho_i} eigenvalues are
+    rho_i - moved or above, and the pairs can account for those whose intervals reach up there.
+    """
+    most = 0
+    for index, rho in enumerate(ritz[::-1], start=1):
+        edge = rho - moved
+        if not edge > values.min():
+            break
+        accounted = int((values + errors >= edge).sum())
+        most = max(most, index + int((within >= rho).sum()) - accounted)
+    return most
+
+
+def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]) -> np.ndarray:
+    """Bounds on the angles from the residuals and the distance to all eigenvalues but one.
+
+    All eigenvalues but one lie in ``rest`` or within ``moved`` of those of T that are not the
+    nearest to the value.
+    """
+    gaps = np.empty(len(pairs.values))
+    for index, value in enumerate(pairs.values):
+        apart = np.sort(np.abs(pairs.within - value))[1:] - moved
+        outside = max(value - rest[1], rest[0] - value)
+        gaps[index] = min(outside, apart.min(initial=np.inf))
+    return arcsines(pairs.residuals + error, gaps)
+
+
+def _rows(vectors: Any, size: int) -> np.ndarray:
+    """The vectors as rows of unit length."""
+    rows = np.atleast_2d(np.asarray(vectors))
+    if rows.dtype.kind not in "fiu":
+        msg = f"vectors must hold real numbers, got dtype {rows.dtype}"
+        raise ValueError(msg)
+    rows = rows.astype(np.float64)
+    if rows.ndim != 2 or rows.shape[1] != size or not 0 < len(rows) <= size:
+        columns = "; pass vectors.T" if rows.ndim == 2 and rows.shape[0] == size else ""
+        msg = (
+            f"vectors must be rows (k, {size}) for an operator of {size} rows, got shape "
+            f"{np.shape(vectors)}{columns}"
+        )
+        raise ValueError(msg)
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    if not np.isfinite(largest).all() or not largest.all():
+        msg = "vectors contain NaN, Inf or a vector of zeros; an eigenvector has a direction"
+        raise ValueError(msg)
+    rows = rows / largest  # so that no square under- or overflows
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _values(values: Any, count: int) -> np.ndarray:
+    numbers = np.atleast_1d(np.asarray(values))
+    if numbers.shape != (count,) or numbers.dtype.kind not in "fiu":
+        msg = f"values must be one real number for each of the {count} vectors, got {values!r}"
+        raise ValueError(msg)
+    if not np.isfinite(numbers).all():
+        msg = "values contain NaN or Inf; leave values out for the Rayleigh quotients"
+        raise ValueError(msg)
+    return numbers.astype(np.float64)

@@ -1,0 +1,129 @@
+"""Which eigenvalues a symmetric matrix has besides those of a subspace.
+
+With orthonormal rows Q (m, n) that span the subspace, in a basis that begins with Q,
+
+    A = [[T, B^T], [B, C]],   T = Q A Q^T,   beta = ||B||_2.
+
+By Weyl each eigenvalue of A is within beta of the eigenvalue of T or C with the same number: m of
+them are near those of T, and the other n - m near those of C. A Lanczos run with C from a random
+start bounds the eigenvalues of C on both sides. Outside these bounds the run has missed nothing,
+with the probability that :mod:`gnjax.spectra.krylov.missed` computes. Its Ritz values rho_1 >=
+rho_2 >= .. are lower bounds: with their space added to Q, at least i + #{j: t_j >= rho_i}
+eigenvalues of A are rho_i - beta or above (Cauchy and Weyl).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.numerics.certificate import PROBABLE, Error
+from gnjax.spectra.krylov import lanczos
+from gnjax.spectra.krylov.hidden import MISSED
+
+_BLOCK = 4
+_LOOK = 4  # steps from one check to the next
+_NEAR = 0.02  # of the range of the Ritz values: how close a bound comes that nobody waits for
+
+
+@dataclass(frozen=True)
+class Complement:
+    """The eigenvalues of the compression C, as far as a run from a random start knows them.
+
+    Attributes:
+      low, high: all eigenvalues of C are between them, unless ``chance`` says otherwise.
+      ritz: the Ritz values of the run in ascending order; empty where the subspace is the whole.
+      chance: the probability that an eigenvalue was missed.
+      dropped: how far the Ritz values can be from those of C, by what the run left out as rounding.
+    """
+
+    low: float
+    high: float
+    ritz: np.ndarray
+    chance: Error
+    dropped: Error
+
+
+_WHOLE = Error(0.0, reason="a basis of the whole space")
+NOTHING = Complement(np.inf, -np.inf, np.empty(0), _WHOLE, Error(0.0))
+
+
+def complement(
+    apply: lanczos.Apply,
+    basis: np.ndarray,
+    *,
+    below: float,
+    above: float,
+    noise: float,
+    rows: int,
+    seed: int,
+    stop: Callable[[], bool],
+) -> Complement:
+    """Bounds on the eigenvalues of C, for the orthonormal rows ``basis``.
+
+    The run goes on until C is known to have no eigenvalue below ``below`` and none above ``above``.
+    An end where the Ritz values already lie beyond that is bounded to a fiftieth of their range.
+    """
+    size = basis.shape[1]
+    if len(basis) == size:
+        return NOTHING
+    start = lanczos.random_rows(size, _BLOCK, seed, apart=basis)
+
+    def enough(run: lanczos.Run) -> bool:
+        if stop():
+            return True
+        targets = _targets(np.linalg.eigvalsh(run.projection), below, above)
+        return bool((lanczos.missed_probability(run, targets) <= MISSED / 2).all())
+
+    run = lanczos.lanczos(
+        apply,
+        start,
+        max_steps=max(2, rows // len(start)),
+        noise=noise,
+        enough=enough,
+        check_every=_LOOK,
+        seed=seed,
+        apart=basis,
+    )
+    ritz = np.linalg.eigvalsh(run.projection)
+    ends = _of_complete(run, ritz) if run.complete else _likely(run, ritz, below, above)
+    dropped = Error(run.dropped, reason="entries of T that Lanczos set to zero as rounding")
+    return Complement(ends[0], ends[1], ritz, ends[2], dropped)
+
+
+def _targets(ritz: np.ndarray, below: float, above: float) -> np.ndarray:
+    """The two points beyond which no eigenvalue may have been missed."""
+    near = _NEAR * float(ritz[-1] - ritz[0])
+    return np.array(
+        [
+            below if below < ritz[0] else ritz[0] - near,
+            above if above > ritz[-1] else ritz[-1] + near,
+        ]
+    )
+
+
+def _of_complete(run: lanczos.Run, ritz: np.ndarray) -> tuple[float, float, Error]:
+    """A run that spans the complement, or whose rest is zero up to rounding."""
+    lost, values, chance = 0.0, ritz, 0.0
+    if run.size > len(ritz):
+        lost, values, chance = run.null_error, np.append(ritz, 0.0), run.null_chance
+    part = Error(0.0, PROBABLE, chance, "a null space found with random vectors")
+    return float(values.min() - lost), float(values.max() + lost), part if chance else _WHOLE
+
+
+def _likely(
+    run: lanczos.Run, ritz: np.ndarray, below: float, above: float
+) -> tuple[float, float, Error]:
+    """Bounds that fail with the probability ``MISSED`` together; infinite where none holds."""
+    level, reach = MISSED / 2, float(ritz[-1] - ritz[0])
+    bounds = []
+    for edge, target, away in ((ritz[0], below, -reach), (ritz[-1], above, reach)):
+        bound = lanczos.none_missed_beyond(run, float(edge), away, level)
+        outside = (target - edge) * away > 0
+        if outside and lanczos.missed_probability(run, target)[0] <= level:
+            bound = max(bound, target) if away < 0 else min(bound, target)
+        bounds.append(bound)
+    reason = "a random start may have missed an eigenvalue besides those of the vectors"
+    return bounds[0], bounds[1], Error(0.0, PROBABLE, MISSED, reason)
