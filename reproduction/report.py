@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import Any
 
-from reproduction.corrections import CORRECTIONS
-from reproduction.findings import Section
-from sweeps.claims import FAILS, HOLDS, STATUSES, UNDECIDED, Claim, Verdict
+from reproduction.corrections import CORRECTIONS, KINDS
+from reproduction.findings import Section, counts
+from sweeps import sentences
+from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
 
+_SENTENCES = "<tr><th>figure</th><th>sentence</th><th>verdict</th><th>readings</th></tr>"
 _HEAD = "<tr><th>panel</th><th>claim</th><th>verdict</th><th>number</th></tr>"
 
 _PAGE = Template("""<!doctype html>
@@ -74,39 +76,59 @@ def page(sections: Sequence[Section], title: str, summary: str) -> str:
 
 
 def _matters(sections: Sequence[Section]) -> str:
-    """The summary before the figures: what holds, what fails and why, and what was corrected."""
-    judged = [pair for section in sections for pair in section.verdicts]
-    rows = "\n".join(_claim(claim, found) for claim, found in judged if found.status == FAILS)
-    failures = (
-        f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
-        if rows
-        else "<p>No claim fails at these sizes.</p>"
-    )
+    """The summary before the figures: every printed sentence, what fails and why, corrections."""
+    verdicts = dict(pair for section in sections for pair in section.verdicts)
+    statuses = [(claim, found.status) for claim, found in verdicts.items()]
+    judged = sentences.judged(statuses)
+    rows = "\n".join(map(_sentence, judged))
     corrected = "\n".join(
-        f"<li>Paper {c.paper}, {html.escape(c.where)}: {html.escape(c.corrected)}"
+        f"<li>{KINDS[c.kind]}. Paper {c.paper}, {html.escape(c.where)}: {html.escape(c.corrected)}"
         f' <span class="soft">(printed: {html.escape(c.printed)})</span></li>'
         for c in CORRECTIONS
     )
-    held = [claim for claim, found in judged if found.status == HOLDS]
     return (
-        f'<section id="matters">\n<h2>What matters</h2>\n<p>{_tally(judged)}</p>\n'
-        f"<h3>What fails, and why</h3>\n{failures}\n"
-        f"<details><summary>What holds ({len(held)})</summary><ul>\n"
-        + "\n".join(f"<li>{c.figure}: {html.escape(c.statement)}</li>" for c in held)
-        + "</ul></details>\n<details><summary>What was corrected in the papers' text"
+        f'<section id="matters">\n<h2>What matters</h2>\n{_tallies(statuses)}\n'
+        "<h3>Every printed sentence</h3>\n"
+        f'<div class="scroll"><table>{_SENTENCES}\n{rows}</table></div>\n'
+        f"<h3>What fails of what is printed, and why</h3>\n{_failures(judged, verdicts)}\n"
+        "<details><summary>What was corrected in the papers' text"
         f" ({len(CORRECTIONS)})</summary><ul>\n{corrected}</ul></details></section>"
     )
 
 
-def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
-    """How many claims of each source have each verdict."""
-    kinds = dict.fromkeys(claim.source.kind for claim, _ in judged)
-    lines = []
-    for kind in kinds:
-        found = [verdict.status for claim, verdict in judged if claim.source.kind == kind]
-        listed = ", ".join(f"{found.count(s)} {s}" for s in STATUSES if s in found)
-        lines.append(f"{kind}: {listed}")
-    return html.escape("; ".join(lines)) + "."
+def _failures(judged: Sequence[sentences.Judged], verdicts: Mapping[Claim, Verdict]) -> str:
+    """The readings that fail of the sentences that fail, with their numbers."""
+    rows = "\n".join(
+        _claim(claim, verdicts[claim])
+        for one in judged
+        for claim, status in one.readings
+        if one.status == status == FAILS
+    )
+    if not rows:
+        return "<p>No printed sentence fails at these sizes.</p>"
+    return f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
+
+
+def _tallies(statuses: Sequence[tuple[Claim, str]]) -> str:
+    """The four tallies as a list; they count different things."""
+    lines = [
+        f"<li>{html.escape(name)}: {html.escape(counts(found))}</li>"
+        for name, found in sentences.tallies(statuses).items()
+        if found
+    ]
+    return "<ul>\n" + "\n".join(lines) + "</ul>"
+
+
+def _sentence(one: sentences.Judged) -> str:
+    """One row: the words and their place, the verdict, and what its readings do."""
+    figures = ", ".join(dict.fromkeys(claim.figure for claim, _ in one.readings))
+    place = f"{one.sentence.paper}, {one.sentence.place}"
+    return (
+        f"<tr><td>{html.escape(figures)}</td><td><q>{html.escape(one.sentence.words)}</q>"
+        f' <span class="soft">({html.escape(place)})</span></td>'
+        f'<td class="{_CLASSES.get(one.status, "")}">{html.escape(one.status)}</td>'
+        f"<td>{html.escape(one.summary)}</td></tr>"
+    )
 
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
@@ -115,13 +137,26 @@ def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     for section in sections:
         parts.append(f"## {section.title}")
         parts.append(_markdown_figure(section))
-        parts += [
-            f"- **{claim.figure}** {claim.statement} ({claim.source}): {found.status}. {found.text}"
-            + _why(claim, found)
-            for claim, found in section.verdicts
-        ]
+        parts.append("\n".join(_lines(section.verdicts)))
         parts.append(provenance_line(section))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _lines(readings: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
+    """A line for each sentence with its readings below, then the claims that are about none."""
+    verdicts = dict(readings)
+    for one in sentences.judged((claim, found.status) for claim, found in readings):
+        summary = f" ({one.summary})" if one.summary else ""
+        yield f"- **{one.status}** {one.sentence}{summary}"
+        yield from (f"  {_line(claim, verdicts[claim])}" for claim, _ in one.readings)
+    for claim, found in readings:
+        if not isinstance(claim.source, Sentence):
+            yield _line(claim, found, f" ({claim.source})")
+
+
+def _line(claim: Claim, found: Verdict, source: str = "") -> str:
+    said = f"- **{claim.figure}** {claim.statement}{source}: {found.status}. {found.text}"
+    return said + _why(claim, found)
 
 
 def provenance_line(section: Section) -> str:
@@ -168,10 +203,15 @@ def _figure(section: Section) -> str:
 
 
 def _claims(section: Section) -> str:
+    """The sentences about a figure, each with its readings below, and what no sentence says."""
     if not section.verdicts:
         return ""
-    rows = "\n".join(_claim(claim, found) for claim, found in section.verdicts)
-    return f'<div class="scroll"><table>{_HEAD}\n{rows}</table></div>'
+    verdicts = dict(section.verdicts)
+    rows = []
+    for one in sentences.judged((claim, found.status) for claim, found in section.verdicts):
+        rows += [_sentence(one), *(_claim(claim, verdicts[claim]) for claim, _ in one.readings)]
+    rows += [_claim(c, v) for c, v in section.verdicts if not isinstance(c.source, Sentence)]
+    return f'<div class="scroll"><table>{_HEAD}\n{"".join(rows)}</table></div>'
 
 
 def _claim(claim: Claim, found: Verdict) -> str:
@@ -187,6 +227,9 @@ def _paragraph(text: str) -> str:
 
 
 def _source(claim: Claim) -> str:
+    """Where a claim comes from; a reading stands below its sentence, which says it."""
+    if isinstance(claim.source, Sentence):
+        return ""
     return f' <span class="soft">({html.escape(str(claim.source))})</span>'
 
 
