@@ -1,4 +1,7 @@
-"""What was found, figure by figure: verdicts with their numbers, as text and as records."""
+"""What was found, sentence by sentence: verdicts with their numbers, as text and as records.
+
+``python -m reproduction.findings`` writes figures/FINDINGS.md again from the records.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from reproduction.corrections import CORRECTIONS, KINDS
-from reproduction.readings import name, order, title
+from reproduction.readings import all_claims, name, order, title
 from reproduction.settings import SETTINGS
 from reproduction.silent import WITHOUT_CLAIM
 from reproduction.theory import THEORY
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
 from sweeps.sentences import TALLIES
+from sweeps.storage.store import write_atomically
 
+EXPECTED = Path("figures/expected.json")
+FINDINGS = Path("figures/FINDINGS.md")
 PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
 WORDS = {
     HOLDS: "hold",
@@ -270,3 +276,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def write_again() -> None:
+    """Write FINDINGS.md from the records, after a change of words, without any computation."""
+    records = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    write_atomically(FINDINGS, markdown(records, all_claims()))
+
+
+if __name__ == "__main__":
+    write_again()

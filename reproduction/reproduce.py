@@ -34,7 +34,7 @@ from sweeps.storage.store import write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
-EXPECTED = FIGURES / "expected.json"
+EXPECTED = findings.EXPECTED
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
@@ -182,7 +182,7 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
-    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records, readings.all_claims()))
+    write_atomically(findings.FINDINGS, findings.markdown(records, readings.all_claims()))
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
