@@ -133,7 +133,9 @@ def _sentence(one: sentences.Judged) -> str:
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
-    parts = [f"# {title}", summary]
+    readings = [(c, found.status) for section in sections for c, found in section.verdicts]
+    said = "\n".join(_said(one) for one in sentences.judged(readings))
+    parts = [f"# {title}", summary, "## Every printed sentence", said]
     for section in sections:
         parts.append(f"## {section.title}")
         parts.append(_markdown_figure(section))
@@ -146,12 +148,17 @@ def _lines(readings: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
     """A line for each sentence with its readings below, then the claims that are about none."""
     verdicts = dict(readings)
     for one in sentences.judged((claim, found.status) for claim, found in readings):
-        summary = f" ({one.summary})" if one.summary else ""
-        yield f"- **{one.status}** {one.sentence}{summary}"
+        yield _said(one)
         yield from (f"  {_line(claim, verdicts[claim])}" for claim, _ in one.readings)
     for claim, found in readings:
         if not isinstance(claim.source, Sentence):
             yield _line(claim, found, f" ({claim.source})")
+
+
+def _said(one: sentences.Judged) -> str:
+    """A sentence with its verdict in one line."""
+    summary = f" ({one.summary})" if one.summary else ""
+    return f"- **{one.status}** {one.sentence}{summary}"
 
 
 def _line(claim: Claim, found: Verdict, source: str = "") -> str:
