@@ -22,6 +22,7 @@ from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import batched, columns, gather, scatter
 from gnjax.networks.parameters import Only, choose
 from gnjax.networks.rounding import product_error
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.algebra import Algebra
@@ -220,14 +221,14 @@ def _check_finite(op: FunctionHessian) -> None:
         raise ValueError(msg)
 
 
-@jax.jit
+@bounded_jit
 def _value_and_whether_finite(op: FunctionHessian) -> tuple[jax.Array, jax.Array]:
     """The value of the function, and whether every entry of its gradient is finite."""
     value, gradient = jax.value_and_grad(op.value)(list(op.leaves))
     return value, jnp.stack([jnp.isfinite(leaf).all() for leaf in gradient]).all()
 
 
-@jax.jit
+@bounded_jit
 def _products(op: FunctionHessian, v: jax.Array) -> jax.Array:
     return batched(partial(_product, op), v)
 

@@ -44,6 +44,7 @@ from gnjax.networks.null_space.families import (
 )
 from gnjax.networks.null_space.normalised import normalised_units
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 
 _DECADES = 8.0, 100.0, 100.0, 30.0  # decades of the factors in each trial; an eighth in float32
@@ -214,7 +215,7 @@ def _no_tangent(part: _Part, v: np.ndarray) -> bool:
     return all(image <= level * length for image, length in pairs)
 
 
-@jax.jit
+@bounded_jit
 def _scaled(net: Network, idle: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
     """The leaves, whose entries are multiplied by a factor where ``idle`` is not zero."""
     return [
@@ -229,7 +230,7 @@ def _gap(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.abs(before - after).max(), jnp.abs(before).max()
 
 
-@jax.jit
+@bounded_jit
 def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
     return _as_the_loss_sees(net, net.outputs(list(leaves), x))
 
@@ -242,7 +243,7 @@ def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
     return logits - logits.mean(axis=-1, keepdims=True)
 
 
-@jax.jit
+@bounded_jit
 def _tangent(net: Network, x: Any, v: jax.Array) -> jax.Array:
     """The largest entry of J v, as the loss sees it."""
     f = partial(net.outputs, x=x)

@@ -31,6 +31,7 @@ from gnjax.networks.kernels import row_blocks
 from gnjax.networks.network import Network, backward, forward, sample_batches
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_host
 from gnjax.numerics.memory import free_memory
@@ -256,6 +257,6 @@ def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtyp
     return jnp.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
 
 
-@jax.jit
+@bounded_jit
 def _plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     return forward(net, x, target, v)

@@ -40,6 +40,7 @@ from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
 from gnjax.networks.outputs.targets import Target, loss_sum
 from gnjax.networks.rounding import jacobian_error, product_error
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.operators.algebra import Algebra
@@ -284,7 +285,7 @@ def _symmetric(parts: list[jax.Array]) -> jax.Array:
     return (matrix + matrix.T) / 2
 
 
-@jax.jit
+@bounded_jit
 def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
     return batched(lambda w: _hessian_product(op, w, x, target), v)
 
