@@ -39,9 +39,10 @@ part for each of the three facts that it needs.
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +50,7 @@ import numpy as np
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import SHAPES, RankBound
-from gnjax.numerics.scale import exponent_of
+from gnjax.numerics.scale import exponent_of, reach
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.protocol import Operator
 
@@ -141,9 +142,21 @@ def stated_eigenvalues(op: Operator) -> tuple[np.ndarray, Error] | None:
 
 
 def scaled(op: Operator, factor: float) -> Operator | None:
-    """factor A for a factor above zero, with the facts of A; None where A does not state it."""
-    stated = getattr(op, "scaled", None)
-    return None if stated is None else stated(factor)
+    """factor A for a factor above zero, with the facts of A; None where A does not state it.
+
+    A power of two of a factor far from 1, or for an A of numbers far from 1, multiplies what A is
+    stored in, so that nothing underflows.
+    """
+    stated, exponent = getattr(op, "scaled", None), math.frexp(factor)[1]
+    if stated is None:
+        return None
+    far = abs(exponent) > reach(op.dtype) or getattr(op, "uneven", False)
+    if not far or not hasattr(op, "times_power_of_two"):
+        multiple: Operator = stated(factor)
+        return multiple
+    even = exponent - exponent % 2
+    near: Any = op
+    return cast(Operator, near.times_power_of_two(even).scaled(math.ldexp(factor, -even)))
 
 
 def on_range(op: Operator) -> Operator:

@@ -121,7 +121,7 @@ def _kroneckers(rng: np.random.Generator) -> _Far:
     left, right = (int(rng.integers(-1000, 950)) for _ in range(2))
     pairs = zip(sides, (left, right), strict=True)
     far = [[np.ldexp(term, power) for term in side] for side, power in pairs]
-    ops = gnjax.sum_of_kroneckers(*far), gnjax.sum_of_kroneckers(*sides)
+    ops = gnjax.papers.sum_of_kroneckers(*far), gnjax.papers.sum_of_kroneckers(*sides)
     return _Far(*ops, many_digits.sum_of_kroneckers(*sides), left + right)
 
 
@@ -139,7 +139,10 @@ def _linear(rng: np.random.Generator) -> _Far:
     far = [np.ldexp(w, power) for w in weights]
     inputs = 0 if sigma is None else int(rng.integers(-900, 900))
     far_sigma = None if sigma is None else np.ldexp(sigma, inputs)
-    ops = gnjax.linear_gauss_newton(far, far_sigma), gnjax.linear_gauss_newton(weights, sigma)
+    ops = (
+        gnjax.papers.linear_gauss_newton(far, far_sigma),
+        gnjax.papers.linear_gauss_newton(weights, sigma),
+    )
     truth = many_digits.linear_network(weights, sigma)
     methods = ("auto", "dense", "inverse", "krylov", "factored", "closed_form")
     return _Far(*ops, truth, 2 * (layers - 1) * power + inputs, methods)

@@ -130,15 +130,35 @@ def test_closed_forms_do_not_depend_on_the_scale_of_weights_and_data(power, size
     weights = gnjax.initializers.chain(jax.random.key(0), sizes, "kaiming_normal")
     weights = [np.asarray(w) for w in weights]
     sigma = None if whitened else np.diag([4.0, 3.0, 2.0, 1.0])
-    near = gnjax.condition_number(gnjax.linear_gauss_newton(weights, sigma))
+    near = gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights, sigma))
     far = [np.ldexp(w, power) for w in weights]
     far_sigma = None if whitened else np.ldexp(sigma, power // 8)
-    op = gnjax.linear_gauss_newton(far, far_sigma)
+    op = gnjax.papers.linear_gauss_newton(far, far_sigma)
     for method in ("auto", "dense", "krylov", "factored"):
         found = gnjax.condition_number(op, method=method)
         low, high = found.interval
         assert found.resolved
         assert low <= near.value <= high
+
+
+@pytest.mark.parametrize("powers", [(600, -560, -500), (800, -800, -250), (0, 0, -1000)])
+def test_a_multiple_of_kroneckers_loses_no_digits_where_only_one_side_is_small(powers):
+    """What underflows on one side of A (x) B is multiplied by the norm of the other side."""
+    rng = np.random.default_rng(5)
+    lefts, rights = ([f @ f.T for f in rng.standard_normal((2, n, n + 2))] for n in (2, 3))
+    near = gnjax.papers.sum_of_kroneckers(lefts, rights)
+    true = gnjax.condition_number(near)
+    left, right, weight = powers
+    sides = [np.ldexp(a, left) for a in lefts], [np.ldexp(b, right) for b in rights]
+    op = 2.0**weight * gnjax.papers.sum_of_kroneckers(*sides)
+    for method in ("auto", "dense", "krylov"):
+        found = gnjax.condition_number(op, method=method)
+        assert found.interval[0] <= true.interval[1]
+        assert true.interval[0] <= found.interval[1]
+        assert found.interval[1] - found.interval[0] <= 1e-9 * true.value  # as at the usual scale
+    found, usual = gnjax.eigenvalues(op), gnjax.eigenvalues(near)
+    apart = np.abs(np.ldexp(found.values, -sum(powers)) - usual.values)
+    assert (apart <= np.ldexp(found.errors, -sum(powers)) + usual.errors).all()
 
 
 @pytest.mark.parametrize("power", [-1000, -530, -510])

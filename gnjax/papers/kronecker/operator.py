@@ -76,9 +76,10 @@ class SumOfKroneckers(Algebra):
         multiple = np.asarray(factor, self.dtype)
         rounding = gamma(2, self.dtype)
         pairs = zip(np.asarray(self.lefts), np.asarray(self.rights), strict=True)
-        norms = sum(frobenius_norm(left) * frobenius_norm(right) for left, right in pairs)
-        error = factor * (float(self.stored_error) * (1 + rounding) + rounding * norms)
-        error += underflow(1, self.lefts.size * self.rights.size, self.dtype)
+        norms = [(frobenius_norm(left), frobenius_norm(right)) for left, right in pairs]
+        size = sum(left * right for left, right in norms)
+        error = factor * (float(self.stored_error) * (1 + rounding) + rounding * size)
+        error += underflow(1, self.rights.size, self.dtype) * sum(left for left, _ in norms)
         return SumOfKroneckers(
             self.lefts,
             on_device(multiple * by_numpy(self.rights)),
