@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax.models import safetensors
-from gnjax.numerics.result import Result
-from gnjax.numerics.schema import inheriting
+from gnjax.numerics.results.result import Result
+from gnjax.numerics.results.schema import inheriting
 
 LARGE = 10_000_000
 MEBIBYTE = 2**20

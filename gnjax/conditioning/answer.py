@@ -11,7 +11,7 @@ from gnjax.conditioning.ends import ANALYTIC, FULL, Ends, Problem
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.numerics.scale import certificate_in_units
 
 _NOTHING_ABOVE_ZERO = certificate(

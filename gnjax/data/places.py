@@ -14,7 +14,7 @@ from typing import Any
 
 from gnjax.data.archives import Archive, read_archive, verify_file
 from gnjax.data.published import Published
-from gnjax.numerics.background import within
+from gnjax.numerics.decompositions.background import within
 from gnjax.numerics.extras import optional
 
 _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download

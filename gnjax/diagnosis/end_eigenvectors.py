@@ -6,7 +6,7 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.networks.network import backward_products
-from gnjax.numerics import lapack
+from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.rounding import spectral_error

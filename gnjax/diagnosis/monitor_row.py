@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnjax.numerics.certificate import Certificate
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 
 
 @dataclass(frozen=True, repr=False)

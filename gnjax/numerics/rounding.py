@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics import lapack
 from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.triangular import triangular_factor
+from gnjax.numerics.decompositions import lapack
+from gnjax.numerics.decompositions.triangular import triangular_factor
 
 LAPACK = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
 """What :func:`spectral_error` rests on; ``LAPACK.to(value)`` is the error itself."""

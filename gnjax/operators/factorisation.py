@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.rounding import spectral_error
-from gnjax.numerics.triangular import triangular_factor
 
 _ROWS = 256  # of a J that is formed as a whole, in one part
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnjax.numerics.certificate import UNKNOWN, Certificate
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 
 
 @dataclass(frozen=True, repr=False)

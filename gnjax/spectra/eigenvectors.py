@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnjax.numerics import lapack
+from gnjax.numerics.decompositions import lapack
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.outward import raised
-from gnjax.numerics.triangular import triangular_factor
 
 
 def angles(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnjax.numerics import lapack
 from gnjax.numerics.certificate import Error, certificate
+from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
 from gnjax.operators.base import Operator

@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 import pytest
 
-from gnjax.numerics.background import interruptible, within
+from gnjax.numerics.decompositions.background import interruptible, within
 
 _CHILD = """
 import os, signal, sys, threading, time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnjax.numerics.triangular import triangular_factor
+from gnjax.numerics.decompositions.triangular import triangular_factor
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

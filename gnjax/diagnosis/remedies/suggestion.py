@@ -14,7 +14,7 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
 from gnjax.networks.parameters import Only
 from gnjax.numerics.host import on_device
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.operators.base import Factored
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.of_networks.network import NetworkGram

@@ -10,11 +10,11 @@ import scipy.linalg
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from gnjax.numerics import lapack
 from gnjax.numerics.certificate import MEASURED, PROVED, Error
+from gnjax.numerics.decompositions import lapack
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.outward import above, below, lowered, raised
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
-from gnjax.numerics.triangular import triangular_factor
 from gnjax.numerics.validation import check_covariance
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.outward import frobenius_norm, lowered, raised
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error
 from gnjax.numerics.validation import check_matrix
 from gnjax.papers.bounds.enclosures import covariance_condition

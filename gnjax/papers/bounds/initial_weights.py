@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, lowered, raised
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.numerics.validation import check_finite_number
 
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.outward import lowered, raised
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.papers.bounds.enclosures import (
     Condition,
     ExtremeSingularValues,

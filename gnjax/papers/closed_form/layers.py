@@ -11,8 +11,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from gnjax.numerics import lapack
 from gnjax.numerics.certificate import MEASURED, PROVED
+from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff

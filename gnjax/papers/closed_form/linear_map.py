@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.construct import network
 from gnjax.networks.model import Apply, Params, checked
 from gnjax.networks.parameters import Only
-from gnjax.numerics.triangular import triangular_factor
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.papers.closed_form.affine import what_bends
 

@@ -16,11 +16,11 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from gnjax.numerics.certificate import MEASURED
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unit_roundoff
-from gnjax.numerics.triangular import triangular_factor
 from gnjax.numerics.validation import check_finite_number, check_matrix
 from gnjax.operators.base import Factored
 

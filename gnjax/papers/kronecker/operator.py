@@ -88,18 +88,18 @@ class SumOfKroneckers(Algebra):
 
     @property
     def magnitude(self) -> int | None:
-        from gnjax.papers.closed_form.scaled import magnitude  # which makes sums of products
+        from gnjax.papers.kronecker.scaled import magnitude  # which makes sums of products
 
         return magnitude(self)
 
     @property
     def uneven(self) -> bool:
-        from gnjax.papers.closed_form.scaled import uneven
+        from gnjax.papers.kronecker.scaled import uneven
 
         return uneven(self)
 
     def times_power_of_two(self, exponent: int) -> SumOfKroneckers:
-        from gnjax.papers.closed_form.scaled import times_power_of_two
+        from gnjax.papers.kronecker.scaled import times_power_of_two
 
         return times_power_of_two(self, exponent)
 

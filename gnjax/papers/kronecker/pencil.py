@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from gnjax.numerics import lapack
+from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.host import on_device
 from gnjax.papers.kronecker.operator import SumOfKroneckers
 from gnjax.papers.kronecker.packed import Groups, packed, parts_of, product

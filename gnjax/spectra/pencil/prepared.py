@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from gnjax.numerics.triangular import triangular_factor
+from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.operators.factorisation import Factorisation
 from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.ends import Matrix

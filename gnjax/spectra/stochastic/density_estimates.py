@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
-from gnjax.numerics.result import Result
+from gnjax.numerics.results.result import Result
 from gnjax.numerics.scale import exponent_of, values_in_units
 from gnjax.spectra.stochastic.probes import spread_of_mean, student
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
@@ -46,10 +46,8 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
     context = contextvars.copy_context()
 
     def run() -> None:
-        try:
+        with _Raised(outcome):
             outcome.set_result(context.run(work))
-        except BaseException as error:  # noqa: BLE001  (it is raised where the value is awaited)
-            outcome.set_exception(error)
 
     end = time.monotonic() + seconds
     threading.Thread(target=run, daemon=daemon).start()
@@ -59,3 +57,18 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
         msg = f"it took longer than {seconds:.0f} seconds"
         raise TimeoutError(msg)
     return outcome.result()
+
+
+class _Raised:
+    """What is raised inside is kept in a future, and raised where its value is awaited."""
+
+    def __init__(self, outcome: Future[Any]) -> None:
+        self._outcome = outcome
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
+            self._outcome.set_exception(error)
+        return True

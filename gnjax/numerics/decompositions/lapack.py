@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gnjax.numerics.background import interruptible
+from gnjax.numerics.decompositions.background import interruptible
 
 _LARGE = 500  # with fewer rows or columns no decomposition takes a tenth of a second
 

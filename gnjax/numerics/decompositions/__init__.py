@@ -1,0 +1,1 @@
+"""Decompositions of matrices in host memory, which Ctrl-C interrupts."""
