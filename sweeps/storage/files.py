@@ -41,9 +41,8 @@ def replacing(path: Path) -> Iterator[Path]:
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(partial, path)
-        except BaseException:
+        finally:
             partial.unlink(missing_ok=True)
-            raise
     except OSError as error:
         raise unwritable(path, error) from error
 
