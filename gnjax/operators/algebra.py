@@ -366,9 +366,11 @@ def _added(op: Operator, other: Any) -> LinearCombination:
     first = _scaled(op, 1.0)
     if not isinstance(other, Operator):
         if np.ndim(other):
+            stored = hasattr(other, "__array__") or isinstance(other, list | tuple)
             msg = (
                 "an operator adds operators and numbers (a number s is s times the identity), got "
-                f"an array of shape {np.shape(other)}; write op + gnjax.as_operator(matrix)"
+                f"a matrix of shape {np.shape(other)}; write op + "
+                f"gnjax.{'dense' if stored else 'as_operator'}(matrix)"
             )
             raise ValueError(msg)
         number = check_finite_number("what is added to an operator", other)

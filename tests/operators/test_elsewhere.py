@@ -212,3 +212,11 @@ def test_operators_of_other_libraries_have_the_algebra_of_ours():
     np.testing.assert_allclose(whole @ v, expected @ v, rtol=1e-12)
     values = gnjax.eigenvalues(whole).values
     np.testing.assert_allclose(values, np.linalg.eigvalsh(expected)[::-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [aslinearoperator, scipy.sparse.csr_array])
+def test_a_sum_with_a_matrix_of_another_library_says_how_it_is_written(kind):
+    op, other = gnjax.dense(np.eye(3)), kind(np.eye(3))
+    for add in (lambda: op + other, lambda: other + op, lambda: op - other):
+        with pytest.raises(ValueError, match=r"gnjax.as_operator\(matrix\)"):
+            add()
