@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+from gnjax import papers
 from gnjax.models import safetensors
 from gnjax.numerics.results.result import Result
 from gnjax.numerics.results.schema import inheriting
@@ -184,7 +185,7 @@ def _answers() -> list[Result]:
         gnjax.condition_number(np.diag([4.0, 2.0, 1.0])),
         gnjax.trace(np.diag([4.0, 2.0]), method="exact"),
         gnjax.eigenvalues(np.diag([4.0, 2.0]), vectors=True),
-        gnjax.bounds.linear([np.eye(2)]),
+        papers.bounds.linear([np.eye(2)]),
     ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax import papers
 
 MEBIBYTE = 2**20
 HUGE = 10**9
@@ -94,7 +95,7 @@ def test_a_factor_or_a_row_beyond_the_memory_of_the_machine() -> None:
     for call in (
         lambda: gnjax.factored(np.broadcast_to(1.0, (10**6, 10**8))),
         lambda: gnjax.diagonal(np.broadcast_to(1.0, 10**14)),
-        lambda: gnjax.bounds.linear([np.broadcast_to(1.0, (10**6, 10**8))]),
+        lambda: papers.bounds.linear([np.broadcast_to(1.0, (10**6, 10**8))]),
     ):
         with at_most(MEBIBYTE), pytest.raises(ValueError, match=r"GB of memory, and this machine"):
             call()

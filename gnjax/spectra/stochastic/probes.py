@@ -15,6 +15,7 @@ from gnjax.spectra.watch import Apply
 
 BLOCK = 16  # the number of vectors that one product multiplies
 _STREAM = 7919
+_SQUARES = 1e-100  # the squares of numbers from here to its inverse neither under- nor overflow
 _COVERED = 0.975  # the quantile of a two-sided interval of 95%
 
 
@@ -70,7 +71,10 @@ def lengths_of(rows: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 def row_lengths(rows: np.ndarray) -> np.ndarray:
     """The lengths of rows, without under- or overflow of their squares."""
-    scale = 2.0 ** ((exponent_of(float(np.abs(rows).max(initial=0.0))) or 1) - 1)
+    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
+    if _SQUARES < largest < 1 / _SQUARES:  # a division would take the memory of the rows once more
+        return np.linalg.norm(rows, axis=1)
+    scale = 2.0 ** ((exponent_of(largest) or 1) - 1)
     lengths: np.ndarray = np.linalg.norm(rows / scale, axis=1) * scale
     return lengths
 
