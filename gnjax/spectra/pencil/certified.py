@@ -16,7 +16,7 @@ from gnjax.spectra.krylov.lanczos import Run, lanczos, missed_probability, rando
 from gnjax.spectra.krylov.lanczos import ritz as ritz_values
 from gnjax.spectra.pencil.base import End, Pencil, beside
 from gnjax.spectra.pencil.davidson import Ritz
-from gnjax.spectra.pencil.locate import Stopped, deflation, locate, refined
+from gnjax.spectra.pencil.locate import Stopped, deflation, locate
 
 _CERTIFY_STEPS = 200
 _WIDENINGS = (1.0, 8.0, 64.0)
@@ -76,8 +76,10 @@ def certified(
                 return _unbounded(end, best.value, products)
             spent += share
             if not exceeds:
-                best, made = _improved(end, pencil, run, best), end.block
-                products += made
+                again = locate(end, rtol, stopped, _beyond(end, pencil, run, best))
+                if again is None:
+                    return _unbounded(end, 0.0, products)
+                best, products = again.ritz, products + again.products
             if exceeds:  # but the probability is too large: try a wider bound
                 break
     return _unbounded(end, best.value, products)
@@ -112,9 +114,13 @@ def _exceeds(run: Run, floor: float) -> bool:
     return bool(np.linalg.eigvalsh(run.projection)[0] > floor)
 
 
-def _improved(end: End, pencil: Pencil, run: Run, best: Ritz) -> Ritz:
-    """The Ritz values on the best vectors so far and what a run shows beyond the shift."""
-    _, _, vectors = ritz_values(run)
-    beyond = pencil.inner(vectors[:, : end.block // 2].T @ run.basis)
-    rows = np.concatenate([beyond / np.linalg.norm(beyond, axis=1, keepdims=True), best.rows])
-    return refined(end, rows)
+def _beyond(end: End, pencil: Pencil, run: Run, best: Ritz) -> np.ndarray:
+    """Rows that span what a run shows beyond the shift, and the best vectors so far.
+
+    A search may have begun in an invariant space, which the end of the spectrum is not in.
+    """
+    values, _, vectors = ritz_values(run)
+    count = min(max(int((values < 0).sum()), 1), end.block)
+    rows = pencil.inner(vectors[:, :count].T @ run.basis)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.linalg.qr(np.concatenate([rows, best.rows]).T)[0].T

@@ -42,12 +42,16 @@ class Deflation:
     floor: float
 
 
-def locate(end: End, rtol: float, stopped: Stopped) -> Located | None:
+def locate(
+    end: End, rtol: float, stopped: Stopped, beyond: np.ndarray | None = None
+) -> Located | None:
     """Ritz values to a fraction of rtol; a few more steps are taken to find vectors to deflate.
 
-    None for the smallest eigenvalue of a matrix that is singular to working precision.
+    None for the smallest eigenvalue of a matrix that is singular to working precision. The search
+    begins at rows ``beyond`` instead where they are given.
     """
     pencil, rows = end.start()
+    rows = rows if beyond is None else beyond
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
     seen = space.ritz(end.block)
     extra, before = 0, np.inf
