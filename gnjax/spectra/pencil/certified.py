@@ -47,11 +47,12 @@ def certified(
     if located is None:
         return _unbounded(end, 0.0, 0)
     best, products = located.ritz, located.products
+    below = np.inf  # the largest floor that C is expected to exceed
     seeds = iter(range(seed, seed + _TRIES * len(_WIDENINGS)))  # a start knows of no run before it
     for widening in _WIDENINGS:
         for _ in range(_TRIES):
             pencil = located.pencil.at(beside(end, best.value, rtol * widening))
-            apart = deflation(end, pencil, best)
+            apart = deflation(end, pencil, best, below)
             start = random_rows(end.size, end.block, next(seeds), apart=apart.rows)
             enough = partial(
                 _decided, pencil=pencil, floor=apart.floor, missed=share, stopped=stopped
@@ -75,7 +76,10 @@ def certified(
             if stopped():
                 return _unbounded(end, best.value, products)
             spent += share
-            if not exceeds:
+            least = float(np.linalg.eigvalsh(run.projection)[0])
+            if 0 < least <= floor:
+                below = least / 2
+            elif not exceeds:
                 again = locate(end, rtol, stopped, _beyond(end, pencil, run, best))
                 if again is None:
                     return _unbounded(end, 0.0, products)

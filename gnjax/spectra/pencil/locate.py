@@ -80,8 +80,10 @@ def refined(end: End, rows: np.ndarray) -> Ritz:
     return Ritz(end.sign * values, vectors.T @ basis, vectors.T @ products.images)
 
 
-def deflation(end: End, pencil: Pencil, ritz: Ritz) -> Deflation:
+def deflation(end: End, pencil: Pencil, ritz: Ritz, below: float = np.inf) -> Deflation:
     """Deflate as many of the Ritz vectors near the end as are accurate enough.
+
+    The floor of what is deflated is at most ``below``.
 
     At least one dimension is left, because a certificate needs a run in the complement. X spans
     R^{-1} W for the Ritz vectors W, and C X^T follows from the products A W.
@@ -99,7 +101,8 @@ def deflation(end: End, pencil: Pencil, ritz: Ritz) -> Deflation:
     rows, image = vectors.T @ rows, vectors.T @ image
     residual = image - values[:, None] * rows
     several = (_deflated(rows, residual, values, n, pencil.rounding) for n in range(most + 1))
-    return max(several, key=lambda pair: pair[0])[1]
+    allowed = [pair for pair in several if pair[1].floor <= below]
+    return max(allowed, key=lambda pair: pair[0])[1]
 
 
 def _deflated(

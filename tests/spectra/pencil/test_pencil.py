@@ -176,3 +176,17 @@ def test_an_eigenvalue_is_missed_no_more_often_than_stated():
         misses += low.bound > exact * (1 + 1e-12)
     limit = scipy.stats.binom.ppf(1 - 1e-6, runs, chance)
     assert misses <= limit
+
+
+@pytest.mark.parametrize("widths", [(6, 2, 2, 4), (18, 2, 2, 8), (3, 2, 1, 1, 3, 2, 2, 4)])
+def test_a_search_that_begins_in_an_invariant_space_is_continued(widths):
+    """The start of narrow networks contains eigenvectors, and none of the smallest eigenvalue."""
+    for seed in range(6):
+        weights = gnjax.initializers.chain(jax.random.key(seed), widths, "kaiming_normal")
+        op = papers.linear_gauss_newton(weights)
+        answer = gnjax.condition_number(op, method="krylov")
+        values = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[::-1]
+        exact = values[0] / values[op.rank_bound - 1]
+        if exact < 1e8:
+            assert answer.resolved
+            assert answer.interval[0] * (1 - 1e-6) <= exact <= answer.interval[1] * (1 + 1e-6)
