@@ -37,6 +37,7 @@ def interrupt():
     global sent
     sent = time.monotonic()
     os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have Ctrl-C ignored
 threading.Timer(0.5, interrupt).start()
 try:
     calls[sys.argv[1]]()
