@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 import gnjax
 from gnjax import papers
 from gnjax.models import safetensors
-from gnjax.numerics.results.result import Result
-from gnjax.numerics.results.schema import inheriting
+from gnjax.numerics.answers.result import Result
+from gnjax.numerics.answers.schema import inheriting
 
 LARGE = 10_000_000
 MEBIBYTE = 2**20

@@ -18,7 +18,7 @@ from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
-from gnjax.numerics.results.result import Result
+from gnjax.numerics.answers.result import Result
 from gnjax.operators.base import Operator
 from gnjax.operators.curvature import gauss_newton, hessian, ntk
 from gnjax.operators.elsewhere.recognised import as_operator, is_matrix

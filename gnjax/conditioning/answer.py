@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnjax.conditioning.ends import ANALYTIC, FULL, Ends, Problem
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import UNKNOWN, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below
 from gnjax.numerics.rank_bound import SHAPES
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.scale import certificate_in_units
 
 _NOTHING_ABOVE_ZERO = certificate(

@@ -11,10 +11,10 @@ import numpy as np
 from gnjax.conditioning.condition_number import ConditionNumber, condition_of_spectrum
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import Groups, grouped, natural_order
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
-from gnjax.numerics.results.result import Result
 from gnjax.operators.blocks.columns import DiagonalBlocks, diagonal_blocks, entry_blocks
 from gnjax.operators.blocks.rows import row_parts
 from gnjax.operators.curvature import gauss_newton

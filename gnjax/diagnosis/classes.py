@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gnjax.diagnosis.frequency import frequency_bands
-from gnjax.numerics.results.result import Result
+from gnjax.numerics.answers.result import Result
 
 _CLASSES = 12  # the most classes that have a line of their own; more are put into bands
 _BANDS = 5

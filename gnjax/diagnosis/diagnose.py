@@ -33,8 +33,8 @@ from gnjax.networks.losses import Loss
 from gnjax.networks.model import functional
 from gnjax.networks.network import differentiated, parameter_names
 from gnjax.networks.parameters import Only, layer_name
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.results.result import Result
 from gnjax.operators.curvature import hessian
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator

@@ -11,8 +11,8 @@ from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.suggestion import block_condition
 from gnjax.networks.network import parameter_names
 from gnjax.networks.parameters import layer_name, natural_order
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.results.result import Result
 from gnjax.operators.of_networks.network import NetworkGram
 
 _STANDS_OUT = 0.1  # the least sensitivity for which a layer is named

@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate
-from gnjax.numerics.results.result import Result
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.numerics.results.schema import are_counts, brief, is_shape, parsed
+from gnjax.numerics.answers.schema import are_counts, brief, is_shape, parsed
 
 _TYPES = {
     "F64": "<f8",

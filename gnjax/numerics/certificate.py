@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gnjax.numerics.results.result import Result
+from gnjax.numerics.answers.result import Result
 
 PROVED, PROBABLE, MEASURED, UNKNOWN = "proved", "probable", "measured", "unknown"
 KINDS = (PROVED, PROBABLE, MEASURED, UNKNOWN)

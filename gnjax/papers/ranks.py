@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnjax.numerics.results.result import Result
+from gnjax.numerics.answers.result import Result
 from gnjax.pictures.plot import BLUE, ORANGE
 from gnjax.spectra.spectrum import Spectrum
 

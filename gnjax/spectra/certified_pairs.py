@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import UNKNOWN, Certificate
-from gnjax.numerics.results.result import Result
 
 
 @dataclass(frozen=True, repr=False)

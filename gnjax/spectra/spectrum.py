@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, certificate, unknown
 from gnjax.numerics.outward import raised
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.scale import certificate_in_units, values_in_units
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
 from gnjax.operators.base import Operator

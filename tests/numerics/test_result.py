@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 import gnjax
 from gnjax import papers
-from gnjax.numerics.results.result import Result
+from gnjax.numerics.answers.result import Result
 
 _NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 

@@ -13,8 +13,8 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.networks.losses import Loss
 from gnjax.networks.model import Apply, Params
 from gnjax.networks.parameters import Only
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.host import on_device
-from gnjax.numerics.results.result import Result
 from gnjax.operators.base import Factored
 from gnjax.operators.curvature import gauss_newton
 from gnjax.operators.of_networks.network import NetworkGram

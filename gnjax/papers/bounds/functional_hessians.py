@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.outward import frobenius_norm, lowered, raised
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.rounding import gamma, singular_values, spectral_error
 from gnjax.numerics.validation import check_matrix
 from gnjax.papers.bounds.enclosures import covariance_condition

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import PROBABLE, Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, lowered, raised
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.validation import check_finite_number
 
 

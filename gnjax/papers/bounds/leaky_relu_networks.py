@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, certificate
 from gnjax.numerics.outward import lowered, raised
-from gnjax.numerics.results.result import Result
 from gnjax.papers.bounds.enclosures import ExtremeSingularValues, extreme_singular_values
 from gnjax.papers.closed_form.leaky_relu import leaky_layer
 

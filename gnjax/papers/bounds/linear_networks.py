@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.outward import lowered, raised
-from gnjax.numerics.results.result import Result
 from gnjax.papers.bounds.enclosures import (
     Condition,
     ExtremeSingularValues,

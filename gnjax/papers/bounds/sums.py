@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import Certificate, Error, certificate
 from gnjax.numerics.outward import above, below, frobenius_norm, raised
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.validation import check_matrix
 from gnjax.papers.bounds.enclosures import Eigenvalues, eigenvalues

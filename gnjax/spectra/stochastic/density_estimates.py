@@ -10,8 +10,8 @@ from functools import reduce
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate, unknown
-from gnjax.numerics.results.result import Result
 from gnjax.numerics.scale import exponent_of, values_in_units
 from gnjax.spectra.stochastic.probes import spread_of_mean, student
 

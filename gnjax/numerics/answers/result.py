@@ -20,7 +20,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from gnjax.numerics.results.schema import brief, inheriting, parsed, value_of
+from gnjax.numerics.answers.schema import brief, inheriting, parsed, value_of
 
 _SHOWN = 6  # numbers of an array
 

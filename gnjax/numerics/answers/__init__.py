@@ -1,0 +1,1 @@
+"""Answers as data: how they are saved, read and checked."""
