@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.of_networks.network import NetworkHessian
 from gnjax.operators.protocol import Operator
@@ -28,7 +28,7 @@ def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
     return 1 / jnp.sqrt(entries)
 
 
-@jax.jit
+@bounded_jit
 def product(op: Operator, v: jax.Array) -> jax.Array:
     """A v for the operator A, compiled."""
     return op.mv(v)
@@ -39,14 +39,14 @@ def scaled_product(op: Operator, scale: jax.Array, v: jax.Array) -> jax.Array:
     return scale * product(op, scale * v)
 
 
-@jax.jit
+@bounded_jit
 def along(op: Operator, update: jax.Array) -> jax.Array:
     """u^T H u / u^T u for the update u: the curvature along it."""
     u = update / jnp.linalg.norm(update)
     return u @ op.mv(u)
 
 
-@partial(jax.jit, static_argnums=2)
+@bounded_jit(static_argnums=2)
 def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
     """z^T H z for ``probes`` vectors z of random signs; their mean estimates the trace of H."""
     key = jax.random.fold_in(jax.random.key(2), number)

@@ -25,6 +25,7 @@ from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.outputs.values import check_values
 from gnjax.networks.parameters import Only, choose
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.device import device
 from gnjax.numerics.precision import real_dtype
 
@@ -230,7 +231,7 @@ def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> 
         check_convex(target, outputs)
 
 
-@jax.jit
+@bounded_jit
 def _outputs(net: Network) -> jax.Array:
     return net.outputs(net.leaves, net.x)
 

@@ -36,7 +36,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
@@ -46,6 +45,7 @@ import numpy as np
 from gnjax.networks import jaxprs
 from gnjax.networks.forms.samples import sample_count, windows
 from gnjax.networks.rounding.random_roundings import mixed
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite, on_host
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _in_batches(net: Network, x: Any) -> Response:
     return outputs, derivatives
 
 
-@partial(jax.jit, static_argnames=("ways",))
+@bounded_jit(static_argnames=("ways",))
 def _responses(net: Network, x: Any, ways: tuple[Way, ...]) -> tuple[Response, ...]:
     """F (n, k) and its derivative along a random direction, in each of the ways."""
     v = _direction(net)

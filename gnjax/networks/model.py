@@ -25,6 +25,7 @@ from gnjax.networks.forms.samples import (
 )
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 
@@ -195,7 +196,7 @@ def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
     return converted(array, real_dtype())
 
 
-@jax.jit
+@bounded_jit
 def evaluate(apply: Apply, params: Params, x: Any) -> Any:
     return apply(params, x)
 

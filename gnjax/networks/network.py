@@ -23,6 +23,7 @@ from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.parameters import paths
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.device import device
 
 _PROBES = 4
@@ -256,18 +257,18 @@ def batched(product: Callable[[jax.Array], jax.Array], v: jax.Array, dims: int =
     return product(v) if v.ndim == dims else jax.vmap(product, in_axes=-1, out_axes=-1)(v)
 
 
-@jax.jit
+@bounded_jit
 def _forward_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     rows = batched(partial(forward, net, x, target), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
-@jax.jit
+@bounded_jit
 def _backward_batch(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
     return batched(partial(backward, net, x, target), u, 2)
 
 
-@jax.jit
+@bounded_jit
 def _gauss_newton_batch(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     return batched(partial(gauss_newton_product, net, x, target), v)
 

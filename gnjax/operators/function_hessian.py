@@ -29,6 +29,7 @@ from gnjax.networks.model import checked_parameters
 from gnjax.networks.network import batched, columns, gather, scatter
 from gnjax.networks.parameters import Only, choose
 from gnjax.networks.rounding import MeasuredProduct, measured_product
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.scale import exponent_of
@@ -156,7 +157,7 @@ def hessian_of(
         written=float(max(1, sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars))),
     )
     if not op.forward:
-        check_second_derivative("loss_fn", _product, op, jnp.zeros(op.parameters, op.dtype))
+        check_second_derivative("loss_fn", _products, op, jnp.zeros(op.parameters, op.dtype))
     _check_finite(op)
     return op
 
@@ -237,14 +238,14 @@ def _check_finite(op: FunctionHessian) -> None:
         raise ValueError(msg)
 
 
-@jax.jit
+@bounded_jit
 def _value_and_whether_finite(op: FunctionHessian) -> tuple[jax.Array, jax.Array]:
     """The value of the function, and whether every entry of its gradient is finite."""
     value, gradient = jax.value_and_grad(op.value)(list(op.leaves))
     return value, jnp.stack([jnp.isfinite(leaf).all() for leaf in gradient]).all()
 
 
-@jax.jit
+@bounded_jit
 def _products(op: FunctionHessian, v: jax.Array) -> jax.Array:
     return batched(partial(_product, op), v)
 

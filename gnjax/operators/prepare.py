@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import x64
 from gnjax.operators.algebra import LinearCombination
@@ -116,7 +117,7 @@ def in_float64(op: Operator) -> Operator | None:
     return wide if image.dtype == jnp.float64 else None
 
 
-@jax.jit
+@bounded_jit
 def _widened(op: Any) -> Any:
     """The same operator with its numbers in float64."""
 
@@ -133,7 +134,7 @@ def float32_rules() -> Iterator[None]:
         yield
 
 
-@jax.jit
+@bounded_jit
 def _narrowed(op: NetworkGram | NetworkHessian) -> NetworkGram | NetworkHessian:
     """The same operator with its numbers in float32."""
 

@@ -9,6 +9,7 @@ import jax
 
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.jaxprs import pushforward
+from gnjax.numerics.bounded_jit import BoundedJit
 
 
 def check_differentiable(
@@ -46,10 +47,10 @@ def check_differentiable(
         raise ValueError(msg) from error
 
 
-def check_second_derivative(what: str, product: Callable[..., Any], *args: Any) -> None:
+def check_second_derivative(what: str, product: BoundedJit[..., Any], *args: Any) -> None:
     """Refuse a function whose second derivative ``product(*args)`` JAX cannot make."""
     try:
-        jax.eval_shape(product, *args)
+        product.of(args[0]).eval_shape(*args)
     except RAISED as error:
         msg = (
             f"{what} cannot be differentiated twice: a Hessian differentiates the rule of a "

@@ -30,6 +30,7 @@ from gnjax.networks.layer_types.uses import Pair, by_places, by_positions, has_p
 from gnjax.networks.network import Network, backward_products
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu, on_device, on_host, zeros
 
 _ROWS = 64
@@ -148,7 +149,7 @@ def _concatenated(*parts: jax.Array) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-@partial(jax.jit, static_argnames=("group",))
+@bounded_jit(static_argnames=("group",))
 def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
     """The pairs and rows of the items for the samples x, weighted by R^T."""
     traced = traced_sample(net)

@@ -46,6 +46,7 @@ from gnjax.networks.null_space.normalised import normalised_units
 from gnjax.networks.null_space.zeros import columns_stay_zero, nonzero_columns
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 
 _DECADES = 8.0, 100.0, 100.0, 30.0  # decades of the factors in each trial; an eighth in float32
@@ -240,7 +241,7 @@ def _gap(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.abs(before - after).max(), jnp.abs(before).max()
 
 
-@jax.jit
+@bounded_jit
 def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
     return _as_the_loss_sees(net, net.outputs(list(leaves), x))
 
@@ -253,7 +254,7 @@ def _as_the_loss_sees(net: Network, outputs: jax.Array) -> jax.Array:
     return logits - logits.mean(axis=-1, keepdims=True)
 
 
-@jax.jit
+@bounded_jit
 def _tangent(net: Network, x: Any, v: jax.Array) -> jax.Array:
     """The largest entry of J v, as the loss sees it."""
     f = partial(net.outputs, x=x)

@@ -26,6 +26,7 @@ import numpy as np
 
 from gnjax.networks.network import Network, backward_products, forward_products, scatter
 from gnjax.networks.null_space.families import layers_of
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 
 _DECADES = 8.0  # powers of ten from the size of 1 in the trials
@@ -142,7 +143,7 @@ def _may_underflow(net: Network) -> bool:
     return below > _BELOW["float64" if net.dtype == jnp.float64 else "float32"]
 
 
-@jax.jit
+@bounded_jit
 def _scaled(net: Network, moved: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
     """The leaves, whose entries are multiplied by a factor where ``moved`` is not zero."""
     return [

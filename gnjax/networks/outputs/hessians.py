@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.outputs.targets import Target, loss_sum
+from gnjax.numerics.bounded_jit import bounded_jit
 
 LARGEST_ROOT = 512
 _CONCAVE = 1e-8
@@ -270,14 +271,14 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
         _check_curvatures(*_smallest_and_largest(some, outputs[part]))
 
 
-@jax.jit
+@bounded_jit
 def _smallest_and_largest(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest eigenvalue of the B_i, and the largest absolute one."""
     values = jnp.linalg.eigvalsh(formed_hessians(target, outputs))
     return values.min(), jnp.abs(values).max()
 
 
-@jax.jit
+@bounded_jit
 def _probed(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The smallest and the largest u^T B u / u^T u of a sample."""
     hessian = output_hessian(target, outputs, rooted=False)

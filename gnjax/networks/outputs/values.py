@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.outputs.targets import Target, term_losses
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu
 
 _SUM_OF_PROBABILITIES = 1e-3  # a softmax in half precision sums to one to about this
@@ -31,7 +32,7 @@ def check_values(target: Target, outputs: jax.Array) -> None:
     _check_negative_labels(plain, outputs, terms)
 
 
-_terms = jax.jit(term_losses)
+_terms = bounded_jit(term_losses)
 
 
 @jax.jit

@@ -214,7 +214,9 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
     if v.nbytes < _LARGE or not on_cpu(v):
         return ""  # an accelerator refuses by itself what it has no memory for
     room, _ = free_memory()
-    plan = compiled.lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
+    plan = (
+        compiled.of(function).lower(function, np.uint32(0), v, *batch).compile().memory_analysis()
+    )
     if room is None or plan is None:
         return ""
     needed = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes

@@ -19,6 +19,7 @@ from jax.tree_util import Partial
 from gnjax.networks.jaxprs import evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device, on_host
 
 _STEPWISE = 3e8  # if all evaluations write at most so many numbers, they go step by step
@@ -52,7 +53,7 @@ def gaps(
 
 
 # Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
-@jax.jit
+@bounded_jit
 def compiled(
     product: Partial, seed: np.uint32, v: jax.Array, *batch: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -104,7 +105,7 @@ def _steps(
     product: Partial, rng: np.random.Generator, vectors: jax.Array, batch: Sequence[Any]
 ) -> tuple[Any, Any]:
     product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
-    closed = _applied.trace(product, vectors, *batch).jaxpr
+    closed = _applied.of(product).trace(product, vectors, *batch).jaxpr
     leaves = jax.tree.leaves((product, vectors, batch))
     (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
     (moved,) = perturbed_steps(closed, int(_seed(rng)), leaves)
@@ -119,7 +120,7 @@ def _repeated(times: int, leaf: Any) -> Any:
     return np.broadcast_to(np.asarray(leaf), (times, *leaf.shape))
 
 
-@jax.jit
+@bounded_jit
 def _applied(product: Partial, vectors: jax.Array, *batch: Any) -> jax.Array:
     """The products with all vectors; it is traced only once for arguments of the same shapes."""
     return jax.vmap(lambda product, v, batch: product(v, *batch))(product, vectors, batch)

@@ -19,6 +19,7 @@ import numpy as np
 
 from gnjax.networks.jaxprs import equations, floats
 from gnjax.networks.network import Network, backward, forward
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import length, on_host
 
 _MEASURED = 6  # batches: half of them those that float32 changes most
@@ -78,7 +79,7 @@ def _changes(
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
         first = _narrowed(batches[0])
         try:
-            closed = jax.make_jaxpr(forward)(light, *first, narrow)
+            closed = plain_forward.of(light).trace(light, *first, narrow).jaxpr
         except TypeError:  # such as that of a loop whose carry has a dtype of its own
             return None
         results = (v for eqn in equations(closed.jaxpr) for v in eqn.outvars if floats(v))
@@ -90,19 +91,19 @@ def _changes(
     return changes if np.isfinite(changes).all() and (changes > 0).all() else None
 
 
-@jax.jit
+@bounded_jit
 def plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
     """J_b v, as one compiled program."""
     return forward(net, x, target, v)
 
 
-@jax.jit
+@bounded_jit
 def plain_backward(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
     """J_b^T u, as one compiled program."""
     return backward(net, x, target, u)
 
 
-@jax.jit
+@bounded_jit
 def _narrowed(tree: Any) -> Any:
     def narrow(leaf: jax.Array) -> jax.Array:
         return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf

@@ -27,6 +27,7 @@ from gnjax.networks.layer_types.uses import by_positions, has_places
 from gnjax.networks.network import Network, parameter_names, sample_batches
 from gnjax.networks.outputs.hessians import root_rows
 from gnjax.networks.outputs.targets import Target
+from gnjax.numerics.bounded_jit import bounded_jit
 
 _NUMBERS = 2.5e7
 
@@ -165,7 +166,7 @@ def _portions(
             yield x, target, start, rows
 
 
-@partial(jax.jit, static_argnames=("chosen", "rows"))
+@bounded_jit(static_argnames=("chosen", "rows"))
 def _moments(
     net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
@@ -188,7 +189,7 @@ def _moments(
     return Moments(found, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
 
 
-@partial(jax.jit, static_argnames=("chosen", "biased", "rows"))
+@bounded_jit(static_argnames=("chosen", "biased", "rows"))
 def _squares(
     net: Network,
     chosen: Plan,

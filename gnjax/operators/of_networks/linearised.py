@@ -28,6 +28,7 @@ from gnjax.networks.network import (
 )
 from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS
 from gnjax.operators.algebra import Algebra
@@ -75,18 +76,18 @@ class Linearised(Prepared):
         net = self.op.net
         if isinstance(self.op, NetworkHessian):
             share = 1.0 / net.total
-            products = (partial(_image, m.linear, share) for m in self.maps)
+            products = (partial(_image.of(self.op), m.linear, share) for m in self.maps)
             return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
         if self.op.side == "parameters":
-            products = (partial(_gauss_newton, m) for m in self.maps)
+            products = (partial(_gauss_newton.of(self.op), m) for m in self.maps)
             return self.op.scale * sum_of(columns(net, f, v) for f in products)
         parts = v.reshape(net.samples, net.rows, *v.shape[1:])
         pulled = zip(self.maps, sample_batches(net, parts), strict=True)
         w = sum_of(
-            columns(net, partial(_transposed_product, m, net.parameters), u, 2)
+            columns(net, partial(_transposed_product.of(self.op), m, net.parameters), u, 2)
             for m, (_, u) in pulled
         )
-        rows = [columns(net, partial(_jacobian_product, m), w) for m in self.maps]
+        rows = [columns(net, partial(_jacobian_product.of(self.op), m), w) for m in self.maps]
         return self.op.scale * jnp.concatenate(rows)
 
 
@@ -111,7 +112,7 @@ def linearised(op: Operator) -> Operator:
 
 def fits(op: NetworkGram | NetworkHessian) -> bool:
     """Whether the linear maps of all batches take at most ``LIMITS.linearisation_bytes``."""
-    kept = jax.eval_shape(linear_maps, op)
+    kept = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
     return size <= LIMITS.linearisation_bytes
 
@@ -128,7 +129,10 @@ def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
     )
 
 
-@partial(jax.jit, static_argnums=3)
+_all_maps = bounded_jit(linear_maps)  # for its shapes alone
+
+
+@bounded_jit(static_argnums=3)
 def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -> LinearMap:
     """v -> dF/dtheta v of a batch, and how the loss weighs it."""
     outputs = partial(_moved_outputs, net, x)
@@ -154,7 +158,7 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
     return image
 
 
-@jax.jit
+@bounded_jit
 def _linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
     """v -> the Hessian of a batch's summed loss times v."""
     net = op.net
@@ -180,27 +184,27 @@ def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
     return [leaf + part for leaf, part in zip(net.leaves, scatter(net, w), strict=True)]
 
 
-@jax.jit
+@bounded_jit
 def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
     """H_b v, a share of it."""
     return share * batched(linear, v)
 
 
-@jax.jit
+@bounded_jit
 def _jacobian_product(one: LinearMap, v: jax.Array) -> jax.Array:
     """J_b v, samples and outputs in one axis."""
     rows = batched(lambda w: apply_factor(one.hessian, one.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
-@partial(jax.jit, static_argnums=1)
+@bounded_jit(static_argnums=1)
 def _transposed_product(one: LinearMap, size: int, u: jax.Array) -> jax.Array:
     """J_b^T u."""
     transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((size,), u.dtype))
     return batched(lambda w: transpose(apply_factor(one.hessian, w, transpose=False))[0], u, 2)
 
 
-@jax.jit
+@bounded_jit
 def _gauss_newton(one: LinearMap, v: jax.Array) -> jax.Array:
     """J_b^T J_b v: B is applied between the two, and not its factors."""
     transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))

@@ -55,6 +55,7 @@ from gnjax.networks.rounding import (
     probe_rows,
     watched,
 )
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.rank_bound import RankBound
@@ -375,7 +376,7 @@ def _symmetric(parts: list[jax.Array]) -> jax.Array:
     return (matrix + matrix.T) / 2
 
 
-@jax.jit
+@bounded_jit
 def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
     return batched(lambda w: _hessian_product(op, w, x, target), v)
 
@@ -386,7 +387,7 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
     x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
     v = jnp.zeros(net.parameters, net.dtype)
     if not net.forward or callable(getattr(target, "loss", None)):
-        check_second_derivative("the model or the loss", _hessian_product, op, v, x, target)
+        check_second_derivative("the model or the loss", _hessian_batch, op, x, target, v)
     return op
 
 

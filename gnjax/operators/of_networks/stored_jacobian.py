@@ -26,6 +26,7 @@ from gnjax.networks import layers
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.device import device
 from gnjax.numerics.limits import LIMITS
 from gnjax.operators.base import Operator
@@ -189,7 +190,7 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
         yield gram.joined(held)
 
 
-@partial(jax.jit, static_argnames=("items",))
+@bounded_jit(static_argnames=("items",))
 def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b v."""
     maps = iter(_maps(net, items, block))
@@ -204,7 +205,7 @@ def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) ->
     return sum_of(iter(moved))
 
 
-@partial(jax.jit, static_argnames=("items",))
+@bounded_jit(static_argnames=("items",))
 def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
     """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
     maps = iter(_maps(net, items, block))
@@ -221,7 +222,7 @@ def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) 
     return jnp.concatenate(parts)
 
 
-@partial(jax.jit, static_argnames=("items",))
+@bounded_jit(static_argnames=("items",))
 def _there_and_back(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b^T J_b v."""
     return _transposed_product(net, items, block, _jacobian_product(net, items, block, v))

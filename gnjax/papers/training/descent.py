@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 
 Params = Any
@@ -91,7 +91,7 @@ def descend(
     return _descend(loss, halving, params, data, on_device(gaps), rate)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@bounded_jit(static_argnums=(0, 1))
 def _descend(
     loss: Loss,
     halving: Halving | None,

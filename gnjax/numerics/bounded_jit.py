@@ -1,0 +1,109 @@
+"""``jax.jit`` for functions of operators and networks, whose programs do not pile up.
+
+An operator is a pytree whose structure holds the functions of its caller: the model and the loss.
+``jax.jit`` keeps a program, and with it these functions, for every structure that it ever met, so
+that a loss that is written down anew in every call would take some megabytes for ever. Here the
+functions that an operator holds have a ``jax.jit`` of their own, and the programs of those that
+were used longest ago are freed. An operator of the same functions in other shapes, such as one for
+each layer, shares that ``jax.jit`` and displaces no other.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Iterator
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+_REMEMBERED = 16  # sets of functions whose programs are kept
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.dtype)
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+
+class BoundedJit(Generic[Arguments, Value]):
+    """A compiled function that keeps the programs of a few sets of functions."""
+
+    def __init__(self, function: Callable[Arguments, Value], **options: Any) -> None:
+        update_wrapper(self, function)
+        self._of_functions = lru_cache(_REMEMBERED)(lambda key: _compiled(function, options))
+        self._last: tuple[Callable[[], Any], Any] = (lambda: None, None)
+
+    def __call__(self, *args: Arguments.args, **named: Arguments.kwargs) -> Value:
+        value: Value = self.of(args[0])(*args, **named)
+        return value
+
+    def of(self, owner: Any) -> Any:
+        """The ``jax.jit`` for the functions that ``owner`` holds; in a call, the first argument.
+
+        Every other one would compute the same, as each compares all of its arguments. To ask for
+        the functions takes as long as a small product, so the last answer is remembered.
+        """
+        last, program = self._last
+        if last() is not owner:
+            program = self._of_functions(functions_of(owner))
+            self._last = _reference(owner), program
+        return program
+
+
+def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """``jax.jit`` with its options, as a decorator, that frees programs of forgotten functions.
+
+    >>> @bounded_jit
+    ... def value(function, x):
+    ...     return function(x)
+    >>> float(value(jax.tree_util.Partial(abs), -2.0))
+    2.0
+    """
+    if function is None:
+        return partial(bounded_jit, **options)
+    return BoundedJit(function, **options)
+
+
+def functions_of(owner: Any) -> tuple[Hashable, ...]:
+    """What a pytree holds in its structure beside numbers and names, such as models and losses."""
+    structure = jax.tree.structure(owner)
+    if jax.tree_util.treedef_is_leaf(structure):
+        return (owner,) if callable(owner) else ()
+    return tuple(_inside(structure))
+
+
+def _inside(structure: Any) -> Iterator[Hashable]:
+    node = structure.node_data()
+    if node is not None:
+        yield from _beside_numbers(node[1])
+    for child in structure.children():
+        yield from _inside(child)
+
+
+def _beside_numbers(value: Any) -> Iterator[Hashable]:
+    if isinstance(value, tuple | list):
+        for entry in value:
+            yield from _beside_numbers(entry)
+    elif isinstance(value, jax.tree_util.PyTreeDef):
+        yield from _inside(value)
+    elif not isinstance(value, _PLAIN):
+        yield value
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    """A weak reference, or one to nothing for what has none."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: None
+
+
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """A ``jax.jit`` with programs of its own: JAX keeps those of one function together."""
+
+    def again(*args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    update_wrapper(again, function)
+    return jax.jit(again, **options)
