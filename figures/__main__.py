@@ -24,7 +24,18 @@ _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the named figures and print the files; 0, or 2 for a mistake that the user can mend."""
+    """Draw the named figures and print the files; 0, or 2 for a mistake that the user can mend.
+
+    After Ctrl-C it is 130.
+    """
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        print("stopped; every file that was printed is complete", file=sys.stderr)
+        return 130
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     names = _chosen(options.names, parser)
