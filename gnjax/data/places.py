@@ -151,18 +151,24 @@ def download(
 def _retrieve(address: str, archive: Archive, folder: Path, bar: _Bounded) -> None:
     responses: list[Any] = []
     pooch = optional("pooch", "a download")
-    downloader = pooch.HTTPDownloader(
+    over_http = pooch.HTTPDownloader(
         timeout=_TIMEOUT,
         progressbar=bar,
         hooks={"response": lambda response, **_: responses.append(response)},
     )
+
+    def as_a_new_file(address: str, path: str, owner: Any) -> None:
+        """Download to the path of pooch's temporary file, which its owner alone could read."""
+        Path(path).unlink()  # so that the umask decides, as for any other new file
+        over_http(address, path, owner)
+
     try:
         pooch.retrieve(
             address,
             known_hash=f"sha256:{archive.sha256}",
             fname=archive.name,
             path=folder,
-            downloader=downloader,
+            downloader=as_a_new_file,
         )
     finally:
         for response in responses:  # which pooch leaves open where it ends before its time

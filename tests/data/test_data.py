@@ -260,6 +260,27 @@ def test_next_mirror_after_a_bad_one(
     assert list(dict.fromkeys(tried)) == [first, "good"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_the_umask_decides_who_reads_a_download(
+    tiny: Callable[..., None],
+    files: dict[str, bytes],
+    tmp_path: Path,
+    serve: tuple[str, list[str]],
+    mask: int,
+    mode: int,
+) -> None:
+    """The class: files in a folder that people share, which only the one who made them can read."""
+    write(tmp_path / "www", files, zipped=True)
+    tiny(mirrors=(f"{serve[0]}/",))
+    before = os.umask(mask)
+    try:
+        paths = data.fetch("mnist")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in paths} == {mode}
+
+
 def test_corrupt_cache_is_said_and_fetched_again(
     tiny: Callable[..., None],
     files: dict[str, bytes],
