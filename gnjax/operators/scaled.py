@@ -19,13 +19,15 @@ from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised, underflow
 from gnjax.numerics.rounding import gamma
-from gnjax.numerics.scale import error_in_units, raised_power, reach
+from gnjax.numerics.scale import error_in_units, raised_power, reach, values_in_units
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import (
     Around,
     error_of,
     factorisation_of,
+    forming_work,
     magnitude_of,
+    on_range,
     stated_eigenvalues,
     twin_of,
     unshifted_of,
@@ -59,7 +61,7 @@ class Scaled(Around):
     """2^exponent A for an even exponent and an operator A = ``op``.
 
     A is multiplied with 2^k v, where half of the exponent is in k. Underflow inside of A is part of
-    the stated error.
+    the stated error. Every fact of A is passed on but its ``methods``, which compute from A itself.
     """
 
     op: Any
@@ -93,6 +95,35 @@ class Scaled(Around):
         values, error = known
         moved = error_in_units(error, self.exponent) + self._underflow()
         return lambda: (np.ldexp(values, self.exponent), moved)
+
+    @property
+    def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
+        known = getattr(self.op, "trace_by_structure", None)
+        if known is None:
+            return None
+        value, error = known()
+        moved, bound = values_in_units(np.asarray(value), error.value, self.exponent)
+        return lambda: (float(moved), error.to(float(bound)))
+
+    @property
+    def scaled(self) -> Callable[[float], Operator] | None:
+        """w A for a number w > 0; None where A does not state its multiples."""
+        known: Callable[[float], Operator] | None = getattr(self.op, "scaled", None)
+        if known is None:
+            return None
+        return lambda factor: Scaled(known(factor), self.exponent)
+
+    def on_range(self) -> Operator:
+        small = on_range(self.op)
+        return self if small is self.op else Scaled(small, self.exponent)
+
+    @property
+    def forming_work(self) -> float:
+        return forming_work(self.op)
+
+    @property
+    def uneven(self) -> bool:
+        return bool(getattr(self.op, "uneven", False))
 
     def prepared(self) -> Callable[[Any], Any]:
         multiply = prepared_product(self.op)
