@@ -203,6 +203,36 @@ def test_underflow_inside_of_a_network_is_no_relative_rounding(power):
     assert not gnjax.condition_number(op).resolved
 
 
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("powers", [(-550, -555, 470, 480), (-530, -520, 500, 400), (-3, 2, 5, -4)])
+def test_underflow_in_a_large_network_is_no_relative_rounding_either(powers, inside):
+    """A large one, with parameters or constants inside of the model, is measured in one program.
+
+    There, what underflows is zero with and without noise. The inputs of the last layer go through
+    tiny numbers, and large weights bring them back.
+    """
+    rng = np.random.default_rng(4)
+    weights = [rng.standard_normal(shape) for shape in ((3, 5), (5, 5), (5, 3), (3, 3), (3, 1))]
+    x, total = rng.standard_normal((3, 3)), sum(powers)
+    unused = np.zeros(2_100_000)  # makes it a large one
+
+    def model(params, x):
+        for w in params[:5]:
+            x = x @ w
+        return x
+
+    def spectrum(powers):
+        *far, last = [np.ldexp(w, power) for w, power in zip(weights, (*powers, 0), strict=True)]
+        if inside:
+            constant = (lambda p, x: model([*far, p[4]], x)), {4: last, 5: unused}
+            return gnjax.eigenvalues(gnjax.ntk(constant, x, only="4"))
+        return gnjax.eigenvalues(gnjax.ntk((model, [*far, last, unused]), x, only="4"))
+
+    near, far = spectrum((0, 0, 0, 0)), spectrum(powers)
+    expected, errors = np.ldexp(near.values, 2 * total), np.ldexp(near.errors, 2 * total)
+    assert (np.abs(far.values - expected) <= far.errors + errors).all()
+
+
 @pytest.mark.parametrize("matrix", [np.zeros((3, 3)), np.diag([1e200, 1e-200])])
 def test_nothing_is_resolved_where_kappa_is_not_a_number(matrix):
     for op in (gnjax.dense(matrix), gnjax.diagonal(np.diagonal(matrix))):

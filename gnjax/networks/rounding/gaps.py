@@ -7,6 +7,8 @@ transformer for a minute, which then run in milliseconds.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +22,8 @@ from gnjax.networks.jaxprs import evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.host import on_device, on_host
+from gnjax.numerics.host import on_cpu, on_device, on_host
+from gnjax.numerics.scale import exponent_of
 
 _STEPWISE = 3e8  # if all evaluations write at most so many numbers, they go step by step
 _AT_ONCE = 3e7  # the most numbers that the vectors of one such evaluation write
@@ -40,16 +43,26 @@ def gaps(
     The change is the difference to the same sum in Monte Carlo arithmetic. ``work`` is about how
     many numbers are written for all vectors and batches together. If that is much, if parameters
     and data are large, or if they are not on a single CPU, one compiled program takes the vectors
-    one by one.
+    one by one. Such a program does not show what underflows inside of it. Numbers that are so small
+    that it may be a part of the answer are therefore taken step by step as well, if on one CPU, and
+    elsewhere the change is NaN.
     """
-    if work <= _STEPWISE and _small_on_one_cpu((product, batches[0])):
+    leaves = jax.tree.leaves((product, batches[0]))
+    on_one_cpu = _on_one_cpu(leaves)
+    small = on_one_cpu and work <= _STEPWISE and sum(map(np.size, leaves)) <= _HELD
+    vectors = iter(vectors)
+    first = next(vectors)
+    underflows = not small and _may_underflow(_numbers(product, first, batches[0]))
+    vectors = itertools.chain([first], vectors)
+    if small or (underflows and on_one_cpu):
         vectors = list(vectors)
         for some in np.split(np.stack(vectors), _groups(len(vectors), work / len(batches))):
             yield from _stepwise(product, rng, on_device(some), batches)
         return
     for v in vectors:
         found = (compiled(product, _seed(rng), v, *batch) for batch in batches)
-        yield _summed(found)
+        image, moved = _summed(found)
+        yield image, np.full_like(moved, np.nan) if underflows else moved
 
 
 # Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
@@ -62,17 +75,43 @@ def compiled(
     return plain, perturbed(product, seed, v, *batch) - plain
 
 
-def _small_on_one_cpu(tree: Any) -> bool:
-    leaves = jax.tree.leaves(tree)
+def _on_one_cpu(leaves: Sequence[Any]) -> bool:
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     devices = {device for array in arrays for device in array.devices()}
-    cpu = len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
-    return cpu and sum(np.size(leaf) for leaf in leaves) <= _HELD
+    return len(devices) <= 1 and all(device.platform == "cpu" for device in devices)
+
+
+def _numbers(product: Partial, v: jax.Array, batch: Sequence[Any]) -> list[Any]:
+    """Parameters and data, and what the model holds beside them."""
+    traced = compiled.of(product).trace(product, np.uint32(0), v, *batch)
+    return [*jax.tree.leaves(product), *traced.jaxpr.consts]
+
+
+def _may_underflow(leaves: Sequence[Any]) -> bool:
+    """Whether parameters and data are so small that the product of all may come near zero.
+
+    A number that underflows does no harm by itself, as the error is never below the smallest normal
+    number, but where large weights follow it does. Each array multiplies by its Frobenius norm at
+    most. Those count that are smaller than any that training starts from or stops at; vectors, of
+    which some are only added, have to be smaller still.
+    """
+    bits = 0.0
+    for leaf in leaves:
+        if not (leaf.ndim and leaf.size and jnp.issubdtype(leaf.dtype, jnp.floating)):
+            continue
+        entry = np.abs(np.asarray(leaf)).max() if on_cpu(leaf) else jnp.abs(leaf).max()
+        largest, reach = exponent_of(float(entry)), -int(jnp.finfo(leaf.dtype).minexp)
+        size = 0.0 if largest is None else largest + math.log2(leaf.size) / 2
+        if size < -reach / (8 if leaf.ndim > 1 else 4):
+            bits -= size
+        if bits > reach / 2:
+            return True
+    return False
 
 
 def _groups(vectors: int, work: float) -> int:
     """The number of parts of equal size for the vectors; every size needs its own programs."""
-    fewest = min(vectors, int(work / _AT_ONCE) + 1)
+    fewest = int(min(vectors, work / _AT_ONCE + 1))
     return next(count for count in range(fewest, vectors + 1) if vectors % count == 0)
 
 
