@@ -17,6 +17,7 @@ import pytest
 import gnjax
 from gnjax.networks.kernels import rows
 from gnjax.networks.layer_types import LAYER_TYPES
+from gnjax.networks.rounding import measured
 from tests import references
 
 
@@ -126,3 +127,49 @@ def test_what_is_formed_rightly_has_no_larger_error_with_equal_samples():
         assert (apart <= np.maximum(found.errors, 1e-14 * expected[0])).all()  # of the reference
         assert found.errors.max() <= 1e-12 * found.values[0]
         assert "differentiation" not in str(found.certificate)
+
+
+def _last_layer(power):
+    """A network whose Jacobian by its first layer is 2^power times that of an ordinary one."""
+    params, x = SMALL
+    far = np.ldexp(params["b"], power)
+    return (lambda p, x: jnp.tanh(x @ p) @ far, params["a"]), x
+
+
+@pytest.mark.parametrize("power", [-700, -530, 480, 700])
+def test_a_mistake_is_seen_at_every_scale(mistake, power):
+    """Forms are squares of J, and over- or underflow where J does not."""
+    near, x = _last_layer(0)
+    true = np.asarray(gnjax.ntk(near, x).factor())
+    values = np.linalg.svd(true, compute_uv=False)
+    mistake(kernels_alone=False)
+    found = gnjax.ntk(_last_layer(power)[0], x, side="outputs")
+    formed = found.factor()
+    error = found.factor_error()
+    apart = np.linalg.svd(np.ldexp(formed, -power), compute_uv=False) - values
+    assert np.abs(apart).max() <= np.ldexp(error.value, -power) or not np.isfinite(error.value)
+    assert np.abs(apart).max() > 1e-12
+
+
+@pytest.mark.parametrize("power", [-1000, -700, -530, -300, 0, 300, 480, 700, 1000])
+def test_what_is_formed_rightly_has_no_larger_error_at_any_scale(power):
+    op = gnjax.ntk(_last_layer(power)[0], SMALL[1], side="outputs")
+    before = op.factor_error().value
+    size = np.linalg.norm(np.ldexp(op.factor(), -power))
+    assert op.factor_error().value == before
+    hidden = 5 * np.finfo(float).tiny * op.factor().size ** 0.5  # by underflow, in any entry
+    assert before <= np.ldexp(1e-12 * size, power) + hidden
+
+
+def test_the_error_of_a_small_block_is_not_lost_beside_a_large_one():
+    """The class: a share of squares, of which the smaller ones underflow."""
+    params, x = SMALL
+
+    def error(power):
+        """That of the columns of a, J_a being 2^power times that of an ordinary network."""
+        near = {"a": params["a"], "b": np.ldexp(params["b"], power)}
+        net = gnjax.ntk((model, near), x).net
+        parts = np.split(np.arange(net.parameters), [net.counts[0]])
+        return np.ldexp(measured(net, parts).parts[0].value, -power)
+
+    assert error(-500) >= error(0) / 100

@@ -117,10 +117,10 @@ def measured(
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
-    backwards, found = math.sqrt(seen.squares.sum()), []
+    backwards, found = length(seen.columns), []
     for part in parts:
-        divided = 0 < total <= _SHARED * backwards
-        share = math.sqrt(seen.squares[part].sum()) / backwards if divided else 1.0
+        divided = 0 < total <= _SHARED * backwards < math.inf
+        share = length(seen.columns[part]) / backwards if divided else 1.0
         found.append(_bound(share * total, rows * len(part), smallest, _REASON))
     images = np.stack(seen.images)
     return Measured(
@@ -137,11 +137,11 @@ class _Seen:
     """What backward products show, added up over the batches.
 
     Attributes:
-      squares: the squared length of every column of E; empty where nobody asks.
+      columns: the length of every column of E; empty where nobody asks.
       images: J^T u for the vectors of :func:`probes`.
     """
 
-    squares: np.ndarray
+    columns: np.ndarray
     images: list[np.ndarray] = field(default_factory=list)
 
     def add_image(self, place: int, image: np.ndarray) -> None:
@@ -278,9 +278,9 @@ def _batch_size(
         pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
         differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
-        if seen.squares.size:
-            with np.errstate(over="ignore"):  # what is not finite is reported as unknown
-                seen.squares += np.square(moved.astype(np.float64)) / count
+        if seen.columns.size:
+            root_mean = moved.astype(np.float64) / math.sqrt(count)
+            np.hypot(seen.columns, root_mean, out=seen.columns)  # without underflow
     return max(map(_root_mean_square, (pushed, pulled, differences)))
 
 

@@ -24,6 +24,7 @@ from gnjax.networks.network import Network
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
 from gnjax.numerics.host import dot, length
 from gnjax.numerics.rounding import unit_roundoff
+from gnjax.numerics.scale import largest_exponent, raised_power, reach
 
 SAFETY = 4.0
 _PROBES = 2
@@ -51,19 +52,40 @@ def probe_rows(net: Network) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Forms:
-    """u^T K w (m, m) for the vectors of :func:`probes`, and a bound on its rounding."""
+    """2^exponent u^T K w (m, m) for the vectors of :func:`probes`, and a bound on its rounding.
+
+    K may be beyond the largest and below the smallest float where J is neither.
+    """
 
     values: np.ndarray
     rounding: float = 0.0
+    exponent: int = 0  # of both
 
     def scaled(self, factor: float) -> Forms:
         """Those of a multiple of K."""
-        return Forms(factor * self.values, factor * self.rounding)
+        share, own = math.frexp(factor)
+        return Forms(share * self.values, share * self.rounding, self.exponent + own)
+
+    def over(self, exponent: int) -> tuple[np.ndarray, float]:
+        """The values and their rounding in units of 2^exponent."""
+        with np.errstate(under="ignore", over="ignore"):
+            values = np.ldexp(self.values, self.exponent - exponent)
+        return values, raised_power(self.rounding, self.exponent - exponent)
 
 
 def forms_of_images(images: np.ndarray) -> Forms:
     """The forms from J^T u (m, p)."""
-    return Forms(np.array([[dot(one, other) for other in images] for one in images]))
+    near, unit = _near_one(images)
+    return Forms(np.array([[dot(a, b) for b in near] for a in near]), exponent=2 * unit)
+
+
+def _near_one(array: np.ndarray) -> tuple[np.ndarray, int]:
+    """The array over 2^e, and e, which is zero unless squares might over- or underflow."""
+    largest = largest_exponent(array)
+    if largest is None or abs(largest) <= reach(array.dtype):
+        return array, 0
+    with np.errstate(under="ignore"):
+        return np.ldexp(array, -largest), largest
 
 
 def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
@@ -75,31 +97,31 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
     """The forms from J^T u (m, p), by products with the rows of a J of Frobenius norm ``size``."""
     formed = forms_of_images(images)
-    sizes = size * float(np.sqrt(np.diag(formed.values).max(initial=0.0)))
-    return Forms(formed.values, 2 * _rounding(rows, images.dtype) * sizes)
+    near = raised_power(size, -formed.exponent // 2)
+    sizes = near * float(np.sqrt(np.diag(formed.values).max(initial=0.0)))
+    return Forms(formed.values, 2 * _rounding(rows, images.dtype) * sizes, formed.exponent)
 
 
 def watched(
     vectors: np.ndarray, blocks: Iterable[np.ndarray], ended: Callable[[Forms], None]
 ) -> Iterator[np.ndarray]:
     """Pass on a Jacobian some rows at a time, and in the end its forms."""
-    total, squared, start = np.zeros(()), 0.0, 0
+    total, size, start = np.zeros(()), 0.0, 0
     for block in blocks:
         stop = start + len(block)
         total = total + vectors[:, start:stop].astype(block.dtype) @ block
-        squared += float(np.vdot(block, block))
+        size = math.hypot(size, length(block))
         start = stop
         yield block
-    ended(_forms_of_rows(total, math.sqrt(squared), start))
+    ended(_forms_of_rows(total, size, start))
 
 
 def forms_of_kernel(vectors: np.ndarray, kernel: np.ndarray) -> Forms:
     """The forms from a kernel (n r, n r) that was formed."""
+    near, unit = _near_one(kernel)
     left = vectors.astype(kernel.dtype)
-    return Forms(
-        (left @ (kernel @ left.T)).astype(np.float64),
-        2 * _rounding(len(kernel), kernel.dtype) * length(kernel),
-    )
+    rounding = 2 * _rounding(len(near), near.dtype) * length(near)
+    return Forms((left @ (near @ left.T)).astype(np.float64), rounding, unit)
 
 
 def _rounding(rows: int, dtype: np.dtype) -> float:
@@ -118,13 +140,18 @@ def checked(error: Error, known: Forms, formed: Forms) -> Error:
     """
     if not math.isfinite(error.value):
         return error
-    lengths = np.sqrt(np.diag(known.values))
-    allowed = error.value * (lengths[:, None] + lengths[None] + error.value)
-    apart = np.abs(formed.values - known.values)
-    if (apart <= allowed + known.rounding + formed.rounding).all():
+    unit = max(known.exponent, formed.exponent)
+    unit += unit % 2
+    (near, uncertain), (made, rounded) = known.over(unit), formed.over(unit)
+    share = raised_power(error.value, -unit // 2)
+    lengths = np.sqrt(np.diag(near))
+    with np.errstate(over="ignore"):
+        allowed = share * (lengths[:, None] + lengths[None] + share)
+    apart = np.abs(made - near)
+    if (apart <= allowed + uncertain + rounded).all():
         return error
     size = float(apart.max())
     if not math.isfinite(size):
         return unknown(f"{_REASON}: it is not finite")
-    bound = math.sqrt(SAFETY * size)
+    bound = raised_power(math.sqrt(SAFETY * size), unit // 2)
     return Error(error.value + bound, weakest(error.kind, MEASURED), error.failure, _REASON)
