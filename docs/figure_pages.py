@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from reproduction.findings import PROFILES, Records, Section, figure_of, name
+from reproduction.findings import PROFILES, Records, Section
 from reproduction.markdown import escaped
-from sweeps.claims import Claim
+from reproduction.readings import all_claims, figure_of, name
+from sweeps.claims import FAILS, Claim
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "figures"
@@ -32,12 +33,6 @@ def write(folder: Path) -> list[Path]:
     }
     pages |= {"index": _index(), "findings": _findings()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
-
-
-def all_claims() -> list[Claim]:
-    """The claims of every experiment that a figure draws."""
-    names = dict.fromkeys(figure.EXPERIMENT for figure in catalogue.from_tables().values())
-    return [c for e in names for c in import_module(f"experiments.{e}").PROGRAM.claims]
 
 
 def page(figure: str, claims: list[Claim], records: Records, folder: Path) -> str:
@@ -88,7 +83,7 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
     """One line: the statement and its source, its verdict, the number and why it fails."""
     known = found or {}
     status = "" if found is None else f": **{known.get('status', UNRECORDED)}**"
-    why = known.get("mechanism", "")
+    why = claim.mechanism if known.get("status") == FAILS else ""
     sentences = [
         f"- {escaped(f'({claim.figure}) {claim.statement} ({claim.source})')}{status}",
         escaped(known.get("number", "")),

@@ -1,25 +1,38 @@
-"""What was found, figure by figure: verdicts with their numbers, as text and as records."""
+"""What was found, sentence by sentence: verdicts with their numbers, as text and as records.
+
+``python -m reproduction.findings`` writes figures/FINDINGS.md again from the records.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reproduction.corrections import CORRECTIONS
+from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.markdown import escaped, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
+from reproduction.readings import all_claims, name, order, title
+from reproduction.settings import SETTINGS
+from reproduction.silent import WITHOUT_CLAIM
+from reproduction.theory import THEORY
+from sweeps import sentences
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
+from sweeps.sentences import TALLIES
+from sweeps.storage.files import write_atomically
 
+EXPECTED = Path("figures/expected.json")
+FINDINGS = Path("figures/FINDINGS.md")
 PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
 WORDS = {
     HOLDS: "hold",
     FAILS: "fail",
-    UNDECIDED: "are undecided",
-    NOT_TESTABLE: "are not testable at these sizes",
+    UNDECIDED: "undecided",
+    NOT_TESTABLE: "not testable here",
 }
+NOT_RUN = "not run"
 
 Records = Mapping[str, Mapping[str, Mapping[str, str]]]
 """What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
@@ -44,29 +57,6 @@ class Section:
     @property
     def title(self) -> str:
         return title(self.figure)
-
-
-def title(figure: str) -> str:
-    """The title of a figure: Figure 2 for fig02, Figure B1 for b1."""
-    return "Figure " + re.sub(r"^fig0*", "", figure).upper()
-
-
-def order(figure: str) -> tuple[bool, str]:
-    """Paper A's figures before paper B's, and both before those beyond the papers."""
-    return not figure.startswith("fig"), figure
-
-
-def figure_of(claim: Claim) -> str:
-    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "T1" of t1."""
-    found = re.match(r"([BbCcTt])?(\d+)", claim.figure)
-    if found is None:
-        msg = f"claim {claim.statement!r} is about figure {claim.figure!r}; name one as 2b or B1"
-        raise ValueError(msg)
-    return f"{found[1].lower()}{found[2]}" if found[1] else f"fig{int(found[2]):02d}"
-
-
-def name(claim: Claim) -> str:
-    return f"{claim.figure}: {claim.statement}"
 
 
 def statuses(sections: Sequence[Section]) -> dict[str, str]:
@@ -109,91 +99,184 @@ def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, 
         if entry["figure"] not in about
     }
     new = {
-        name(claim): _record(section, claim, found)
+        name(claim): _record(section, found)
         for section in sections
         for claim, found in section.verdicts
     }
     return known | {profile: dict(_sorted(kept | new))}
 
 
-def _record(section: Section, claim: Claim, found: Verdict) -> dict[str, str]:
+def _record(section: Section, found: Verdict) -> dict[str, str]:
     return {
         "figure": section.figure,
-        "source": str(claim.source),
         "status": found.status,
         "number": found.text,
-        "mechanism": claim.mechanism if found.status == FAILS else "",
         "data": "; ".join(section.provenance.get("data", ())),
     }
 
 
-def markdown(records: Records) -> str:
-    """FINDINGS.md: what fails and why, then every claim with its verdict in each profile."""
+def markdown(records: Records, claims: Sequence[Claim]) -> str:
+    """FINDINGS.md: what was asked and what holds, sentence by sentence, then all that is behind it.
+
+    Args:
+      records: the verdicts that were recorded, by profile and claim.
+      claims: all claims, in the papers' order. A claim without a record was not run.
+    """
     profiles = [profile for profile in PROFILES if records.get(profile)]
-    claims = {claim: entry for p in profiles for claim, entry in records[p].items()}
+    sides = [_Side(profile, records[profile], claims) for profile in profiles]
     parts = [
         "# Findings",
-        "Written by `python -m experiments.reproduce --publish` from the tables of these profiles:",
-        "\n".join(f"- {profile}: {counts(records[profile])}" for profile in profiles),
-        "A claim *holds* or *fails* where a number decides it; it is *undecided* where the interval"
-        " of 95% over the seeds contains no effect, and *not testable* where a size that decides is"
-        " not the paper's. Effects are ratios of geometric means or slopes of logarithms, with"
-        " their intervals in brackets.",
-        "## What fails, and why",
-        _failures(records, profiles),
-        "## Every claim",
-        table(("figure", "claim", "source", *profiles), _claims(claims, records, profiles)),
-        "## What the papers' text says that does not hold as printed",
-        table(
-            ("paper", "where", "as printed", "corrected", "shown by"),
-            [tuple(map(escaped, astuple(correction))) for correction in CORRECTIONS],
-        ),
+        "Written by `python -m experiments.reproduce --publish`. A printed sentence has one"
+        " verdict, made of those of its readings: *all* of them have to hold where its words are"
+        " about each, *some* where the text leaves open which one is meant. The four tallies count"
+        " different things and are not added up.",
+        table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides]),
+        "A sentence or a claim *holds* or *fails* where a number decides it; it is *undecided*"
+        " where the interval of 95% over the seeds contains no effect, and *not testable* where a"
+        " size or the data that decide are not the paper's. Effects are ratios of geometric means"
+        " or slopes of logarithms, with their intervals in brackets.",
+        "## Printed sentences that fail, and why",
+        _failures(sides),
+        "## Every printed sentence, with its readings",
+        table(("figure", "printed sentence, and its readings", *profiles), _sentences(sides)),
+        "## What printed equations imply",
+        table(("figure", "claim", "source", *profiles), _plain(claims, sides, TALLIES[2])),
+        "## Beyond the papers",
+        table(("figure", "claim", "source", *profiles), _plain(claims, sides, TALLIES[3])),
+        *_appendices(),
         "## The data behind the verdicts",
         *(_data(profile, records[profile]) for profile in profiles),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def counts(recorded: Mapping[str, Mapping[str, str]]) -> str:
-    """How many claims have each verdict, as in "of 3 claims 2 hold"."""
-    found = [entry["status"] for entry in recorded.values()]
-    listed = ", ".join(f"{found.count(s)} {word}" for s, word in WORDS.items())
-    return f"of {len(found)} claims {listed}"
+@dataclass(frozen=True)
+class _Side:
+    """The records of one profile beside all claims."""
+
+    profile: str
+    recorded: Mapping[str, Mapping[str, str]]
+    claims: Sequence[Claim]
+
+    def readings(self) -> list[tuple[Claim, str]]:
+        """Every claim that was run, with its status."""
+        return [(c, self.recorded[name(c)]["status"]) for c in self.claims if self.ran(c)]
+
+    def ran(self, claim: Claim) -> bool:
+        return name(claim) in self.recorded
+
+    def tallies(self) -> Iterator[str]:
+        for found in sentences.tallies(self.readings()).values():
+            yield counts(found)
+
+    def judged(self) -> dict[Sentence, sentences.Judged]:
+        return {one.sentence: one for one in sentences.judged(self.readings())}
+
+    def cell(self, claim: Claim) -> str:
+        """The verdict of a claim with its number, and why it fails where it fails, as Markdown."""
+        if not self.ran(claim):
+            return NOT_RUN
+        entry = self.recorded[name(claim)]
+        why = claim.mechanism if entry["status"] == FAILS else ""
+        told = entry["number"] + (f" Why: {why}" if why else "")
+        return f"**{entry['status']}**. {escaped(told)}"
 
 
-def _failures(records: Records, profiles: Sequence[str]) -> str:
-    """One row for each claim and profile in which it fails, in the papers' order."""
+def counts(statuses: Sequence[str]) -> str:
+    """How many have each verdict, as in "3: 2 hold, 1 fails"."""
+    listed = ", ".join(f"{statuses.count(s)} {w}" for s, w in WORDS.items() if s in statuses)
+    return f"{len(statuses)}: {listed}" if statuses else "none"
+
+
+def _failures(sides: Sequence[_Side]) -> str:
+    """One row for each profile and sentence that fails, with the readings that do."""
     rows = [
-        (*_named(claim), profile, escaped(entry["number"]), escaped(entry.get("mechanism", "")))
-        for profile in profiles
-        for claim, entry in _sorted(records[profile])
-        if entry["status"] == FAILS
+        (side.profile, _where(sentence), _words(sentence), "<br>".join(_failing(side, one)))
+        for side in sides
+        for sentence, one in side.judged().items()
+        if one.status == FAILS
     ]
-    return table(("figure", "claim", "profile", "number", "why"), rows) if rows else "Nothing."
+    return table(("profile", "where", "printed", "number"), rows) if rows else "Nothing."
 
 
-def _claims(
-    claims: Mapping[str, Mapping[str, str]], records: Records, profiles: Sequence[str]
-) -> list[tuple[str, ...]]:
+def _failing(side: _Side, one: sentences.Judged) -> Iterator[str]:
+    """The readings of a sentence that fail."""
+    for claim, status in one.readings:
+        if status == FAILS:
+            yield f"{escaped(claim.statement)}: {side.cell(claim)}"
+
+
+def _where(sentence: Sentence) -> str:
+    return escaped(f"{sentence.paper}, {sentence.place}")
+
+
+def _words(sentence: Sentence) -> str:
+    return escaped(f'"{sentence.words}"')
+
+
+def _sentences(sides: Sequence[_Side]) -> list[tuple[str, ...]]:
+    """A row for each sentence and, below it, one for each of its readings."""
+    known = [side.judged() for side in sides]
+    claims = sides[0].claims if sides else []
+    rows: list[tuple[str, ...]] = []
+    for one in sentences.judged((claim, "") for claim in claims):
+        sentence = one.sentence
+        figures = ", ".join(dict.fromkeys(escaped(claim.figure) for claim, _ in one.readings))
+        said = f"**{_where(sentence)}: {_words(sentence)}**"
+        rule = f" ({sentence.rule} of {len(one.readings)})" if len(one.readings) > 1 else ""
+        verdicts = (_verdict(judged, sentence) for judged in known)
+        rows.append((f"**{figures}**", said + rule, *verdicts))
+        rows += [
+            (*_named(claim), *(side.cell(claim) for side in sides)) for claim, _ in one.readings
+        ]
+    return rows
+
+
+def _named(claim: Claim) -> tuple[str, str]:
+    return escaped(claim.figure), escaped(claim.statement)
+
+
+def _verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:
+    if sentence not in judged:
+        return NOT_RUN
+    found = judged[sentence]
+    return f"**{found.status}**" + (f" ({found.summary})" if found.summary else "")
+
+
+def _plain(claims: Sequence[Claim], sides: Sequence[_Side], tally: str) -> list[tuple[str, ...]]:
+    """The rows of the claims that are about no sentence."""
     return [
-        (
-            *_named(claim),
-            escaped(entry.get("source", "")),
-            *(_cell(records[p], claim) for p in profiles),
-        )
-        for claim, entry in _sorted(claims)
+        (*_named(claim), escaped(str(claim.source)), *(side.cell(claim) for side in sides))
+        for claim in claims
+        if sentences.tally_of(claim.source) == tally and not isinstance(claim.source, Sentence)
     ]
 
 
-def _named(claim: str) -> tuple[str, str]:
-    """The figure and the statement of a claim that is recorded by its name."""
-    figure, _, statement = claim.partition(": ")
-    return escaped(figure), escaped(statement)
+def _appendices() -> Iterator[str]:
+    """What does not depend on a run: words without a claim, corrections, theory and settings."""
+    yield "## Sentences without a claim"
+    yield _plain_table(("paper", "where", "printed", "why"), WITHOUT_CLAIM)
+    yield "## Corrections to the papers' text"
+    for kind, heading in KINDS.items():
+        of_kind = [c for c in CORRECTIONS if c.kind == kind]
+        rows = [(c.paper, c.where, c.printed, c.corrected, c.test) for c in of_kind]
+        yield f"### {heading}"
+        yield _plain_table(("paper", "where", "as printed", "corrected", "shown by"), rows)
+    yield "## Every lemma and numbered equation"
+    yield _plain_table(
+        ("paper", "what", "what it says", "status", "code", "test"),
+        [(t.paper, t.what, t.says, t.status, t.code, t.test) for t in THEORY],
+    )
+    yield "## Settings: printed, ours, and where the paper is silent"
+    yield _plain_table(
+        ("figure", "setting", "printed", "ours", "why"),
+        [(s.figure, s.setting, s.printed or "silent", s.ours, s.why) for s in SETTINGS],
+    )
 
 
-def _cell(recorded: Mapping[str, Mapping[str, str]], claim: str) -> str:
-    entry = recorded.get(claim)
-    return f"**{entry['status']}**. {escaped(entry['number'])}" if entry else "not run"
+def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts that are not Markdown yet."""
+    return table(head, [[escaped(cell) for cell in row] for row in rows])
 
 
 def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
@@ -206,3 +289,13 @@ def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
 
 def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
     return sorted(found.items(), key=lambda item: order(item[1]["figure"]))
+
+
+def write_again() -> None:
+    """Write FINDINGS.md from the records, after a change of words, without any computation."""
+    records = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    write_atomically(FINDINGS, markdown(records, all_claims()))
+
+
+if __name__ == "__main__":
+    write_again()

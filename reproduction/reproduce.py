@@ -21,7 +21,7 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, ended
-from reproduction import findings, report
+from reproduction import findings, readings, report
 from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from sweeps import command_line as cli
@@ -30,11 +30,12 @@ from sweeps import table as tables
 from sweeps.claims import STATUSES, Claim, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
+from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = Path("figures")
-EXPECTED = FIGURES / "expected.json"
+EXPECTED = findings.EXPECTED
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
@@ -146,7 +147,7 @@ def _sections(
     for name in options.figures:
         module = catalogue.load(name)
         found = ran[module.EXPERIMENT] if isinstance(module, catalogue.TableFigure) else Ran(0, "")
-        verdicts = [pair for pair in found.verdicts if findings.figure_of(pair[0]) == name]
+        verdicts = [pair for pair in found.verdicts if readings.figure_of(pair[0]) == name]
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
@@ -158,12 +159,12 @@ def _sections(
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """Write the report as a page and as text."""
     title = f"gnjax: the {options.run} profile"
-    found = [verdict for section in sections for _, verdict in section.verdicts]
-    counts = ", ".join(
-        f"{sum(verdict.status == status for verdict in found)} {status}" for status in STATUSES
+    judged = [(claim, found.status) for one in sections for claim, found in one.verdicts]
+    tallies = "; ".join(
+        f"{name} {findings.counts(found)}" for name, found in tallies_of(judged).items() if found
     )
     summary = (
-        f"{len(sections)} figures; {len(found)} claims: {counts}. This run took"
+        f"{len(sections)} figures; {tallies}. This run took"
         f" {progress.duration(seconds)}; finished cells were not computed again."
     )
     folder = options.results / options.run
@@ -186,7 +187,7 @@ def _publish(profile: str, sections: Sequence[Section]) -> None:
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
     records = findings.renewed(EXPECTED, profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
-    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records))
+    write_atomically(findings.FINDINGS, findings.markdown(records, readings.all_claims()))
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:

@@ -1,26 +1,28 @@
 """One command: what is missing is run, everything is drawn, and the report says what was found."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from figures import catalogue
-from reproduction import findings, report, reproduce
+from reproduction import findings, readings, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from reproduction.markdown import escaped
 from sweeps import command_line as cli
-from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
+from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, verdict
 from sweeps.storage.files import StoreError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
+SAID = Sentence("A", "Figure 2", "b < c", rule=SOME)
 FAILED = Claim(
     "2a",
     "a < b & c",
-    printed("Figure 2"),
+    SAID,
     lambda table: verdict(False, 2.0, "at most 2 | L=3"),
     mechanism="b is 3",
 )
@@ -80,31 +82,49 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
     for part in ("a < b & c", "exponent 1.50", "(implied: Eq 14)", "no <table>", "float64"):
         assert part in page.text
     assert page.text.index("Why: b is 3") < page.text.index("kappa & depth")  # what matters first
-    assert "printed: 1 fails" in page.text
+    assert "printed by paper A: 1: 1 fail" in page.text
+    assert page.text.index("Every printed sentence") < page.text.index("b < c (A, Figure 2)")
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
 
 def test_the_text_says_the_same(sections):
     text = report.markdown(sections, "title", "summary")
-    for part in ("Figure B1", "(printed: Figure 2): fails. at most 2 \\| L=3 Why: b is 3"):
-        assert part in text
+    sentence, reading, other = (
+        '- **fails** printed: Figure 2, "b \\< c"',
+        "  - **2a** a \\< b & c: fails. at most 2 \\| L=3 Why: b is 3",
+        "- **2b** grows (beyond the papers): holds. exponent 1.50",
+    )
+    assert f"{sentence}\n{reading}\n{other}" in text
+    assert "Figure B1" in text
 
 
-def test_findings_put_what_fails_first(sections):
+CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
+
+
+def test_findings_put_sentences_first_and_their_readings_below(sections):
     records = findings.renewed(Path("nowhere.json"), "laptop", sections)
-    text = findings.markdown(records)
-    assert "- laptop: of 3 claims 1 hold, 1 fail, 0 are undecided, 1 are not testable" in text
-    parts = ("at most 2 \\| L=3 | b is 3", "| grows | beyond the papers | **holds**. exponent 1.50")
+    text = findings.markdown(records, CLAIMS)
+    parts = (
+        "| laptop | 1: 1 fail | none | 1: 1 not testable here | 1: 1 hold |",
+        '| laptop | A, Figure 2 | "b \\< c" | a \\< b & c: **fails**. at most 2 \\| L=3 Why: b',
+        '| **2a** | **A, Figure 2: "b \\< c"** (some of 2) | **fails** |',
+        "| 2a | a \\< b & c | **fails**. at most 2 \\| L=3 Why: b is 3 |",
+        "| 2a | b \\< c, too | not run |",
+        "| B1c | increases | implied: Eq 14 | **not testable**. one point |",
+        "| 2b | grows | beyond the papers | **holds**. exponent 1.50 |",
+    )
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
     assert all(escaped(correction.corrected) in text for correction in CORRECTIONS)
 
 
-def test_every_correction_names_a_test_that_exists():
-    for correction in CORRECTIONS:
-        path, _, name = correction.test.partition("::")
-        assert f"def {name}(" in Path(path).read_text(), correction.test
+def test_a_record_of_a_claim_that_is_no_more_is_not_shown(sections):
+    """Else a verdict on other words would stand beside the sentence."""
+    records = findings.renewed(Path("nowhere.json"), "laptop", sections)
+    text = findings.markdown(records, [FAILED])
+    assert "exponent 1.50" not in text
+    assert "| laptop | 1: 1 fail | none | none | none |" in text
 
 
 def test_a_changed_verdict_is_noticed(sections, tmp_path):
@@ -126,7 +146,8 @@ def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path
     for section in shown:
         again = findings.renewed(path, "laptop", [section])
         assert json.dumps(again) == before
-        assert findings.markdown(again) == findings.markdown(json.loads(before))
+        text = findings.markdown(again, CLAIMS)
+        assert text == findings.markdown(json.loads(before), CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +155,7 @@ def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path
     [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1"), ("T2", "t2")],
 )
 def test_claims_find_their_figure(figure, module):
-    assert findings.figure_of(Claim(figure, "", printed(""), HELD.check)) == module
+    assert readings.figure_of(Claim(figure, "", BEYOND, HELD.check)) == module
 
 
 def test_every_claim_is_about_a_figure_of_its_experiment():
@@ -142,7 +163,7 @@ def test_every_claim_is_about_a_figure_of_its_experiment():
     for experiment in {module.EXPERIMENT for module in modules.values()}:
         program = __import__(f"experiments.{experiment}", fromlist=["PROGRAM"]).PROGRAM
         for claim in program.claims:
-            owner = modules[findings.figure_of(claim)].EXPERIMENT
+            owner = modules[readings.figure_of(claim)].EXPERIMENT
             assert owner == experiment, claim.statement
 
 

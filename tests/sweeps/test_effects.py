@@ -14,9 +14,9 @@ from sweeps.claims import (
     NOT_TESTABLE,
     UNDECIDED,
     Claim,
+    Sentence,
     implied,
     judge,
-    printed,
     verdict,
 )
 from sweeps.effects import Effect, decide
@@ -101,7 +101,7 @@ def test_one_seed_decides_nothing():
 
 
 def _claim(**options):
-    return Claim("2", "holds", printed("here"), lambda table: verdict(True, 1, "one"), **options)
+    return Claim("2", "holds", implied("here"), lambda table: verdict(True, 1, "one"), **options)
 
 
 TABLE = {
@@ -140,7 +140,7 @@ def test_every_ratio_that_a_claim_names_is_stated_by_the_config():
             (row[0], row[1]) for row in config.load(f"configs/{name}.py:laptop")[0].paper_ratios
         }
         for claim in program.claims:
-            for ratio in claim.ratios:
+            for ratio in claim.gates:
                 assert ratio in regimes.RATIOS
                 assert (claim.figure, ratio) in stated, (name, claim.statement)
 
@@ -158,3 +158,4 @@ def test_every_claim_says_where_it_comes_from():
 def test_a_source_reads_well():
     assert str(implied("Eq 8")) == "implied: Eq 8"
     assert str(BEYOND) == "beyond the papers"
+    assert str(Sentence("A", "Section 4.2", "seems tight")) == 'printed: Section 4.2, "seems tight"'

@@ -1,0 +1,80 @@
+"""Sentences of the papers that speak of a figure or a number and have no row, and why."""
+
+from __future__ import annotations
+
+WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "A",
+        "Remark R1",
+        "close to convergence the contribution of H_F will be negligible",
+        "a limit, tested on networks that are fitted (Eq 1); no figure shows it",
+    ),
+    (
+        "A",
+        "Section 2, behind Eq 3",
+        "One can clearly see the effect of mu(0) in the bound",
+        "of the bound's formula (Eqs 3, 28); the Gauss-Newton matrices of all figures have flat"
+        " directions, where mu = 0 and the bound says nothing",
+    ),
+    (
+        "A",
+        "Section 4.1, behind Eq 6",
+        "a more naive bound where we take the maximum is too loose",
+        "the sentences about Figure 3 say it of any depth",
+    ),
+    (
+        "A",
+        "Section 4.3, of Eq 8",
+        "the second upper bound for residual networks is smaller than for linear networks",
+        "under an assumption on singular vectors that no drawn network meets; the first bound is"
+        " compared at Figure 5",
+    ),
+    (
+        "A",
+        "Appendix E",
+        "this behavior is also consistent for different widths, inputs and outputs",
+        "not tested: it needs more networks than Figure 11 has",
+    ),
+    (
+        "A",
+        "Appendix I.3, of Eq 8",
+        "the ratio will go to 1 as beta grows",
+        "a limit, true of every W (tests/papers/test_bounds.py::test_eq_8_goes_to_1_as_beta_grows)",
+    ),
+    (
+        "A",
+        "Appendices D and I",
+        "hours of computing for each figure",
+        "of the authors' machines",
+    ),
+    (
+        "B",
+        "Section 3",
+        "initially balanced layers remain balanced under gradient flow",
+        "cited from other papers; gradient descent with finite steps drifts from balance",
+    ),
+    (
+        "B",
+        "Section 3, of Eq 10",
+        "This contradicts the conclusion that the maximum eigenvalue is the maximum norm",
+        "of Eq 10's formula, a sum of both norms (Eqs 10, 11)",
+    ),
+    (
+        "B",
+        "Section 4, behind Eq 14",
+        "the sharpness is independent of the dataset size n",
+        "a correction with its test; no figure has several n",
+    ),
+    (
+        "B",
+        "Section 4",
+        "in disagreement with Cohen et al. [3, Caveat 2], lower peak-sharpness on simpler datasets",
+        "not tested: it is about the largest sharpness along training, which no figure shows",
+    ),
+    (
+        "B",
+        "Section 4",
+        "peak-sharpness is strongly influenced by the input-geometry",
+        "not tested as peak; the final sharpness on raw inputs is Figure 2a's",
+    ),
+)
