@@ -7,7 +7,8 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
         "A",
         "Remark R1",
         "close to convergence the contribution of H_F will be negligible",
-        "a limit, tested on networks that are fitted (Eq 1); no figure shows it",
+        "no figure shows it; the eigenvalues of H - G are those of the residual"
+        " (tests/papers/test_balanced.py::test_no_eigenvalue_is_further_from_eq_15_than_the_gap)",
     ),
     (
         "A",
@@ -51,13 +52,15 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
         "B",
         "Section 3",
         "initially balanced layers remain balanced under gradient flow",
-        "cited from other papers; gradient descent with finite steps drifts from balance",
+        "cited from other papers; gradient descent drifts by the order of its step (tests/papers/"
+        "test_balanced.py::test_balanced_layers_remain_balanced_to_the_order_of_the_step)",
     ),
     (
         "B",
         "Section 3, of Eq 10",
         "This contradicts the conclusion that the maximum eigenvalue is the maximum norm",
-        "of Eq 10's formula, a sum of both norms (Eqs 10, 11)",
+        "of Eq 10's formula, a sum of both norms (tests/papers/test_balanced.py::"
+        "test_the_sharpness_of_two_layers_is_a_sum_and_no_maximum_of_norms)",
     ),
     (
         "B",

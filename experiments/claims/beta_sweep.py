@@ -58,7 +58,7 @@ _SKIPS_HELP = Sentence(
     "A", "Section 4.3, of Figure 5", "adding skip connections improves the conditioning", _SIZES
 )
 _BOUND_TOO = Sentence(
-    "A", "Section 4.3, of Figure 5", "also holds for the tight upper bound in Eq. (7)", _SIZES
+    "A", "Section 4.3, of Figure 5", "also holds for .. the tight upper bound in Eq. (7)", _SIZES
 )
 _MORE_FOR_LARGER = Sentence(
     "A", "Section 4.3, of Figure 20", "is improved more for larger beta", _SIZES

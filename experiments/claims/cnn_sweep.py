@@ -17,7 +17,7 @@ Check = Callable[[Columns], Verdict]
 TRENDS = Sentence(  # of which network it leaves open: Appendix B reads in four ways
     "A",
     "caption of Figure 8, also Appendix B",
-    "the number of filters increases the condition number and the kernel size improves "
+    "the number of filters increases the condition number .. and the kernel size improves "
     "conditioning",
     rule=SOME,
 )

@@ -201,7 +201,8 @@ _SLOWER = Sentence(
 _IMPROVES = Sentence(
     "A",
     "caption of Figure 2, also Sections 4.2 and 7 (b)",
-    "improves the condition number with depth if the factor is chosen sufficiently large (right)",
+    "or improves the condition number with depth if the scaling factor is chosen sufficiently "
+    "large (right)",
     ("d/k",),
 )
 _VACUOUS_MAXIMUM = Sentence(
@@ -210,7 +211,7 @@ _VACUOUS_MAXIMUM = Sentence(
 _CRUCIAL = Sentence(
     "A",
     "Appendix I.3",
-    "the upper bound as a linear combination is crucial to get a tight bound",
+    "the upper bound as a linear combination .. is crucial to get a tight bound",
     _SIZES,
 )
 _GROWS_SLOWER = Sentence(

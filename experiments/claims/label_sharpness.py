@@ -296,12 +296,13 @@ _SHARPER = Sentence(
 )
 _BREAKS = Sentence(
     "B", "Section 5, of Figure 2a",
-    "our theory breaks down immediately - inconsistent variations with maximum label proportion",
+    "our theory breaks down immediately .. inconsistent variations with maximum label proportion",
     _RATIO,
 )  # fmt: skip
 _KAIMING = Sentence(
     "B", "Section 5, of Figure 2b",
-    "theoretical predictions stay intact, as the final sharpness increasing with label imbalance",
+    "the theoretical predictions .. stay intact, as the final sharpness increasing with label "
+    "imbalance",
     _RATIO,
 )  # fmt: skip
 _TANH = Sentence(

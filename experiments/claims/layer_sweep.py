@@ -123,14 +123,14 @@ _DOMINATES = Sentence(
 _DECREASES = Sentence(
     "A",
     "Appendix E, second row of Figure 11",
-    "the smallest singular value is decreasing exponentially",
+    "the smallest singular value .. is decreasing exponentially",
     _SIZES,
     SOME,
 )
 _MIRROR = Sentence(
     "A",
     "Appendix E, of the second column of Figure 11",
-    "The same observation also holds for W^{L:l+1}, but this leads to a mirrored plot",
+    "The same observation also holds for W^{L:l+1}, but .. this leads to a mirrored plot",
     _SIZES,
     SOME,
 )
@@ -140,7 +140,8 @@ _BALANCES = Sentence(
 _DRIVEN = Sentence(
     "A",
     "Section 4.2",
-    "the difference in magnitude is largely driven by their smallest eigenvalue",
+    "the difference in magnitude between each condition number is largely driven by their "
+    "smallest eigenvalue",
     _SIZES,
 )
 

@@ -127,7 +127,7 @@ _VALUES = Sentence(
 _INDICATIVE = Sentence(
     "A",
     "Appendix D, observation 1",
-    "a maximal change of around 50%; at initialization can be indicative of the trajectory",
+    "a maximal change of around 50% .. at initialization can be indicative",
     RATIOS,
     SOME,
 )

@@ -139,7 +139,7 @@ _OF_9, _OF_18 = (("figure", 9),), (("figure", 18),)
 _ROBUST = Sentence(
     "A",
     "Appendix C",
-    "can be quite robust (Epoch=0) to the numerical matrix rank",
+    "can be quite robust (Epoch=0) .. to the numerical matrix rank",
     ("p/(k n)", "n/d"),
 )
 _SENSITIVE = Sentence(

@@ -1,5 +1,7 @@
 """The tables that no run writes cannot rot: what they name exists, and nothing is left out."""
 
+import json
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import readings
+from reproduction import findings, readings
 from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.settings import SETTINGS
 from reproduction.silent import WITHOUT_CLAIM
@@ -55,6 +57,12 @@ def test_every_figure_that_is_drawn_from_a_table_has_settings():
     assert all(row.ours and row.why for row in SETTINGS)
 
 
+def test_tests_that_stand_for_a_sentence_without_a_claim_exist():
+    named = [re.search(r"tests/\S+::\w+", why) for *_, why in WITHOUT_CLAIM]
+    assert sum(found is not None for found in named) >= 4
+    assert all(_exists(found[0]) for found in named if found)
+
+
 def _sentences():
     sources = [claim.source for claim in readings.all_claims()]
     return list(dict.fromkeys(source for source in sources if isinstance(source, Sentence)))
@@ -97,6 +105,12 @@ def test_loss_and_kappa_of_pruned_networks_are_judged_by_one_rule():
         assert {c.gates for c in along} == {("p/(k n)", "batch/n")}
         assert [c.statement.split(", ")[0] for c in along] == ["kappa", "the loss"]
         assert all(c.statement.endswith("grows with the pruning rate") for c in along)
+
+
+def test_the_findings_are_those_of_the_records_and_of_these_tables():
+    """After a change of words: python -m reproduction.findings."""
+    records = json.loads(findings.EXPECTED.read_text())
+    assert findings.FINDINGS.read_text() == findings.markdown(records, readings.all_claims())
 
 
 def test_every_experiment_lists_its_claims_once():
