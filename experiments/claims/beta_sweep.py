@@ -55,7 +55,10 @@ def _bound_lower(figure: str) -> Callable[[Columns], Verdict]:
 
 _SIZES = ("d/k", "m/d")
 _SKIPS_HELP = Sentence(
-    "A", "Section 4.3, of Figure 5", "adding skip connections improves the conditioning", _SIZES
+    "A",
+    "Section 4.3, of Figure 5, also Section 7 (c)",
+    "adding skip connections improves the conditioning",
+    _SIZES,
 )
 _BOUND_TOO = Sentence(
     "A", "Section 4.3, of Figure 5", "also holds for .. the tight upper bound in Eq. (7)", _SIZES
