@@ -1,9 +1,7 @@
 """Texts of claims, captions and data are shown as they are: no page takes them for markup."""
 
 import dataclasses
-import json
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -156,10 +154,3 @@ def test_any_text_is_shown_as_it_is(text):
     cell = Page(SHOWS.render(table(("a", "b"), [(escaped(text), "end")])))
     assert cell.text.split() == ["a", "b", *words.split(), "end"]
     assert cell.elements == ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
-
-
-def test_what_is_published_is_what_the_records_say():
-    """FINDINGS.md is written from figures/expected.json alone."""
-    records = json.loads(Path("figures/expected.json").read_text(encoding="utf-8"))
-    written = Path("figures/FINDINGS.md").read_text(encoding="utf-8")
-    assert written == findings.markdown(records, readings.all_claims())
