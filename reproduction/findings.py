@@ -221,11 +221,10 @@ def _sentences(sides: Sequence[_Side]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for one in sentences.judged((claim, "") for claim in claims):
         sentence = one.sentence
-        figures = ", ".join(dict.fromkeys(escaped(claim.figure) for claim, _ in one.readings))
         said = f"**{_where(sentence)}: {_words(sentence)}**"
         rule = f" ({sentence.rule} of {len(one.readings)})" if len(one.readings) > 1 else ""
         verdicts = (_verdict(judged, sentence) for judged in known)
-        rows.append((f"**{figures}**", said + rule, *verdicts))
+        rows.append((f"**{escaped(one.figures)}**", said + rule, *verdicts))
         rows += [
             (*_named(claim), *(side.cell(claim) for side in sides)) for claim, _ in one.readings
         ]

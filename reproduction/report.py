@@ -114,11 +114,10 @@ def _tallies(statuses: Sequence[tuple[Claim, str]]) -> Html:
 
 def _sentence(one: sentences.Judged) -> Html:
     """One row: the words and their place, the verdict, and what its readings do."""
-    figures = ", ".join(dict.fromkeys(claim.figure for claim, _ in one.readings))
     place = element("span", f"({one.sentence.paper}, {one.sentence.place})", class_="soft")
     return element(
         "tr",
-        element("td", figures),
+        element("td", one.figures),
         element("td", element("q", one.sentence.words), " ", place),
         element("td", one.status, class_=_CLASSES.get(one.status, "")),
         element("td", one.summary),

@@ -30,6 +30,11 @@ class Judged:
     readings: tuple[tuple[Claim, str], ...]
 
     @property
+    def figures(self) -> str:
+        """The panels that its readings are about, as in "11, 12"."""
+        return ", ".join(dict.fromkeys(claim.figure for claim, _ in self.readings))
+
+    @property
     def summary(self) -> str:
         """How many of the readings hold and what becomes of the others, as text."""
         found = [status for _, status in self.readings]
