@@ -21,7 +21,7 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, ended
-from reproduction import findings, readings, report
+from reproduction import findings, published, readings, report
 from reproduction.drawing import Drawing
 from reproduction.findings import Section
 from sweeps import command_line as cli
@@ -34,8 +34,7 @@ from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
-FIGURES = Path("figures")
-EXPECTED = findings.EXPECTED
+GALLERY, EXPECTED, FINDINGS = published.GALLERY, findings.EXPECTED, findings.FINDINGS
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
@@ -81,7 +80,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             sections = list(_sections(options, ran, drawing))
         _write(options, sections, time.perf_counter() - began)
         if options.publish:
-            _publish(options.profile, sections)
+            _publish(options, sections)
     except cli.MISTAKES as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
@@ -172,22 +171,29 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     write_atomically(folder / "report.md", report.markdown(sections, title, summary))
 
 
-def _publish(profile: str, sections: Sequence[Section]) -> None:
-    """Copy the pictures to the gallery, and write the findings and the expected verdicts.
+def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
+    """Copy pictures and tables to the gallery, and write the findings and the expected verdicts.
 
-    Pictures of another profile than the laptop's go to a folder inside the gallery.
+    Those of another profile than the laptop's go to a folder inside the gallery.
     """
-    gallery = FIGURES / "gallery"
-    gallery = gallery if profile == "laptop" else gallery / profile
+    folder = published.gallery(options.profile, GALLERY)
     for section in sections:
         if section.picture is not None:
-            kept = gallery / section.picture.name
+            kept = folder / section.picture.name
             with replacing(kept) as partial:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-    records = findings.renewed(EXPECTED, profile, sections)
+            _publish_table(options, section.figure, folder)
+    records = findings.renewed(EXPECTED, options.profile, sections)
     write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
-    write_atomically(findings.FINDINGS, findings.markdown(records, readings.all_claims()))
+    write_atomically(FINDINGS, findings.markdown(records, readings.all_claims()))
+
+
+def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> None:
+    module = catalogue.load(figure)
+    if isinstance(module, catalogue.TableFigure):
+        rows = options.results / module.EXPERIMENT / options.run / "table.csv"
+        published.publish(rows, figure, folder)
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
