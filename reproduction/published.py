@@ -1,15 +1,12 @@
-"""The data behind every picture: a table of its rows and their provenance, beside it.
+"""The data behind every picture: the table of its experiment and its provenance, beside it.
 
 ``python -m figures fig02 --from=figures/gallery/fig02.csv`` draws the picture again from it.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
-from reproduction.readings import module_of
 from sweeps.storage.files import write_atomically
 from sweeps.table import provenance_beside
 
@@ -22,18 +19,10 @@ def gallery(profile: str, root: Path = GALLERY) -> Path:
 
 
 def publish(rows: Path, figure: str, folder: Path) -> None:
-    """Write the rows of a figure as fig02.csv, and how they were computed as fig02.json."""
-    provenance = provenance_beside(rows).read_text(encoding="utf-8")
-    write_atomically(folder / f"{figure}.csv", of_figure(rows.read_text("utf-8"), figure))
-    write_atomically(folder / f"{figure}.json", provenance)
+    """Write a table as fig02.csv, and how it was computed as fig02.json.
 
-
-def of_figure(text: str, figure: str) -> str:
-    """The lines of a table whose panels are a figure's own; all of them where none is named so."""
-    header, *lines = list(csv.reader(io.StringIO(text)))
-    if "figure" in header:
-        place = header.index("figure")
-        lines = [line for line in lines if module_of(line[place]) == figure] or lines
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([header, *lines])
-    return written.getvalue()
+    It is the whole table of the experiment, as other figures of it have it too: the narrowest type
+    of a column is then that of the run.
+    """
+    for path, ending in ((rows, "csv"), (provenance_beside(rows), "json")):
+        write_atomically(folder / f"{figure}.{ending}", path.read_text(encoding="utf-8"))

@@ -18,18 +18,10 @@ def all_claims() -> list[Claim]:
 
 def figure_of(claim: Claim) -> str:
     """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "T1" of t1."""
-    found = module_of(claim.figure)
+    found = re.match(r"([BbCcTt])?(\d+)", claim.figure)
     if found is None:
         msg = f"claim {claim.statement!r} is about figure {claim.figure!r}; name one as 2b or B1"
         raise ValueError(msg)
-    return found
-
-
-def module_of(panel: str) -> str | None:
-    """The module that draws a panel, by the number that its name begins with."""
-    found = re.match(r"([BbCcTt])?(\d+)", panel)
-    if found is None:
-        return None
     return f"{found[1].lower()}{found[2]}" if found[1] else f"fig{int(found[2]):02d}"
 
 

@@ -67,15 +67,6 @@ def test_several_figures_are_not_drawn_from_the_table_of_one(gallery, capsys):
     assert "fig04 is drawn from no table; leave --from out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("figure", "left"), [("fig05", "5-left,1\n5,2\n"), ("c2", "5-left,1\n50,9\n5,2\n20,3\n")]
-)
-def test_the_rows_of_other_figures_are_left_out(figure, left):
-    """All rows stay where no panel is the figure's own."""
-    text = "figure,kappa\n5-left,1\n50,9\n5,2\n20,3\n"
-    assert published.of_figure(text, figure) == f"figure,kappa\n{left}"
-
-
 @pytest.mark.parametrize("profile", findings.PROFILES)
 def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
     """Statuses and numbers; the same table gives the same text."""
