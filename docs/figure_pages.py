@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from reproduction.findings import PROFILES, Records, Section
+from reproduction.appendices import PAGES
 from reproduction.markdown import escaped
 from reproduction.readings import all_claims, figure_of, name
+from reproduction.records import PROFILES, Records, Section
 from sweeps.claims import FAILS, Claim
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,7 @@ def write(folder: Path) -> list[Path]:
         figure: page(figure, [c for c in claims if figure_of(c) == figure], records, folder)
         for figure in catalogue.names()
     }
-    pages |= {"index": _index(), "findings": _findings()}
+    pages |= {"index": _index(), "findings": _findings(), **_behind()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
 
 
@@ -131,10 +132,28 @@ def _index() -> str:
 
 
 def _findings() -> str:
+    """FINDINGS.md, whose links lead to the pages of the site."""
     path = KEPT / "FINDINGS.md"
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
-    return "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
+    if not path.is_file():
+        return (
+            "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
+        )
+    gallery = re.sub(
+        r"\[([^\]]*)\]\(gallery[^)]*\)", r"figures/\1", path.read_text(encoding="utf-8")
+    )
+    listed = "\n".join(["```{toctree}", ":hidden:", *_behind(), "```"])
+    return f"{gallery.replace('](findings/', '](')}\n{listed}\n"
+
+
+def _behind() -> dict[str, str]:
+    """The pages that no run writes, and the summary."""
+    folder = KEPT / "findings"
+    paths = [folder / f"{title}.md" for title in ("summary", *PAGES)]
+    return {
+        path.stem: path.read_text(encoding="utf-8").replace("](../FINDINGS.md)", "](findings.md)")
+        for path in paths
+        if path.is_file()
+    }
 
 
 def _written(path: Path, text: str) -> Path:

@@ -1,300 +1,147 @@
-"""What was found, sentence by sentence: verdicts with their numbers, as text and as records.
+"""The findings as files: one screen, a page for each figure, and the tables that no run writes.
 
-``python -m reproduction.findings`` writes figures/FINDINGS.md again from the records.
+``python -m reproduction.findings`` writes them again from the records, after a change of words.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from figures import catalogue
+from reproduction import appendices, figure_findings
+from reproduction.appendices import PAGES
 from reproduction.corrections import CORRECTIONS, KINDS
-from reproduction.markdown import escaped, table
-from reproduction.readings import all_claims, name, order, title
-from reproduction.settings import SETTINGS
-from reproduction.silent import WITHOUT_CLAIM
-from reproduction.theory import THEORY
+from reproduction.markdown import table
+from reproduction.readings import all_claims, figure_of
+from reproduction.records import EXPECTED, PROFILES, Records, read
+from reproduction.sides import Side, linked, verdict, words
+from reproduction.summary import SUMMARY
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
+from sweeps.claims import FAILS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 from sweeps.storage.files import write_atomically
 
-EXPECTED = Path("figures/expected.json")
-FINDINGS = Path("figures/FINDINGS.md")
-PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
-WORDS = {
-    HOLDS: "hold",
-    FAILS: "fail",
-    UNDECIDED: "undecided",
-    NOT_TESTABLE: "not testable here",
-}
-NOT_RUN = "not run"
-
-Records = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
+FOLDER = Path("figures")
+SCREEN = "FINDINGS.md"
 
 
-@dataclass(frozen=True)
-class Section:
-    """One figure: its picture and caption, the claims about it, and how its table came about."""
-
-    figure: str  # fig02 or b1
-    picture: Path | None
-    caption: str
-    verdicts: Sequence[tuple[Claim, Verdict]]
-    provenance: Mapping[str, Any]
-    problem: str = ""  # why there is no picture
-
-    @property
-    def anchor(self) -> str:
-        """The name that links use: fig2 or b1."""
-        return re.sub(r"0*(\d+)", r"\1", self.figure)
-
-    @property
-    def title(self) -> str:
-        return title(self.figure)
-
-
-def statuses(sections: Sequence[Section]) -> dict[str, str]:
-    """The status of every claim, by the claim's name."""
-    return {name(claim): found.status for section in sections for claim, found in section.verdicts}
-
-
-def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[str]:
-    """The claims that are decided otherwise than recorded, each with both statuses.
-
-    A claim that is undecided in one run and decided in the other contradicts nothing: other seeds
-    and other rounding move an interval that ends near "no effect".
-    """
-    return [
-        f"{claim}: {status}, recorded as {expected.get(claim, 'nothing')}"
-        for claim, status in statuses(sections).items()
-        if expected.get(claim) != status and UNDECIDED not in (status, expected.get(claim))
-    ]
-
-
-def read_expected(path: Path, profile: str) -> dict[str, str]:
-    """The statuses that were recorded for a profile, by claim; empty if none were."""
-    return {claim: entry["status"] for claim, entry in _read(path).get(profile, {}).items()}
-
-
-def _read(path: Path) -> dict[str, dict[str, dict[str, str]]]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, Any]:
-    """The records, by profile and claim, with those about these figures brought up to date.
-
-    Figures are in the papers' order, and the claims about one in the order of its module.
-    """
-    known = _read(path)
-    about = {section.figure for section in sections}
-    kept = {
-        claim: entry
-        for claim, entry in known.get(profile, {}).items()
-        if entry["figure"] not in about
-    }
-    new = {
-        name(claim): _record(section, found)
-        for section in sections
-        for claim, found in section.verdicts
-    }
-    return known | {profile: dict(_sorted(kept | new))}
-
-
-def _record(section: Section, found: Verdict) -> dict[str, str]:
-    return {
-        "figure": section.figure,
-        "status": found.status,
-        "number": found.text,
-        "data": "; ".join(section.provenance.get("data", ())),
-    }
-
-
-def markdown(records: Records, claims: Sequence[Claim]) -> str:
-    """FINDINGS.md: what was asked and what holds, sentence by sentence, then all that is behind it.
+def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> dict[str, str]:
+    """The text of every file below ``folder``, by its path there.
 
     Args:
       records: the verdicts that were recorded, by profile and claim.
       claims: all claims, in the papers' order. A claim without a record was not run.
+      folder: where the gallery is, whose pictures and tables the pages show.
     """
-    profiles = [profile for profile in PROFILES if records.get(profile)]
-    sides = [_Side(profile, records[profile], claims) for profile in profiles]
+    sides = [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
+    pages = {SCREEN: screen(sides, claims)}
+    for figure in catalogue.from_tables():
+        pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
+    pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
+    pages["findings/summary.md"] = SUMMARY.substitute(tallies=_tallies(sides))
+    return pages
+
+
+def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> None:
+    for path, text in written(records, claims, folder).items():
+        write_atomically(folder / path, text)
+
+
+def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
+    """FINDINGS.md: what was asked, what holds and what does not, what was not tested, what is ours.
+
+    Everything else is on the pages to which it links.
+    """
+    open_ones = (UNDECIDED, NOT_TESTABLE)
     parts = [
         "# Findings",
-        "Written by `python -m experiments.reproduce --publish`. A printed sentence has one"
-        " verdict, made of those of its readings: *all* of them have to hold where its words are"
-        " about each, *some* where the text leaves open which one is meant. The four tallies count"
-        " different things and are not added up.",
-        table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides]),
-        "A sentence or a claim *holds* or *fails* where a number decides it; it is *undecided*"
-        " where the interval of 95% over the seeds contains no effect, and *not testable* where a"
-        " size or the data that decide are not the paper's. Effects are ratios of geometric means"
-        " or slopes of logarithms, with their intervals in brackets.",
-        "## Printed sentences that fail, and why",
-        _failures(sides),
-        "## Every printed sentence, with its readings",
-        table(("figure", "printed sentence, and its readings", *profiles), _sentences(sides)),
-        "## What printed equations imply",
-        table(("figure", "claim", "source", *profiles), _plain(claims, sides, TALLIES[2])),
-        "## Beyond the papers",
-        table(("figure", "claim", "source", *profiles), _plain(claims, sides, TALLIES[3])),
-        *_appendices(),
-        "## The data behind the verdicts",
-        *(_data(profile, records[profile]) for profile in profiles),
+        "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
+        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Every"
+        " sentence that they print about a figure or a number has one verdict, made by code from"
+        " the verdicts of its readings. The laptop's profile has data that ship and sizes with the"
+        " paper's ratios, the paper's profile has the sizes of the papers.",
+        _tallies(sides),
+        "The four tallies count different things and are not added up. " + _kinds(),
+        "## What is printed and fails",
+        _chosen(sides, lambda statuses: FAILS in statuses),
+        "## What is printed and was not decided",
+        _chosen(sides, lambda found: FAILS not in found and any(s in found for s in open_ones)),
+        "Every other printed sentence holds wherever it was run, and stands on its figure's page.",
+        "## What is beyond the papers",
+        _beyond(sides, claims),
+        "## Behind it",
+        "\n".join(f"- {line}" for line in _behind()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The records of one profile beside all claims."""
-
-    profile: str
-    recorded: Mapping[str, Mapping[str, str]]
-    claims: Sequence[Claim]
-
-    def readings(self) -> list[tuple[Claim, str]]:
-        """Every claim that was run, with its status."""
-        return [(c, self.recorded[name(c)]["status"]) for c in self.claims if self.ran(c)]
-
-    def ran(self, claim: Claim) -> bool:
-        return name(claim) in self.recorded
-
-    def tallies(self) -> Iterator[str]:
-        for found in sentences.tallies(self.readings()).values():
-            yield counts(found)
-
-    def judged(self) -> dict[Sentence, sentences.Judged]:
-        return {one.sentence: one for one in sentences.judged(self.readings())}
-
-    def cell(self, claim: Claim) -> str:
-        """The verdict of a claim with its number, and why it fails where it fails, as Markdown."""
-        if not self.ran(claim):
-            return NOT_RUN
-        entry = self.recorded[name(claim)]
-        why = claim.mechanism if entry["status"] == FAILS else ""
-        told = entry["number"] + (f" Why: {why}" if why else "")
-        return f"**{entry['status']}**. {escaped(told)}"
+def _kinds() -> str:
+    counted = (f"{sum(c.kind == kind for c in CORRECTIONS)}" for kind in KINDS)
+    wrong, condition, stronger = counted
+    return (
+        f"Of the papers' mathematics {wrong} statements are wrong as printed, {condition} need a"
+        f" condition that is not stated and {stronger} can be strengthened"
+        " ([corrections](findings/corrections.md), [every numbered statement](findings/theory.md))."
+    )
 
 
-def counts(statuses: Sequence[str]) -> str:
-    """How many have each verdict, as in "3: 2 hold, 1 fails"."""
-    listed = ", ".join(f"{statuses.count(s)} {w}" for s, w in WORDS.items() if s in statuses)
-    return f"{len(statuses)}: {listed}" if statuses else "none"
+def _tallies(sides: Sequence[Side]) -> str:
+    return table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides])
 
 
-def _failures(sides: Sequence[_Side]) -> str:
-    """One row for each profile and sentence that fails, with the readings that do."""
-    rows = [
-        (side.profile, _where(sentence), _words(sentence), "<br>".join(_failing(side, one)))
-        for side in sides
-        for sentence, one in side.judged().items()
-        if one.status == FAILS
-    ]
-    return table(("profile", "where", "printed", "number"), rows) if rows else "Nothing."
-
-
-def _failing(side: _Side, one: sentences.Judged) -> Iterator[str]:
-    """The readings of a sentence that fail."""
-    for claim, status in one.readings:
-        if status == FAILS:
-            yield f"{escaped(claim.statement)}: {side.cell(claim)}"
-
-
-def _where(sentence: Sentence) -> str:
-    return escaped(f"{sentence.paper}, {sentence.place}")
-
-
-def _words(sentence: Sentence) -> str:
-    return escaped(f'"{sentence.words}"')
-
-
-def _sentences(sides: Sequence[_Side]) -> list[tuple[str, ...]]:
-    """A row for each sentence and, below it, one for each of its readings."""
+def _chosen(sides: Sequence[Side], is_shown: Callable[[Sequence[str]], bool]) -> str:
+    """A row for each sentence whose statuses in the profiles are asked for."""
     known = [side.judged() for side in sides]
+    rows = []
+    for sentence, figures in _figures(sides).items():
+        statuses = [judged[sentence].status for judged in known if sentence in judged]
+        if is_shown(statuses):
+            links = ", ".join(linked(figure) for figure in figures)
+            rows.append((links, words(sentence), *(verdict(j, sentence) for j in known)))
+    heads = ("figure", "printed", *(side.profile for side in sides))
+    return table(heads, rows) if rows else "Nothing."
+
+
+def _figures(sides: Sequence[Side]) -> dict[Sentence, list[str]]:
+    """Every sentence with the figures that its readings are about, in the papers' order."""
     claims = sides[0].claims if sides else []
-    rows: list[tuple[str, ...]] = []
-    for one in sentences.judged((claim, "") for claim in claims):
-        sentence = one.sentence
-        said = f"**{_where(sentence)}: {_words(sentence)}**"
-        rule = f" ({sentence.rule} of {len(one.readings)})" if len(one.readings) > 1 else ""
-        verdicts = (_verdict(judged, sentence) for judged in known)
-        rows.append((f"**{escaped(one.figures)}**", said + rule, *verdicts))
-        rows += [
-            (*_named(claim), *(side.cell(claim) for side in sides)) for claim, _ in one.readings
-        ]
-    return rows
+    return {
+        one.sentence: list(dict.fromkeys(figure_of(claim) for claim, _ in one.readings))
+        for one in sentences.judged((claim, "") for claim in claims)
+    }
 
 
-def _named(claim: Claim) -> tuple[str, str]:
-    return escaped(claim.figure), escaped(claim.statement)
-
-
-def _verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:
-    if sentence not in judged:
-        return NOT_RUN
-    found = judged[sentence]
-    return f"**{found.status}**" + (f" ({found.summary})" if found.summary else "")
-
-
-def _plain(claims: Sequence[Claim], sides: Sequence[_Side], tally: str) -> list[tuple[str, ...]]:
-    """The rows of the claims that are about no sentence."""
-    return [
-        (*_named(claim), escaped(str(claim.source)), *(side.cell(claim) for side in sides))
-        for claim in claims
-        if sentences.tally_of(claim.source) == tally and not isinstance(claim.source, Sentence)
+def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
+    """Where the claims are that no printed sentence makes."""
+    ours = [
+        figure
+        for figure in dict.fromkeys(map(figure_of, claims))
+        if not any(isinstance(c.source, Sentence) for c in claims if figure_of(c) == figure)
     ]
-
-
-def _appendices() -> Iterator[str]:
-    """What does not depend on a run: words without a claim, corrections, theory and settings."""
-    yield "## Sentences without a claim"
-    yield _plain_table(("paper", "where", "printed", "why"), WITHOUT_CLAIM)
-    yield "## Corrections to the papers' text"
-    for kind, heading in KINDS.items():
-        of_kind = [c for c in CORRECTIONS if c.kind == kind]
-        rows = [(c.paper, c.where, c.printed, c.corrected, c.test) for c in of_kind]
-        yield f"### {heading}"
-        yield _plain_table(("paper", "where", "as printed", "corrected", "shown by"), rows)
-    yield "## Every lemma and numbered equation"
-    yield _plain_table(
-        ("paper", "what", "what it says", "status", "code", "test"),
-        [(t.paper, t.what, t.says, t.status, t.code, t.test) for t in THEORY],
+    text = (
+        "Other papers' claims and our own, with sharper readings of what is printed, stand at the"
+        " end of each figure's page."
     )
-    yield "## Settings: printed, ours, and where the paper is silent"
-    yield _plain_table(
-        ("figure", "setting", "printed", "ours", "why"),
-        [(s.figure, s.setting, s.printed or "silent", s.ours, s.why) for s in SETTINGS],
+    return text + (f" Figures of their own: {', '.join(map(linked, ours))}." if ours else "")
+
+
+def _behind() -> Iterator[str]:
+    yield "[summary](findings/summary.md) in the form of the ML Reproducibility Challenge"
+    yield from (f"[{what}](findings/{page}.md)" for page, what in PAGES.items())
+    yield "a page for each figure: " + ", ".join(linked(f) for f in catalogue.from_tables())
+    yield (
+        "the data: each picture in [gallery](gallery) and in [gallery/paper](gallery/paper) that"
+        " was published with its table has it beside it as CSV; `python -m reproduction.verdicts`"
+        " computes the verdicts again from these tables"
     )
-
-
-def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts that are not Markdown yet."""
-    return table(head, [[escaped(cell) for cell in row] for row in rows])
-
-
-def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
-    sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
-    lines = [
-        f"- {title(figure)}: {escaped(sources[figure])}" for figure in sorted(sources, key=order)
-    ]
-    return f"In the {profile} profile:\n\n" + "\n".join(lines)
-
-
-def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
-    return sorted(found.items(), key=lambda item: order(item[1]["figure"]))
-
-
-def write_again() -> None:
-    """Write FINDINGS.md from the records, after a change of words, without any computation."""
-    records = json.loads(EXPECTED.read_text(encoding="utf-8"))
-    write_atomically(FINDINGS, markdown(records, all_claims()))
+    yield (
+        "a sentence *holds* or *fails* where a number decides it; it is *undecided* where the"
+        " interval of 95% over the seeds contains no effect, and *not testable* where a size or the"
+        " data that decide are not the paper's; *all* of its readings have to hold where its words"
+        " are about each, *some* where the text leaves open which one is meant"
+    )
 
 
 if __name__ == "__main__":
-    write_again()
+    write(read(EXPECTED), all_claims())

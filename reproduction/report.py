@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from reproduction.corrections import CORRECTIONS, KINDS, Correction
 from reproduction.elements import Html, element, joined, picture
-from reproduction.findings import Section, counts
 from reproduction.markdown import escaped
+from reproduction.records import Section, counts
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict
 

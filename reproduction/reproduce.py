@@ -21,9 +21,9 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, ended
-from reproduction import findings, published, readings, report
+from reproduction import findings, published, readings, records, report
 from reproduction.drawing import Drawing
-from reproduction.findings import Section
+from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import progress
 from sweeps import table as tables
@@ -34,7 +34,8 @@ from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
-GALLERY, EXPECTED, FINDINGS = published.GALLERY, findings.EXPECTED, findings.FINDINGS
+FIGURES = findings.FOLDER
+EXPECTED = records.EXPECTED
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
@@ -160,7 +161,7 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     title = f"gnjax: the {options.run} profile"
     judged = [(claim, found.status) for one in sections for claim, found in one.verdicts]
     tallies = "; ".join(
-        f"{name} {findings.counts(found)}" for name, found in tallies_of(judged).items() if found
+        f"{name} {records.counts(found)}" for name, found in tallies_of(judged).items() if found
     )
     summary = (
         f"{len(sections)} figures; {tallies}. This run took"
@@ -176,7 +177,7 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
 
     Those of another profile than the laptop's go to a folder inside the gallery.
     """
-    folder = published.gallery(options.profile, GALLERY)
+    folder = published.gallery(options.profile, FIGURES / "gallery")
     for section in sections:
         if section.picture is not None:
             kept = folder / section.picture.name
@@ -184,9 +185,9 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
             _publish_table(options, section.figure, folder)
-    records = findings.renewed(EXPECTED, options.profile, sections)
-    write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
-    write_atomically(FINDINGS, findings.markdown(records, readings.all_claims()))
+    known = records.renewed(EXPECTED, options.profile, sections)
+    write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")
+    findings.write(known, readings.all_claims(), FIGURES)
 
 
 def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> None:
@@ -198,8 +199,8 @@ def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> No
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
     """The claims whose verdict has changed; none where none is recorded for the profile."""
-    expected = findings.read_expected(EXPECTED, options.profile)
-    return findings.changed(sections, expected) if expected else []
+    expected = records.read_expected(EXPECTED, options.profile)
+    return records.changed(sections, expected) if expected else []
 
 
 def _summarise(

@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from reproduction import findings
-from reproduction.findings import Section
+from reproduction import records
 from reproduction.published import GALLERY, gallery
 from reproduction.readings import figure_of
+from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import sentences, table
 from sweeps.claims import Claim, Verdict, judge
@@ -35,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = f" ({one.summary})" if one.summary else ""
         print(f"{one.figures}: {one.status}: {one.sentence}{summary}")
     for name, statuses in sentences.tallies(readings).items():
-        print(f"{name}: {findings.counts(statuses)}")
+        print(f"{name}: {records.counts(statuses)}")
     absent = sorted(set(catalogue.from_tables()) - {section.figure for section in sections})
     if absent:
         print(f"no table in {folder} of {', '.join(absent)}")
-    changed = findings.changed(sections, findings.read_expected(options.expected, options.profile))
+    changed = records.changed(sections, records.read_expected(options.expected, options.profile))
     for line in changed:
         print(f"changed: {line}")
     return 1 if changed else 0
@@ -68,13 +68,13 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m reproduction.verdicts", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument(
-        "--profile", choices=("smoke", *findings.PROFILES), default="laptop", help="(%(default)s)"
+        "--profile", choices=("smoke", *records.PROFILES), default="laptop", help="(%(default)s)"
     )
     parser.add_argument(
         "--gallery", type=Path, default=GALLERY, help="where published tables are (%(default)s)"
     )
     parser.add_argument(
-        "--expected", type=Path, default=findings.EXPECTED, help="the records (%(default)s)"
+        "--expected", type=Path, default=records.EXPECTED, help="the records (%(default)s)"
     )
     return parser.parse_args(arguments)
 

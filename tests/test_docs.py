@@ -15,6 +15,7 @@ from figures import catalogue
 from gnjax import papers
 from gnjax.conditioning.methods import METHODS
 from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
+from reproduction.appendices import PAGES
 from reproduction.readings import all_claims, figure_of, name
 from sweeps.claims import Claim, implied, verdict
 
@@ -106,7 +107,11 @@ def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
 
 def test_every_figure_has_a_page(figure_pages, tmp_path):
     written = {path.stem: path.read_text() for path in figure_pages.write(tmp_path / "figures")}
-    assert set(written) == {*catalogue.names(), "index", "findings"}
+    behind = {"summary", *PAGES}
+    assert set(written) == {*catalogue.names(), "index", "findings", *behind}
+    assert all(re.search(rf"^{page}$", written["findings"], re.MULTILINE) for page in behind)
+    links = re.findall(r"\]\((.*?)\)", "".join(written[page] for page in ("findings", *behind)))
+    assert {path.removesuffix(".md") for path in links} <= set(written)
     for figure in catalogue.names():
         assert f"({figure}.md)" in written["index"]
         assert re.search(rf"^{figure}$", written["index"], re.MULTILINE)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from figures import __main__ as figures
-from reproduction import findings, published, readings, reproduce, verdicts
+from reproduction import published, readings, records, reproduce, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -13,12 +13,11 @@ def gallery(tmp_path_factory):
     """A folder into which figure 12 was published at the smallest sizes."""
     folder = tmp_path_factory.mktemp("published")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce, "GALLERY", folder)
-        patch.setattr(reproduce, "EXPECTED", folder / "expected.json")
-        patch.setattr(reproduce, "FINDINGS", folder / "FINDINGS.md")
+        patch.setattr(reproduce, "FIGURES", folder)
+        patch.setattr(reproduce, "EXPECTED", folder / "gallery" / "expected.json")
         command = ["--profile=smoke", "--figures=12", f"--results={folder}", "--publish"]
         assert reproduce.main(command) == 0
-    return folder
+    return folder / "gallery"
 
 
 def test_a_picture_is_drawn_again_from_what_is_published_beside_it(gallery, tmp_path):
@@ -41,11 +40,11 @@ def test_verdicts_are_computed_again_from_what_is_published(gallery, tmp_path, c
     assert "12: not testable: printed: caption of Figure 12" in shown
     assert "printed by paper A: 2: 2 not testable here" in shown
     assert "no table in" in shown
-    records = json.loads((gallery / "expected.json").read_text())
-    for entry in records["smoke"].values():
+    known = json.loads((gallery / "expected.json").read_text())
+    for entry in known["smoke"].values():
         entry["status"] = {"holds": "fails"}.get(entry["status"], "holds")
     other = tmp_path / "expected.json"
-    other.write_text(json.dumps(records))
+    other.write_text(json.dumps(known))
     assert _verdicts(gallery, other) == 1
     assert "changed: 12: " in capsys.readouterr().out
 
@@ -67,11 +66,11 @@ def test_several_figures_are_not_drawn_from_the_table_of_one(gallery, capsys):
     assert "fig04 is drawn from no table; leave --from out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("profile", findings.PROFILES)
+@pytest.mark.parametrize("profile", records.PROFILES)
 def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
     """Statuses and numbers; the same table gives the same text."""
-    records = json.loads(findings.EXPECTED.read_text(encoding="utf-8"))[profile]
+    known = json.loads(records.EXPECTED.read_text(encoding="utf-8"))[profile]
     for section in verdicts.judged(profile, published.gallery(profile)):
         for claim, found in section.verdicts:
-            entry = records[readings.name(claim)]
+            entry = known[readings.name(claim)]
             assert (found.status, found.text) == (entry["status"], entry["number"])

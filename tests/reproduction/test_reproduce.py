@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from figures import catalogue
-from reproduction import findings, readings, report, reproduce
+from reproduction import findings, readings, records, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.drawing import Drawing
-from reproduction.findings import Section
 from reproduction.markdown import escaped
+from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, verdict
 from sweeps.storage.files import StoreError
@@ -100,54 +100,72 @@ def test_the_text_says_the_same(sections):
 
 
 CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
+OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
 
 
-def test_findings_put_sentences_first_and_their_readings_below(sections):
-    records = findings.renewed(Path("nowhere.json"), "laptop", sections)
-    text = findings.markdown(records, CLAIMS)
+def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
+    """Class: a reader has to look for the answer among everything else."""
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    text = findings.written(known, (*CLAIMS, OPEN))["FINDINGS.md"]
     parts = (
-        "| laptop | 1: 1 fail | none | 1: 1 not testable here | 1: 1 hold |",
-        '| laptop | A, Figure 2 | "b \\< c" | a \\< b & c: **fails**. at most 2 \\| L=3 Why: b',
-        '| **2a** | **A, Figure 2: "b \\< c"** (some of 2) | **fails** |',
-        "| 2a | a \\< b & c | **fails**. at most 2 \\| L=3 Why: b is 3 |",
-        "| 2a | b \\< c, too | not run |",
-        "| B1c | increases | implied: Eq 14 | **not testable**. one point |",
-        "| 2b | grows | beyond the papers | **holds**. exponent 1.50 |",
+        "| laptop | 1: 1 fail | 1: 1 not testable here | 1: 1 not testable here | 1: 1 hold |",
+        '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | **fails** |',
+        "## What is printed and was not decided",
+        '| [B1](findings/b1.md) | "it increases" (B, Section 4) | **not testable** |',
+        "Every other printed sentence holds",
     )
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
-    assert all(escaped(correction.corrected) in text for correction in CORRECTIONS)
+    assert "exponent 1.50" not in text
+
+
+def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(sections):
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    pages = findings.written(known, CLAIMS)
+    text = pages["findings/fig02.md"]
+    parts = (
+        '| **2a** | **"b \\< c" (A, Figure 2)** (some of 2) | **fails** |',
+        "| 2a | a \\< b & c | **fails**. at most 2 \\| L=3 Why: b is 3 |",
+        "| 2a | b \\< c, too | not run |",
+        "| 2b | grows (beyond the papers) | **holds**. exponent 1.50 |",
+        "- laptop: digits, whitened",
+    )
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
+    untested = "| B1c | increases (implied: Eq 14) | **not testable**. one point |"
+    assert untested in pages["findings/b1.md"]
+    printed = pages["findings/corrections.md"]
+    assert all(escaped(correction.corrected) in printed for correction in CORRECTIONS)
 
 
 def test_a_record_of_a_claim_that_is_no_more_is_not_shown(sections):
     """Else a verdict on other words would stand beside the sentence."""
-    records = findings.renewed(Path("nowhere.json"), "laptop", sections)
-    text = findings.markdown(records, [FAILED])
-    assert "exponent 1.50" not in text
-    assert "| laptop | 1: 1 fail | none | none | none |" in text
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    pages = findings.written(known, [FAILED])
+    assert not any("exponent 1.50" in text for text in pages.values())
+    assert "| laptop | 1: 1 fail | none | none | none |" in pages["FINDINGS.md"]
 
 
 def test_a_changed_verdict_is_noticed(sections, tmp_path):
     path = tmp_path / "expected.json"
-    path.write_text(json.dumps(findings.renewed(path, "laptop", sections)))
-    recorded = findings.read_expected(path, "laptop")
-    assert findings.changed(sections, recorded) == []
-    assert findings.read_expected(path, "paper") == {}
+    path.write_text(json.dumps(records.renewed(path, "laptop", sections)))
+    recorded = records.read_expected(path, "laptop")
+    assert records.changed(sections, recorded) == []
+    assert records.read_expected(path, "paper") == {}
     altered = {**recorded, "2b: grows": "fails"}
-    assert findings.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
-    both = findings.renewed(path, "paper", sections[:1])
+    assert records.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
+    both = records.renewed(path, "paper", sections[:1])
     assert {profile: len(claims) for profile, claims in both.items()} == {"laptop": 3, "paper": 2}
 
 
 def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path):
     path, shown = tmp_path / "expected.json", list(sections)
-    path.write_text(json.dumps(findings.renewed(path, "laptop", shown)))
+    path.write_text(json.dumps(records.renewed(path, "laptop", shown)))
     before = path.read_text()
     for section in shown:
-        again = findings.renewed(path, "laptop", [section])
+        again = records.renewed(path, "laptop", [section])
         assert json.dumps(again) == before
-        text = findings.markdown(again, CLAIMS)
-        assert text == findings.markdown(json.loads(before), CLAIMS)
+        assert findings.written(again, CLAIMS) == findings.written(json.loads(before), CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +234,9 @@ def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):
 
 
 def test_undecided_contradicts_nothing(sections):
-    recorded = findings.statuses(sections)
-    assert findings.changed(sections, {**recorded, "2b: grows": "undecided"}) == []
-    assert findings.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
+    recorded = records.statuses(sections)
+    assert records.changed(sections, {**recorded, "2b: grows": "undecided"}) == []
+    assert records.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
 
 
 def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):

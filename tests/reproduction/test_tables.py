@@ -1,6 +1,5 @@
 """The tables that no run writes cannot rot: what they name exists, and nothing is left out."""
 
-import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import findings, readings
+from reproduction import findings, readings, records
 from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.settings import SETTINGS
 from reproduction.silent import WITHOUT_CLAIM
@@ -109,8 +108,11 @@ def test_loss_and_kappa_of_pruned_networks_are_judged_by_one_rule():
 
 def test_the_findings_are_those_of_the_records_and_of_these_tables():
     """After a change of words: python -m reproduction.findings."""
-    records = json.loads(findings.EXPECTED.read_text())
-    assert findings.FINDINGS.read_text() == findings.markdown(records, readings.all_claims())
+    known = records.read(records.EXPECTED)
+    for path, text in findings.written(known, readings.all_claims()).items():
+        assert (findings.FOLDER / path).read_text(encoding="utf-8") == text, path
+    pages = {path.name for path in (findings.FOLDER / "findings").iterdir()}
+    assert pages == {Path(path).name for path in findings.written(known, ())} - {findings.SCREEN}
 
 
 def test_every_experiment_lists_its_claims_once():

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reproduction import findings, readings, report
+from reproduction import appendices, figure_findings, findings, readings, report
 from reproduction.corrections import WRONG, Correction
-from reproduction.findings import Section
 from reproduction.markdown import escaped, table
+from reproduction.records import Section
 from reproduction.settings import Setting
 from reproduction.theory import Statement
 from sweeps.claims import BEYOND, Claim, Sentence, Source, Verdict
@@ -85,11 +85,12 @@ def corrected(monkeypatch):
         return [row(**dict.fromkeys(names, text) | others)]
 
     def correct(text):
-        for module in (report, findings):
+        for module in (report, appendices):
             monkeypatch.setattr(module, "CORRECTIONS", filled(Correction, text, kind=WRONG))
-        monkeypatch.setattr(findings, "WITHOUT_CLAIM", [(text,) * 4])
-        monkeypatch.setattr(findings, "THEORY", filled(Statement, text))
-        monkeypatch.setattr(findings, "SETTINGS", filled(Setting, text))
+        monkeypatch.setattr(appendices, "WITHOUT_CLAIM", [(text,) * 4])
+        monkeypatch.setattr(appendices, "THEORY", filled(Statement, text))
+        for module in (appendices, figure_findings):
+            monkeypatch.setattr(module, "SETTINGS", filled(Setting, text, figure="fig02"))
 
     return correct
 
@@ -128,16 +129,22 @@ def test_the_report_as_text_takes_no_text_for_markdown(picture):
 
 def test_the_findings_take_no_text_for_markdown(corrected):
     """Class: a text is put into Markdown as it is; a cell of a table ends at its own end."""
-    pages = []
+    found = []
     for text in (TEXT, "plain"):
         corrected(text)
-        claims = [*_claims(text), Claim("2b", text, BEYOND, lambda table: None)]
+        claims = [
+            Claim("2b", text, claim.source, claim.check, mechanism=text) for claim in _claims(text)
+        ]
+        claims.append(Claim("2c", text, BEYOND, claims[0].check))
         entry = {"figure": "fig02", "status": "fails", "number": text, "data": text}
-        records = {"laptop": {readings.name(claim): entry for claim in claims}}
-        pages.append(Page(SHOWS.render(findings.markdown(records, claims))))
-    marked, plain = pages
-    assert marked.elements == plain.elements
-    assert marked.text.count(TEXT) == plain.text.count("plain") > 30
+        known = {"laptop": {readings.name(claim): entry for claim in claims}}
+        texts = findings.written(known, claims)
+        found.append({path: Page(SHOWS.render(text)) for path, text in texts.items()})
+    for (path, marked), plain in zip(found[0].items(), found[1].values(), strict=True):
+        assert marked.elements == plain.elements, path
+        assert marked.text.count(TEXT) == plain.text.count("plain"), path
+    assert found[1]["findings/fig02.md"].text.count("plain") > 10
+    assert found[1]["FINDINGS.md"].text.count("plain") == 2
 
 
 _PIECES = st.sampled_from(
