@@ -45,6 +45,11 @@ class Section:
     def title(self) -> str:
         return title(self.figure)
 
+    @property
+    def statuses(self) -> list[tuple[Claim, str]]:
+        """Every claim about it with its status."""
+        return [(claim, found.status) for claim, found in self.verdicts]
+
 
 def statuses(sections: Sequence[Section]) -> dict[str, str]:
     """The status of every claim, by the claim's name."""

@@ -140,7 +140,7 @@ def _correction(correction: Correction) -> Html:
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
-    readings = [(c, found.status) for section in sections for c, found in section.verdicts]
+    readings = [pair for section in sections for pair in section.statuses]
     said = "\n".join(map(_said, sentences.judged(readings)))
     parts = [f"# {escaped(title)}", escaped(summary), "## Every printed sentence", said]
     for section in sections:

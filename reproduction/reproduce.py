@@ -27,9 +27,10 @@ from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import progress
 from sweeps import table as tables
-from sweeps.claims import STATUSES, Claim, Verdict
+from sweeps.claims import STATUSES, Claim, Sentence, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
+from sweeps.sentences import judged
 from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
@@ -159,9 +160,9 @@ def _sections(
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """Write the report as a page and as text."""
     title = f"gnjax: the {options.run} profile"
-    judged = [(claim, found.status) for one in sections for claim, found in one.verdicts]
+    counted = tallies_of([pair for section in sections for pair in section.statuses])
     tallies = "; ".join(
-        f"{name} {records.counts(found)}" for name, found in tallies_of(judged).items() if found
+        f"{name} {records.counts(found)}" for name, found in counted.items() if found
     )
     summary = (
         f"{len(sections)} figures; {tallies}. This run took"
@@ -210,12 +211,13 @@ def _summarise(
     changed: Sequence[str],
     seconds: float,
 ) -> None:
-    shown = Table("figure", "verdicts", "computing", Column("picture", overflow="fold"))
+    names = ("figure", "printed", "other claims", "computing")
+    shown = Table(*names, Column("picture", overflow="fold"))
     for section in sections:
         spent = section.provenance.get("seconds")
         shown.add_row(
             section.anchor,
-            _verdicts(section),
+            *_verdicts(section),
             "" if spent is None else progress.duration(spent),
             section.problem or str(section.picture),
         )
@@ -226,9 +228,15 @@ def _summarise(
     console.say(f"{page} ({progress.duration(seconds)})")
 
 
-def _verdicts(section: Section) -> Text:
-    """How many claims have each verdict, as in: 3 holds, 1 fails."""
-    statuses = [verdict.status for _, verdict in section.verdicts]
+def _verdicts(section: Section) -> tuple[Text, Text]:
+    """How many printed sentences and how many other claims have each verdict."""
+    printed = [one.status for one in judged(section.statuses)]
+    others = [s for claim, s in section.statuses if not isinstance(claim.source, Sentence)]
+    return _counted(printed), _counted(others)
+
+
+def _counted(statuses: Sequence[str]) -> Text:
+    """How often each status comes, as in: 3 holds, 1 fails."""
     counts = [cli.colored(s, statuses.count(s)) for s in STATUSES if s in statuses]
     return Text(", ").join(counts)
 

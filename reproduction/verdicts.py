@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except cli.MISTAKES as error:
         print(f"verdicts: {error}", file=sys.stderr)
         return 2
-    readings = [(c, found.status) for section in sections for c, found in section.verdicts]
+    readings = [pair for section in sections for pair in section.statuses]
     for one in sentences.judged(readings):
         summary = f" ({one.summary})" if one.summary else ""
         print(f"{one.figures}: {one.status}: {one.sentence}{summary}")

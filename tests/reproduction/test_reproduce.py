@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from figures import catalogue
+from gnjax.cli.terminal import Terminal
 from reproduction import findings, readings, records, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.drawing import Drawing
@@ -183,6 +184,18 @@ def test_every_claim_is_about_a_figure_of_its_experiment():
         for claim in program.claims:
             owner = modules[readings.figure_of(claim)].EXPERIMENT
             assert owner == experiment, claim.statement
+
+
+def test_a_figure_is_told_by_its_sentences_and_not_by_their_readings(sections, capsys):
+    """Class: one sentence is counted as often as it has readings."""
+    claim, found = sections[0].verdicts[1]
+    again = (replace(claim, statement="b < c, too"), found)
+    told = replace(sections[0], verdicts=[*sections[0].verdicts, again])
+    options = reproduce._parsed(["--profile=laptop", "--figures=2"])
+    reproduce._summarise(options, Terminal(width=200), [told], [], 1.0)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "fig2" in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:3] == ["fig2", "1 fails", "1 holds"]
 
 
 def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
