@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sweeps import effects
 from sweeps.claims import NOT_TESTABLE, Claim, Sentence, Verdict, not_testable
+from sweeps.ranks import numerical_rank
 from sweeps.rows import kept, length, where
 from sweeps.table import Columns
 
@@ -19,7 +19,6 @@ OFF = 0.9  # a wrong rank may be as low as this share of the chosen one
 ROBUST = 10.0  # an order of magnitude, on the figure's logarithmic axis
 FAR_MORE = 2.0
 NARROW = 50  # from here on the spread no longer falls
-SINGLE = float(np.finfo(np.float32).eps)  # of the numbers in which PyTorch computes
 
 
 def _falls(quantity: Callable[[Columns], float], name: str) -> Callable[[Columns], Verdict]:
@@ -118,15 +117,6 @@ def _factors(spectra: Columns) -> Columns:
         rank = numerical_rank(kappa)
         found.append((seed, rank, float(kappa[rank - 1] / kappa[int(OFF * rank) - 1])))
     return _columns(("seed", "rank", "factor"), found)
-
-
-def numerical_rank(kappa: NDArray) -> int:
-    """The rank that ``matrix_rank`` of PyTorch and NumPy gives in single precision.
-
-    It counts the eigenvalues above N times the precision times the largest, of N eigenvalues; the
-    entries of ``kappa`` are the largest eigenvalue over each.
-    """
-    return max(int(np.count_nonzero(kappa < 1 / (len(kappa) * SINGLE))), 2)
 
 
 def _ranks(factors: Columns) -> str:
