@@ -140,16 +140,17 @@ def bars(axes: Axes, series: Series, look: Look) -> None:
     _lower_bounds(axes, series, look)
 
 
-def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
+def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: bool = True) -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval.
 
     Places where some seed is unresolved are left out of line and band and drawn as lower bounds;
     where there is no other, these are the line that is returned.
     """
     shown = series.resolved.tolist()
-    axes.fill_between(
-        series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
-    )
+    if filled:
+        axes.fill_between(
+            series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
+        )
     (line,) = axes.plot(
         series.x,
         np.where(series.resolved, series.mean, np.nan),
