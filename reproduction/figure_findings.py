@@ -106,7 +106,8 @@ def _data(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
     """The data, and where the numbers behind the picture are."""
     yield "## Data"
     lines = [f"- {side.profile}: {escaped(data)}" for side in sides if (data := side.data(figure))]
-    yield "\n".join(lines) or "Nothing was recorded yet."
+    if lines:
+        yield "\n".join(lines)
     for side in sides:
         rows = gallery(side.profile, folder / "gallery") / f"{figure}.csv"
         if rows.is_file():
