@@ -12,6 +12,7 @@ from figures import catalogue
 from reproduction import findings, readings, records
 from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.settings import SETTINGS
+from reproduction.sides import Side
 from reproduction.silent import WITHOUT_CLAIM
 from reproduction.theory import THEORY
 from sweeps.claims import ALL, SOME, Sentence
@@ -113,6 +114,14 @@ def test_the_findings_are_those_of_the_records_and_of_these_tables():
         assert (findings.FOLDER / path).read_text(encoding="utf-8") == text, path
     pages = {path.name for path in (findings.FOLDER / "findings").iterdir()}
     assert pages == {Path(path).name for path in findings.written(known, ())} - {findings.SCREEN}
+
+
+def test_the_readme_has_the_tallies_of_the_records():
+    """Class: numbers in a text that a new run leaves behind."""
+    known, text = records.read(records.EXPECTED), Path("README.md").read_text(encoding="utf-8")
+    for profile in records.PROFILES:
+        printed = list(Side(profile, known[profile], readings.all_claims()).tallies())[:2]
+        assert f"| {' | '.join([profile, *printed])} |" in text
 
 
 def test_every_experiment_lists_its_claims_once():
