@@ -93,13 +93,16 @@ def _matters(sections: Sequence[Section]) -> Html:
         if one.status == status == FAILS
     ]
     none = element("p", "No printed sentence fails at these sizes.")
-    parts = [
-        element("h2", "What matters"),
-        _tallies(statuses),
+    printed = (
         element("h3", "Every printed sentence"),
         _table(_SENTENCES, list(map(_sentence, judged))),
         element("h3", "What fails of what is printed, and why"),
         _table(_HEAD, failures) if failures else none,
+    )
+    parts = [
+        element("h2", "What matters"),
+        _tallies(statuses),
+        *(printed if judged else ()),
         _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
     ]
     return element("section", joined(parts, "\n"), id="matters")
@@ -142,7 +145,8 @@ def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
     readings = [pair for section in sections for pair in section.statuses]
     said = "\n".join(map(_said, sentences.judged(readings)))
-    parts = [f"# {escaped(title)}", escaped(summary), "## Every printed sentence", said]
+    parts = [f"# {escaped(title)}", escaped(summary)]
+    parts += ["## Every printed sentence", said] if said else []
     for section in sections:
         parts.append(f"## {escaped(section.title)}")
         parts.append(_markdown_figure(section))

@@ -100,6 +100,14 @@ def test_the_text_says_the_same(sections):
     assert "Figure B1" in text
 
 
+def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections):
+    """Class: a heading, or a verdict on all of something, over nothing."""
+    beyond = replace(sections[0], verdicts=[(HELD, HELD.check({}))])
+    for text in (report.page([beyond], "title", "summary"), report.markdown([beyond], "t", "s")):
+        assert "exponent 1.50" in text
+        assert "printed sentence" not in text
+
+
 CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
 OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
 
