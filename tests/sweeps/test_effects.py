@@ -36,6 +36,15 @@ def test_a_ratio_is_that_of_geometric_means_with_a_paired_interval():
     np.testing.assert_allclose([found.low, found.high], np.exp([low, high]), rtol=1e-9)
 
 
+@pytest.mark.parametrize(("first", "second"), [([1.0, 2.0], [0.0, 1.0]), ([0.0, 2.0], [1.0, 1.0])])
+def test_a_ratio_with_a_zero_decides_nothing(first, second):
+    """Class: a value that is not finite counts as a large one. A run that died has sharpness 0."""
+    found = effects.ratio(_rows(first, (0, 1)), _rows(second, (0, 1)))
+    assert (found.low, found.high) == (0.0, math.inf)
+    assert decide({"": found}, "ratio", below=1.0).status == UNDECIDED
+    assert decide({"": found}, "ratio", above=1.0).status == UNDECIDED
+
+
 def test_intervals_hold_as_often_as_they_say():
     """Of 4000 intervals at 95% about 200 miss; three at once by Bonferroni miss no more often."""
     rng = np.random.default_rng(0)
