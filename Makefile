@@ -39,7 +39,7 @@ reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop
 smoke: $(READY)  ## the same in four minutes, at toy sizes
 	@$(MAKE) --no-print-directory reproduce PROFILE=smoke JOBS=1
 
-gallery: $(READY)  ## reproduce, and renew figures/gallery, FINDINGS.md and expected.json
+gallery: $(READY)  ## reproduce, and renew figures/gallery, the findings and expected.json
 	$(BIN)/python -m experiments.reproduce --profile=laptop --jobs=$(JOBS) --publish
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.

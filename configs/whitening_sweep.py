@@ -1,4 +1,4 @@
-"""Figure 19: kappa of linear networks over depth, on raw and on whitened data.
+"""Figure 19: kappa of linear networks over depth, on raw and on whitened data, and in between.
 
     python -m experiments.whitening_sweep --config=configs/whitening_sweep.py:laptop
 
@@ -31,6 +31,7 @@ def get_config(profile: str) -> ConfigDict:
         "initializer": "kaiming_normal",
         "rtol": 1e-3,
         "first_seed": 0,
+        "powers": (0.25, 0.5, 0.75),
     }
     sizes = {
         "smoke": {"samples": 500, "side": 8, "width": 80, "depths": (2, 3), "seeds": 2},

@@ -11,9 +11,11 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from reproduction.findings import PROFILES, Records, Section, figure_of, name
+from reproduction.appendices import PAGES
 from reproduction.markdown import escaped
-from sweeps.claims import Claim
+from reproduction.readings import all_claims, figure_of, name
+from reproduction.records import PROFILES, Records, Section
+from sweeps.claims import FAILS, Claim
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "figures"
@@ -30,14 +32,8 @@ def write(folder: Path) -> list[Path]:
         figure: page(figure, [c for c in claims if figure_of(c) == figure], records, folder)
         for figure in catalogue.names()
     }
-    pages |= {"index": _index(), "findings": _findings()}
+    pages |= {"index": _index(), "findings": _findings(), **_behind()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
-
-
-def all_claims() -> list[Claim]:
-    """The claims of every experiment that a figure draws."""
-    names = dict.fromkeys(figure.EXPERIMENT for figure in catalogue.from_tables().values())
-    return [c for e in names for c in import_module(f"experiments.{e}").PROGRAM.claims]
 
 
 def page(figure: str, claims: list[Claim], records: Records, folder: Path) -> str:
@@ -88,7 +84,7 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
     """One line: the statement and its source, its verdict, the number and why it fails."""
     known = found or {}
     status = "" if found is None else f": **{known.get('status', UNRECORDED)}**"
-    why = known.get("mechanism", "")
+    why = claim.mechanism if known.get("status") == FAILS else ""
     sentences = [
         f"- {escaped(f'({claim.figure}) {claim.statement} ({claim.source})')}{status}",
         escaped(known.get("number", "")),
@@ -136,10 +132,28 @@ def _index() -> str:
 
 
 def _findings() -> str:
+    """FINDINGS.md, whose links lead to the pages of the site."""
     path = KEPT / "FINDINGS.md"
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
-    return "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
+    if not path.is_file():
+        return (
+            "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
+        )
+    gallery = re.sub(
+        r"\[([^\]]*)\]\(gallery[^)]*\)", r"figures/\1", path.read_text(encoding="utf-8")
+    )
+    listed = "\n".join(["```{toctree}", ":hidden:", *_behind(), "```"])
+    return f"{gallery.replace('](findings/', '](')}\n{listed}\n"
+
+
+def _behind() -> dict[str, str]:
+    """The pages that no run writes, and the summary."""
+    folder = KEPT / "findings"
+    paths = [folder / f"{title}.md" for title in ("summary", *PAGES)]
+    return {
+        path.stem: path.read_text(encoding="utf-8").replace("](../FINDINGS.md)", "](findings.md)")
+        for path in paths
+        if path.is_file()
+    }
 
 
 def _written(path: Path, text: str) -> Path:

@@ -13,8 +13,8 @@ import numpy as np
 
 import gnjax
 from experiments.claims.whitening_sweep import CLAIMS
+from experiments.shared import linear_network
 from experiments.shared.linear_network import (
-    Cell,
     as_lists,
     at_index,
     bound_fields,
@@ -27,11 +27,15 @@ from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
 
-INPUTS = ("whitened", "raw")
+WHITENED, RAW = "whitened", "raw"  # Sigma^0 and Sigma^1
 
 
 @dataclass(frozen=True)
 class Config:
+    """The settings of figure 19. ``powers`` are the t between 0 and 1 at which the inputs have
+    covariance Sigma^t; the raw ones, t = 1, and the whitened ones, t = 0, always run.
+    """
+
     paper_ratios: regimes.Rows
     data: str
     samples: int  # 0: all of them
@@ -43,6 +47,7 @@ class Config:
     rtol: float
     width: int
     depths: tuple[int, ...]
+    powers: tuple[float, ...]
     first_seed: int
     seeds: int
 
@@ -53,8 +58,15 @@ class Config:
 
 
 @dataclass(frozen=True)
+class Cell(linear_network.Cell):
+    """One network at initialisation on inputs with every power of the covariance."""
+
+    powers: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Row:
-    """One network on whitened or on raw inputs."""
+    """One network on inputs of covariance Sigma^t: whitened, raw or, in between, "Sigma^t"."""
 
     depth: int
     width: int
@@ -97,7 +109,7 @@ def cost(cell: Cell) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """kappa and the bounds of Lemma 2 for the same weights, on whitened and on raw inputs.
+    """kappa and the bounds of Lemma 2 for the same weights, on inputs of every covariance.
 
     A rotation of the inputs does not change kappa. So the inputs are taken in the principal axes
     of the data, where Sigma is diagonal for raw inputs and the identity for whitened ones.
@@ -105,7 +117,9 @@ def measure(cell: Cell) -> Measurement:
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
     weights = initial_weights(white.rank, cell)
     found = []
-    for sigma in (None, np.diag(white.variances)):
+    variances = np.asarray(white.variances)
+    powers = [np.diag(variances**power) for power in (1.0, *cell.powers)]
+    for sigma in (None, *powers):
         op = papers.linear_gauss_newton(weights, sigma)
         bound = papers.bounds.linear(weights, sigma)
         found.append(
@@ -124,8 +138,13 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
         copy_fields(Row, cell, whitening=whitening, **at_index(measured[cell], index))
         for cell in cells(config)
         if cell in measured
-        for index, whitening in enumerate(INPUTS)
+        for index, whitening in enumerate(inputs(config))
     )
+
+
+def inputs(config: Config) -> tuple[str, ...]:
+    """The names of the inputs, in the order in which a cell measures them."""
+    return (WHITENED, RAW, *(f"Sigma^{power:g}" for power in config.powers))
 
 
 def sources(config: Config) -> list[str]:

@@ -1,4 +1,7 @@
-"""`python -m figures fig02 --profile=laptop`: draw figures from the saved tables."""
+"""`python -m figures fig02 --profile=laptop`: draw figures from the saved tables.
+
+`python -m figures fig02 --from=figures/gallery/fig02.csv` draws one from a published table.
+"""
 
 import argparse
 import difflib
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.figure import Figure
 
 from figures import catalogue
 from figures.catalogue import TableFigure
@@ -39,10 +43,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     names = _chosen(options.names, parser)
-    out = options.out or options.results / "figures" / options.profile
+    if options.table is not None and len(names) > 1:
+        parser.error(f"--from is the table of one figure, and {len(names)} are named; name one")
+    folder = options.profile if options.table is None else options.table.resolve().parent.name
+    out = options.out or options.results / "figures" / folder
     try:
         for name in names:
-            for path in render(name, options.profile, options.results, out):
+            for path in _render(name, options, out):
                 print(path)
     except (table.TableError, StoreError, OSError) as error:
         print(f"figures: {error}", file=sys.stderr)
@@ -50,14 +57,34 @@ def _main(arguments: Sequence[str] | None) -> int:
     return 0
 
 
+def _render(name: str, options: argparse.Namespace, out: Path) -> Iterator[Path]:
+    if options.table is None:
+        return render(name, options.profile, options.results, out)
+    return render_from(name, options.table, out)
+
+
 def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
     """Write one figure in every format with its caption beside it, and yield each path."""
     module = catalogue.load(name)
     if isinstance(module, TableFigure):
-        columns, provenance = _saved(module, profile, results)
+        columns, provenance = _saved(module, *_files(module.EXPERIMENT, profile, results))
         figure, caption = module.draw(columns), module.caption(columns, provenance)
     else:
         figure, caption = module.draw(), module.caption()
+    return _written(name, figure, caption, out)
+
+
+def render_from(name: str, path: Path, out: Path) -> Iterator[Path]:
+    """Write one figure from a table anywhere, beside which its provenance stands."""
+    module = catalogue.load(name)
+    if not isinstance(module, TableFigure):
+        msg = f"{name} is drawn from no table; leave --from out"
+        raise table.TableError(msg)
+    columns, provenance = _saved(module, path, table.provenance_beside(path))
+    return _written(name, module.draw(columns), module.caption(columns, provenance), out)
+
+
+def _written(name: str, figure: Figure, caption: str, out: Path) -> Iterator[Path]:
     for suffix in FORMATS:
         path = out / f"{name}{suffix}"
         style.save(figure, path)
@@ -93,9 +120,8 @@ def _stamp(name: str, profile: str, results: Path) -> str:
     return digest.hexdigest()
 
 
-def _saved(module: TableFigure, profile: str, results: Path) -> tuple[Columns, dict[str, Any]]:
+def _saved(module: TableFigure, rows: Path, origin: Path) -> tuple[Columns, dict[str, Any]]:
     """The table and the provenance that a figure needs."""
-    rows, origin = _files(module.EXPERIMENT, profile, results)
     return table.read(rows, needed=module.COLUMNS), table.read_provenance(origin)
 
 
@@ -130,9 +156,14 @@ def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     known = catalogue.names()
-    parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m figures", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("names", nargs="+", metavar="figure", help=f"{', '.join(known)} or all")
     parser.add_argument("--profile", default="laptop", help="whose tables to draw (%(default)s)")
+    parser.add_argument(
+        "--from", dest="table", type=Path, metavar="FILE", help="a published table of one figure"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="where tables are")
     parser.add_argument("--out", type=Path, help="where to write (RESULTS/figures/PROFILE)")
     return parser

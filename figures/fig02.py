@@ -45,6 +45,7 @@ PANELS = (
     Panel("2b-left", "(b, left) $m = c\\,L$, small $c$", "multiplier", "c", bounded=False),
     Panel("2b-right", "(b, right) $m = c\\,L$, large $c$", "multiplier", "c", bounded=False),
 )
+PLACES = {"2a": "in (a)", "2b-left": "in (b, left)", "2b-right": "in (b, right)"}
 KEY = (
     ("measured", {"marker": "o"}),
     ("bound", {"linestyle": style.DASHED, "linewidth": 0.9}),
@@ -73,7 +74,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         "(a) At fixed hidden width m, with the convex-combination bound of Lemma 2 where it"
         " applies (dashed) and a quadratic in L fitted to the means (thin black).",
         "(b) At widths proportional to depth, m = c L, for small c (left) and large c (right).",
-        captions.seeds(shown),
+        captions.seeds(shown, panels=PLACES),
         captions.certificates(shown),
         captions.data(shown, provenance),
     )

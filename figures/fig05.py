@@ -11,6 +11,7 @@ from figures.shared.series import Columns, distinct, select
 EXPERIMENT = "beta_sweep"
 COLUMNS = (*depths.COLUMNS, "figure", "beta", "bound_convex")
 PANELS = ("5-left", "5-right")
+PLACES = {"5-left": "on the left", "5-right": "on the right"}
 
 
 def draw(table: Columns) -> Figure:
@@ -23,7 +24,7 @@ def draw(table: Columns) -> Figure:
             axes.set_title(captions.data_title(data))
             depths.draw_kappa(axes, depths.by_beta(shown, depths.PAIR))
         figure.axes[0].set_ylabel(style.KAPPA)
-        style.footer(figure, captions.data_line(_shown(table)))
+        style.footer(figure, depths.data_line(_shown(table)))
     return figure
 
 
@@ -36,7 +37,9 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " networks, and of the same weights with a skip connection of strength beta = 1 around"
         " every layer, with the first bounds of Lemma 2 and Eq 7 (dashed).",
         f"Left: {left}. Right: {right}.",
-        captions.seeds(shown),
+        captions.seeds(
+            shown, panels=dict(zip(PANELS, ("on the left", "on the right"), strict=True))
+        ),
         captions.certificates(shown),
         captions.data(shown, provenance),
     )

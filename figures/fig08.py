@@ -1,183 +1,44 @@
 """Figure 8: condition number of linear CNNs over kernel size and over the number of filters."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 
-from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, select
-from sweeps.effects import Effect, ratio
+from figures.shared import captions, filters, style
+from figures.shared.filters import FILTERS, KERNEL, draw_curves
+from figures.shared.series import Columns, select
 
 EXPERIMENT = "cnn_sweep"
-COLUMNS = (
-    *captions.CERTIFICATE,
-    *("figure", "kernel", "filters", "seed", "side", "inputs", "outputs", "data", "samples"),
-    *("size", "gain", "rank"),
-)
-READINGS = {  # rows of the figure: the panel, its map at another side, and what it is
-    "8-convolutions": ("8-convolutions_half", "Toeplitz entries, convolutional last layer"),
-    "8-dense": ("8-dense_half", "Toeplitz entries, dense last layer"),
-    "8-shared": ("8-shared_other", "shared weights, dense last layer"),
-}
-AGREES, OPPOSES, OPEN = "as the paper says", "the opposite", "undecided"
-SIGNS: dict[str, dict[str, Any]] = {
-    AGREES: {"color": style.COLOURS[0], "linewidth": 2.4, "linestyle": "-"},
-    OPPOSES: {"color": style.COLOURS[1], "linewidth": 1.6, "linestyle": (0, (1.6, 0.9))},
-    OPEN: {"color": "#B5B5B5", "linewidth": 0.8, "linestyle": "-"},
-}
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The column along x with its label, and the column that curves differ in with its symbol."""
-
-    over: str
-    label: str
-    by: str
-    symbol: str
-    rises: bool  # whether the paper says that kappa rises along it
-
-
-KERNEL = Axis("kernel", "kernel size $K$", "filters", "F", rises=False)
-FILTERS = Axis("filters", "number of filters $F$", "kernel", "K", rises=True)
+COLUMNS = filters.COLUMNS
+READING = "8-convolutions"  # Eqs 15, 16: every layer is a convolution
 
 
 def draw(table: Columns) -> Figure:
-    """One row for each reading: kappa over kernel size and filters, and two maps of signs."""
+    """Kappa over the kernel size (left) and over the number of filters (right)."""
+    shown = select(table, figure=READING)
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 7.6)
-        grid = figure.add_gridspec(len(READINGS), 1)
-        for row, (name, (other, title)) in enumerate(READINGS.items()):
-            block = figure.add_subfigure(grid[row, 0])
-            block.suptitle(title, x=0.01, ha="left", fontsize=9, weight="bold")
-            panels = block.subplots(1, 4, width_ratios=(1.15, 1.15, 1, 1))
-            shown = select(table, figure=name)
-            for axes, axis in zip(panels, (KERNEL, FILTERS), strict=False):
-                style.logarithmic(axes)
-                _draw_curves(axes, shown, axis)
-            panels[1].sharey(panels[0])
-            panels[0].set_ylabel(r"$\kappa(\widehat{\mathbf{G}}_O)$")
-            for axes, where in zip(panels[2:], (shown, select(table, figure=other)), strict=True):
-                _draw_map(axes, where)
-        handles = [Line2D([], [], label=name, **drawn) for name, drawn in SIGNS.items()]
-        handles.append(Line2D([], [], color="black", linewidth=0.9, label="full rank to the right"))
-        figure.legend(handles=handles, loc="outside upper right", ncols=4, handlelength=2.4)
-        style.footer(figure, captions.data_line(_shown(table)))
+        figure = style.new_figure(style.FULL_WIDTH, 2.6)
+        left, right = figure.subplots(1, 2, sharey=True)
+        for axes, axis in ((left, KERNEL), (right, FILTERS)):
+            style.logarithmic(axes)
+            draw_curves(axes, shown, axis)
+        left.set_ylabel(style.KAPPA)
+        style.footer(figure, captions.data_line(shown))
     return figure
-
-
-def _draw_curves(axes: Axes, table: Columns, axis: Axis) -> None:
-    values = distinct(table, axis.by)
-    lines = [
-        style.band(
-            axes,
-            kappa_over_seeds(select(table, **{axis.by: value}), axis.over),
-            look,
-            f"${axis.symbol} = {value}$",
-        )
-        for value, look in zip(values, style.ordered_looks(len(values)), strict=True)
-    ]
-    side = distinct(table, "side")[0]
-    axes.set_title(f"{side} x {side} pixels" if axis is KERNEL else "")
-    _ticks(axes, table, axis)
-    style.label_curves(axes, lines)
-
-
-def _ticks(axes: Axes, table: Columns, axis: Axis, along: str = "x") -> None:
-    """The values that were measured, on a logarithmic axis for the filters."""
-    places = distinct(table, axis.over)
-    written = places if len(places) < 8 else places[::2]
-    if axis is FILTERS:
-        axes.set_xscale("log", base=2)
-    one = axes.xaxis if along == "x" else axes.yaxis
-    one.set_ticks(written, [str(place) for place in written])
-    one.set_minor_locator(NullLocator())
-    one.set_label_text(axis.label)
-
-
-def _draw_map(axes: Axes, table: Columns) -> None:
-    """Each step from one size to the next, as a line whose style shows the sign of kappa's change.
-
-    Horizontal steps add filters, vertical ones enlarge the kernel. A sign is certain where the
-    interval of the ratio of geometric means leaves out 1.
-    """
-    axes.set_title(f"signs, {distinct(table, 'side')[0]} x {distinct(table, 'side')[0]}")
-    axes.grid(visible=False)
-    for start, end, sign in steps(table):
-        axes.plot(*zip(start, end, strict=True), solid_capstyle="butt", **SIGNS[sign])
-    axes.plot(table["filters"], table["kernel"], ".", color="black", markersize=2.2)
-    _draw_threshold(axes, table)
-    _ticks(axes, table, FILTERS)
-    _ticks(axes, table, KERNEL, along="y")
-
-
-def steps(table: Columns) -> Iterator[tuple[tuple[int, int], tuple[int, int], str]]:
-    """(from, to, sign) of every step between neighbours in (filters, kernel)."""
-    for axis in (FILTERS, KERNEL):
-        for value in distinct(table, axis.by):
-            curve = select(table, **{axis.by: value})
-            places = distinct(curve, axis.over)
-            for before, after in pairwise(places):
-                first, second = (select(curve, **{axis.over: at}) for at in (before, after))
-                ends = [(at, value) if axis is FILTERS else (value, at) for at in (before, after)]
-                yield ends[0], ends[1], _sign(ratio(second, first), axis.rises)
-
-
-def _sign(effect: Effect, rises: bool) -> str:
-    if effect.low <= 1 <= effect.high:
-        return OPEN
-    return AGREES if (effect.value > 1) == rises else OPPOSES
-
-
-def _draw_threshold(axes: Axes, table: Columns) -> None:
-    """A line between the networks whose G has full rank k d and the others, for each kernel.
-
-    Toeplitz entries always give the matrix full rank, and then there is no such line.
-    """
-    full = {**table, "full": table["rank"] == table["size"]}
-    places = []
-    for kernel in distinct(full, "kernel"):
-        at = select(full, kernel=kernel)
-        below, above = (distinct(select(at, full=which), "filters") for which in (False, True))
-        if below and above:
-            places.append(((below[-1] * above[0]) ** 0.5, kernel))
-    if places:
-        axes.step(*zip(*places, strict=True), where="mid", color="black", linewidth=0.9)
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = _shown(table)
+    shown = select(table, figure=READING)
     return captions.paragraph(
-        "Figure 8. Condition number of the Gauss-Newton matrix of linear two-layer CNNs at"
-        f" initialisation ({captions.initialisation(shown)}) over the kernel size K and the number"
-        " of filters F: images whitened on the samples drawn, two-dimensional convolutions, stride"
-        " 1, no padding. The text leaves three readings open. Top: all layers are convolutions and"
-        " the parameters are the entries of their Toeplitz matrices, as Appendix B has it, with"
-        " one output channel. Middle: the same with a dense last layer. Bottom: the parameters are"
-        " the kernels, whose weights are shared, and a dense last layer. The maps show the sign of"
-        " every step to more filters (horizontal) and to a larger kernel (vertical), where its 95%"
-        " interval leaves out no change, at the side of the curves and at another one; the black"
-        " line parts networks whose matrix has not full rank k d (left) from those that have it."
-        " Logarithmic axes for kappa and F.",
-        _seeds(table),
+        "Figure 8. Condition number of the Gauss-Newton matrix of linear CNNs of two convolutions"
+        f" at initialisation ({captions.initialisation(shown)}) over the kernel size K (left) and"
+        " the number of filters F (right). The parameters are the entries of the Toeplitz matrices,"
+        " as in Eqs 15 and 16, with one output channel: two-dimensional convolutions, stride 1, no"
+        " padding, images whitened on the samples drawn. Other readings of the text are in Figure"
+        " C3. Logarithmic axes for kappa and F.",
+        captions.seeds(shown),
         captions.certificates(shown),
         captions.data(shown, provenance),
     )
-
-
-def _seeds(table: Columns) -> str:
-    """How many initialisations are behind each row of panels."""
-    counts = [len(distinct(select(table, figure=name), "seed")) for name in READINGS]
-    listed = f"{counts[0]} (top), {counts[1]} (middle) and {counts[2]} (bottom)"
-    return f"Geometric mean over {listed} initialisations; bands are its 95% interval."
-
-
-def _shown(table: Columns) -> Columns:
-    return select(table, figure=list(READINGS))

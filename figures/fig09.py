@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, of_first_seed, select
+from figures.shared.series import Columns, distinct, of_first_seed, rows, select
+from sweeps.ranks import numerical_rank
 
 EXPERIMENT = "width_training"
 COLUMNS = (
@@ -21,24 +22,25 @@ STAR: dict[str, Any] = {"marker": "*", "markersize": 10, "zorder": 5, "markeredg
 
 
 def draw(table: Columns) -> Figure:
-    """Eigenvalues in their order (left) and kappa at every resolved rank (right), the chosen
-    smallest eigenvalue starred in both."""
+    """Eigenvalues in their order (left) and kappa at every rank (right), up to the numerical rank,
+    which has a star in both."""
     shown = of_first_seed(select(table, figure=9))
-    epochs = distinct(shown, "epoch")
+    epochs, last = distinct(shown, "epoch"), 0
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         spectra, kappas = figure.subplots(1, 2)
         for epoch, look in zip(epochs, style.looks(len(epochs)), strict=True):
-            resolved = _resolved(select(shown, epoch=epoch))
+            counted = _counted(select(shown, epoch=epoch))
+            last = max(last, len(counted["assumed_rank"]))
             label = f"epoch {epoch}"
-            _curve(spectra, resolved["assumed_rank"], resolved["eigenvalue"], look, label)
-            _curve(kappas, resolved["assumed_rank"], resolved["kappa"], look, label)
+            _curve(spectra, counted["assumed_rank"], counted["eigenvalue"], look, label)
+            _curve(kappas, counted["assumed_rank"], counted["kappa"], look, label)
         for axes, xlabel, ylabel in (
             (spectra, "index of the eigenvalue", "eigenvalue"),
             (kappas, "assumed rank", style.KAPPA),
         ):
             style.logarithmic(axes)
-            style.whole_numbers(axes, shown["assumed_rank"], xlabel)
+            style.whole_numbers(axes, [1, last], xlabel)
             axes.set_ylabel(ylabel)
         style.shared_legend(figure, spectra)
         style.footer(figure, captions.data_line(shown))
@@ -49,28 +51,27 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
     shown = of_first_seed(select(table, figure=9))
     seeds = len(distinct(select(table, figure=9), "seed"))
-    ranks = [
-        f"{int(distinct(select(shown, epoch=epoch), 'rank')[0]):,} at epoch {epoch}"
-        for epoch in distinct(shown, "epoch")
-    ]
+    spectra = {epoch: select(shown, epoch=epoch) for epoch in distinct(shown, "epoch")}
+    ranks = [f"{rows(_counted(one)):,} at epoch {epoch}" for epoch, one in spectra.items()]
+    above = [f"{int(distinct(one, 'rank')[0]):,}" for one in spectra.values()]
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
         f" layer of m = {captions.listed(distinct(shown, 'width'))} ReLU units, in their order,"
         " before and after training. Right: the condition number as a function of the rank that"
-        " one assumes. Stars mark the smallest eigenvalue above its error, the one chosen: rank"
-        f" {' and '.join(ranks)}; eigenvalues below their errors are not drawn. Logarithmic"
-        " vertical axes. Trained as in Figure 18.",
+        " one assumes. Stars mark the numerical rank, as matrix_rank of PyTorch counts it in single"
+        f" precision: {' and '.join(ranks)}. In double precision {' and '.join(above)} eigenvalues"
+        " lie above their errors; those beyond the stars are not drawn. Logarithmic vertical axes."
+        " Trained as in Figure 18.",
         f"The first of {seeds} initialisations." if seeds > 1 else "",
         captions.data(shown, provenance),
     )
 
 
-def _resolved(spectrum: Columns) -> Columns:
-    """The eigenvalues above their errors, in their order."""
+def _counted(spectrum: Columns) -> Columns:
+    """The eigenvalues up to the numerical rank, in their order."""
     order = np.argsort(spectrum["assumed_rank"])
-    ordered = {name: column[order] for name, column in spectrum.items()}
-    keep = ordered["assumed_rank"] <= ordered["rank"]
-    return {name: column[keep] for name, column in ordered.items()}
+    chosen = order[: numerical_rank(spectrum["kappa"])]
+    return {name: column[chosen] for name, column in spectrum.items()}
 
 
 def _curve(axes: Axes, x: NDArray, y: NDArray, look: style.Look, label: str) -> Line2D:

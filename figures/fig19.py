@@ -24,6 +24,7 @@ def draw(table: Columns) -> Figure:
             for inputs, look in LOOKS.items()
         ]
         depths.draw_kappa(axes, curves, key="center left")
+        axes.set_ylim(bottom=1.0)  # no condition number is below it
         axes.set_ylabel(style.KAPPA)
         style.footer(figure, captions.data_line(table))
     return figure

@@ -20,7 +20,7 @@ def draw(table: Columns) -> Figure:
         axes = figure.subplots()
         depths.draw_kappa(axes, depths.by_beta(shown, depths.PAIR), key=None)
         axes.set_ylabel(style.KAPPA)
-        style.footer(figure, captions.data_line(shown))
+        style.footer(figure, depths.data_line(shown))
     return figure
 
 

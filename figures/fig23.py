@@ -34,6 +34,7 @@ def draw(table: Columns) -> Figure:
             )
             for slope, look in zip(slopes, style.ordered_looks(len(slopes)), strict=True)
         ]
+        lines[0].set(zorder=4, linewidth=0.7, markersize=2.4)  # over the next, which it is near to
         style.logarithmic_x(axes, shown["width"], "width $m$")
         axes.set_ylabel(style.KAPPA)
         found = crossover(shown)

@@ -1,208 +1,147 @@
-"""What was found, figure by figure: verdicts with their numbers, as text and as records."""
+"""The findings as files: one screen, a page for each figure, and the tables that no run writes.
+
+``python -m reproduction.findings`` writes them again from the records, after a change of words.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from reproduction.corrections import CORRECTIONS
-from reproduction.markdown import escaped, table
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
+from figures import catalogue
+from reproduction import appendices, figure_findings
+from reproduction.appendices import PAGES
+from reproduction.corrections import CORRECTIONS, KINDS
+from reproduction.markdown import table
+from reproduction.readings import all_claims, figure_of
+from reproduction.records import EXPECTED, PROFILES, Records, read
+from reproduction.sides import Side, linked, verdict, words
+from reproduction.summary import SUMMARY
+from sweeps import sentences
+from sweeps.claims import FAILS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
+from sweeps.sentences import TALLIES
+from sweeps.storage.files import write_atomically
 
-PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
-WORDS = {
-    HOLDS: "hold",
-    FAILS: "fail",
-    UNDECIDED: "are undecided",
-    NOT_TESTABLE: "are not testable at these sizes",
-}
-
-Records = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """One figure: its picture and caption, the claims about it, and how its table came about."""
-
-    figure: str  # fig02 or b1
-    picture: Path | None
-    caption: str
-    verdicts: Sequence[tuple[Claim, Verdict]]
-    provenance: Mapping[str, Any]
-    problem: str = ""  # why there is no picture
-
-    @property
-    def anchor(self) -> str:
-        """The name that links use: fig2 or b1."""
-        return re.sub(r"0*(\d+)", r"\1", self.figure)
-
-    @property
-    def title(self) -> str:
-        return title(self.figure)
+FOLDER = Path("figures")
+SCREEN = "FINDINGS.md"
 
 
-def title(figure: str) -> str:
-    """The title of a figure: Figure 2 for fig02, Figure B1 for b1."""
-    return "Figure " + re.sub(r"^fig0*", "", figure).upper()
+def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> dict[str, str]:
+    """The text of every file below ``folder``, by its path there.
 
-
-def order(figure: str) -> tuple[bool, str]:
-    """Paper A's figures before paper B's, and both before those beyond the papers."""
-    return not figure.startswith("fig"), figure
-
-
-def figure_of(claim: Claim) -> str:
-    """The module that draws what a claim is about: "2b" is of fig02, "B1c" of b1, "T1" of t1."""
-    found = re.match(r"([BbCcTt])?(\d+)", claim.figure)
-    if found is None:
-        msg = f"claim {claim.statement!r} is about figure {claim.figure!r}; name one as 2b or B1"
-        raise ValueError(msg)
-    return f"{found[1].lower()}{found[2]}" if found[1] else f"fig{int(found[2]):02d}"
-
-
-def name(claim: Claim) -> str:
-    return f"{claim.figure}: {claim.statement}"
-
-
-def statuses(sections: Sequence[Section]) -> dict[str, str]:
-    """The status of every claim, by the claim's name."""
-    return {name(claim): found.status for section in sections for claim, found in section.verdicts}
-
-
-def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[str]:
-    """The claims that are decided otherwise than recorded, each with both statuses.
-
-    A claim that is undecided in one run and decided in the other contradicts nothing: other seeds
-    and other rounding move an interval that ends near "no effect".
+    Args:
+      records: the verdicts that were recorded, by profile and claim.
+      claims: all claims, in the papers' order. A claim without a record was not run.
+      folder: where the gallery is, whose pictures and tables the pages show.
     """
-    return [
-        f"{claim}: {status}, recorded as {expected.get(claim, 'nothing')}"
-        for claim, status in statuses(sections).items()
-        if expected.get(claim) != status and UNDECIDED not in (status, expected.get(claim))
-    ]
+    sides = [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
+    pages = {SCREEN: screen(sides, claims)}
+    for figure in catalogue.from_tables():
+        pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
+    pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
+    pages["findings/summary.md"] = SUMMARY.substitute(tallies=_tallies(sides))
+    return pages
 
 
-def read_expected(path: Path, profile: str) -> dict[str, str]:
-    """The statuses that were recorded for a profile, by claim; empty if none were."""
-    return {claim: entry["status"] for claim, entry in _read(path).get(profile, {}).items()}
+def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> None:
+    for path, text in written(records, claims, folder).items():
+        write_atomically(folder / path, text)
 
 
-def _read(path: Path) -> dict[str, dict[str, dict[str, str]]]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
+    """FINDINGS.md: what was asked, what holds and what does not, what was not tested, what is ours.
 
-
-def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, Any]:
-    """The records, by profile and claim, with those about these figures brought up to date.
-
-    Figures are in the papers' order, and the claims about one in the order of its module.
+    Everything else is on the pages to which it links.
     """
-    known = _read(path)
-    about = {section.figure for section in sections}
-    kept = {
-        claim: entry
-        for claim, entry in known.get(profile, {}).items()
-        if entry["figure"] not in about
-    }
-    new = {
-        name(claim): _record(section, claim, found)
-        for section in sections
-        for claim, found in section.verdicts
-    }
-    return known | {profile: dict(_sorted(kept | new))}
-
-
-def _record(section: Section, claim: Claim, found: Verdict) -> dict[str, str]:
-    return {
-        "figure": section.figure,
-        "source": str(claim.source),
-        "status": found.status,
-        "number": found.text,
-        "mechanism": claim.mechanism if found.status == FAILS else "",
-        "data": "; ".join(section.provenance.get("data", ())),
-    }
-
-
-def markdown(records: Records) -> str:
-    """FINDINGS.md: what fails and why, then every claim with its verdict in each profile."""
-    profiles = [profile for profile in PROFILES if records.get(profile)]
-    claims = {claim: entry for p in profiles for claim, entry in records[p].items()}
+    open_ones = (UNDECIDED, NOT_TESTABLE)
     parts = [
         "# Findings",
-        "Written by `python -m experiments.reproduce --publish` from the tables of these profiles:",
-        "\n".join(f"- {profile}: {counts(records[profile])}" for profile in profiles),
-        "A claim *holds* or *fails* where a number decides it; it is *undecided* where the interval"
-        " of 95% over the seeds contains no effect, and *not testable* where a size that decides is"
-        " not the paper's. Effects are ratios of geometric means or slopes of logarithms, with"
-        " their intervals in brackets.",
-        "## What fails, and why",
-        _failures(records, profiles),
-        "## Every claim",
-        table(("figure", "claim", "source", *profiles), _claims(claims, records, profiles)),
-        "## What the papers' text says that does not hold as printed",
-        table(
-            ("paper", "where", "as printed", "corrected", "shown by"),
-            [tuple(map(escaped, astuple(correction))) for correction in CORRECTIONS],
-        ),
-        "## The data behind the verdicts",
-        *(_data(profile, records[profile]) for profile in profiles),
+        "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
+        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Every"
+        " sentence that they print about a figure or a number has one verdict, made by code from"
+        " the verdicts of its readings. The laptop's profile has data that ship and sizes with the"
+        " paper's ratios, the paper's profile has the sizes of the papers.",
+        _tallies(sides),
+        "The four tallies count different things and are not added up. " + _kinds(),
+        "## What is printed and fails",
+        _chosen(sides, lambda statuses: FAILS in statuses),
+        "## What is printed and was not decided",
+        _chosen(sides, lambda found: FAILS not in found and any(s in found for s in open_ones)),
+        "Every other printed sentence holds wherever it was run, and stands on its figure's page.",
+        "## What is beyond the papers",
+        _beyond(sides, claims),
+        "## Behind it",
+        "\n".join(f"- {line}" for line in _behind()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def counts(recorded: Mapping[str, Mapping[str, str]]) -> str:
-    """How many claims have each verdict, as in "of 3 claims 2 hold"."""
-    found = [entry["status"] for entry in recorded.values()]
-    listed = ", ".join(f"{found.count(s)} {word}" for s, word in WORDS.items())
-    return f"of {len(found)} claims {listed}"
+def _kinds() -> str:
+    counted = (f"{sum(c.kind == kind for c in CORRECTIONS)}" for kind in KINDS)
+    wrong, condition, stronger = counted
+    return (
+        f"Of the papers' mathematics {wrong} statements are wrong as printed, {condition} need a"
+        f" condition that is not stated and {stronger} can be strengthened"
+        " ([corrections](findings/corrections.md), [every numbered statement](findings/theory.md))."
+    )
 
 
-def _failures(records: Records, profiles: Sequence[str]) -> str:
-    """One row for each claim and profile in which it fails, in the papers' order."""
-    rows = [
-        (*_named(claim), profile, escaped(entry["number"]), escaped(entry.get("mechanism", "")))
-        for profile in profiles
-        for claim, entry in _sorted(records[profile])
-        if entry["status"] == FAILS
+def _tallies(sides: Sequence[Side]) -> str:
+    return table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides])
+
+
+def _chosen(sides: Sequence[Side], is_shown: Callable[[Sequence[str]], bool]) -> str:
+    """A row for each sentence whose statuses in the profiles are asked for."""
+    known = [side.judged() for side in sides]
+    rows = []
+    for sentence, figures in _figures(sides).items():
+        statuses = [judged[sentence].status for judged in known if sentence in judged]
+        if is_shown(statuses):
+            links = ", ".join(linked(figure) for figure in figures)
+            rows.append((links, words(sentence), *(verdict(j, sentence) for j in known)))
+    heads = ("figure", "printed", *(side.profile for side in sides))
+    return table(heads, rows) if rows else "Nothing."
+
+
+def _figures(sides: Sequence[Side]) -> dict[Sentence, list[str]]:
+    """Every sentence with the figures that its readings are about, in the papers' order."""
+    claims = sides[0].claims if sides else []
+    return {
+        one.sentence: list(dict.fromkeys(figure_of(claim) for claim, _ in one.readings))
+        for one in sentences.judged((claim, "") for claim in claims)
+    }
+
+
+def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
+    """Where the claims are that no printed sentence makes."""
+    ours = [
+        figure
+        for figure in dict.fromkeys(map(figure_of, claims))
+        if not any(isinstance(c.source, Sentence) for c in claims if figure_of(c) == figure)
     ]
-    return table(("figure", "claim", "profile", "number", "why"), rows) if rows else "Nothing."
+    text = (
+        "Other papers' claims and our own, with sharper readings of what is printed, stand at the"
+        " end of each figure's page."
+    )
+    return text + (f" Figures of their own: {', '.join(map(linked, ours))}." if ours else "")
 
 
-def _claims(
-    claims: Mapping[str, Mapping[str, str]], records: Records, profiles: Sequence[str]
-) -> list[tuple[str, ...]]:
-    return [
-        (
-            *_named(claim),
-            escaped(entry.get("source", "")),
-            *(_cell(records[p], claim) for p in profiles),
-        )
-        for claim, entry in _sorted(claims)
-    ]
+def _behind() -> Iterator[str]:
+    yield "[summary](findings/summary.md) in the form of the ML Reproducibility Challenge"
+    yield from (f"[{what}](findings/{page}.md)" for page, what in PAGES.items())
+    yield "a page for each figure: " + ", ".join(linked(f) for f in catalogue.from_tables())
+    yield (
+        "the data: each picture in [gallery](gallery) and in [gallery/paper](gallery/paper) that"
+        " was published with its table has it beside it as CSV; `python -m reproduction.verdicts`"
+        " computes the verdicts again from these tables"
+    )
+    yield (
+        "a sentence *holds* or *fails* where a number decides it; it is *undecided* where the"
+        " interval of 95% over the seeds contains no effect, and *not testable* where a size or the"
+        " data that decide are not the paper's; *all* of its readings have to hold where its words"
+        " are about each, *some* where the text leaves open which one is meant"
+    )
 
 
-def _named(claim: str) -> tuple[str, str]:
-    """The figure and the statement of a claim that is recorded by its name."""
-    figure, _, statement = claim.partition(": ")
-    return escaped(figure), escaped(statement)
-
-
-def _cell(recorded: Mapping[str, Mapping[str, str]], claim: str) -> str:
-    entry = recorded.get(claim)
-    return f"**{entry['status']}**. {escaped(entry['number'])}" if entry else "not run"
-
-
-def _data(profile: str, recorded: Mapping[str, Mapping[str, str]]) -> str:
-    sources = {entry["figure"]: entry["data"] for entry in recorded.values()}
-    lines = [
-        f"- {title(figure)}: {escaped(sources[figure])}" for figure in sorted(sources, key=order)
-    ]
-    return f"In the {profile} profile:\n\n" + "\n".join(lines)
-
-
-def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
-    return sorted(found.items(), key=lambda item: order(item[1]["figure"]))
+if __name__ == "__main__":
+    write(read(EXPECTED), all_claims())

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from reproduction.corrections import CORRECTIONS, Correction
+from reproduction.corrections import CORRECTIONS, KINDS, Correction
 from reproduction.elements import Html, element, joined, picture
-from reproduction.findings import Section
 from reproduction.markdown import escaped
-from sweeps.claims import FAILS, HOLDS, STATUSES, UNDECIDED, Claim, Verdict
+from reproduction.records import Section, counts
+from sweeps import sentences
+from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
 
-_HEAD = element("tr", *(element("th", n) for n in ("panel", "claim", "verdict", "number")))
+
+def _head(*names: str) -> Html:
+    return element("tr", *(element("th", name) for name in names))
+
+
+_SENTENCES = _head("figure", "sentence", "verdict", "readings")
+_HEAD = _head("panel", "claim", "verdict", "number")
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -75,19 +82,49 @@ def page(sections: Sequence[Section], title: str, summary: str) -> str:
 
 
 def _matters(sections: Sequence[Section]) -> Html:
-    """The summary before the figures: what holds, what fails and why, and what was corrected."""
-    judged = [pair for section in sections for pair in section.verdicts]
-    failures = [pair for pair in judged if pair[1].status == FAILS]
-    held = [claim for claim, found in judged if found.status == HOLDS]
+    """The summary before the figures: every printed sentence, what fails and why, corrections."""
+    verdicts = dict(pair for section in sections for pair in section.verdicts)
+    statuses = [(claim, found.status) for claim, found in verdicts.items()]
+    judged = sentences.judged(statuses)
+    failures = [
+        _claim(claim, verdicts[claim])
+        for one in judged
+        for claim, status in one.readings
+        if one.status == status == FAILS
+    ]
+    none = element("p", "No printed sentence fails at these sizes.")
+    printed = (
+        element("h3", "Every printed sentence"),
+        _table(_SENTENCES, list(map(_sentence, judged))),
+        element("h3", "What fails of what is printed, and why"),
+        _table(_HEAD, failures) if failures else none,
+    )
     parts = [
         element("h2", "What matters"),
-        element("p", _tally(judged)),
-        element("h3", "What fails, and why"),
-        _table(failures) if failures else element("p", "No claim fails at these sizes."),
-        _details("What holds", [f"{claim.figure}: {claim.statement}" for claim in held]),
+        _tallies(statuses),
+        *(printed if judged else ()),
         _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
     ]
     return element("section", joined(parts, "\n"), id="matters")
+
+
+def _tallies(statuses: Sequence[tuple[Claim, str]]) -> Html:
+    """The four tallies as a list; they count different things."""
+    found = sentences.tallies(statuses)
+    items = (element("li", f"{name}: {counts(some)}") for name, some in found.items() if some)
+    return element("ul", joined(items, "\n"))
+
+
+def _sentence(one: sentences.Judged) -> Html:
+    """One row: the words and their place, the verdict, and what its readings do."""
+    place = element("span", f"({one.sentence.paper}, {one.sentence.place})", class_="soft")
+    return element(
+        "tr",
+        element("td", one.figures),
+        element("td", element("q", one.sentence.words), " ", place),
+        element("td", one.status, class_=_CLASSES.get(one.status, "")),
+        element("td", one.summary),
+    )
 
 
 def _details(summary: str, items: Sequence[str]) -> Html:
@@ -99,34 +136,44 @@ def _details(summary: str, items: Sequence[str]) -> Html:
 
 
 def _correction(correction: Correction) -> Html:
-    text = f"Paper {correction.paper}, {correction.where}: {correction.corrected} "
-    return joined([text, element("span", f"(printed: {correction.printed})", class_="soft")])
-
-
-def _tally(judged: Sequence[tuple[Claim, Verdict]]) -> str:
-    """How many claims of each source have each verdict."""
-    kinds = dict.fromkeys(claim.source.kind for claim, _ in judged)
-    lines = []
-    for kind in kinds:
-        found = [verdict.status for claim, verdict in judged if claim.source.kind == kind]
-        listed = ", ".join(f"{found.count(s)} {s}" for s in STATUSES if s in found)
-        lines.append(f"{kind}: {listed}")
-    return "; ".join(lines) + "."
+    where = f"{KINDS[correction.kind]}. Paper {correction.paper}, {correction.where}"
+    printed = element("span", f"(printed: {correction.printed})", class_="soft")
+    return joined([f"{where}: {correction.corrected} ", printed])
 
 
 def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
+    readings = [pair for section in sections for pair in section.statuses]
+    said = "\n".join(map(_said, sentences.judged(readings)))
     parts = [f"# {escaped(title)}", escaped(summary)]
+    parts += ["## Every printed sentence", said] if said else []
     for section in sections:
         parts.append(f"## {escaped(section.title)}")
         parts.append(_markdown_figure(section))
-        parts += [_markdown_claim(claim, found) for claim, found in section.verdicts]
+        parts.append("\n".join(_lines(section.verdicts)))
         parts.append(escaped(provenance_line(section)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _markdown_claim(claim: Claim, found: Verdict) -> str:
-    told = f"{claim.statement} ({claim.source}): {found.status}. {found.text}{_why(claim, found)}"
+def _lines(readings: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
+    """A line for each sentence with its readings below, then the claims that are about none."""
+    verdicts = dict(readings)
+    for one in sentences.judged((claim, found.status) for claim, found in readings):
+        yield _said(one)
+        yield from (f"  {_line(claim, verdicts[claim])}" for claim, _ in one.readings)
+    for claim, found in readings:
+        if not isinstance(claim.source, Sentence):
+            yield _line(claim, found, f" ({claim.source})")
+
+
+def _said(one: sentences.Judged) -> str:
+    """A sentence with its verdict in one line."""
+    summary = f" ({one.summary})" if one.summary else ""
+    return f"- **{one.status}** {escaped(f'{one.sentence}{summary}')}"
+
+
+def _line(claim: Claim, found: Verdict, source: str = "") -> str:
+    told = f"{claim.statement}{source}: {found.status}. {found.text}{_why(claim, found)}"
     return f"- **{escaped(claim.figure)}** {escaped(told)}"
 
 
@@ -156,7 +203,7 @@ def _section(section: Section) -> Html:
     parts = [
         element("h2", section.title),
         _figure(section),
-        _table(section.verdicts) if section.verdicts else "",
+        _claims(section.verdicts) if section.verdicts else "",
         element("p", provenance_line(section), class_="soft"),
     ]
     return element("section", joined(parts, "\n"), id=section.anchor)
@@ -175,21 +222,36 @@ def _figure(section: Section) -> Html:
     return element("figure", shown, element("figcaption", section.caption))
 
 
-def _table(verdicts: Sequence[tuple[Claim, Verdict]]) -> Html:
-    rows = joined((_claim(claim, found) for claim, found in verdicts), "\n")
-    return element("div", element("table", _HEAD, "\n", rows), class_="scroll")
+def _claims(readings: Sequence[tuple[Claim, Verdict]]) -> Html:
+    """The sentences about a figure, each with its readings below, and what no sentence says."""
+    verdicts = dict(readings)
+    rows = []
+    for one in sentences.judged((claim, found.status) for claim, found in readings):
+        rows += [_sentence(one), *(_claim(claim, verdicts[claim]) for claim, _ in one.readings)]
+    rows += [_claim(c, found) for c, found in readings if not isinstance(c.source, Sentence)]
+    return _table(_HEAD, rows)
+
+
+def _table(head: Html, rows: Sequence[Html]) -> Html:
+    return element("div", element("table", head, "\n", joined(rows, "\n")), class_="scroll")
 
 
 def _claim(claim: Claim, found: Verdict) -> Html:
-    source = element("span", f"({claim.source})", class_="soft")
     why = _why(claim, found).strip()
     return element(
         "tr",
         element("td", claim.figure),
-        element("td", claim.statement, " ", source),
+        element("td", claim.statement, *_source(claim)),
         element("td", found.status, class_=_CLASSES.get(found.status, "")),
         element("td", found.text, element("p", why) if why else ""),
     )
+
+
+def _source(claim: Claim) -> Iterator[str]:
+    """Where a claim comes from; a reading stands below its sentence, which says it."""
+    if not isinstance(claim.source, Sentence):
+        yield " "
+        yield element("span", f"({claim.source})", class_="soft")
 
 
 def _why(claim: Claim, found: Verdict) -> str:

@@ -21,20 +21,22 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, ended
-from reproduction import findings, report
+from reproduction import findings, published, readings, records, report
 from reproduction.drawing import Drawing
-from reproduction.findings import Section
+from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import progress
 from sweeps import table as tables
-from sweeps.claims import STATUSES, Claim, Verdict
+from sweeps.claims import STATUSES, Claim, Sentence, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
+from sweeps.sentences import judged
+from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
-FIGURES = Path("figures")
-EXPECTED = FIGURES / "expected.json"
+FIGURES = findings.FOLDER
+EXPECTED = records.EXPECTED
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
@@ -80,7 +82,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             sections = list(_sections(options, ran, drawing))
         _write(options, sections, time.perf_counter() - began)
         if options.publish:
-            _publish(options.profile, sections)
+            _publish(options, sections)
     except cli.MISTAKES as error:
         print(f"reproduce: {error}", file=sys.stderr)
         return 2
@@ -146,7 +148,7 @@ def _sections(
     for name in options.figures:
         module = catalogue.load(name)
         found = ran[module.EXPERIMENT] if isinstance(module, catalogue.TableFigure) else Ran(0, "")
-        verdicts = [pair for pair in found.verdicts if findings.figure_of(pair[0]) == name]
+        verdicts = [pair for pair in found.verdicts if readings.figure_of(pair[0]) == name]
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
@@ -158,12 +160,12 @@ def _sections(
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """Write the report as a page and as text."""
     title = f"gnjax: the {options.run} profile"
-    found = [verdict for section in sections for _, verdict in section.verdicts]
-    counts = ", ".join(
-        f"{sum(verdict.status == status for verdict in found)} {status}" for status in STATUSES
+    counted = tallies_of([pair for section in sections for pair in section.statuses])
+    tallies = "; ".join(
+        f"{name} {records.counts(found)}" for name, found in counted.items() if found
     )
     summary = (
-        f"{len(sections)} figures; {len(found)} claims: {counts}. This run took"
+        f"{len(sections)} figures; {tallies}. This run took"
         f" {progress.duration(seconds)}; finished cells were not computed again."
     )
     folder = options.results / options.run
@@ -171,28 +173,35 @@ def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: fl
     write_atomically(folder / "report.md", report.markdown(sections, title, summary))
 
 
-def _publish(profile: str, sections: Sequence[Section]) -> None:
-    """Copy the pictures to the gallery, and write the findings and the expected verdicts.
+def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
+    """Copy pictures and tables to the gallery, and write the findings and the expected verdicts.
 
-    Pictures of another profile than the laptop's go to a folder inside the gallery.
+    Those of another profile than the laptop's go to a folder inside the gallery.
     """
-    gallery = FIGURES / "gallery"
-    gallery = gallery if profile == "laptop" else gallery / profile
+    folder = published.gallery(options.profile, FIGURES / "gallery")
     for section in sections:
         if section.picture is not None:
-            kept = gallery / section.picture.name
+            kept = folder / section.picture.name
             with replacing(kept) as partial:
                 partial.write_bytes(section.picture.read_bytes())
             write_atomically(kept.with_suffix(".txt"), section.caption + "\n")
-    records = findings.renewed(EXPECTED, profile, sections)
-    write_atomically(EXPECTED, json.dumps(records, indent=2) + "\n")
-    write_atomically(FIGURES / "FINDINGS.md", findings.markdown(records))
+            _publish_table(options, section.figure, folder)
+    known = records.renewed(EXPECTED, options.profile, sections)
+    write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")
+    findings.write(known, readings.all_claims(), FIGURES)
+
+
+def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> None:
+    module = catalogue.load(figure)
+    if isinstance(module, catalogue.TableFigure):
+        rows = options.results / module.EXPERIMENT / options.run / "table.csv"
+        published.publish(rows, figure, folder)
 
 
 def _changed(options: argparse.Namespace, sections: Sequence[Section]) -> list[str]:
     """The claims whose verdict has changed; none where none is recorded for the profile."""
-    expected = findings.read_expected(EXPECTED, options.profile)
-    return findings.changed(sections, expected) if expected else []
+    expected = records.read_expected(EXPECTED, options.profile)
+    return records.changed(sections, expected) if expected else []
 
 
 def _summarise(
@@ -202,12 +211,13 @@ def _summarise(
     changed: Sequence[str],
     seconds: float,
 ) -> None:
-    shown = Table("figure", "verdicts", "computing", Column("picture", overflow="fold"))
+    names = ("figure", "printed", "other claims", "computing")
+    shown = Table(*names, Column("picture", overflow="fold"))
     for section in sections:
         spent = section.provenance.get("seconds")
         shown.add_row(
             section.anchor,
-            _verdicts(section),
+            *_verdicts(section),
             "" if spent is None else progress.duration(spent),
             section.problem or str(section.picture),
         )
@@ -218,9 +228,15 @@ def _summarise(
     console.say(f"{page} ({progress.duration(seconds)})")
 
 
-def _verdicts(section: Section) -> Text:
-    """How many claims have each verdict, as in: 3 holds, 1 fails."""
-    statuses = [verdict.status for _, verdict in section.verdicts]
+def _verdicts(section: Section) -> tuple[Text, Text]:
+    """How many printed sentences and how many other claims have each verdict."""
+    printed = [one.status for one in judged(section.statuses)]
+    others = [s for claim, s in section.statuses if not isinstance(claim.source, Sentence)]
+    return _counted(printed), _counted(others)
+
+
+def _counted(statuses: Sequence[str]) -> Text:
+    """How often each status comes, as in: 3 holds, 1 fails."""
     counts = [cli.colored(s, statuses.count(s)) for s in STATUSES if s in statuses]
     return Text(", ").join(counts)
 

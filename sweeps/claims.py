@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sweeps import regimes
+from sweeps.rows import where
 from sweeps.table import Columns
 
 HOLDS, FAILS = "holds", "fails"
@@ -20,7 +21,8 @@ class Source:
     """Where a claim comes from.
 
     Attributes:
-      kind: "printed", "implied" by a printed equation, or "beyond the papers".
+      kind: "implied" by an equation that paper A or B prints, "another paper", or "beyond the
+        papers".
       place: the sentence or the equation, as in "Section 4.2, caption of Figure 5".
     """
 
@@ -31,9 +33,9 @@ class Source:
         return f"{self.kind}: {self.place}" if self.place else self.kind
 
 
-def printed(place: str) -> Source:
-    """The source of a claim that the paper states in words, at this place."""
-    return Source("printed", place)
+def elsewhere(place: str) -> Source:
+    """The source of a claim that another paper than A and B states, at this place."""
+    return Source("another paper", place)
 
 
 def implied(place: str) -> Source:
@@ -42,6 +44,36 @@ def implied(place: str) -> Source:
 
 
 BEYOND = Source("beyond the papers")
+ALL, SOME = "all", "some"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence that a paper prints about a figure or a number. Claims about it are its readings.
+
+    It has one verdict, which :func:`sweeps.sentences.judged` makes of those of its readings.
+
+    Attributes:
+      paper: "A" or "B".
+      place: the section, appendix, remark or caption in which it stands.
+      words: the words that claim something, in short, as printed.
+      ratios: the names of the sizes that decide it (:data:`sweeps.regimes.RATIOS`).
+      rule: ``ALL`` where the words are about every reading; ``SOME`` where the text leaves open
+        which of them is meant, so that one is enough.
+      data: the data sets that it is about, where the images decide; else empty.
+    """
+
+    paper: str
+    place: str
+    words: str
+    ratios: tuple[str, ...] = ()
+    rule: str = ALL
+    data: tuple[str, ...] = ()
+
+    kind = "printed"
+
+    def __str__(self) -> str:
+        return f'{self.kind}: {self.place}, "{self.words}"'
 
 
 @dataclass(frozen=True)
@@ -66,9 +98,9 @@ class Claim:
     Attributes:
       figure: the panel, as in "2b".
       statement: what is claimed, no stronger than it is printed.
-      source: who says so and where.
+      source: who says so and where; a :class:`Sentence` where a paper prints it in words.
       check: a function from the saved table to the verdict.
-      ratios: the names of the sizes that decide (:data:`sweeps.regimes.RATIOS`). Where one of them
+      ratios: the names of the sizes that decide, besides those of its sentence. Where one of them
         is not the paper's, which the config states, the claim cannot be tested. A theorem that
         holds at any size needs none.
       panel: the columns and values that pick the rows whose ratios count; all rows without it.
@@ -77,11 +109,17 @@ class Claim:
 
     figure: str
     statement: str
-    source: Source
+    source: Source | Sentence
     check: Callable[[Columns], Verdict]
     ratios: tuple[str, ...] = ()
     panel: tuple[tuple[str, object], ...] = ()
     mechanism: str = ""
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The names of all sizes that decide: those of the sentence, and those of this reading."""
+        said = self.source.ratios if isinstance(self.source, Sentence) else ()
+        return (*said, *self.ratios)
 
 
 def verdict(holds: bool, number: float, text: str) -> Verdict:
@@ -93,10 +131,36 @@ def not_testable(why: str) -> Verdict:
     return Verdict(NOT_TESTABLE, math.nan, why)
 
 
+def every(*checks: Callable[[Columns], Verdict]) -> Callable[[Columns], Verdict]:
+    """The check of a statement with several parts, which holds where each of them does."""
+    worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, HOLDS)
+
+    def check(table: Columns) -> Verdict:
+        parts = [part(table) for part in checks]
+        worst = min(parts, key=lambda part: worst_first.index(part.status))
+        return replace(worst, text="; ".join(part.text for part in parts))
+
+    return check
+
+
 def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
-    """The verdict of a claim's check, if the table's decisive ratios are the paper's."""
+    """The verdict of a claim's check, if the table's decisive ratios and data are the paper's."""
     found = claim.check(table)
-    if found.status == NOT_TESTABLE or not claim.ratios:
+    if found.status == NOT_TESTABLE:
         return found
-    why = regimes.outside(table, claim.figure, claim.ratios, claim.panel, paper)
+    reasons = [_other_data(claim, table)]
+    if claim.gates:
+        reasons.append(regimes.outside(table, claim.figure, claim.gates, claim.panel, paper))
+    why = "; ".join(filter(None, reasons))
     return replace(found, status=NOT_TESTABLE, text=f"{why}. Here: {found.text}") if why else found
+
+
+def _other_data(claim: Claim, table: Columns) -> str:
+    """Which data the table has where its sentence is about others, as text, or ""."""
+    asked = claim.source.data if isinstance(claim.source, Sentence) else ()
+    if not asked:
+        return ""
+    shown = where(table, **dict(claim.panel))
+    names = dict.fromkeys(str(name).partition(",")[0] for name in shown["data"])
+    other = [name for name in names if name not in asked]
+    return f"the data are {', '.join(other)}, the paper's {', '.join(asked)}" if other else ""

@@ -22,10 +22,11 @@ from gnjax.numerics import precision
 from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Verdict, judge
+from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, judge
 from sweeps.grid import Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
+from sweeps.sentences import judged
 from sweeps.storage.environment import environment
 from sweeps.storage.files import StoreError, write_atomically
 from sweeps.storage.store import Store, open_store
@@ -240,8 +241,22 @@ def colored(status: str, count: int | None = None) -> Text:
 
 
 def _report(console: Terminal, job: Job, seconds: float) -> None:
+    """Each printed sentence with its verdict, its readings below, then what no sentence says."""
+    readings = verdicts(job)
+    found = dict(readings)
     shown = Table("figure", "claim", "verdict", "number")
-    for claim, found in verdicts(job):
-        shown.add_row(claim.figure, claim.statement, colored(found.status), found.text)
+    for one in judged((claim, verdict.status) for claim, verdict in readings):
+        words = Text(f'"{one.sentence.words}" ({one.sentence.paper}, {one.sentence.place})', "bold")
+        shown.add_row(one.figures, words, colored(one.status), one.summary)
+        for claim, _ in one.readings:
+            shown.add_row("", *_told(claim, found[claim]))
+        shown.add_section()
+    for claim, verdict in readings:
+        if not isinstance(claim.source, Sentence):
+            shown.add_row(claim.figure, *_told(claim, verdict))
     console.print(shown)
     console.say(f"{job.folder / 'table.csv'} ({progress.duration(seconds)})")
+
+
+def _told(claim: Claim, found: Verdict) -> tuple[str, Text, str]:
+    return claim.statement, colored(found.status), found.text

@@ -54,16 +54,18 @@ def mean(
     highs = values if highs is None else highs
     return Effect(
         float(np.mean(values)),
-        float(np.mean(lows)) - _half_width(lows, together),
-        float(np.mean(highs)) + _half_width(highs, together),
+        _end(lows, -1.0, together),
+        _end(highs, 1.0, together),
     )
 
 
-def _half_width(values: NDArray, together: int) -> float:
+def _end(values: NDArray, sign: float, together: int) -> float:
+    """An end of the interval; where a value is infinite (a logarithm of 0) there is none."""
     if len(values) < 2 or not np.isfinite(values).all():
-        return math.inf
+        return sign * math.inf
     quantile = scipy.stats.t.ppf(1 - (1 - LEVEL) / (2 * together), len(values) - 1)
-    return float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
+    half_width = quantile * np.std(values, ddof=1) / math.sqrt(len(values))
+    return float(np.mean(values) + sign * half_width)
 
 
 def ratio(first: Columns, second: Columns, of: str = "kappa", together: int = 1) -> Effect:

@@ -34,6 +34,12 @@ def read(path: Path, needed: Iterable[str] = ()) -> Columns:
     return {name: typed(column) for name, column in zip(header, columns, strict=True)}
 
 
+def provenance_beside(path: Path) -> Path:
+    """The provenance of a table: fig02.json of a published fig02.csv, else provenance.json."""
+    published = path.with_suffix(".json")
+    return published if published.is_file() else path.parent / "provenance.json"
+
+
 def read_provenance(path: Path) -> dict[str, Any]:
     """The provenance of a table; captions need at least its `precision`."""
     provenance = json.loads(path.read_text(encoding="utf-8"))

@@ -15,8 +15,9 @@ from figures import catalogue
 from gnjax import papers
 from gnjax.conditioning.methods import METHODS
 from gnjax.papers.methods import METHODS as OF_LINEAR_NETWORKS
-from reproduction.findings import figure_of, name
-from sweeps.claims import Claim, printed, verdict
+from reproduction.appendices import PAGES
+from reproduction.readings import all_claims, figure_of, name
+from sweeps.claims import Claim, implied, verdict
 
 _ROOT = Path(__file__).parent.parent
 _COMMANDS = ("gnjax", "sweeps", "experiments", "figures", "reproduction", "benchmarks")
@@ -106,7 +107,11 @@ def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
 
 def test_every_figure_has_a_page(figure_pages, tmp_path):
     written = {path.stem: path.read_text() for path in figure_pages.write(tmp_path / "figures")}
-    assert set(written) == {*catalogue.names(), "index", "findings"}
+    behind = {"summary", *PAGES}
+    assert set(written) == {*catalogue.names(), "index", "findings", *behind}
+    assert all(re.search(rf"^{page}$", written["findings"], re.MULTILINE) for page in behind)
+    links = re.findall(r"\]\((.*?)\)", "".join(written[page] for page in ("findings", *behind)))
+    assert {path.removesuffix(".md") for path in links} <= set(written)
     for figure in catalogue.names():
         assert f"({figure}.md)" in written["index"]
         assert re.search(rf"^{figure}$", written["index"], re.MULTILINE)
@@ -117,7 +122,7 @@ def test_every_figure_has_a_page(figure_pages, tmp_path):
 
 def test_every_claim_is_on_its_figures_page(figure_pages, tmp_path):
     figure_pages.write(tmp_path)
-    claims = figure_pages.all_claims()
+    claims = all_claims()
     assert len(claims) > 50
     for claim in claims:
         page = (tmp_path / f"{figure_of(claim)}.md").read_text().replace("\\", "")
@@ -127,7 +132,7 @@ def test_every_claim_is_on_its_figures_page(figure_pages, tmp_path):
 _CLAIM = Claim(
     "2a",
     "kappa <= bound_1",
-    printed("Lemma 2"),
+    implied("Lemma 2"),
     lambda table: verdict(True, 1.0, "always"),
 )
 
@@ -136,7 +141,7 @@ def test_page_shows_recorded_verdicts(figure_pages, tmp_path):
     entry = {"figure": "fig02", "status": "holds", "number": "worst ratio 0.9 * 1"}
     records = {"laptop": {name(_CLAIM): entry}, "smoke": {name(_CLAIM): entry | {"status": "no"}}}
     page = figure_pages.page("fig02", [_CLAIM], records, tmp_path)
-    line = r"- (2a) kappa \<= bound\_1 (printed: Lemma 2): **holds**. worst ratio 0.9 \* 1."
+    line = r"- (2a) kappa \<= bound\_1 (implied: Lemma 2): **holds**. worst ratio 0.9 \* 1."
     assert line in page
     assert "At the laptop profile:" in page
     assert "smoke profile" not in page
@@ -149,7 +154,7 @@ def test_page_says_what_is_missing(figure_pages, tmp_path, monkeypatch):
     assert "does not hold its picture yet" in page
     assert "No verdicts are recorded yet" in page
     assert "![" not in page
-    other = Claim("2b", "another", printed(""), _CLAIM.check)
+    other = Claim("2b", "another", implied(""), _CLAIM.check)
     known = {"laptop": {name(other): {"figure": "fig02", "status": "holds", "number": "1"}}}
     page = figure_pages.page("fig02", [_CLAIM, other], known, tmp_path)
     assert f"**{figure_pages.UNRECORDED}**" in page

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Source, Verdict, implied, not_testable, printed
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable
 from sweeps.effects import Effect, bound_holds
-from sweeps.rows import kept, where
+from sweeps.rows import kept, length, where
 from sweeps.table import Columns
 
 PRINTED_BETAS = ("1/L", "1/sqrt(L)", "1")
@@ -38,14 +38,49 @@ def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdic
     return check
 
 
-def _both_networks(figure: str, panel: str, of: str, source: Source) -> Claim:
+def _bound_lower(figure: str) -> Callable[[Columns], Verdict]:
+    """Whether Eq 7's first bound at beta = 1 lies below that at beta = 0, over the L > 1."""
+
+    def check(table: Columns) -> Verdict:
+        one, none = (
+            where(_deep(table, figure, beta), bound_applicable=True) for beta in ("1", "0")
+        )
+        if not length(one) or not length(none):
+            return not_testable("no network of L > 1 where Eq 7 applies")
+        found = {"": effects.ratio(one, none, "bound_convex")}
+        return effects.decide(found, "bound at beta=1 over that at beta=0", below=1.0)
+
+    return check
+
+
+_SIZES = ("d/k", "m/d")
+_SKIPS_HELP = Sentence(
+    "A",
+    "Section 4.3, of Figure 5, also Section 7 (c)",
+    "adding skip connections improves the conditioning",
+    _SIZES,
+)
+_BOUND_TOO = Sentence(
+    "A", "Section 4.3, of Figure 5", "also holds for .. the tight upper bound in Eq. (7)", _SIZES
+)
+_MORE_FOR_LARGER = Sentence(
+    "A", "Section 4.3, of Figure 20", "is improved more for larger beta", _SIZES
+)
+_ONE_IS_LOWEST = Sentence(
+    "A",
+    "Appendix I.3, of Figures 20 and 22",
+    "the condition number is smaller for beta = 1 compared to the other two settings",
+    _SIZES,
+)
+
+
+def _both_networks(figure: str, panel: str, of: str) -> Claim:
     return Claim(
         figure,
         f"{of}residual kappa < linear kappa, averaged over L > 1",
-        source,
+        _SKIPS_HELP,
         _lower(panel, "1", "0"),
-        ("d/k", "m/d"),
-        (("figure", panel),),
+        panel=(("figure", panel),),
     )
 
 
@@ -58,17 +93,26 @@ def _bound(figure: str, panel: str, of: str = "") -> Claim:
     )
 
 
+def _lower_bound(panel: str, of: str) -> Claim:
+    return Claim(
+        "5",
+        f"{of}first bound at beta = 1 < that at beta = 0, averaged over L > 1",
+        _BOUND_TOO,
+        _bound_lower(panel),
+        panel=(("figure", panel),),
+    )
+
+
 def _figure(figure: str) -> tuple[Claim, ...]:
     """The claims about figure 20 or 22, which have the same curves on two data sets."""
-    sizes, panel = ("d/k", "m/d"), (("figure", figure),)
+    panel = (("figure", figure),)
     return (
         Claim(
             figure,
             "beta = 1 has the lowest kappa, averaged over L > 1",
-            printed('Appendix I.2, "the condition number is smaller for" beta = 1'),
+            _ONE_IS_LOWEST,
             _lower(figure, "1", *(beta for beta in PRINTED_BETAS if beta != "1")),
-            sizes,
-            panel,
+            panel=panel,
         ),
         _bound(figure, figure),
         *(
@@ -77,7 +121,7 @@ def _figure(figure: str) -> tuple[Claim, ...]:
                 f"beta = {beta} improves on beta = 0, averaged over L > 1",
                 implied("Eq 8"),
                 _lower(figure, beta, "0"),
-                sizes,
+                _SIZES,
                 panel,
             )
             for beta in ("1/L", "1/sqrt(L)")
@@ -92,11 +136,27 @@ def _figure(figure: str) -> tuple[Claim, ...]:
 
 
 CLAIMS = (
-    _both_networks("5", "5-left", "MNIST: ", printed("Section 4.3, of Figure 5")),
+    _both_networks("5", "5-left", "MNIST: "),
+    _lower_bound("5-left", "MNIST: "),
     _bound("5", "5-left", "MNIST: "),
-    _both_networks("5", "5-right", "CIFAR-10: ", printed("Section 4.3, of Figure 5")),
+    _both_networks("5", "5-right", "CIFAR-10: "),
+    _lower_bound("5-right", "CIFAR-10: "),
     _bound("5", "5-right", "CIFAR-10: "),
+    Claim(
+        "20",
+        "beta = 1 improves on 1/sqrt(L), averaged over L > 1",
+        _MORE_FOR_LARGER,
+        _lower("20", "1", "1/sqrt(L)"),
+        panel=(("figure", "20"),),
+    ),
+    Claim(
+        "20",
+        "beta = 1/sqrt(L) improves on 1/L, averaged over L > 1",
+        _MORE_FOR_LARGER,
+        _lower("20", "1/sqrt(L)", "1/L"),
+        panel=(("figure", "20"),),
+    ),
     *_figure("20"),
-    _both_networks("21", "21", "", printed("caption of Figure 21")),
+    _both_networks("21", "21", ""),
     *_figure("22"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweeps import effects
-from sweeps.claims import Claim, Verdict, not_testable, printed
+from sweeps.claims import Claim, Verdict, elsewhere, not_testable
 from sweeps.rows import length, where
 from sweeps.table import Columns
 
@@ -37,7 +37,7 @@ CLAIMS = (
         Claim(
             "T2",
             f"the spectra of H's blocks differ more in a {title} than in a CNN and an MLP",
-            printed(f'{PAPER}, abstract and Figure 3, "block heterogeneity", at initialisation'),
+            elsewhere(f'{PAPER}, abstract and Figure 3, "block heterogeneity", at initialisation'),
             _larger("distance", {name: title}),
         )
         for name, title in TRANSFORMERS.items()
@@ -45,7 +45,7 @@ CLAIMS = (
     Claim(
         "T2",
         "in transformers the blocks' spectra differ more in shape as well",
-        printed(f"{PAPER}, Figure 3, whose spectra are divided by their 10th largest eigenvalue"),
+        elsewhere(f"{PAPER}, Figure 3, whose spectra are divided by their 10th largest eigenvalue"),
         _larger("distance_shape", TRANSFORMERS),
     ),
 )

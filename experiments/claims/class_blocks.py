@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
+from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
 from sweeps.rows import by_seed, growth_exponent, length, where
 from sweeps.table import Columns
@@ -80,7 +80,7 @@ CLAIMS = (
     Claim(
         "T4",
         "along gradient descent the block of a class grows with its frequency in a linear model",
-        printed(f"{PAPER}, abstract and Section 3, of a linear model with cross-entropy"),
+        elsewhere(f"{PAPER}, abstract and Section 3, of a linear model with cross-entropy"),
         _grows(DESCENT, ("linear",)),
     ),
     Claim(
@@ -92,7 +92,7 @@ CLAIMS = (
     Claim(
         "T4",
         "training makes it so: the blocks depend less on the frequency at the start",
-        implied(f"{PAPER}, Section 3: p_k (1 - p_k), with p = 1/k at the start"),
+        elsewhere(f"{PAPER}, Section 3: p_k (1 - p_k), with p = 1/k at the start"),
         _more_than_at_the_start,
     ),
     Claim(
@@ -105,13 +105,13 @@ CLAIMS = (
     Claim(
         "T4",
         "after gradient descent rare classes have the larger loss",
-        printed(f'{PAPER}, abstract, "the loss of infrequent words decreases more slowly"'),
+        elsewhere(f'{PAPER}, abstract, "the loss of infrequent words decreases more slowly"'),
         _loss,
     ),
     Claim(
         "T4",
         "after as many steps of Adam rare classes lag less behind frequent ones",
-        printed(f'{PAPER}, abstract, "Adam and sign-based methods are less sensitive"'),
+        elsewhere(f'{PAPER}, abstract, "Adam and sign-based methods are less sensitive"'),
         _adam,
     ),
 )

@@ -8,12 +8,22 @@ from itertools import pairwise
 import numpy as np
 
 from sweeps import effects
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Verdict, implied, not_testable, printed
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Claim,
+    Sentence,
+    Verdict,
+    implied,
+    not_testable,
+)
 from sweeps.claims import verdict as decided
 from sweeps.effects import bound_holds
 from sweeps.rows import (
     exponential_fit,
     geometric_means,
+    kept,
     length,
     points,
     polynomial_fit,
@@ -22,6 +32,7 @@ from sweeps.rows import (
 )
 from sweeps.table import Columns
 
+_VACUOUS = 10.0  # an order of magnitude, on the figure's logarithmic axis
 _TIGHT = 2.0  # what "tight" is taken to mean: the bound is at most twice kappa
 _R_SQUARED = 0.98  # a quadratic is said to fit from this R^2 on
 
@@ -63,7 +74,31 @@ def _quadratic(table: Columns) -> Verdict:
     quadratic, exponential, width = min(found)
     holds = all(q >= _R_SQUARED and q > e for q, e, _ in found)
     text = f"R^2 {quadratic:.4f} (exponential {exponential:.4f}) at the worst width, m={width}"
-    return decided(holds, quadratic, text)
+    return decided(holds, quadratic, f"{text}; kappa ~ L^e, e = {_exponents(table)}")
+
+
+def _exponents(table: Columns) -> str:
+    """The exponents of kappa over depth at every width; a quadratic has 2 where L is large."""
+    by_width = _by_width(table, "2a")
+    found = {m: effects.exponent(rows, "depth") for m, rows in by_width.items()}
+    return ", ".join(f"{effect} at m={m}" for m, effect in found.items())
+
+
+def _follows_the_trend(table: Columns) -> Verdict:
+    """Whether the bound rises wherever kappa does, and falls wherever it falls, over the depths."""
+    bounded = where(table, figure="2a", bound_applicable=True)
+    agree, steps = 0, 0
+    for width in np.unique(bounded["width"]):
+        rows = where(bounded, width=width)
+        kappa, bound = (
+            np.diff(np.log(geometric_means(rows, "depth", of)[1]))
+            for of in ("kappa", "bound_convex")
+        )
+        agree, steps = agree + int((np.sign(kappa) == np.sign(bound)).sum()), steps + len(kappa)
+    if not steps:
+        return not_testable("fewer than 2 depths where Lemma 2 applies")
+    text = f"the bound goes the way of kappa in {agree} of {steps} steps over the depths"
+    return decided(agree == steps, agree / steps, text)
 
 
 def _wider_is_better(table: Columns) -> Verdict:
@@ -78,8 +113,12 @@ def _wider_is_better(table: Columns) -> Verdict:
 
 
 def _slower_growth(table: Columns) -> Verdict:
-    """Whether e in kappa ~ L^e is smaller at m = c L than at fixed m, on the same data."""
-    left, fixed = where(table, figure="2b-left"), where(table, figure="2b-fixed")
+    """Whether e in kappa ~ L^e is smaller at m = c L than at fixed m, on the same data.
+
+    Networks count that Lemma 2 speaks of, with m > max(d, k) at every depth: where m grows past d
+    on the way, kappa has a peak there, as a random matrix has where it becomes square.
+    """
+    left, fixed = _wide(where(table, figure="2b-left")), where(table, figure="2b-fixed")
     if any(len(np.unique(rows["depth"])) < 3 for rows in (left, fixed)):
         return not_testable("fewer than 3 depths")
     reference = effects.exponent(fixed, "depth")
@@ -98,6 +137,12 @@ def _slower_growth(table: Columns) -> Verdict:
     listed = ", ".join(f"{effect} {label}" for label, effect in found.items())
     text = f"kappa ~ L^e, e = {listed}; {reference} at m={int(fixed['width'][0])}"
     return Verdict(status, worst.value, text, worst.low, worst.high)
+
+
+def _wide(rows: Columns) -> Columns:
+    """The rows of the factors c with which m = c L exceeds max(d, k) from the first depth on."""
+    narrow = rows["width"] <= np.maximum(rows["inputs"], rows["outputs"])
+    return kept(rows, ~np.isin(rows["multiplier"], rows["multiplier"][narrow]))
 
 
 def _improves_with_depth(table: Columns) -> Verdict:
@@ -129,7 +174,52 @@ def _maximum_loosens(table: Columns) -> Verdict:
     return effects.trend(ratio, "depth", "L", rises=True, of="maximum/kappa")
 
 
+def _vacuous(table: Columns) -> Verdict:
+    """Whether maximum / kappa, a geometric mean, exceeds 10 from L = 3 on."""
+    bounded = where(table, figure="3", bound_applicable=True)
+    bounded = kept(bounded, bounded["depth"] > 2)
+    if not length(bounded):
+        return not_testable("no L > 2 where Lemma 2 applies")
+    gaps = {**bounded, "gap": bounded["bound_maximum"] / bounded["kappa"]}
+    depths, means = geometric_means(gaps, "depth", "gap")
+    text = f"maximum / kappa {points('L', depths, means)}"
+    return decided(bool(means.min() > _VACUOUS), means.min(), text)
+
+
 _SIZES = ("d/k", "m/d")
+_TIGHT_BOUND = Sentence("A", "Section 4.2", "the derived bound seems to be tight", _SIZES)
+_PREDICTIVE = Sentence(
+    "A", "Section 4.2", "and predictive of the trend of the condition number", _SIZES
+)
+_QUADRATIC = Sentence(
+    "A", "Section 4.2, also Section 7 (b)", "grows with a quadratic trend", _SIZES
+)
+_WIDENING = Sentence("A", "Section 7 (b)", "widening hidden layers improves conditioning", _SIZES)
+_SLOWER = Sentence(
+    "A", "caption of Figure 2", "leads to slower growth of the condition number (left)", ("d/k",)
+)
+_IMPROVES = Sentence(
+    "A",
+    "caption of Figure 2, also Sections 4.2 and 7 (b)",
+    "or improves the condition number with depth if the scaling factor is chosen sufficiently "
+    "large (right)",
+    ("d/k",),
+)
+_VACUOUS_MAXIMUM = Sentence(
+    "A", "Section 4.2", "simply taking the maximum makes the bound vacuous", _SIZES
+)
+_CRUCIAL = Sentence(
+    "A",
+    "Appendix I.3",
+    "the upper bound as a linear combination .. is crucial to get a tight bound",
+    _SIZES,
+)
+_GROWS_SLOWER = Sentence(
+    "A",
+    "Section 4.2",
+    "making the overall condition number grow slower than the maximum bound would predict",
+    _SIZES,
+)
 
 CLAIMS = (
     Claim(
@@ -138,58 +228,59 @@ CLAIMS = (
     Claim(
         "2a",
         "the bound is tight: at most twice kappa",
-        printed('Section 4.2, "the derived bound seems to be tight"; 2 is our reading of it'),
+        _TIGHT_BOUND,
         _tight("2a"),
-        _SIZES,
-        (("figure", "2a"),),
+        panel=(("figure", "2a"),),
+    ),
+    Claim(
+        "2a",
+        "the bound rises and falls with kappa over the depths",
+        _PREDICTIVE,
+        _follows_the_trend,
+        panel=(("figure", "2a"),),
     ),
     Claim(
         "2a",
         "at fixed m kappa grows with a quadratic trend in L",
-        printed('Section 4.2, "grows with a quadratic trend"'),
+        _QUADRATIC,
         _quadratic,
-        _SIZES,
-        (("figure", "2a"),),
+        panel=(("figure", "2a"),),
     ),
-    Claim(
-        "2a",
-        "wider is better",
-        printed('Section 7, "widening hidden layers improves conditioning"'),
-        _wider_is_better,
-        _SIZES,
-        (("figure", "2a"),),
-    ),
+    Claim("2a", "wider is better", _WIDENING, _wider_is_better, panel=(("figure", "2a"),)),
     Claim(
         "2b",
-        "m = c L, small c: slower growth than at fixed m",
-        printed("caption of Figure 2"),
+        "m = c L, small c with m > max(d, k): slower growth than at fixed m",
+        _SLOWER,
         _slower_growth,
-        ("d/k",),
-        (("figure", "2b-left"),),
+        panel=(("figure", "2b-left"),),
     ),
     Claim(
         "2b",
         "m = c L, c sufficiently large: kappa improves with depth",
-        printed("caption of Figure 2"),
+        _IMPROVES,
         _improves_with_depth,
-        ("d/k",),
-        (("figure", "2b-right"),),
+        panel=(("figure", "2b-right"),),
     ),
     Claim("3", "kappa <= convex <= maximum", implied("Lemma 2"), bound_holds(figure="3")),
     Claim(
         "3",
+        "maximum / kappa exceeds 10 from L = 3 on",
+        _VACUOUS_MAXIMUM,
+        _vacuous,
+        panel=(("figure", "3"),),
+    ),
+    Claim(
+        "3",
         "the maximum bound becomes vacuous: maximum / kappa grows with L",
-        printed('Section 4.2, "simply taking the maximum makes the bound vacuous"'),
+        _GROWS_SLOWER,
         _maximum_loosens,
-        _SIZES,
-        (("figure", "3"),),
+        panel=(("figure", "3"),),
     ),
     Claim(
         "3",
         "the convex bound stays below twice kappa",
-        printed('Section 4.2, "the overall condition number"; 2 is our reading of it'),
+        _CRUCIAL,
         _tight("3"),
-        _SIZES,
-        (("figure", "3"),),
+        panel=(("figure", "3"),),
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed
+from sweeps.claims import BEYOND, Claim, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
 from sweeps.rows import by_seed, kept, length, where
 from sweeps.table import Columns
@@ -228,32 +228,32 @@ CLAIMS = (
     Claim(
         "T5",
         "MLP, gradient descent: the sharpness rises",
-        printed(f'{DESCENT_PAPER}, Section 1, below 2 / rate it "tends to continually rise"'),
+        elsewhere(f'{DESCENT_PAPER}, Section 1, below 2 / rate it "tends to continually rise"'),
         _rises,
     ),
     Claim(
         "T5",
         "MLP, gradient descent: the sharpness ends at 2 / rate, within a tenth",
-        printed(f'{DESCENT_PAPER}, abstract, "hovers just above"; the tenth is ours'),
+        elsewhere(f'{DESCENT_PAPER}, abstract, "hovers just above"; the tenth is ours'),
         _hovers("mlp", "gradient descent", _distance, below=NEAR),
     ),
     Claim(
         "T5",
         "MLP, gradient descent: just above it, on average",
-        printed(f'{DESCENT_PAPER}, abstract, "hovers just above the value 2/(step size)"'),
+        elsewhere(f'{DESCENT_PAPER}, abstract, "hovers just above the value 2/(step size)"'),
         _hovers("mlp", "gradient descent", _late, above=1.0),
     ),
     Claim(
         "T5",
         "MLP, gradient descent: the loss goes on falling there over many steps",
-        printed(f'{DESCENT_PAPER}, abstract, "consistently decreases over long timescales"'),
+        elsewhere(f'{DESCENT_PAPER}, abstract, "consistently decreases over long timescales"'),
         _loss_falls,
     ),
     *(
         Claim(
             "T5",
             f"{title}, Adam: the preconditioned sharpness ends at 38 / rate, within a tenth",
-            printed(f'{ADAM_PAPER}, abstract, "typically equilibrates"; the tenth is ours'),
+            elsewhere(f'{ADAM_PAPER}, abstract, "typically equilibrates"; the tenth is ours'),
             _hovers(network, "Adam", _distance, below=NEAR),
             mechanism=MECHANISMS.get(network, ""),
         )
@@ -262,7 +262,7 @@ CLAIMS = (
     Claim(
         "T5",
         "MLP: at its edge Adam advances to larger sharpness more than gradient descent does",
-        printed(f'{ADAM_PAPER}, abstract, "can keep advancing into high-curvature regions"'),
+        elsewhere(f'{ADAM_PAPER}, abstract, "can keep advancing into high-curvature regions"'),
         _advances,
     ),
     Claim(
@@ -280,7 +280,9 @@ CLAIMS = (
     Claim(
         "T5",
         "GPT, Adam: the preconditioned sharpness falls during the warm-up",
-        implied(f'{WARMUP_PAPER}, abstract, "forcing the network to more well-conditioned areas"'),
+        elsewhere(
+            f'{WARMUP_PAPER}, abstract, "forcing the network to more well-conditioned areas"'
+        ),
         _falls,
     ),
     Claim(
@@ -292,13 +294,13 @@ CLAIMS = (
     Claim(
         "T5",
         "GPT, Adam: at the largest rate the loss is smaller with warm-up",
-        implied(f'{WARMUP_PAPER}, abstract, "allowing the network to tolerate larger" rates'),
+        elsewhere(f'{WARMUP_PAPER}, abstract, "allowing the network to tolerate larger" rates'),
         _tolerates,
     ),
     Claim(
         "T5",
         "GPT, Adam: warm-up lowers the loss more at the largest rate than at the smallest",
-        implied(f'{WARMUP_PAPER}, abstract, "the overwhelming benefit of warmup"'),
+        elsewhere(f'{WARMUP_PAPER}, abstract, "the overwhelming benefit of warmup"'),
         _more_at_larger_rates,
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Verdict, implied, not_testable, printed, verdict
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable, verdict
 from sweeps.rows import geometric_means, length, means, where
 from sweeps.table import Columns
 
@@ -269,9 +269,47 @@ def _never_fits(table: Columns) -> Verdict:
     return verdict(min(excess.values()) > 1e-6, min(excess.values()), f"final excess loss {listed}")
 
 
-_FIGURE_1 = "Section 4, of the right panel of Figure 1"
-_KAIMING = 'Section 5, "theoretical predictions stay intact, as the final sharpness increasing"'
-_TANH = 'Section 5, "slightly different from the theoretical predictions", "qualitatively similar"'
+def _amplified(table: Columns) -> Verdict:
+    """Whether sharpness over the label norms, largest over smallest, grows with every layer."""
+    shown = where(table, figure="1b")
+    if not length(shown) or len(np.unique(shown["depth"])) < 2:
+        return not_testable("no grid")
+    norms = np.unique(shown["norm"])
+    depths, most = means(where(shown, norm=norms[-1]), "depth", "measured")
+    _, least = means(where(shown, norm=norms[0]), "depth", "measured")
+    steps = np.diff(np.log(most / least))
+    text = f"largest / smallest sharpness {(most / least)[0]:.3g} at L={depths[0]:g}"
+    text += f", {(most / least)[-1]:.3g} at L={depths[-1]:g}"
+    return verdict(bool((steps > 0).all()), float(steps.min()), text)
+
+
+_RATIO = ("n/d",)
+_EXACT = Sentence(
+    "B", "Section 4, of Figure 1a", "the theory predicts the non-zero eigenvalues exactly"
+)
+_DEPTH = Sentence("B", "Section 4, of Figure 1b", "This effect is amplified by large depths")
+_SHARPER = Sentence(
+    "B",
+    "Section 4, of Figure 1c",
+    "sharper solutions when there is one class with disproportionately large number of labels",
+    _RATIO,
+)
+_BREAKS = Sentence(
+    "B", "Section 5, of Figure 2a",
+    "our theory breaks down immediately .. inconsistent variations with maximum label proportion",
+    _RATIO,
+)  # fmt: skip
+_KAIMING = Sentence(
+    "B", "Section 5, of Figure 2b",
+    "the theoretical predictions .. stay intact, as the final sharpness increasing with label "
+    "imbalance",
+    _RATIO,
+)  # fmt: skip
+_TANH = Sentence(
+    "B", "Section 5, of Figure 2c",
+    "slightly different from the theoretical predictions, they are qualitatively similar",
+    _RATIO,
+)  # fmt: skip
 
 
 def _on(panel: str) -> tuple[tuple[str, object], ...]:
@@ -282,15 +320,19 @@ CLAIMS = (
     Claim(
         "B1a",
         "every eigenvalue is that of Eqs 9, 13 within 1e-10 lambda_max",
-        printed('Section 4, "the theory predicts the non-zero eigenvalues exactly"'),
+        _EXACT,
         _spectrum,
     ),
     Claim("B1a", "d^2 eigenvalues are not zero", implied("Eq 9"), _nonzero),
     Claim("B1b", "the sharpness of balanced networks is Eq 14", implied("Eq 14"), _contour),
-    Claim("B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", BEYOND, _growth),
     Claim(
-        "B1c", "increasing in alpha_max", printed(_FIGURE_1), _increasing("1c"), ("n/d",), _on("1c")
+        "B1b",
+        "the sharpness over the label norms spreads further with every layer",
+        _DEPTH,
+        _amplified,
     ),
+    Claim("B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", BEYOND, _growth),
+    Claim("B1c", "increasing in alpha_max", _SHARPER, _increasing("1c"), panel=_on("1c")),
     Claim("B1c", "within 1e-3 of thM (5e-3 at alpha 0.1)", BEYOND, _close_to_least),
     Claim(
         "B1c",
@@ -307,26 +349,23 @@ CLAIMS = (
     Claim(
         "B2a",
         "raw inputs: at some proportion farther than a factor 2 from the theory",
-        printed('Section 5, "our theory breaks down immediately"'),
+        _BREAKS,
         _far,
-        ("n/d",),
-        _on("2a"),
+        panel=_on("2a"),
     ),
     Claim(
         "B2a",
         "raw inputs: not monotone in alpha_max",
-        printed('Section 5, "inconsistent variations with maximum label proportion"'),
+        _BREAKS,
         _not_monotone,
-        ("n/d",),
-        _on("2a"),
+        panel=_on("2a"),
     ),
     Claim(
         "B2b",
         "Kaiming uniform: increasing in alpha_max",
-        printed(_KAIMING),
+        _KAIMING,
         _increasing("2b"),
-        ("n/d",),
-        _on("2b"),
+        panel=_on("2b"),
     ),
     Claim("B2b", "Kaiming uniform: no run is flatter than thM", BEYOND, _above_least("2b")),
     Claim(
@@ -340,10 +379,9 @@ CLAIMS = (
     Claim(
         "B2c",
         "tanh: increasing in alpha_max",
-        printed(_TANH),
+        _TANH,
         _increasing("2c"),
-        ("n/d",),
-        _on("2c"),
+        panel=_on("2c"),
     ),
     Claim(
         "B2c",

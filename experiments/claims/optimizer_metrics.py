@@ -14,7 +14,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable, printed
+from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
 from sweeps.effects import Effect
 from sweeps.rows import by_seed, kept, length, where
 from sweeps.table import Columns
@@ -167,7 +167,7 @@ CLAIMS = (
         _claim(
             network,
             FEWER,
-            printed(
+            elsewhere(
                 f'{PAPER}, abstract, "substantial gains over existing optimizers"; these are ours'
             ),
             _more_steps(network, BASELINES, "full", above=1.0),
@@ -184,7 +184,7 @@ CLAIMS = (
         _claim(
             network,
             "exact layer blocks nearly match it: at most half as many steps again",
-            printed(f'{PAPER}, abstract, "nearly matches"; the half is ours'),
+            elsewhere(f'{PAPER}, abstract, "nearly matches"; the half is ours'),
             _more_steps(network, ("layers",), "full", below=NEARLY),
         )
         for network in TITLES
@@ -193,7 +193,7 @@ CLAIMS = (
         _claim(
             network,
             "Adam, Shampoo and K-FAC need more steps than exact layer blocks",
-            printed(f'{PAPER}, abstract, "a significant performance gap"; the methods are ours'),
+            elsewhere(f'{PAPER}, abstract, "a significant performance gap"; the methods are ours'),
             _more_steps(network, BASELINES, "layers", above=1.0),
         )
         for network in TITLES

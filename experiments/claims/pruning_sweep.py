@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sweeps.claims import BEYOND, Claim, Source, Verdict, not_testable, printed
+from sweeps.claims import BEYOND, Claim, Sentence, Source, Verdict, not_testable
 from sweeps.effects import decide, exponent, mean, ratio
 from sweeps.rows import geometric_means, kept, length, points, where
 from sweeps.table import Columns
@@ -30,13 +30,27 @@ FIGURES: Mapping[str, str] = {
     "vgg5": "16",
     "feed_forward": "17",
 }
-_SLOWDOWN = printed(
-    'Section 1, at Figure 1: "training sparse networks from scratch using stochastic gradient '
-    'descent results in a slowdown of training" (other networks: Section I.1)'
+_PLACE = "Section 1, of Figure 1; of the other networks Appendix I.1"
+_SHARE = ("p/(k n)",)
+_ALONG = ("p/(k n)", "batch/n")  # what decides along training: an epoch has n / batch steps
+_SLOWDOWN = Sentence(
+    "A",
+    _PLACE,
+    "training sparse networks from scratch using stochastic gradient descent results in a slowdown "
+    "of training",
+    _ALONG,
 )
-_INCREASE = printed(
-    'Section 1, at Figure 1: "which is also reflected in an increase in the condition number of '
-    'the GN matrix" (other networks: Section I.1)'
+_INCREASE = Sentence(
+    "A",
+    _PLACE,
+    "which is also reflected in an increase in the condition number of the GN matrix",
+    _ALONG,
+)
+_WORSE = Sentence(
+    "A",
+    "Section 7",
+    "pruned networks are more difficult to train as they have worse conditioning",
+    _SHARE,
 )
 _STEP = (
     "The printed step starts far beyond stability: rate x lambda_max / n is 134 for VGG5, 81 at "
@@ -61,9 +75,6 @@ MECHANISMS: Mapping[str, str] = {
         "0.005 to 0.008 two seeds have kappa 1.7e5 unpruned and 8e4 at 40%."
     ),
 }
-_WORSE = printed(
-    'Section 7: "why pruned networks are more difficult to train as they have worse conditioning"'
-)
 
 
 def _of(table: Columns, network: str, steps: str = "printed") -> Columns:
@@ -105,6 +116,18 @@ def _lost(rows: Columns) -> str:
 def _grows_at_start(network: str) -> Callable[[Columns], Verdict]:
     def check(table: Columns) -> Verdict:
         return _trend(where(_measured(table, network), epoch=0), KAPPA, "kappa")
+
+    return check
+
+
+def _grows_along(network: str) -> Callable[[Columns], Verdict]:
+    """Whether kappa, averaged over the epochs, grows with the pruning rate, as the loss has to."""
+
+    def check(table: Columns) -> Verdict:
+        rows = trained(_measured(table, network))
+        if not length(rows):
+            return not_testable("no trained networks")
+        return _trend(rows, KAPPA, "kappa over the epochs")
 
     return check
 
@@ -219,13 +242,14 @@ def _falls_with_parameters(table: Columns) -> Verdict:
 def _claim(
     network: str,
     statement: str,
-    source: Source,
+    source: Source | Sentence,
     check: Callable[[Columns], Verdict],
     steps: str = "printed",
     mechanism: str = "",
 ) -> Claim:
     panel = (("network", network), ("steps", steps))
-    return Claim(FIGURES[network], statement, source, check, ("p/(k n)",), panel, mechanism)
+    ratios = () if isinstance(source, Sentence) else _SHARE
+    return Claim(FIGURES[network], statement, source, check, ratios, panel, mechanism)
 
 
 def _printed(network: str) -> tuple[Claim, ...]:
@@ -238,18 +262,9 @@ def _printed(network: str) -> tuple[Claim, ...]:
         ),
         _claim(
             network,
-            "sparse networks (80% and 90% pruned) have a larger kappa, averaged over the epochs, "
-            "than the unpruned one",
+            "kappa, averaged over the epochs, grows with the pruning rate",
             _INCREASE,
-            _over_unpruned(network, SPARSE),
-            mechanism=MECHANISMS[network],
-        ),
-        _claim(
-            network,
-            "networks of which 20% to 60% is pruned have a larger kappa, averaged over the epochs, "
-            "than the unpruned one",
-            _INCREASE,
-            _over_unpruned(network, MODERATE),
+            _grows_along(network),
             mechanism=MECHANISMS[network],
         ),
         _claim(
@@ -264,6 +279,21 @@ def _printed(network: str) -> tuple[Claim, ...]:
             _SLOWDOWN,
             _ends_higher(network),
         ),
+    )
+
+
+def _at_single_rates(network: str) -> tuple[Claim, ...]:
+    """Rate by rate, which no sentence says: the curves of the figures may imply it."""
+    return tuple(
+        _claim(
+            network,
+            f"networks of which {rates} is pruned have a larger kappa, averaged over the epochs, "
+            "than the unpruned one",
+            BEYOND,
+            _over_unpruned(network, which),
+            mechanism=MECHANISMS[network],
+        )
+        for rates, which in (("80% and 90%", SPARSE), ("20% to 60%", MODERATE))
     )
 
 
@@ -289,6 +319,7 @@ def _valley_is_of_the_step(network: str) -> Claim:
 
 CLAIMS = (
     *(claim for network in FIGURES for claim in _printed(network)),
+    *(claim for network in FIGURES for claim in _at_single_rates(network)),
     *(_valley_of(network) for network in FIGURES),
     *(_with_small_steps(network) for network in SMALL_STEPS),
     *(_valley_is_of_the_step(network) for network in SMALL_STEPS),

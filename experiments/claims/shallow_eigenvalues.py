@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, not_testable, verdict
 from sweeps.rows import means, where
 from sweeps.table import Columns
 
@@ -77,9 +77,8 @@ CLAIMS = (
     Claim(
         "B4",
         "Eq 15 becomes more precise as training progresses",
-        printed('Appendix A, "increasingly precise as training progresses"'),
+        Sentence("B", "Appendix B", "increasingly precise as training progresses", ("n/d",)),
         _falling,
-        ("n/d",),
     ),
     Claim("B4", "final error of the top eigenvalues < 0.1%", BEYOND, _final, ("n/d",)),
     Claim("B4", "the Hessian's eigenvalues are proved by residuals", BEYOND, _proved),

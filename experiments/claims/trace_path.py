@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweeps.claims import BEYOND, Claim, Verdict, not_testable, printed, verdict
-from sweeps.rows import length
+from sweeps import effects
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, not_testable, verdict
+from sweeps.rows import length, where
 from sweeps.table import Columns
+
+EARLY = 0.1  # the share of the epochs that count as early
 
 
 def _within_four(table: Columns) -> Verdict:
@@ -30,12 +33,37 @@ def _exact(table: Columns) -> Verdict:
     return verdict(bool(gaps.max() <= 1e-10), gaps.max(), text)
 
 
+def _flattens_early(table: Columns) -> Verdict:
+    """Whether Eq 7's trace at the last stop of the first tenth lies below that at epoch 0."""
+    epochs = np.unique(table["epoch"])
+    early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
+    if epochs[0] > 0 or not len(early):
+        return not_testable("no stop in the first tenth of the training")
+    panels = np.unique(table["panel"])
+    found = {}
+    for panel in panels:
+        rows = where(table, panel=panel)
+        later, first = (where(rows, epoch=epoch) for epoch in (early[-1], 0))
+        found[f"({panel})"] = effects.ratio(later, first, "predicted", len(panels))
+    return effects.decide(found, f"trace at epoch {early[-1]} over that at epoch 0", below=1.0)
+
+
 CLAIMS = (
     Claim(
         "B3",
         "Hutchinson within 4 standard errors of Eq 7 at every point",
-        printed('Section 3, "the approximation holds very well, even early in training"'),
+        Sentence("B", "Section 2.2", "the approximation holds very well, even early in training"),
         _within_four,
+    ),
+    Claim(
+        "B3",
+        "after a tenth of the training the trace is lower than at its start",
+        Sentence(
+            "B",
+            "Section 3, of Eq 11",
+            "sharpness decreases since the parameter norm decreases in early-training",
+        ),
+        _flattens_early,
     ),
     Claim(
         "B3",

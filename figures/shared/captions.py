@@ -68,8 +68,19 @@ def initialisation(table: Columns) -> str:
     return f"Kaiming normal, variance {gains} / fan-in"
 
 
-def seeds(table: Columns, drawn: str = "bands") -> str:
-    """How many initialisations a curve averages, and how its interval is drawn."""
+def seeds(table: Columns, drawn: str = "bands", panels: Mapping[str, str] | None = None) -> str:
+    """How many initialisations a curve averages, and how its interval is drawn.
+
+    `panels` names the panels, by their names in the table, where each may have a number of its own.
+    """
+    counts = {
+        name: len(distinct(shown, "seed"))
+        for panel, name in (panels or {}).items()
+        if rows(shown := select(table, figure=panel))
+    }
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"Geometric mean over initialisations ({listed}); {drawn} are its 95% interval."
     count = len(distinct(table, "seed"))
     if count == 1:
         return "One initialisation."

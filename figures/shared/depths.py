@@ -89,8 +89,13 @@ def draw_betas(table: Columns, number: str) -> Figure:
         draw_kappa(left, by_beta(table, BETAS))
         left.set_ylabel(style.KAPPA)
         _draw_ratios(right, by_beta(against_linear(table), BETAS))
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, data_line(table))
     return figure
+
+
+def data_line(table: Columns) -> str:
+    """The data, and of whitened data what is left of them in kappa of linear networks."""
+    return f"{captions.data_line(table)} (after whitening kappa depends on d, k and m alone)"
 
 
 def _draw_ratios(axes: Axes, curves: Sequence[Curve]) -> None:

@@ -16,12 +16,16 @@ COLUMNS = (
 )
 
 
-def loss_and_kappa(shown: Columns, by: str, label: Callable[[Any], str]) -> Figure:
+def loss_and_kappa(
+    shown: Columns, by: str, label: Callable[[Any], str], bands: int | None = None
+) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes.
 
     One curve for each value of the column ``by``, with its label at the right of both panels.
+    ``bands`` is how many of them have a band, from the first to the last; all without it.
     """
     values = distinct(shown, by)
+    filled = spaced(len(values), len(values) if bands is None else bands)
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         losses, kappas = figure.subplots(1, 2)
@@ -29,19 +33,26 @@ def loss_and_kappa(shown: Columns, by: str, label: Callable[[Any], str]) -> Figu
         for axes, name in ((losses, "training loss"), (kappas, style.KAPPA)):
             style.logarithmic(axes)
             axes.set_ylabel(name)
-        for value, look in zip(values, style.ordered_looks(len(values)), strict=True):
-            curve = select(shown, **{by: value})
-            loss = style.band(losses, over_seeds(curve, "epoch", "loss"), look, label(value))
-            loss.set_marker("")
-            drawn[losses].append(loss)
+        for index, look in enumerate(style.ordered_looks(len(values))):
+            curve, name = select(shown, **{by: values[index]}), label(values[index])
+            has_band = index in filled
+            loss = over_seeds(curve, "epoch", "loss")
+            drawn[losses].append(style.band(losses, loss, look, name, filled=has_band))
+            drawn[losses][-1].set_marker("")
             measured = kappa_over_seeds(select(curve, measured=True), "epoch")
-            drawn[kappas].append(style.band(kappas, measured, look, label(value)))
+            drawn[kappas].append(style.band(kappas, measured, look, name, filled=has_band))
         for axes, lines in drawn.items():
             _one_style_of_ticks(axes)
             style.whole_numbers(axes, shown["epoch"], "epoch")
             style.label_curves(axes, lines)
         style.footer(figure, captions.data_line(shown))
     return figure
+
+
+def spaced(count: int, chosen: int) -> set[int]:
+    """So many places from the first to the last of ``count``, as evenly as whole numbers allow."""
+    most = min(count, chosen)
+    return {round(place * (count - 1) / max(most - 1, 1)) for place in range(most)}
 
 
 def _one_style_of_ticks(axes: Axes) -> None:

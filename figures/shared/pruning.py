@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from figures.shared import captions, paths, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, rows, select
@@ -23,6 +24,14 @@ TITLES = {
     "vgg5": "a VGG{depth} with {width} filters in its first layer",
     "feed_forward": "a feed-forward ReLU network of {depth} layers, {width} units wide",
 }
+NAMES = {
+    "vit": "vision transformer",
+    "resnet20": "ResNet20",
+    "resnet32": "ResNet32",
+    "vgg5": "VGG5",
+    "feed_forward": "feed-forward network",
+}
+BANDS = 3  # six of them would hide each other
 NORMALISED = ("resnet20", "resnet32", "vgg5")  # by BatchNorm
 OPTIMIZERS = {"sgd": "SGD", "adamw": "AdamW"}
 
@@ -33,8 +42,20 @@ def draw(table: Columns, network: str) -> Figure:
     Open markers: J of some seed has a numerical rank below its number of rows.
     """
     shown = of_network(table, network)
-    figure = paths.loss_and_kappa(shown, "pruned", lambda rate: f"{rate:.0%} pruned")
-    kappas = figure.axes[1]
+    figure = paths.loss_and_kappa(shown, "pruned", lambda rate: f"{rate:.0%} pruned", BANDS)
+    with style.paper_style():
+        _explain(figure, shown, network)
+    return figure
+
+
+def _explain(figure: Figure, shown: Columns, network: str) -> None:
+    """Name the network, the drop of the rate, and the markers that are open."""
+    losses, kappas = figure.axes
+    losses.set_title(NAMES[network])
+    for drop in distinct(shown, "drop_after"):
+        if 0 < drop < shown["epoch"].max():
+            for axes in figure.axes:
+                style.mark_x(axes, drop, "the rate drops")
     rates = distinct(shown, "pruned")
     for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
         curve = select(shown, measured=True, pruned=rate)
@@ -50,7 +71,10 @@ def draw(table: Columns, network: str) -> Figure:
             markeredgecolor=look.colour,
             **style.OPEN,
         )
-    return figure
+    if deficient(select(shown, measured=True)).any():
+        opened = {"marker": "o", "linestyle": "", "markeredgecolor": style.GREY, **style.OPEN}
+        handle = Line2D([], [], label="numerical rank below $k\\,n$", **opened)
+        kappas.legend(handles=[handle], loc="lower left", borderaxespad=0)
 
 
 def of_network(table: Columns, network: str) -> Columns:
@@ -87,7 +111,7 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
         f" the {', '.join(f'{count:,}' for count in left)} parameters that are left."
         f"{_frozen(network)} PyTorch's default initialisation. {_training(shown)} The loss of an"
         " epoch is the mean over its steps. Logarithmic vertical axes.",
-        captions.seeds(shown),
+        captions.seeds(shown, f"bands, of {_shares(_banded(rates))},"),
         captions.certificates(select(shown, measured=True)),
         rank(select(shown, measured=True)),
         captions.data(shown, provenance),
@@ -114,6 +138,11 @@ def _title(table: Columns, network: str) -> str:
 
 def _shares(rates: list[float]) -> str:
     return ", ".join(f"{rate:.0%}" for rate in rates)
+
+
+def _banded(rates: list[float]) -> list[float]:
+    """The rates whose curves have a band."""
+    return [rates[place] for place in sorted(paths.spaced(len(rates), BANDS))]
 
 
 def _frozen(network: str) -> str:

@@ -140,16 +140,17 @@ def bars(axes: Axes, series: Series, look: Look) -> None:
     _lower_bounds(axes, series, look)
 
 
-def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
+def band(axes: Axes, series: Series, look: Look, label: str = "", *, filled: bool = True) -> Line2D:
     """The mean over seeds as a marked line inside its 95% interval.
 
     Places where some seed is unresolved are left out of line and band and drawn as lower bounds;
     where there is no other, these are the line that is returned.
     """
     shown = series.resolved.tolist()
-    axes.fill_between(
-        series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
-    )
+    if filled:
+        axes.fill_between(
+            series.x, series.low, series.high, where=shown, color=look.colour, alpha=0.18, lw=0
+        )
     (line,) = axes.plot(
         series.x,
         np.where(series.resolved, series.mean, np.nan),
@@ -159,7 +160,10 @@ def band(axes: Axes, series: Series, look: Look, label: str = "") -> Line2D:
         label=label,
     )
     bounds = _lower_bounds(axes, series, look)
-    if bounds is None or series.resolved.any():
+    if bounds is None:
+        return line
+    if series.resolved.any():
+        bounds.set_label(f"_{label}")  # no entry of a legend, and where the curve's label points to
         return line
     bounds.set_label(label)
     return bounds
@@ -239,13 +243,20 @@ def label_curves(axes: Axes, lines: Sequence[Line2D], spacing: float = 0.1) -> N
 
 
 def _end(axes: Axes, line: Line2D) -> tuple[float, float]:
-    """Where the line ends in fractions of the axes; mid-height at the right for an empty line."""
+    """Where the line, or the lower bounds of its curve, end in fractions of the axes.
+
+    Mid-height at the right for an empty line.
+    """
     axes.get_ylim()  # settles pending autoscaling, which transData does not
-    points = np.column_stack([line.get_xdata(), line.get_ydata()])
+    parts = [part for part in axes.lines if part.get_label() == f"_{line.get_label()}"]
+    points = np.concatenate(
+        [np.column_stack([part.get_xdata(), part.get_ydata()]) for part in (line, *parts)]
+    )
     points = points[np.isfinite(points).all(axis=1)]
     if len(points) == 0:
         return 1.0, 0.5
-    right, height = (axes.transData - axes.transAxes).transform(points[-1])
+    last = points[np.argmax(points[:, 0])]
+    right, height = (axes.transData - axes.transAxes).transform(last)
     return float(right), float(height)
 
 

@@ -1,6 +1,7 @@
 """Figure 8's experiment: its cells and rows, and its claims on made-up tables."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -99,18 +100,18 @@ def _verdict(statement, table):
 
 
 def test_printed_trends_can_hold_fail_and_be_undecided():
-    rises, falls = (
-        f"Toeplitz entries, dense last layer: kappa {trend}"
-        for trend in ("increases with the number", "decreases with the kernel")
-    )
+    both = "Toeplitz entries, dense last layer: kappa increases"
     paper = _table(lambda kernel, filters: filters**2 / kernel)
-    assert _verdict(rises, paper).number == pytest.approx(2, abs=0.1)
-    assert _verdict(falls, paper).number == pytest.approx(-1, abs=0.1)
-    assert (_verdict(rises, paper).status, _verdict(falls, paper).status) == (HOLDS, HOLDS)
-    reverse = _table(lambda kernel, filters: kernel / filters**2)
-    assert (_verdict(rises, reverse).status, _verdict(falls, reverse).status) == (FAILS, FAILS)
-    flat = _table(lambda *_: 10.0)
-    assert (_verdict(rises, flat).status, _verdict(falls, flat).status) == (UNDECIDED, UNDECIDED)
+    found = _verdict(both, paper)
+    assert found.status == HOLDS
+    for trend in (r"kappa ~ F\^e, e = (2 |2.0|1.9)", r"kappa ~ K\^e, e = -(1 |1.0|0.9)"):
+        assert re.search(trend, found.text)
+    for reverse in (
+        lambda kernel, filters: 1 / (filters**2 * kernel),
+        lambda kernel, filters: filters**2 * kernel,
+    ):
+        assert _verdict(both, _table(reverse)).status == FAILS  # one trend of the two is too few
+    assert _verdict(both, _table(lambda *_: 10.0)).status == UNDECIDED
     assert _verdict("shared weights, dense last layer: kappa inc", paper).status == NOT_TESTABLE
 
 
@@ -118,7 +119,7 @@ def test_a_trend_names_the_curves_on_which_it_is_certain():
     table = _table(lambda kernel, filters: filters if kernel < 6 else 1 / filters**3)
     found = _verdict("Toeplitz entries, dense last layer: kappa increases", table)
     assert found.status == FAILS
-    assert found.text.endswith("rises at K=3, K=5, falls at K=7, K=9, K=11, for sure")
+    assert "rises at K=3, K=5, falls at K=7, K=9, K=11, for sure" in found.text
     unresolved = {**table, "resolved": (table["kernel"] < 6) | (table["seed"] != 1)}
     found = _verdict("Toeplitz entries, dense last layer: kappa increases", unresolved)
     assert found.status == FAILS  # by the three other seeds
@@ -162,5 +163,6 @@ def test_regimes_can_hold_and_fail(sign, status):
 
 def test_every_printed_claim_has_a_mechanism_for_where_it_fails():
     printed = [claim for claim in CLAIMS if claim.source.kind == "printed"]
-    assert len(printed) == 8
+    assert len(printed) == 4
+    assert len({claim.source for claim in printed}) == 1  # one sentence, read in four ways
     assert all(claim.mechanism and claim.panel for claim in printed)

@@ -187,6 +187,8 @@ def _depth_table(kappa, convex=None, maximum=None, figure="2a", widths=(1000, 20
         "depth": np.array([depth for depth, _ in points]),
         "width": np.array([width for _, width in points]),
         "multiplier": np.array([width for _, width in points], float),
+        "inputs": np.full(len(points), 8),
+        "outputs": np.full(len(points), 3),
         "kappa": values,
         "kappa_low": values,
         "kappa_high": values,
@@ -209,6 +211,10 @@ def test_claims_of_figure_2a_can_hold_and_fail():
     assert _verdict(depth_sweep, "wider", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "wider", exponential).status == FAILS
     assert _verdict(depth_sweep, "kappa <= convex bound", quadratic).status == HOLDS
+    assert _verdict(depth_sweep, "the bound rises and falls", quadratic).status == HOLDS
+    against = {**quadratic, "bound_convex": 1e3 / quadratic["kappa"]}
+    found = _verdict(depth_sweep, "the bound rises and falls", against)
+    assert (found.status, found.number) == (FAILS, 0.0)
     low = _depth_table(lambda depth, width: depth, convex=0.99)
     assert _verdict(depth_sweep, "kappa <= convex bound", low).status == FAILS
     loose = _depth_table(lambda depth, width: depth, convex=2.5)
@@ -222,6 +228,9 @@ def test_claims_of_figure_2b_can_hold_and_fail():
         slow = _depth_table(lambda depth, width, p=power: depth**p, figure="2b-left", widths=(9,))
         both = {name: np.concatenate([fixed[name], slow[name]]) for name in fixed}
         assert _verdict(depth_sweep, "m = c L, small", both).status == status
+    narrow = {**slow, "width": np.where(slow["depth"] == 2, 8, 9)}
+    both = {name: np.concatenate([fixed[name], narrow[name]]) for name in fixed}
+    assert _verdict(depth_sweep, "m = c L, small", both).status == NOT_TESTABLE  # m = d at L = 2
     for slope, status in ((-0.1, HOLDS), (0.1, FAILS)):
         right = _depth_table(
             lambda depth, width, s=slope: 5 + s * depth, figure="2b-right", widths=(9,)
@@ -233,6 +242,10 @@ def test_claims_of_figure_3_can_hold_and_fail():
     growing = _depth_table(lambda d, w: d, figure="3", widths=(9,))
     growing["bound_maximum"] = growing["kappa"] * growing["depth"]
     assert _verdict(depth_sweep, "the maximum bound", growing).status == HOLDS
+    found = _verdict(depth_sweep, "maximum / kappa exceeds", growing)
+    assert (found.status, found.number) == (FAILS, pytest.approx(3))  # at L = 3
+    growing["bound_maximum"] = growing["kappa"] * 11.0
+    assert _verdict(depth_sweep, "maximum / kappa exceeds", growing).status == HOLDS
     growing["bound_maximum"] = growing["kappa"] * 9 / growing["depth"]
     assert _verdict(depth_sweep, "the maximum bound", growing).status == FAILS
     growing["bound_maximum"] = growing["bound_convex"] / 2

@@ -74,6 +74,8 @@ def test_points_of_a_path_have_random_vectors_of_their_own(tmp_path):
 def _table(z, exact):
     count = len(z)
     return {
+        "panel": np.full(count, "a"),
+        "seed": np.zeros(count, int),
         "epoch": np.arange(count),
         "excess": np.linspace(1, 0.1, count),
         "predicted": np.full(count, 50.0),
@@ -85,9 +87,24 @@ def _table(z, exact):
 
 def test_claims_can_hold_fail_and_be_not_testable():
     held = _table([0.5, -3.9, 1.0], [np.nan, 1.0, 1 + 1e-12])
-    assert [claim.check(held).status for claim in trace_path.CLAIMS] == [HOLDS, HOLDS]
+    within, _, exact = trace_path.CLAIMS
+    assert [claim.check(held).status for claim in (within, exact)] == [HOLDS, HOLDS]
     failed = _table([0.5, -4.1, 1.0], [np.nan, 1.0, 1 + 1e-9])
-    assert [claim.check(failed).status for claim in trace_path.CLAIMS] == [FAILS, FAILS]
-    assert_allclose([claim.check(failed).number for claim in trace_path.CLAIMS], [4.1, 1e-9], 1e-5)
+    assert [claim.check(failed).status for claim in (within, exact)] == [FAILS, FAILS]
+    assert_allclose([claim.check(failed).number for claim in (within, exact)], [4.1, 1e-9], 1e-5)
     unknown = _table([0.5], [np.nan])
-    assert trace_path.CLAIMS[1].check(unknown).status == NOT_TESTABLE
+    assert exact.check(unknown).status == NOT_TESTABLE
+
+
+def test_the_claim_that_the_trace_flattens_early_can_hold_and_fail():
+    """By the last stop of the first tenth; what happens later does not count."""
+    early = trace_path.CLAIMS[1]
+    for seventh, status in ((0.9, HOLDS), (1.1, FAILS)):
+        tables = [_table(np.zeros(21), np.ones(21)) for _ in range(3)]
+        for seed, table in enumerate(tables):
+            table["seed"] = table["seed"] + seed
+            table["predicted"] = table["predicted"] * (1 + 1e-3 * seed * (table["epoch"] > 0))
+            table["predicted"][2] *= seventh
+        table = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+        assert early.check(table).status == status
+    assert early.check(_table([0.5], [1.0])).status == NOT_TESTABLE

@@ -138,7 +138,8 @@ def test_claims_hold_where_the_table_says_so():
     assert [v.status for v in found] == [HOLDS] * 5
     # kappa at rank 20 over kappa at rank 18
     assert found[0].number == pytest.approx(0.9**-2, rel=1e-2)
-    assert found[1].number == pytest.approx((0.9 / 0.5) ** 2)
+    # later 19 eigenvalues lie above 20 eps of float32 times the largest, and a tenth less is 17
+    assert found[1].number == pytest.approx((0.9 / 0.5) ** 2, rel=1e-2)
     assert f"{1e4 / 20 * np.exp(2.5):.3g} at m=20" in found[2].text
     assert found[3].number == pytest.approx(-1)  # the loss is 1 / m
     assert found[4].number == pytest.approx(-1)  # the spread is 50 / m
@@ -155,7 +156,7 @@ def test_claims_hold_where_the_table_says_so():
 def test_claims_fail_where_the_table_says_so(which, change):
     worse = [{**row, **change(row)} for row in _PATHS]
     worse = [{**row, "loss": np.nan} if row["epoch"] == 0 else row for row in worse]
-    verdict = _verdicts([*worse, *_spectrum(0, 0.2), *_spectrum(100, 0.2)])
+    verdict = _verdicts([*worse, *_spectrum(0, 0.05), *_spectrum(100, 0.05)])
     assert verdict[which].status == FAILS
     assert [v.status for v in verdict[:2]] == [FAILS, FAILS]
     assert verdict[1].number == pytest.approx(1)

@@ -296,6 +296,15 @@ def save(table: Columns, folder: Path) -> None:
     (folder / "provenance.json").write_text(json.dumps({"precision": "float64"}))
 
 
+def test_a_caption_counts_the_initialisations_of_each_panel(depth_table: Columns) -> None:
+    """Class: a number for the whole table stands for panels that have fewer."""
+    keep = (depth_table["figure"] == "2a") | (depth_table["seed"] < 2)
+    fewer = {name: column[keep] for name, column in depth_table.items()}
+    text = fig02.caption(fewer, {"precision": "float64"})
+    assert "(3 in (a), 2 in (b, left), 2 in (b, right))" in text
+    assert "over 3 initialisations" in fig02.caption(depth_table, {"precision": "float64"})
+
+
 def test_a_table_survives_the_file(depth_table: Columns, tmp_path: Path) -> None:
     save(depth_table, tmp_path / "smoke")
     again = read(tmp_path / "smoke" / "table.csv")

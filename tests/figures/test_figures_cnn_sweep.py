@@ -1,11 +1,11 @@
-"""Figure 8: what is drawn is what the table says, over kernel sizes and over filters."""
+"""Figures 8 and C3: what is drawn is what the table says, over kernel sizes and over filters."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from figures import fig08
+from figures import c3, fig08
 from figures.shared.series import select
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
@@ -57,15 +57,31 @@ def _table(kappa=_rises, seeds=3):
 
 
 def test_the_table_has_the_columns_that_are_asked_for():
-    assert set(fig08.COLUMNS) <= set(_table())
+    assert set(c3.COLUMNS) | set(fig08.COLUMNS) <= set(_table())
+
+
+def test_figure_8_is_the_printed_reading_in_two_panels():
+    table = _table()
+    shown = select(table, figure="8-convolutions")
+    panels = fig08.draw(table).axes
+    for axes, (over, by, symbol) in zip(
+        panels, (("kernel", "filters", "F"), ("filters", "kernel", "K")), strict=True
+    ):
+        for index, value in enumerate(np.unique(shown[by])):
+            curve = select(shown, **{by: value})
+            expected = mean_and_interval(curve, over, curve["kappa"])
+            assert_curve(axes, f"${symbol} = {value}$", index, expected)
+    caption = fig08.caption(table, _PROVENANCE)
+    for words in ("Eqs 15 and 16", "over 3 initialisations", "n = 1,000, d = 784, k = 10"):
+        assert words in caption
 
 
 def _panels(table):
-    figure = fig08.draw(table)
-    return dict(zip(fig08.READINGS, (list(block.axes) for block in figure.subfigs), strict=True))
+    figure = c3.draw(table)
+    return dict(zip(c3.READINGS, (list(block.axes) for block in figure.subfigs), strict=True))
 
 
-@pytest.mark.parametrize("name", fig08.READINGS)
+@pytest.mark.parametrize("name", c3.READINGS)
 @pytest.mark.parametrize(
     ("column", "over", "by", "symbol"),
     [(0, "kernel", "filters", "F"), (1, "filters", "kernel", "K")],
@@ -84,22 +100,22 @@ def test_every_curve_is_the_geometric_mean_over_the_seeds(name, column, over, by
 @pytest.mark.parametrize(
     ("kappa", "filters", "kernels"),
     [
-        (_rises, fig08.AGREES, fig08.AGREES),
-        (lambda k, f: 1 / _rises(k, f), fig08.OPPOSES, fig08.OPPOSES),
-        (lambda k, f: _rises(k, f) * k**2, fig08.AGREES, fig08.OPPOSES),
-        (lambda *_: 10.0, fig08.OPEN, fig08.OPEN),
+        (_rises, c3.AGREES, c3.AGREES),
+        (lambda k, f: 1 / _rises(k, f), c3.OPPOSES, c3.OPPOSES),
+        (lambda k, f: _rises(k, f) * k**2, c3.AGREES, c3.OPPOSES),
+        (lambda *_: 10.0, c3.OPEN, c3.OPEN),
     ],
 )
 def test_a_map_shows_the_sign_of_every_step(kappa, filters, kernels):
     shown = select(_table(kappa), figure="8-convolutions")
-    steps = list(fig08.steps(shown))
+    steps = list(c3.steps(shown))
     assert len(steps) == 2 * 3 + 3 * 2
     across = {sign for start, end, sign in steps if start[1] == end[1]}
     up = {sign for start, end, sign in steps if start[0] == end[0]}
     assert (across, up) == ({filters}, {kernels})
     axes = _panels(_table(kappa))["8-convolutions"][2]
     drawn = [one for one in axes.lines if len(one.get_xdata()) == 2]
-    assert [one.get_color() for one in drawn] == [fig08.SIGNS[sign]["color"] for *_, sign in steps]
+    assert [one.get_color() for one in drawn] == [c3.SIGNS[sign]["color"] for *_, sign in steps]
 
 
 def test_a_line_parts_the_networks_without_full_rank_from_the_others():
@@ -120,14 +136,14 @@ def test_an_unresolved_kappa_is_drawn_as_a_lower_bound_and_opens_its_steps():
     drawn = line(_panels(table)["8-convolutions"][0], "$F = 2$").get_ydata()
     assert np.isnan(drawn).tolist() == [False, True, False]
     shown = select(table, figure="8-convolutions")
-    signs = [sign for start, end, sign in fig08.steps(shown) if (2, 5) in (start, end)]
+    signs = [sign for start, end, sign in c3.steps(shown) if (2, 5) in (start, end)]
     # A lower bound says that kappa rises to it and falls from it, and nothing else.
-    assert signs == [fig08.AGREES, fig08.OPEN, fig08.OPEN, fig08.AGREES]
-    assert "3 of 57 cells are unresolved" in fig08.caption(table, _PROVENANCE)
+    assert signs == [c3.AGREES, c3.OPEN, c3.OPEN, c3.AGREES]
+    assert "3 of 57 cells are unresolved" in c3.caption(table, _PROVENANCE)
 
 
 def test_the_caption_states_readings_sizes_seeds_and_data():
-    caption = fig08.caption(_table(), _PROVENANCE)
+    caption = c3.caption(_table(), _PROVENANCE)
     for words in (
         "Kaiming normal, variance 2 / fan-in",
         "entries of their Toeplitz matrices",

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from figures import c2, catalogue, fig01, fig13, fig14
-from figures.shared import pruning
+from figures.shared import paths, pruning
 from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
@@ -112,6 +112,36 @@ def test_where_a_seed_has_lost_rank_the_marker_is_open(table: Columns) -> None:
     text = fig14.caption(found, {"precision": "float64"})
     assert "numerical rank below k n (1 of 27 cells), which counts eigenvalues above 1e-13" in text
     assert "numerical rank" not in fig14.caption(table, {"precision": "float64"})
+
+
+def test_the_picture_says_what_it_shows(table: Columns) -> None:
+    """Class: a reader has to look for the network, the drop and open markers in the caption."""
+    dropped = {**table, "drop_after": np.where(table["drop_after"] > 0, 3, 0)}
+    lost = {**dropped, "rank_numerical": np.where(table["epoch"] == 4, 900, 1000)}
+    losses, kappas = fig14.draw(lost).axes
+    assert losses.get_title(loc="left") == "ResNet20"
+    for axes in (losses, kappas):
+        assert "the rate drops" in [text.get_text() for text in axes.texts]
+    assert [text.get_text() for text in kappas.get_legend().get_texts()] == [
+        "numerical rank below $k\\,n$"
+    ]
+    without = fig13.draw(table).axes
+    assert without[1].get_legend() is None
+    assert "the rate drops" not in [text.get_text() for text in without[0].texts]
+
+
+@pytest.mark.parametrize(
+    ("count", "places"), [(1, {0}), (2, {0, 1}), (4, {0, 2, 3}), (6, {0, 2, 5})]
+)
+def test_three_curves_at_most_have_a_band(count: int, places: set[int]) -> None:
+    """The first, one between, the last."""
+    assert paths.spaced(count, 3) == places
+
+
+def test_a_caption_names_the_curves_with_a_band(table: Columns) -> None:
+    more = {name: np.tile(column, 2) for name, column in table.items()}
+    more["pruned"][len(table["pruned"]) :] += 0.1
+    assert "bands, of 0%, 40%, 90%, are" in fig14.caption(more, {"precision": "float64"})
 
 
 def test_with_smaller_steps_nothing_is_drawn(table: Columns) -> None:

@@ -96,24 +96,41 @@ def test_an_unresolved_kappa_is_an_open_marker(table):
     assert list(opened.get_xdata()) == [2]
 
 
-def test_figure_9_draws_what_is_resolved_and_stars_the_chosen_one(table):
+NUMERICAL = 18  # of 40 eigenvalues 1, 1/2, 1/4, .. those above 40 x 2^-23
+
+
+def test_figure_9_ends_at_the_numerical_rank_with_a_star(table):
+    """The paper's star is where a user of matrix_rank finds it, not at the float64 floor."""
     spectra, kappas = fig09.draw(table).axes
     for axes, column in ((spectra, "eigenvalue"), (kappas, "kappa")):
         for index, epoch in enumerate((0, 4)):
             curve, star = axes.lines[2 * index : 2 * index + 2]
-            expected = [row[column] for row in (_eigenvalue(epoch, at) for at in range(30))]
-            np.testing.assert_array_equal(curve.get_xdata(), np.arange(1, 31))
+            expected = [row[column] for row in (_eigenvalue(epoch, at) for at in range(NUMERICAL))]
+            np.testing.assert_array_equal(curve.get_xdata(), np.arange(1, NUMERICAL + 1))
             np.testing.assert_array_equal(curve.get_ydata(), expected)
             assert star.get_marker() == "*"
-            assert (star.get_xdata()[0], star.get_ydata()[0]) == (30, expected[-1])
+            assert (star.get_xdata()[0], star.get_ydata()[0]) == (NUMERICAL, expected[-1])
             assert star.get_color() == curve.get_color() == style.looks(2)[index].colour
         assert axes.get_yscale() == "log"
+        assert axes.get_xlim()[1] < NUMERICAL + 1
+
+
+def test_a_label_points_to_the_end_of_its_curve_also_where_that_is_a_lower_bound(table):
+    """Class: a label's line from an early point crosses the panel and reads as a curve."""
+    table["resolved"][(table["width"] == 15) & (table["epoch"] > 0)] = False
+    figure = fig18.draw(table)
+    figure.canvas.draw()
+    _, kappas = figure.axes
+    (label,) = [text for text in kappas.texts if text.get_text() == "$m = 15$"]
+    bounds = next(line for line in kappas.lines if line.get_markerfacecolor() == "white")
+    at = kappas.transData.transform(bounds.get_xydata()[-1])
+    np.testing.assert_allclose(label.xy, kappas.transAxes.inverted().transform(at), atol=1e-6)
 
 
 def test_captions_are_written_from_the_table(table):
     provenance = {"precision": "float64"}
     nine, eighteen = fig09.caption(table, provenance), fig18.caption(table, provenance)
-    for part in ("m = 20 ReLU", "rank 30 at epoch 0 and 30 at epoch 4", "n = 200"):
+    for part in ("m = 20 ReLU", "18 at epoch 0 and 18 at epoch 4", "30 and 30 eig", "n = 200"):
         assert part in nine
     for part in ("cross entropy", "0.3 for m = 15, 20 and 0.5 for m = 50", "2 initialisations"):
         assert part in eighteen

@@ -242,6 +242,31 @@ def test_eq_10_and_11_follow_from_eq_15_with_its_zeros(widths, seed):
     assert balanced.trace([w1, w2], SIGMA) == pytest.approx(total, rel=1e-12)
 
 
+def test_the_sharpness_of_two_layers_is_a_sum_and_no_maximum_of_norms():
+    """Eq 10 against the maximum of both norms, of Singh et al.: the whole matrix decides."""
+    weights = normal(4, (4, 6, 3))
+    x = white(9, 4, SIGMA, 4)
+    g, _ = network_matrices(weights, x, np.zeros((9, 3)))
+    squares = SIGMA**2 * np.array([np.linalg.norm(w, 2) ** 2 for w in weights])
+    assert largest_first(g)[0] == pytest.approx(squares.sum(), rel=1e-10)
+    assert squares.max() < 0.8 * squares.sum()
+
+
+def test_balanced_layers_remain_balanced_to_the_order_of_the_step():
+    """Exactly so under gradient flow: half the step leaves half the drift after the same time."""
+    target = np.random.default_rng(5).standard_normal((3, 4))
+    drifts = []
+    for steps in (400, 800):
+        first, last = sampled(jax.random.key(5), (4, 3, 3), np.array([0.9, 0.6, 0.3]))
+        for _ in range(steps):
+            residual = last @ first - target  # of whitened inputs
+            moves = last.T @ residual, residual @ first.T
+            first, last = first - moves[0] / steps, last - moves[1] / steps
+        drifts.append(np.linalg.norm(first @ first.T - last.T @ last))
+    assert drifts[0] < 0.02 * np.linalg.norm(first @ first.T)
+    assert drifts[1] == pytest.approx(drifts[0] / 2, rel=0.05)
+
+
 def test_the_printed_ranges_of_eq_15_contradict_eq_11():
     """Pairs of singular values of both layers alone miss those where one of them is 0."""
     w1, w2 = normal(0, (6, 3, 4))

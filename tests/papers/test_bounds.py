@@ -113,6 +113,15 @@ def test_a_large_singular_matrix_has_no_smallest_singular_value_above_its_error(
     np.testing.assert_allclose(found.largest, np.linalg.norm(matrix, 2), rtol=1e-12)
 
 
+def test_eq_8_goes_to_1_as_beta_grows():
+    """Appendix I.3: kappa(W + beta I) is within 2 |W| / (beta - |W|) of 1, whatever W is."""
+    w = np.random.default_rng(0).standard_normal((6, 6))
+    norm = np.linalg.norm(w, 2)
+    for beta in (2 * norm, 20 * norm, 2000 * norm):
+        values = np.linalg.svd(w + beta * np.eye(6), compute_uv=False)
+        assert values[0] / values[-1] - 1 <= 2 * norm / (beta - norm) * (1 + 1e-12)
+
+
 def test_singular_values_do_not_just_move_by_beta():
     """Eq 8 needs left and right singular vectors to coincide: here W + I is singular, W is not."""
     w = np.array([[0.0, -1.0], [-1.0, 0.0]])
@@ -345,10 +354,51 @@ def test_weyl_encloses_the_sum(seed, size, shift):
     assert sides.upper is None or kappa <= sides.upper * (1 + 1e-9)
 
 
+def test_weyl_takes_the_extremes_over_all_j():
+    """Eq 12's lower side, where the largest sum is in the middle: 3 + 3 over 0.1 + 3.1."""
+    a = b = np.diag([0.1, 3.0, 3.1])
+    sides = papers.bounds.weyl(a, b)
+    np.testing.assert_allclose(sides.lower, 6.0 / 3.2, rtol=1e-14)  # by the ends alone 1
+    assert sides.lower <= 31 <= sides.upper * (1 + 1e-14)
+
+
+@given(seed=st.integers(0, 2**32 - 1), sizes=st.tuples(*[st.integers(1, 5)] * 2))
+def test_eqs_13_and_14_are_the_ends_of_kronecker_products(seed, sizes):
+    rng = np.random.default_rng(seed)
+    a, b = (_covariance(rng, size, size + 1) for size in sizes)
+    ends = [np.linalg.eigvalsh(m)[[0, -1]] for m in (a, b)]
+    whole = np.linalg.eigvalsh(np.kron(a, b))[[0, -1]]
+    scale = ends[0][1] * ends[1][1]
+    np.testing.assert_allclose(whole, ends[0] * ends[1], rtol=0, atol=1e-13 * scale)
+
+
 def test_weyl_lower_side_can_be_attained():
     sides = papers.bounds.weyl(np.diag([1.0, 5.0]), np.eye(2))
     assert sides.lower <= 3.0 <= sides.upper  # some units in the last place apart
     np.testing.assert_allclose([sides.lower, sides.upper], 3.0, rtol=4e-15)
+
+
+def test_lemma_6_covers_the_singular_values_of_gaussian_matrices():
+    """At t = 1.5 the probability is at least 0.35; of 200 matrices fewer than 130 may leave."""
+    low, high, probability = papers.bounds.gaussian_singular_values(30, 8, 1.5)
+    np.testing.assert_allclose([low, high], [30**0.5 - 8**0.5 - 1.5, 30**0.5 + 8**0.5 + 1.5])
+    assert 0.35 < probability <= 1 - 2 * np.exp(-(1.5**2) / 2)
+    rng = np.random.default_rng(0)
+    values = [np.linalg.svd(rng.standard_normal((30, 8)), compute_uv=False) for _ in range(200)]
+    inside = [low <= s[-1] and s[0] <= high for s in values]
+    assert np.mean(inside) >= probability
+    assert papers.bounds.gaussian_singular_values(9, 16, 0.1)[0] == 0.0
+
+
+@pytest.mark.parametrize("m", [10**5, 10**7])
+def test_eq_21_is_what_eq_20_comes_near_to_in_wide_networks(m):
+    """Within d / m, the weight of the terms that are left out; and kappa(Sigma) is the limit."""
+    d, k, t, condition = 400, 10, 2.0, 5.0
+    printed = papers.bounds.wide_init(d, m, condition, t)
+    whole = papers.bounds.gaussian_init(d, k, m, 1 / d, 1 / m, condition, t).value
+    np.testing.assert_allclose(printed, whole, rtol=d / m)
+    assert condition < printed < condition * (1 + 5 * (d**0.5 + t) / m**0.5)
+    assert papers.bounds.wide_init(d, d, condition, t) == np.inf
 
 
 def test_gaussian_init_covers():
@@ -399,6 +449,16 @@ def test_functional_hessian_bound(k):
     bound = papers.bounds.functional_hessian(w, v, z, x.T @ x / n)
     np.testing.assert_allclose(bound.kappa, references.pseudo_condition(h), rtol=1e-8)
     assert bound.kappa <= bound.value * (1 + 1e-12)
+
+
+def test_the_smallest_eigenvalue_of_h_f_is_sigma_min_of_omega():
+    """Before Eq 18 the paper prints |H_F^-1| = sigma_min, where the reciprocal is meant."""
+    rng = np.random.default_rng(3)
+    omega = rng.standard_normal((3, 3)) @ np.diag([4.0, 1.0, 0.1])
+    block = np.kron(omega, np.eye(2))
+    h = np.block([[np.zeros((6, 6)), block], [block.T, np.zeros((6, 6))]])
+    smallest = np.linalg.svd(omega, compute_uv=False)[-1]
+    np.testing.assert_allclose(np.linalg.norm(np.linalg.inv(h), 2), 1 / smallest, rtol=1e-10)
 
 
 def test_functional_hessian_bound_is_silent_where_it_fails():

@@ -1,26 +1,29 @@
 """One command: what is missing is run, everything is drawn, and the report says what was found."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from figures import catalogue
-from reproduction import findings, report, reproduce
+from gnjax.cli.terminal import Terminal
+from reproduction import findings, readings, records, report, reproduce
 from reproduction.corrections import CORRECTIONS
 from reproduction.drawing import Drawing
-from reproduction.findings import Section
 from reproduction.markdown import escaped
+from reproduction.records import Section
 from sweeps import command_line as cli
-from sweeps.claims import BEYOND, Claim, implied, not_testable, printed, verdict
+from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, verdict
 from sweeps.storage.files import StoreError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
+SAID = Sentence("A", "Figure 2", "b < c", rule=SOME)
 FAILED = Claim(
     "2a",
     "a < b & c",
-    printed("Figure 2"),
+    SAID,
     lambda table: verdict(False, 2.0, "at most 2 | L=3"),
     mechanism="b is 3",
 )
@@ -80,53 +83,98 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
     for part in ("a < b & c", "exponent 1.50", "(implied: Eq 14)", "no <table>", "float64"):
         assert part in page.text
     assert page.text.index("Why: b is 3") < page.text.index("kappa & depth")  # what matters first
-    assert "printed: 1 fails" in page.text
+    assert "printed by paper A: 1: 1 fail" in page.text
+    assert page.text.index("Every printed sentence") < page.text.index("b < c (A, Figure 2)")
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
 
 def test_the_text_says_the_same(sections):
     text = report.markdown(sections, "title", "summary")
-    for part in ("Figure B1", "(printed: Figure 2): fails. at most 2 \\| L=3 Why: b is 3"):
-        assert part in text
+    sentence, reading, other = (
+        '- **fails** printed: Figure 2, "b \\< c"',
+        "  - **2a** a \\< b & c: fails. at most 2 \\| L=3 Why: b is 3",
+        "- **2b** grows (beyond the papers): holds. exponent 1.50",
+    )
+    assert f"{sentence}\n{reading}\n{other}" in text
+    assert "Figure B1" in text
 
 
-def test_findings_put_what_fails_first(sections):
-    records = findings.renewed(Path("nowhere.json"), "laptop", sections)
-    text = findings.markdown(records)
-    assert "- laptop: of 3 claims 1 hold, 1 fail, 0 are undecided, 1 are not testable" in text
-    parts = ("at most 2 \\| L=3 | b is 3", "| grows | beyond the papers | **holds**. exponent 1.50")
+def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections):
+    """Class: a heading, or a verdict on all of something, over nothing."""
+    beyond = replace(sections[0], verdicts=[(HELD, HELD.check({}))])
+    for text in (report.page([beyond], "title", "summary"), report.markdown([beyond], "t", "s")):
+        assert "exponent 1.50" in text
+        assert "printed sentence" not in text
+
+
+CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
+OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
+
+
+def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
+    """Class: a reader has to look for the answer among everything else."""
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    text = findings.written(known, (*CLAIMS, OPEN))["FINDINGS.md"]
+    parts = (
+        "| laptop | 1: 1 fail | 1: 1 not testable here | 1: 1 not testable here | 1: 1 hold |",
+        '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | **fails** |',
+        "## What is printed and was not decided",
+        '| [B1](findings/b1.md) | "it increases" (B, Section 4) | **not testable** |',
+        "Every other printed sentence holds",
+    )
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
-    assert all(escaped(correction.corrected) in text for correction in CORRECTIONS)
+    assert "exponent 1.50" not in text
 
 
-def test_every_correction_names_a_test_that_exists():
-    for correction in CORRECTIONS:
-        path, _, name = correction.test.partition("::")
-        assert f"def {name}(" in Path(path).read_text(), correction.test
+def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(sections):
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    pages = findings.written(known, CLAIMS)
+    text = pages["findings/fig02.md"]
+    parts = (
+        '| **2a** | **"b \\< c" (A, Figure 2)** (some of 2) | **fails** |',
+        "| 2a | a \\< b & c | **fails**. at most 2 \\| L=3 Why: b is 3 |",
+        "| 2a | b \\< c, too | not run |",
+        "| 2b | grows (beyond the papers) | **holds**. exponent 1.50 |",
+        "- laptop: digits, whitened",
+    )
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
+    untested = "| B1c | increases (implied: Eq 14) | **not testable**. one point |"
+    assert untested in pages["findings/b1.md"]
+    printed = pages["findings/corrections.md"]
+    assert all(escaped(correction.corrected) in printed for correction in CORRECTIONS)
+
+
+def test_a_record_of_a_claim_that_is_no_more_is_not_shown(sections):
+    """Else a verdict on other words would stand beside the sentence."""
+    known = records.renewed(Path("nowhere.json"), "laptop", sections)
+    pages = findings.written(known, [FAILED])
+    assert not any("exponent 1.50" in text for text in pages.values())
+    assert "| laptop | 1: 1 fail | none | none | none |" in pages["FINDINGS.md"]
 
 
 def test_a_changed_verdict_is_noticed(sections, tmp_path):
     path = tmp_path / "expected.json"
-    path.write_text(json.dumps(findings.renewed(path, "laptop", sections)))
-    recorded = findings.read_expected(path, "laptop")
-    assert findings.changed(sections, recorded) == []
-    assert findings.read_expected(path, "paper") == {}
+    path.write_text(json.dumps(records.renewed(path, "laptop", sections)))
+    recorded = records.read_expected(path, "laptop")
+    assert records.changed(sections, recorded) == []
+    assert records.read_expected(path, "paper") == {}
     altered = {**recorded, "2b: grows": "fails"}
-    assert findings.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
-    both = findings.renewed(path, "paper", sections[:1])
+    assert records.changed(sections, altered) == ["2b: grows: holds, recorded as fails"]
+    both = records.renewed(path, "paper", sections[:1])
     assert {profile: len(claims) for profile, claims in both.items()} == {"laptop": 3, "paper": 2}
 
 
 def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path):
     path, shown = tmp_path / "expected.json", list(sections)
-    path.write_text(json.dumps(findings.renewed(path, "laptop", shown)))
+    path.write_text(json.dumps(records.renewed(path, "laptop", shown)))
     before = path.read_text()
     for section in shown:
-        again = findings.renewed(path, "laptop", [section])
+        again = records.renewed(path, "laptop", [section])
         assert json.dumps(again) == before
-        assert findings.markdown(again) == findings.markdown(json.loads(before))
+        assert findings.written(again, CLAIMS) == findings.written(json.loads(before), CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +182,7 @@ def test_figures_that_are_published_alone_stay_in_their_place(sections, tmp_path
     [("2a", "fig02"), ("11", "fig11"), ("B1c", "b1"), ("b4", "b4"), ("C1", "c1"), ("T2", "t2")],
 )
 def test_claims_find_their_figure(figure, module):
-    assert findings.figure_of(Claim(figure, "", printed(""), HELD.check)) == module
+    assert readings.figure_of(Claim(figure, "", BEYOND, HELD.check)) == module
 
 
 def test_every_claim_is_about_a_figure_of_its_experiment():
@@ -142,8 +190,20 @@ def test_every_claim_is_about_a_figure_of_its_experiment():
     for experiment in {module.EXPERIMENT for module in modules.values()}:
         program = __import__(f"experiments.{experiment}", fromlist=["PROGRAM"]).PROGRAM
         for claim in program.claims:
-            owner = modules[findings.figure_of(claim)].EXPERIMENT
+            owner = modules[readings.figure_of(claim)].EXPERIMENT
             assert owner == experiment, claim.statement
+
+
+def test_a_figure_is_told_by_its_sentences_and_not_by_their_readings(sections, capsys):
+    """Class: one sentence is counted as often as it has readings."""
+    claim, found = sections[0].verdicts[1]
+    again = (replace(claim, statement="b < c, too"), found)
+    told = replace(sections[0], verdicts=[*sections[0].verdicts, again])
+    options = reproduce._parsed(["--profile=laptop", "--figures=2"])
+    reproduce._summarise(options, Terminal(width=200), [told], [], 1.0)
+    row = next(line for line in capsys.readouterr().out.splitlines() if "fig2" in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:3] == ["fig2", "1 fails", "1 holds"]
 
 
 def test_figures_are_run_drawn_and_reported_once(tmp_path, capsys, monkeypatch):
@@ -195,9 +255,9 @@ def test_strict_fails_on_a_changed_verdict(tmp_path, monkeypatch, capsys):
 
 
 def test_undecided_contradicts_nothing(sections):
-    recorded = findings.statuses(sections)
-    assert findings.changed(sections, {**recorded, "2b: grows": "undecided"}) == []
-    assert findings.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
+    recorded = records.statuses(sections)
+    assert records.changed(sections, {**recorded, "2b: grows": "undecided"}) == []
+    assert records.changed(sections, {**recorded, "2b: grows": "not testable"}) != []
 
 
 def test_a_second_run_has_other_seeds_and_a_folder_of_its_own(tmp_path, capsys):

@@ -1,20 +1,20 @@
 """Texts of claims, captions and data are shown as they are: no page takes them for markup."""
 
 import dataclasses
-import json
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reproduction import findings, report
-from reproduction.corrections import Correction
-from reproduction.findings import Section
+from reproduction import appendices, figure_findings, findings, readings, report
+from reproduction.corrections import WRONG, Correction
 from reproduction.markdown import escaped, table
-from sweeps.claims import Claim, Source, Verdict
+from reproduction.records import Section
+from reproduction.settings import Setting
+from reproduction.theory import Statement
+from sweeps.claims import BEYOND, Claim, Sentence, Source, Verdict
 
 MARKS = (
     "<b>",
@@ -55,14 +55,21 @@ class Page(HTMLParser):
         self.elements.append("comment")
 
 
+def _claims(text):
+    """A reading of a sentence, and a claim that is about none, with one text in every place."""
+    sources = (Sentence("A", text, text), Source(text, text))
+    return [Claim(text, text, source, lambda table: None, mechanism=text) for source in sources]
+
+
 def _sections(text, picture):
     """Two sections, one without a picture, with one text in every place that takes a text."""
-    claim = Claim(text, text, Source(text, text), lambda table: None, mechanism=text)
+    claims = _claims(text)
     provenance = {
         "data": [text], "precision": text, "seconds": 1.0, "device": text,
         "versions": {text: text}, "git": [{"commit": "a" * 40, "clean": True}], "dates": [text],
     }  # fmt: skip
-    judged = [(claim, Verdict(status, 1.0, text)) for status in ("holds", "fails")]
+    statuses = ("fails", "holds")
+    judged = [(c, Verdict(s, 1.0, text)) for c, s in zip(claims, statuses, strict=True)]
     return [
         Section(text, picture, text, judged, provenance),
         Section(text, None, "", judged, provenance, text),
@@ -71,12 +78,19 @@ def _sections(text, picture):
 
 @pytest.fixture
 def corrected(monkeypatch):
-    """One correction, all of whose fields are the given text."""
-    names = [field.name for field in dataclasses.fields(Correction)]
+    """One row with the given text in all of its places in every table that no run writes."""
+
+    def filled(row, text, **others):
+        names = [field.name for field in dataclasses.fields(row)]
+        return [row(**dict.fromkeys(names, text) | others)]
 
     def correct(text):
-        for module in (report, findings):
-            monkeypatch.setattr(module, "CORRECTIONS", [Correction(**dict.fromkeys(names, text))])
+        for module in (report, appendices):
+            monkeypatch.setattr(module, "CORRECTIONS", filled(Correction, text, kind=WRONG))
+        monkeypatch.setattr(appendices, "WITHOUT_CLAIM", [(text,) * 4])
+        monkeypatch.setattr(appendices, "THEORY", filled(Statement, text))
+        for module in (appendices, figure_findings):
+            monkeypatch.setattr(module, "SETTINGS", filled(Setting, text, figure="fig02"))
 
     return correct
 
@@ -115,15 +129,22 @@ def test_the_report_as_text_takes_no_text_for_markdown(picture):
 
 def test_the_findings_take_no_text_for_markdown(corrected):
     """Class: a text is put into Markdown as it is; a cell of a table ends at its own end."""
-    pages = []
+    found = []
     for text in (TEXT, "plain"):
         corrected(text)
-        entry = {name: text for name in ("source", "number", "mechanism", "data")}
-        records = {"laptop": {f"2a: {text}": {"figure": "fig02", "status": "fails", **entry}}}
-        pages.append(Page(SHOWS.render(findings.markdown(records))))
-    marked, plain = pages
-    assert marked.elements == plain.elements
-    assert marked.text.count(TEXT) == plain.text.count("plain") > 10
+        claims = [
+            Claim("2b", text, claim.source, claim.check, mechanism=text) for claim in _claims(text)
+        ]
+        claims.append(Claim("2c", text, BEYOND, claims[0].check))
+        entry = {"figure": "fig02", "status": "fails", "number": text, "data": text}
+        known = {"laptop": {readings.name(claim): entry for claim in claims}}
+        texts = findings.written(known, claims)
+        found.append({path: Page(SHOWS.render(text)) for path, text in texts.items()})
+    for (path, marked), plain in zip(found[0].items(), found[1].values(), strict=True):
+        assert marked.elements == plain.elements, path
+        assert marked.text.count(TEXT) == plain.text.count("plain"), path
+    assert found[1]["findings/fig02.md"].text.count("plain") > 10
+    assert found[1]["FINDINGS.md"].text.count("plain") == 2
 
 
 _PIECES = st.sampled_from(
@@ -140,9 +161,3 @@ def test_any_text_is_shown_as_it_is(text):
     cell = Page(SHOWS.render(table(("a", "b"), [(escaped(text), "end")])))
     assert cell.text.split() == ["a", "b", *words.split(), "end"]
     assert cell.elements == ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
-
-
-def test_what_is_published_is_what_the_records_say():
-    """FINDINGS.md is written from figures/expected.json alone."""
-    records = json.loads(Path("figures/expected.json").read_text(encoding="utf-8"))
-    assert Path("figures/FINDINGS.md").read_text(encoding="utf-8") == findings.markdown(records)

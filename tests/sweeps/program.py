@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from ml_collections import ConfigDict
 
 from sweeps import command_line
-from sweeps.claims import BEYOND, Claim, verdict
+from sweeps.claims import BEYOND, SOME, Claim, Sentence, verdict
 from tests import toy
 
 STATEMENT = "kappa[relu] is below kappa[bold] [nan, nan] [/or] :warning: <b>|</b>"
 NUMBER = "1.5 [1, 2] [/] [red]4[/red] :x: at [/or]"
+WORDS = "kappa[/] improves with [bold]width :x: <i>"
+SAID = Sentence("A", "Section [1]", WORDS, rule=SOME)
+READINGS = ("one reading", "another reading")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ def measure(cell):
 PROGRAM = command_line.Program(
     replace(toy.EXPERIMENT, name="program", measure=measure),
     Config,
-    [Claim("1[a]", STATEMENT, BEYOND, lambda table: verdict(True, 1.5, NUMBER))],
+    [
+        Claim("1[a]", STATEMENT, BEYOND, lambda table: verdict(True, 1.5, NUMBER)),
+        Claim("2", READINGS[0], SAID, lambda table: verdict(False, 0.5, "0.5 for depth")),
+        Claim("2", READINGS[1], SAID, lambda table: verdict(True, 2.0, "2 for depth")),
+    ],
     lambda config: ["toys"],
 )
 

@@ -47,8 +47,25 @@ def test_the_table_at_the_shell_shows_every_text_as_it_is(tmp_path, capsys, monk
     monkeypatch.setenv("COLUMNS", "300")
     assert command_line.main(program.PROGRAM, _command(tmp_path)[3:]) == 0
     shown = capsys.readouterr().out
-    for text in ("1[a]", program.STATEMENT, program.NUMBER):
+    for text in ("1[a]", program.STATEMENT, program.NUMBER, program.WORDS):
         assert text in shown
+
+
+def test_a_sentence_stands_with_its_verdict_above_its_readings(tmp_path, capsys, monkeypatch):
+    """Class: a reading that fails is shown as if the printed sentence did."""
+    monkeypatch.setenv("COLUMNS", "300")
+    assert command_line.main(program.PROGRAM, _command(tmp_path)[3:]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    said, *readings, other = (
+        next(line for line in lines if text in line)
+        for text in (program.WORDS, *program.READINGS, program.STATEMENT)
+    )
+    assert "holds" in said
+    assert "1 of 2 readings hold, 1 fail" in said
+    assert "fails" in readings[0]
+    assert "holds" in readings[1]
+    order = [lines.index(line) for line in (said, *readings, other)]
+    assert order == sorted(order)
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -14,9 +14,9 @@ from sweeps.claims import (
     NOT_TESTABLE,
     UNDECIDED,
     Claim,
+    Sentence,
     implied,
     judge,
-    printed,
     verdict,
 )
 from sweeps.effects import Effect, decide
@@ -34,6 +34,15 @@ def test_a_ratio_is_that_of_geometric_means_with_a_paired_interval():
     low, high = scipy.stats.ttest_1samp(logs, 0).confidence_interval(0.95)
     assert found.value == pytest.approx(4)
     np.testing.assert_allclose([found.low, found.high], np.exp([low, high]), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("first", "second"), [([1.0, 2.0], [0.0, 1.0]), ([0.0, 2.0], [1.0, 1.0])])
+def test_a_ratio_with_a_zero_decides_nothing(first, second):
+    """Class: a value that is not finite counts as a large one. A run that died has sharpness 0."""
+    found = effects.ratio(_rows(first, (0, 1)), _rows(second, (0, 1)))
+    assert (found.low, found.high) == (0.0, math.inf)
+    assert decide({"": found}, "ratio", below=1.0).status == UNDECIDED
+    assert decide({"": found}, "ratio", above=1.0).status == UNDECIDED
 
 
 def test_intervals_hold_as_often_as_they_say():
@@ -101,7 +110,7 @@ def test_one_seed_decides_nothing():
 
 
 def _claim(**options):
-    return Claim("2", "holds", printed("here"), lambda table: verdict(True, 1, "one"), **options)
+    return Claim("2", "holds", implied("here"), lambda table: verdict(True, 1, "one"), **options)
 
 
 TABLE = {
@@ -140,7 +149,7 @@ def test_every_ratio_that_a_claim_names_is_stated_by_the_config():
             (row[0], row[1]) for row in config.load(f"configs/{name}.py:laptop")[0].paper_ratios
         }
         for claim in program.claims:
-            for ratio in claim.ratios:
+            for ratio in claim.gates:
                 assert ratio in regimes.RATIOS
                 assert (claim.figure, ratio) in stated, (name, claim.statement)
 
@@ -158,3 +167,4 @@ def test_every_claim_says_where_it_comes_from():
 def test_a_source_reads_well():
     assert str(implied("Eq 8")) == "implied: Eq 8"
     assert str(BEYOND) == "beyond the papers"
+    assert str(Sentence("A", "Section 4.2", "seems tight")) == 'printed: Section 4.2, "seems tight"'

@@ -119,6 +119,10 @@ class Eigenvalues:
     error: float
 
     @property
+    def intervals(self) -> list[tuple[float, float]]:
+        return [_interval(value, self.error) for value in self.values]
+
+    @property
     def largest(self) -> tuple[float, float]:
         return _interval(self.values[-1], self.error)
 

@@ -1,4 +1,4 @@
-"""Bounds on the condition number at Gaussian initial weights (Lemma 7 and Eq 22 of paper A)."""
+"""Bounds at Gaussian initial weights (Lemmas 6 and 7, Eqs 19 to 22 of paper A)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,31 @@ class InitBound(Result):
     certificate: Certificate
 
 
+def gaussian_singular_values(rows: int, columns: int, t: float) -> tuple[float, float, float]:
+    """Lemma 6, Eq 19: the singular values of a Gaussian matrix of shape (N, n), N >= n.
+
+    With probability at least 1 - 2 exp(-t^2 / 2) all n singular values of a matrix of independent
+    standard normal entries lie between sqrt N - sqrt n - t and sqrt N + sqrt n + t. A negative
+    lower end says nothing and counts as 0.
+
+    Returns:
+      The lower and the upper end, rounded outwards, and the probability, rounded down.
+
+    >>> low, high, probability = gnjax.papers.bounds.gaussian_singular_values(400, 100, t=3.0)
+    >>> round(low, 9), round(high, 9), probability > 0.97
+    (7.0, 33.0, True)
+    """
+    if min(rows, columns) < 1:
+        msg = f"a matrix needs rows and columns, got {rows} x {columns}"
+        raise ValueError(msg)
+    t = _check_t(t)
+    # A square root is correctly rounded, so that the next number is beyond the exact one.
+    wide, narrow = above(math.sqrt(rows)), below(math.sqrt(rows))
+    root = above(math.sqrt(columns))
+    low = max(below(below(narrow - root) - t), 0.0)
+    return low, raised(wide + root + t), max(0.0, below(1 - raised(2 * math.exp(-(t**2) / 2))))
+
+
 def gaussian_init(
     d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: float, t: float
 ) -> InitBound:
@@ -46,15 +71,9 @@ def gaussian_init(
     """
     _check_sizes(d, k, m)
     var_v, var_w, cov_cond = _check_scales(var_v, var_w, cov_cond)
-    t = check_finite_number("t", t)
-    if t < 0:
-        msg = f"t must not be negative, got {t}"
-        raise ValueError(msg)
-    # A square root is correctly rounded, so that the next number is beyond the exact one.
-    wide, narrow = above(math.sqrt(m)), below(math.sqrt(m))
-    roots = above(math.sqrt(k)), above(math.sqrt(d))
-    tops = [raised(wide + root + t) ** 2 for root in roots]
-    bottoms = [max(below(below(narrow - root) - t), 0.0) ** 2 for root in roots]
+    t = _check_t(t)
+    ends = [gaussian_singular_values(m, n, t) for n in (k, d)]
+    bottoms, tops = ([end[side] ** 2 for end in ends] for side in (0, 1))
     most = raised(var_w * tops[0] + var_v * tops[1])
     least = lowered(var_w * bottoms[0] + var_v * bottoms[1])
     failure = min(1.0, raised(8 * math.exp(-(t**2) / 2)))
@@ -94,6 +113,30 @@ def asymptotic(d: int, k: int, m: int, var_v: float, var_w: float, cov_cond: flo
     value = None if reason else max(cov_cond, raised(cov_cond * most / least))
     part = Error(0.0, reason="Eq 22: the limit of wide networks, no bound on a finite one")
     return InitBound(value, 1.0, not reason, reason, certificate(part))
+
+
+def wide_init(d: int, m: int, cov_cond: float, t: float) -> float:
+    """Eq 21: what Lemma 7 comes near to with Kaiming's variances 1/d and 1/m for m >> d >> k.
+
+    Eq 20 is Lemma 7 at these variances, ``gaussian_init(d, k, m, 1 / d, 1 / m, cov_cond, t)``. The
+    terms of W, with d / m times the weight of those of V, are left out, which leaves
+    kappa(Sigma) (sqrt m + sqrt d + t)^2 / (sqrt m - sqrt d - t)^2: an approximation, no bound. It
+    goes to kappa(Sigma) as m grows.
+
+    >>> round(gnjax.papers.bounds.wide_init(100, 10_000, cov_cond=2.0, t=0.0), 6)
+    2.987654
+    """
+    _check_sizes(d, 1, m)
+    _, _, cov_cond = _check_scales(1.0, 1.0, cov_cond)
+    most, least = (math.sqrt(m) + sign * (math.sqrt(d) + _check_t(t)) for sign in (1, -1))
+    return cov_cond * (most / least) ** 2 if least > 0 else math.inf
+
+
+def _check_t(t: float) -> float:
+    if check_finite_number("t", t) < 0:
+        msg = f"t must not be negative, got {t}"
+        raise ValueError(msg)
+    return float(t)
 
 
 def _check_sizes(d: int, k: int, m: int) -> None:

@@ -31,12 +31,12 @@ class Sides(Result):
 
 
 def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
-    """Eq 12: kappa(A + B) from the extreme eigenvalues of symmetric A and B, A + B >= 0.
+    """Eq 12: kappa(A + B) from the eigenvalues of symmetric A and B, A + B >= 0.
 
-    By Weyl, lambda_max(A + B) is at most lambda_max(A) + lambda_max(B) and at least
-    lambda_max(A) + lambda_min(B). By dual Weyl, lambda_min(A + B) is at least
-    lambda_min(A) + lambda_min(B) and at most lambda_min(A) + lambda_max(B). The same holds with A
-    and B exchanged. Eigenvalues are first moved outwards by their errors; ``upper`` is None unless
+    By Weyl, lambda_max(A + B) is at most lambda_max(A) + lambda_max(B), and lambda_min(A + B) at
+    most lambda_j(A) + lambda_{n+1-j}(B) for every j. By dual Weyl, lambda_min(A + B) is at least
+    lambda_min(A) + lambda_min(B), and lambda_max(A + B) at least lambda_j(A) + lambda_{n+1-j}(B)
+    for every j. Eigenvalues are first moved outwards by their errors; ``upper`` is None unless
     these inequalities prove that A + B is not singular.
 
     >>> found = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
@@ -48,11 +48,11 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
         sizes = len(first.values), len(second.values)
         msg = f"A and B must have the same size, got {sizes[0]} and {sizes[1]}"
         raise ValueError(msg)
-    (a_low, a_top), (b_low, b_top) = first.largest, second.largest
-    (a_least, a_small), (b_least, b_small) = first.smallest, second.smallest
-    top = max(below(a_low + b_least), below(a_least + b_low))
-    bottom = min(above(a_small + b_top), above(a_top + b_small))
-    least, most = below(a_least + b_least), above(a_top + b_top)
+    crossed = list(zip(first.intervals, reversed(second.intervals), strict=True))
+    top = max(below(a + b) for (a, _), (b, _) in crossed)
+    bottom = min(above(a + b) for (_, a), (_, b) in crossed)
+    least = below(first.smallest[0] + second.smallest[0])
+    most = above(first.largest[1] + second.largest[1])
     lower = max(1.0, below(top / bottom)) if bottom > 0 else 1.0
     upper = max(1.0, above(most / least)) if least > 0 and math.isfinite(most) else None
     part = Error(raised(first.error + second.error), reason="rounding of the eigenvalues")

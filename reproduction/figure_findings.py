@@ -1,0 +1,119 @@
+"""The page of one figure: pictures, sentences with their readings, what else is claimed, data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from reproduction.markdown import escaped, table
+from reproduction.published import gallery
+from reproduction.readings import figure_of, title
+from reproduction.settings import SETTINGS
+from reproduction.sides import Side, verdict, words
+from sweeps import sentences
+from sweeps.claims import Claim, Sentence
+from sweeps.sentences import TALLIES
+
+
+def page(figure: str, sides: Sequence[Side], folder: Path) -> str:
+    """What the papers print of a figure and what became of it, as Markdown.
+
+    Args:
+      figure: the module of the figure, as in "fig02".
+      sides: the records of each profile.
+      folder: where the gallery is; the page stands in its neighbour ``findings``.
+    """
+    claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
+    parts = [
+        f"# {title(figure)}",
+        "[All findings](../FINDINGS.md)",
+        *_pictures(figure, sides, folder),
+        *_sentences(claims, sides),
+        *_others(claims, sides),
+        *_settings(figure),
+        *_data(figure, sides, folder),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _pictures(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
+    """The picture of each profile with its caption, that of the paper's sizes first."""
+    for side in reversed(sides):
+        picture = gallery(side.profile, folder / "gallery") / f"{figure}.png"
+        caption = picture.with_suffix(".txt")
+        if picture.is_file() and caption.is_file():
+            yield f"## At the {side.profile} profile"
+            yield f"![{title(figure)}]({_link(picture, folder)})"
+            yield escaped(caption.read_text(encoding="utf-8"))
+
+
+def _link(path: Path, folder: Path) -> str:
+    return quote(f"../{path.relative_to(folder).as_posix()}")
+
+
+def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
+    """Every sentence about the figure, and below it each of its readings."""
+    about = {claim.source for claim in claims}
+    known = [side.judged() for side in sides]
+    rows: list[tuple[str, ...]] = []
+    for one in sentences.judged((claim, "") for claim in (sides[0].claims if sides else [])):
+        if one.sentence not in about:
+            continue
+        rule = f" ({one.sentence.rule} of {len(one.readings)})" if len(one.readings) > 1 else ""
+        verdicts = (verdict(judged, one.sentence) for judged in known)
+        rows.append((f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}", *verdicts))
+        rows += [_row(claim, sides) for claim, _ in one.readings]
+    if rows:
+        yield "## What the paper prints"
+        heads = ("panel", "printed sentence, and its readings")
+        yield table((*heads, *(side.profile for side in sides)), rows)
+
+
+def _others(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
+    """What is implied by an equation, and what is beyond the papers."""
+    for tally, heading in (
+        (TALLIES[2], "## What printed equations imply"),
+        (TALLIES[3], "## Beyond the papers"),
+    ):
+        rows = [
+            _row(claim, sides, escaped(f" ({claim.source})"))
+            for claim in claims
+            if not isinstance(claim.source, Sentence) and sentences.tally_of(claim.source) == tally
+        ]
+        if rows:
+            yield heading
+            yield table(("panel", "claim", *(side.profile for side in sides)), rows)
+
+
+def _row(claim: Claim, sides: Sequence[Side], source: str = "") -> tuple[str, ...]:
+    said = escaped(claim.statement) + (f" {source}" if source else "")
+    return (escaped(claim.figure), said, *(side.cell(claim) for side in sides))
+
+
+def _settings(figure: str) -> Iterator[str]:
+    rows = [
+        tuple(map(escaped, (s.setting, s.printed or "silent", s.ours, s.why)))
+        for s in SETTINGS
+        if figure in s.figure.split()
+    ]
+    if rows:
+        yield "## Settings"
+        yield table(("setting", "printed", "ours", "why"), rows)
+
+
+def _data(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:
+    """The data, and where the numbers behind the picture are."""
+    yield "## Data"
+    lines = [f"- {side.profile}: {escaped(data)}" for side in sides if (data := side.data(figure))]
+    if lines:
+        yield "\n".join(lines)
+    for side in sides:
+        rows = gallery(side.profile, folder / "gallery") / f"{figure}.csv"
+        if rows.is_file():
+            path = f"figures/{rows.relative_to(folder).as_posix()}"
+            yield (
+                f"The numbers of the {side.profile} profile are in"
+                f" [{rows.name}]({_link(rows, folder)}); `python -m figures {figure} --from={path}`"
+                " draws them again."
+            )

@@ -1,0 +1,118 @@
+"""Verdicts with their numbers as records: what figures/expected.json holds of every claim."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reproduction.readings import name, order, title
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Verdict
+
+EXPECTED = Path("figures/expected.json")
+PROFILES = ("laptop", "paper")  # smoke tests the code, not the papers
+WORDS = {
+    HOLDS: "hold",
+    FAILS: "fail",
+    UNDECIDED: "undecided",
+    NOT_TESTABLE: "not testable here",
+}
+
+Records = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One figure: its picture and caption, the claims about it, and how its table came about."""
+
+    figure: str  # fig02 or b1
+    picture: Path | None
+    caption: str
+    verdicts: Sequence[tuple[Claim, Verdict]]
+    provenance: Mapping[str, Any]
+    problem: str = ""  # why there is no picture
+
+    @property
+    def anchor(self) -> str:
+        """The name that links use: fig2 or b1."""
+        return re.sub(r"0*(\d+)", r"\1", self.figure)
+
+    @property
+    def title(self) -> str:
+        return title(self.figure)
+
+    @property
+    def statuses(self) -> list[tuple[Claim, str]]:
+        """Every claim about it with its status."""
+        return [(claim, found.status) for claim, found in self.verdicts]
+
+
+def statuses(sections: Sequence[Section]) -> dict[str, str]:
+    """The status of every claim, by the claim's name."""
+    return {name(claim): found.status for section in sections for claim, found in section.verdicts}
+
+
+def changed(sections: Sequence[Section], expected: Mapping[str, str]) -> list[str]:
+    """The claims that are decided otherwise than recorded, each with both statuses.
+
+    A claim that is undecided in one run and decided in the other contradicts nothing: other seeds
+    and other rounding move an interval that ends near "no effect".
+    """
+    return [
+        f"{claim}: {status}, recorded as {expected.get(claim, 'nothing')}"
+        for claim, status in statuses(sections).items()
+        if expected.get(claim) != status and UNDECIDED not in (status, expected.get(claim))
+    ]
+
+
+def read_expected(path: Path, profile: str) -> dict[str, str]:
+    """The statuses that were recorded for a profile, by claim; empty if none were."""
+    return {claim: entry["status"] for claim, entry in read(path).get(profile, {}).items()}
+
+
+def read(path: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """The records of every profile; none where there is no file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def renewed(path: Path, profile: str, sections: Sequence[Section]) -> dict[str, Any]:
+    """The records, by profile and claim, with those about these figures brought up to date.
+
+    Figures are in the papers' order, and the claims about one in the order of its module.
+    """
+    known = read(path)
+    about = {section.figure for section in sections}
+    kept = {
+        claim: entry
+        for claim, entry in known.get(profile, {}).items()
+        if entry["figure"] not in about
+    }
+    new = {
+        name(claim): _record(section, found)
+        for section in sections
+        for claim, found in section.verdicts
+    }
+    return known | {profile: dict(_sorted(kept | new))}
+
+
+def _record(section: Section, found: Verdict) -> dict[str, str]:
+    return {
+        "figure": section.figure,
+        "status": found.status,
+        "number": found.text,
+        "data": "; ".join(section.provenance.get("data", ())),
+    }
+
+
+def counts(statuses: Sequence[str]) -> str:
+    """How many have each verdict, as in "3: 2 hold, 1 fails"."""
+    listed = ", ".join(f"{statuses.count(s)} {w}" for s, w in WORDS.items() if s in statuses)
+    return f"{len(statuses)}: {listed}" if statuses else "none"
+
+
+def _sorted(found: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    return sorted(found.items(), key=lambda item: order(item[1]["figure"]))

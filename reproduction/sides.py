@@ -1,0 +1,69 @@
+"""The records of one profile beside all claims, and how a verdict looks in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reproduction.markdown import escaped
+from reproduction.readings import name, title
+from reproduction.records import counts
+from sweeps import sentences
+from sweeps.claims import FAILS, Claim, Sentence
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Side:
+    """The records of one profile beside all claims."""
+
+    profile: str
+    recorded: Mapping[str, Mapping[str, str]]
+    claims: Sequence[Claim]
+
+    def readings(self) -> list[tuple[Claim, str]]:
+        """Every claim that was run, with its status."""
+        return [(c, self.recorded[name(c)]["status"]) for c in self.claims if self.ran(c)]
+
+    def ran(self, claim: Claim) -> bool:
+        return name(claim) in self.recorded
+
+    def tallies(self) -> Iterator[str]:
+        for statuses in sentences.tallies(self.readings()).values():
+            yield counts(statuses)
+
+    def judged(self) -> dict[Sentence, sentences.Judged]:
+        return {one.sentence: one for one in sentences.judged(self.readings())}
+
+    def data(self, figure: str) -> str:
+        """The data behind a figure; empty where it was not run."""
+        known = (e["data"] for e in self.recorded.values() if e["figure"] == figure)
+        return next(known, "")
+
+    def cell(self, claim: Claim) -> str:
+        """The verdict of a claim with its number, and why it fails where it fails, as Markdown."""
+        if not self.ran(claim):
+            return NOT_RUN
+        entry = self.recorded[name(claim)]
+        why = claim.mechanism if entry["status"] == FAILS else ""
+        told = entry["number"] + (f" Why: {why}" if why else "")
+        return f"**{entry['status']}**. {escaped(told)}"
+
+
+def verdict(judged: Mapping[Sentence, sentences.Judged], sentence: Sentence) -> str:
+    """The verdict of a sentence with what its readings do."""
+    if sentence not in judged:
+        return NOT_RUN
+    one = judged[sentence]
+    return f"**{one.status}**" + (f" ({one.summary})" if one.summary else "")
+
+
+def words(sentence: Sentence) -> str:
+    """The words of a sentence and where they stand."""
+    return escaped(f'"{sentence.words}" ({sentence.paper}, {sentence.place})')
+
+
+def linked(figure: str) -> str:
+    """A link from FINDINGS.md to the page of a figure."""
+    return f"[{title(figure).removeprefix('Figure ')}](findings/{figure}.md)"

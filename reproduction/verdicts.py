@@ -1,0 +1,83 @@
+"""All verdicts again from the published tables, without computing a cell.
+
+python -m reproduction.verdicts --profile=laptop
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from figures import catalogue
+from reproduction import records
+from reproduction.published import GALLERY, gallery
+from reproduction.readings import figure_of
+from reproduction.records import Section
+from sweeps import command_line as cli
+from sweeps import sentences, table
+from sweeps.claims import Claim, Verdict, judge
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print every sentence with its verdict; 1 if a decided verdict is not the recorded one."""
+    options = _parsed(arguments)
+    folder = gallery(options.profile, options.gallery)
+    try:
+        sections = list(judged(options.profile, folder))
+    except cli.MISTAKES as error:
+        print(f"verdicts: {error}", file=sys.stderr)
+        return 2
+    readings = [pair for section in sections for pair in section.statuses]
+    for one in sentences.judged(readings):
+        summary = f" ({one.summary})" if one.summary else ""
+        print(f"{one.figures}: {one.status}: {one.sentence}{summary}")
+    for name, statuses in sentences.tallies(readings).items():
+        print(f"{name}: {records.counts(statuses)}")
+    absent = sorted(set(catalogue.from_tables()) - {section.figure for section in sections})
+    if absent:
+        print(f"no table in {folder} of {', '.join(absent)}")
+    changed = records.changed(sections, records.read_expected(options.expected, options.profile))
+    for line in changed:
+        print(f"changed: {line}")
+    return 1 if changed else 0
+
+
+def judged(profile: str, folder: Path) -> Iterator[Section]:
+    """Every figure whose table is in the folder, with the verdicts of its claims."""
+    for figure, module in catalogue.from_tables().items():
+        path = folder / f"{figure}.csv"
+        if path.is_file():
+            provenance = table.read_provenance(table.provenance_beside(path))
+            yield Section(figure, None, "", _verdicts(figure, module, profile, path), provenance)
+
+
+def _verdicts(
+    figure: str, module: catalogue.TableFigure, profile: str, path: Path
+) -> list[tuple[Claim, Verdict]]:
+    program: cli.Program = import_module(f"experiments.{module.EXPERIMENT}").PROGRAM
+    config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
+    saved, ratios = table.read(path), getattr(config, "paper_ratios", ())
+    return [(c, judge(c, saved, ratios)) for c in program.claims if figure_of(c) == figure]
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduction.verdicts", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--profile", choices=("smoke", *records.PROFILES), default="laptop", help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--gallery", type=Path, default=GALLERY, help="where published tables are (%(default)s)"
+    )
+    parser.add_argument(
+        "--expected", type=Path, default=records.EXPECTED, help="the records (%(default)s)"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""One verdict for each printed sentence, from the verdicts of its readings, and the tallies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sweeps.claims import (
+    FAILS,
+    HOLDS,
+    NOT_TESTABLE,
+    SOME,
+    STATUSES,
+    UNDECIDED,
+    Claim,
+    Sentence,
+    Source,
+)
+
+TALLIES = ("printed by paper A", "printed by paper B", "implied by a printed equation", "beyond")
+"""What is counted each on its own. The numbers are never added up: they count different things."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A sentence, its verdict, and each of its readings with the status of that."""
+
+    sentence: Sentence
+    status: str
+    readings: tuple[tuple[Claim, str], ...]
+
+    @property
+    def figures(self) -> str:
+        """The panels that its readings are about, as in "11, 12"."""
+        return ", ".join(dict.fromkeys(claim.figure for claim, _ in self.readings))
+
+    @property
+    def summary(self) -> str:
+        """How many of the readings hold and what becomes of the others, as text."""
+        found = [status for _, status in self.readings]
+        if len(found) == 1:
+            return ""
+        named = {HOLDS: "hold", FAILS: "fail", UNDECIDED: "undecided", NOT_TESTABLE: "not testable"}
+        held = found.count(HOLDS)
+        start = {len(found): "all", 0: "none"}.get(held, f"{held}")
+        rest = [f"{found.count(s)} {named[s]}" for s in STATUSES[1:] if s in found]
+        return ", ".join([f"{start} of {len(found)} readings hold", *rest])
+
+
+def judged(readings: Iterable[tuple[Claim, str]]) -> list[Judged]:
+    """The sentences that the claims are about, in the order of their first readings.
+
+    Args:
+      readings: claims with their statuses; those that are about no sentence are left out.
+    """
+    by_sentence: dict[Sentence, list[tuple[Claim, str]]] = {}
+    for claim, status in readings:
+        if isinstance(claim.source, Sentence):
+            by_sentence.setdefault(claim.source, []).append((claim, status))
+    return [
+        Judged(sentence, of_readings(sentence.rule, [status for _, status in found]), tuple(found))
+        for sentence, found in by_sentence.items()
+    ]
+
+
+def of_readings(rule: str, statuses: Sequence[str]) -> str:
+    """The verdict of a sentence. Readings that cannot be tested here are set aside.
+
+    Where the rule is ``ALL`` it fails with one reading that fails, and holds if every other does;
+    where it is ``SOME`` it holds with one reading that holds, and fails if every other does.
+    """
+    tested = [status for status in statuses if status != NOT_TESTABLE]
+    if not tested:
+        return NOT_TESTABLE
+    enough = HOLDS if rule == SOME else FAILS
+    if enough in tested:
+        return enough
+    return UNDECIDED if UNDECIDED in tested else tested[0]
+
+
+def tally_of(source: Source | Sentence) -> str:
+    """The tally in which a sentence, or a claim about none, is counted."""
+    if isinstance(source, Sentence):
+        return f"printed by paper {source.paper}"
+    return TALLIES[2] if source.kind == "implied" else TALLIES[3]
+
+
+def tallies(readings: Sequence[tuple[Claim, str]]) -> dict[str, list[str]]:
+    """The statuses in each tally: of sentences where they are printed, else of claims."""
+    found: dict[str, list[str]] = {name: [] for name in TALLIES}
+    for one in judged(readings):
+        found[tally_of(one.sentence)].append(one.status)
+    for claim, status in readings:
+        if not isinstance(claim.source, Sentence):
+            found[tally_of(claim.source)].append(status)
+    return found

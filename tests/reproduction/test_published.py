@@ -1,0 +1,76 @@
+"""What is published beside a picture is enough to draw it and to judge it again."""
+
+import json
+
+import pytest
+
+from figures import __main__ as figures
+from reproduction import published, readings, records, reproduce, verdicts
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory):
+    """A folder into which figure 12 was published at the smallest sizes."""
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reproduce, "FIGURES", folder)
+        patch.setattr(reproduce, "EXPECTED", folder / "gallery" / "expected.json")
+        command = ["--profile=smoke", "--figures=12", f"--results={folder}", "--publish"]
+        assert reproduce.main(command) == 0
+    return folder / "gallery"
+
+
+def test_a_picture_is_drawn_again_from_what_is_published_beside_it(gallery, tmp_path):
+    """Class: a picture whose numbers nobody can look up."""
+    table = gallery / "smoke" / "fig12.csv"
+    assert figures.main(["fig12", f"--from={table}", f"--out={tmp_path}"]) == 0
+    for suffix in (".png", ".txt"):
+        again = (tmp_path / "fig12").with_suffix(suffix).read_bytes()
+        assert again == table.with_suffix(suffix).read_bytes()
+
+
+def _verdicts(folder, expected):
+    return verdicts.main(["--profile=smoke", f"--gallery={folder}", f"--expected={expected}"])
+
+
+def test_verdicts_are_computed_again_from_what_is_published(gallery, tmp_path, capsys):
+    """Class: a verdict that only who computed the cells can check."""
+    assert _verdicts(gallery, gallery / "expected.json") == 0
+    shown = capsys.readouterr().out
+    assert "12: not testable: printed: caption of Figure 12" in shown
+    assert "printed by paper A: 2: 2 not testable here" in shown
+    assert "no table in" in shown
+    known = json.loads((gallery / "expected.json").read_text())
+    for entry in known["smoke"].values():
+        entry["status"] = {"holds": "fails"}.get(entry["status"], "holds")
+    other = tmp_path / "expected.json"
+    other.write_text(json.dumps(known))
+    assert _verdicts(gallery, other) == 1
+    assert "changed: 12: " in capsys.readouterr().out
+
+
+def test_a_damaged_published_table_is_a_mistake_and_no_trace(gallery, tmp_path, capsys):
+    folder = tmp_path / "smoke"
+    folder.mkdir()
+    (folder / "fig12.csv").write_text("depth\n")
+    (folder / "fig12.json").write_bytes((gallery / "smoke" / "fig12.json").read_bytes())
+    assert _verdicts(tmp_path, gallery / "expected.json") == 2
+    assert "fig12.csv has no rows" in capsys.readouterr().err
+
+
+def test_several_figures_are_not_drawn_from_the_table_of_one(gallery, capsys):
+    with pytest.raises(SystemExit):
+        figures.main(["fig11", "fig12", "--from=fig12.csv"])
+    assert "is the table of one figure, and 2 are named; name one" in capsys.readouterr().err
+    assert figures.main(["fig04", f"--from={gallery / 'smoke' / 'fig12.csv'}"]) == 2
+    assert "fig04 is drawn from no table; leave --from out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("profile", records.PROFILES)
+def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
+    """Statuses and numbers; the same table gives the same text."""
+    known = json.loads(records.EXPECTED.read_text(encoding="utf-8"))[profile]
+    for section in verdicts.judged(profile, published.gallery(profile)):
+        for claim, found in section.verdicts:
+            entry = known[readings.name(claim)]
+            assert (found.status, found.text) == (entry["status"], entry["number"])
