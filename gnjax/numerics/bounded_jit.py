@@ -32,7 +32,7 @@ class BoundedJit(Generic[Arguments, Value]):
     def __init__(self, function: Callable[Arguments, Value], **options: Any) -> None:
         update_wrapper(self, function)
         self._of_functions = lru_cache(_REMEMBERED)(lambda key: _compiled(function, options))
-        self._last: tuple[Callable[[], Any], Any] = (lambda: None, None)
+        self._last: tuple[Callable[[], Any], Any] = (lambda: self, None)
 
     def __call__(self, *args: Arguments.args, **named: Arguments.kwargs) -> Value:
         value: Value = self.of(args[0])(*args, **named)

@@ -31,7 +31,7 @@ from jax.tree_util import Partial
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
 from gnjax.networks.network import Network, backward, forward, sample_batches
-from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images, probes
+from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.networks.rounding.sampled import plain_backward, plain_forward, total_rounding
@@ -108,8 +108,9 @@ def measured(
     seen = _Seen(np.zeros(net.parameters if parts else 0))
     total = total_rounding(
         net,
-        list(zip(sample_batches(net, net.target), probes(net), strict=True)),
-        lambda batch, first: _batch_size(net, batch, rng, count, scaling, first, seen),
+        lambda batch, first, measured: _batch_size(
+            net, batch, rng, count, scaling, first, seen, net.written * measured * count
+        ),
         lambda batch, first: _add_images(net, batch, scaling, first, seen),
         rng,
     )
@@ -254,14 +255,16 @@ def _batch_size(
     scaling: Scaling | None,
     first: np.ndarray,
     seen: _Seen,
+    work: float,
 ) -> float:
     """The estimate of ||E_b||_F for the rows of J of one batch.
 
-    What backward products show is added to ``seen``; ``first`` are the first vectors u of the
-    batch. Of all draws together no more is held than the vectors v, the images J v, and those of
-    the first u: a vector of parameters may be large.
+    ``work`` is about how many numbers are written for all batches that are measured. What backward
+    products show is added to ``seen``; ``first`` are the first vectors u of the batch. Of all draws
+    together no more is held than the vectors v, the images J v, and those of the first u: a vector
+    of parameters may be large.
     """
-    shape, work = (sample_count(batch[0]), net.rows), net.written * net.samples * count
+    shape = (sample_count(batch[0]), net.rows)
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     scaled = (_scaled(scaling, v) for v in vectors)
     images, pushed, pulled, differences = [], [], [], []

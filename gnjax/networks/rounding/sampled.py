@@ -1,75 +1,103 @@
-"""Batches on which the rounding of a large network is measured, and what stands for the others.
+"""Samples on which the rounding of a large network is measured, and what stands for the others.
 
-Monte Carlo arithmetic costs several products with every batch. Where there are many batches it is
+Monte Carlo arithmetic costs several products with every sample. Where there are many samples it is
 made on a few: those that float32 changes most, and some at random. Rounding grows in float64 as it
-does in float32, only 2^29 times smaller. So an unmeasured batch counts as the largest quotient of
-the measured rounding and the change by float32, times its own change by float32. Where float32
-does not predict the measured batches, or a model cannot be computed in it, all are measured.
+does in float32, only 2^29 times smaller. So an unmeasured sample counts as the largest quotient of
+the measured rounding and the change by float32 among samples drawn at random, times its own change
+by float32. A unit at a kink that float32 switches changes a sample far more than rounding does; all
+samples that change so much are measured. Where float32 does not predict what is measured, or a
+model cannot be computed in it, all samples are measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.forms.samples import take, windows
 from gnjax.networks.jaxprs import equations, floats
-from gnjax.networks.network import Network, backward, forward
+from gnjax.networks.network import Network, backward, forward, sample_batches
+from gnjax.networks.rounding.formed import probes
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.host import length, on_host
+from gnjax.numerics.host import on_host
 
-_MEASURED = 6  # batches: half of them those that float32 changes most
-_FEWEST = 4 * _MEASURED  # for fewer batches nothing is gained
-_WORK = 5e7  # numbers written for one product with all batches, from which on it pays
+_WORST, _RANDOM = 2, 2  # batches: of samples that float32 changes most, and of any others
+_FEWEST = 2 * (_WORST + _RANDOM)  # for fewer batches nothing is gained
+_WORK = 5e7  # numbers written for one product with all samples, from which on it pays
 _UNLIKE = 30.0  # float32 predicts rounding where the quotients differ by less than this factor
 
 
-Batch = tuple[Sequence[Any], np.ndarray]
-"""The samples and targets of a batch, and the vectors u with which J_b^T u is always computed."""
+Measure = Callable[[Sequence[Any], np.ndarray, int], float]
+"""||E_b||_F of a batch: its samples and targets, vectors u, and how many samples are measured."""
 
 
 def total_rounding(
     net: Network,
-    batches: Sequence[Batch],
-    measure: Callable[[Sequence[Any], np.ndarray], float],
+    measure: Measure,
     leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:
-    """The root of the sum of squares of ``measure`` over all batches.
+    """The root of the sum of squares of ``measure`` over all samples.
 
-    ``leave`` is called for every batch that is not measured.
+    ``leave`` is called for every batch that is not measured. Both are given the vectors u of
+    :func:`gnjax.networks.rounding.formed.probes` for the samples of the batch.
     """
+    batches = list(zip(sample_batches(net, net.target), probes(net), strict=True))
     changes = None
     if len(batches) >= _FEWEST and net.written * net.samples >= _WORK:
-        changes = _changes(net, [batch for batch, _ in batches], rng)
-    if changes is None:
-        return math.hypot(*(measure(*batch) for batch in batches))
+        changes = _changes(net, rng)
+    groups = None if changes is None else _groups(changes, net.batch, rng)
+    if changes is None or groups is None:
+        return math.hypot(*(measure(*batch, net.samples) for batch in batches))
+    vectors = np.concatenate([batch[1] for batch in batches], axis=1)
+
+    def batch(places: np.ndarray) -> tuple[Any, np.ndarray]:
+        return take((net.x, net.target), places), vectors[:, places]
+
+    some = [*groups.worst, *groups.random]
+    seen = [measure(*batch(places), len(some) * net.batch) for places in some]
+    drawn = zip(seen[-_RANDOM:], groups.random, strict=True)
+    quotients = [size / float(np.linalg.norm(changes[places])) for size, places in drawn]
+    rest = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
+    if not 0 < max(quotients) <= _UNLIKE * min(quotients):
+        return math.hypot(*seen, *(measure(*batch(places), net.samples) for places in rest))
+    for places in rest:
+        leave(*batch(places))
+    return math.hypot(*seen, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Samples that are measured, a batch of them in each row, and those that are not."""
+
+    worst: np.ndarray
+    random: np.ndarray
+    rest: np.ndarray
+
+
+def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups | None:
+    """The samples that change most, and some batches of others; None where none would be left."""
     order = np.argsort(-changes)
-    worst = _MEASURED // 2
-    some = [*order[:worst], *rng.choice(order[worst:], _MEASURED - worst, replace=False)]
-    seen = {int(index): measure(*batches[index]) for index in some}
-    quotients = [seen[index] / changes[index] for index in seen]
-    predicts = 0 < max(quotients) <= _UNLIKE * min(quotients)
-    rest = [batch for index, batch in enumerate(batches) if index not in seen]
-    if not predicts:
-        return math.hypot(*seen.values(), *(measure(*batch) for batch in rest))
-    for batch in rest:
-        leave(*batch)
-    others = np.delete(changes, list(seen))
-    return math.hypot(*seen.values(), max(quotients) * float(np.linalg.norm(others)))
+    typical = float(np.median(changes))
+    if typical == 0:
+        return None
+    many = int((changes > _UNLIKE * typical).sum())
+    worst = max(_WORST, -(-many // size)) * size
+    if worst + _RANDOM * size >= len(order):
+        return None
+    others = rng.permutation(order[worst:])
+    drawn, rest = np.split(others, [_RANDOM * size])
+    return _Groups(order[:worst].reshape(-1, size), drawn.reshape(-1, size), np.sort(rest))
 
 
-def _changes(
-    net: Network, batches: Sequence[Sequence[Any]], rng: np.random.Generator
-) -> np.ndarray | None:
-    """|J_b v in float32 - J_b v| for one random v and every batch; None where there is no float32.
-
-    They have to be finite and positive.
-    """
+def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
+    """|J_i v in float32 - J_i v| for one random v and every sample i; None without a float32."""
     if net.dtype != jnp.float64:
         return None
     v = rng.standard_normal(net.parameters)
@@ -77,7 +105,8 @@ def _changes(
     wide, narrow = jnp.asarray(v), jnp.asarray(v, jnp.float32)
     light = _narrowed(net)
     with jax.numpy_dtype_promotion("standard"), jax.default_matmul_precision("highest"):
-        first = _narrowed(batches[0])
+        batches = list(windows((net.x, net.target), net.batch))
+        first = _narrowed(batches[0][0])
         try:
             closed = plain_forward.of(light).trace(light, *first, narrow).jaxpr
         except TypeError:  # such as that of a loop whose carry has a dtype of its own
@@ -85,10 +114,13 @@ def _changes(
         results = (v for eqn in equations(closed.jaxpr) for v in eqn.outvars if floats(v))
         if any(v.aval.dtype == jnp.float64 for v in results):
             return None
-        images = [on_host(plain_forward(light, *_narrowed(batch), narrow)) for batch in batches]
-    exact = (on_host(plain_forward(net, *batch, wide)) for batch in batches)
-    changes = np.array([length(a - b) for a, b in zip(exact, images, strict=True)])
-    return changes if np.isfinite(changes).all() and (changes > 0).all() else None
+        images = [on_host(plain_forward(light, *_narrowed(b), narrow)) for b, _ in batches]
+    changes = []
+    for (batch, before), image in zip(batches, images, strict=True):
+        moved = on_host(plain_forward(net, *batch, wide)) - image
+        changes.append(np.linalg.norm(moved.reshape(len(moved), -1), axis=1)[before:])
+    found = np.concatenate(changes)
+    return found if np.isfinite(found).all() else None
 
 
 @bounded_jit

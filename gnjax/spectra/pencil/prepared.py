@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 import scipy.linalg
 
 from gnjax.numerics.decompositions.triangular import triangular_factor
+from gnjax.numerics.host import on_host
+from gnjax.numerics.precision import x64
 from gnjax.operators.factorisation import Factorisation
 from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.ends import Matrix
-from gnjax.spectra.pencil.factor import StoredFactor, store
+from gnjax.spectra.pencil.factor import TILE, StoredFactor, gram, store
 from gnjax.spectra.pencil.plan import Plan
-from gnjax.spectra.pencil.sketch import Sketch
+from gnjax.spectra.pencil.sketch import columns_for, sketched
 from gnjax.spectra.watch import Watch
 
 _STEPS = 4  # of inverse iteration for the smallest eigenvalue of L L^T
@@ -40,53 +43,56 @@ class Prepared:
 
 def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prepared | None:
     """Read J once; None where no matrix near J J^T is positive definite."""
-    by_rows, count = factor.by_rows, watch(lambda rows: rows)
-    sketch = None
+    count = watch(lambda rows: rows)
+    held = store(
+        factor.parts(),
+        factor.shape,
+        by_rows=factor.by_rows,
+        dtype=plan.dtype,
+        columns=columns_for(plan.width, TILE) if plan.width else TILE,
+        seen=lambda block: count(block[:, :0]),
+    )
     if plan.width:
-        sketch = Sketch(factor.shape, plan.width, by_rows=by_rows, dtype=plan.dtype, seed=seed)
-
-    def seen(part: np.ndarray) -> None:
-        count(part[:, :0])
-        if sketch is not None:
-            sketch.add(part)
-
-    held = store(factor.parts(), by_rows=by_rows, dtype=plan.dtype, seen=seen)
-    made = _near(held.gram(), plan.dtype) if sketch is None else _triangle(sketch.transposed)
+        made = _triangle(sketched(held.tiles, plan.width, seed))
+    else:
+        made = _near(gram(held.tiles))
     return None if made is None else Prepared(held, *made, plan.block)
 
 
-def _triangle(transposed: np.ndarray) -> tuple[np.ndarray, float] | None:
-    """L and the smallest eigenvalue of L L^T = Y Y^T, from Y^T in its precision, else in float64.
+def _triangle(sketch: list[jax.Array]) -> tuple[np.ndarray, float] | None:
+    """L and the smallest eigenvalue of L L^T = Y Y^T, from Y in its precision, else in float64.
 
     Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T.
     """
-    if transposed.dtype == np.float32:
-        found = _accurate(transposed.T @ transposed, np.dtype(np.float32))
-        if found is not None:
-            return found
-        transposed = transposed.astype(np.float64)
-    found = _accurate(transposed.T @ transposed, np.dtype(np.float64))
-    if found is not None:
-        return found
-    triangle = triangular_factor(transposed).T
+    made = _accurate(gram(sketch))
+    if made is not None:
+        return made
+    if sketch[0].dtype == np.float32:
+        with x64():
+            sketch = [tile.astype(np.float64) for tile in sketch]
+        made = _accurate(gram(sketch))
+        if made is not None:
+            return made
+    whole = np.concatenate([on_host(tile) for tile in sketch], axis=1)
+    triangle = triangular_factor(whole.T).T
     diagonal = np.abs(np.diagonal(triangle))
     if not diagonal.min() > 0:
         return None
     return triangle, _least(triangle)
 
 
-def _accurate(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
+def _accurate(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     """L of a Gram matrix whose smallest eigenvalue is far above the rounding of its precision."""
-    triangle = triangle_of(gram.astype(np.float64))
+    triangle = triangle_of(matrix.astype(np.float64))
     if triangle is None:
         return None
     least = _least(triangle)
-    return (triangle, least) if least > _ROUNDED * _rounding(gram, dtype) else None
+    return (triangle, least) if least > _ROUNDED * _rounding(matrix) else None
 
 
-def _near(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
+def _near(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     """L of J J^T in a precision, moved by a few roundings where it is not positive definite."""
-    wide, unit = gram.astype(np.float64), _rounding(gram, dtype)
+    wide, unit = matrix.astype(np.float64), _rounding(matrix)
     for shift in (0.0, *_SHIFTS):
         moved = wide if shift == 0 else wide + shift * unit * np.eye(len(wide))
         triangle = triangle_of(moved)
@@ -95,8 +101,8 @@ def _near(gram: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float] | None:
     return None
 
 
-def _rounding(gram: np.ndarray, dtype: np.dtype) -> float:
-    return float(np.finfo(dtype).eps) * float(np.abs(np.diagonal(gram)).max())
+def _rounding(matrix: np.ndarray) -> float:
+    return float(np.finfo(matrix.dtype).eps) * float(np.abs(np.diagonal(matrix)).max())
 
 
 def triangle_of(matrix: np.ndarray) -> np.ndarray | None:

@@ -7,17 +7,17 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
-from gnjax.spectra.pencil.factor import store
+from gnjax.spectra.pencil.factor import gram, store
 from gnjax.spectra.pencil.plan import planned
-from gnjax.spectra.pencil.sketch import Sketch
+from gnjax.spectra.pencil.sketch import columns_for, sketched
 from tests.spectra.pencil import prescribed
 
 LAYOUTS = [(dtype, by_rows) for dtype in (np.float64, np.float32) for by_rows in (True, False)]
 
 
-def _stored(j, dtype, by_rows, seen=lambda part: None):
+def _stored(j, dtype, by_rows, columns=16):
     parts = prescribed.stated(j, by_rows=by_rows).parts()
-    return store(parts, by_rows=by_rows, dtype=np.dtype(dtype), seen=seen)
+    return store(parts, j.shape, by_rows=by_rows, dtype=np.dtype(dtype), columns=columns)
 
 
 @pytest.mark.parametrize(("dtype", "by_rows"), LAYOUTS)
@@ -31,7 +31,7 @@ def test_products_are_those_of_the_factor_that_is_held(dtype, by_rows):
     assert_allclose(products.forms, w @ held @ held.T @ w.T, atol=1e-11)
     rounding = 1e-11 if dtype == np.float64 else 1e-3
     assert_allclose(factor.light(w), products.images, atol=rounding)
-    assert_allclose(factor.gram(), held @ held.T, atol=rounding)
+    assert_allclose(gram(factor.tiles), held @ held.T, atol=rounding)
     assert factor.shape == j.shape
     assert factor.squared == pytest.approx(np.linalg.norm(j) ** 2)
     lost = np.linalg.norm(held - j)
@@ -43,9 +43,9 @@ def test_a_sketch_keeps_every_direction_to_its_distortion(dtype, by_rows):
     """Whatever kappa is, the eigenvalues of L^{-1} J J^T L^{-T} lie near 1."""
     rows, width = 40, 640
     j = prescribed.factor(np.geomspace(1.0, 1e-5, rows), 3000)
-    sketch = Sketch(j.shape, width, by_rows=by_rows, dtype=np.dtype(dtype), seed=1)
-    _stored(j, dtype, by_rows, sketch.add)
-    triangle = np.linalg.cholesky(sketch.transposed.T.astype(float) @ sketch.transposed)
+    tiles = _stored(j, dtype, by_rows, columns_for(width, 128)).tiles
+    y = np.concatenate(sketched(tiles, width, seed=1), axis=1).astype(float)
+    triangle = np.linalg.cholesky(y @ y.T)
     values = np.linalg.svd(np.linalg.solve(triangle, j), compute_uv=False) ** 2
     distortion = (rows / width) ** 0.5
     assert (1 + 1.5 * distortion) ** -2 < values.min()
@@ -59,8 +59,7 @@ def test_a_preconditioner_is_made_whatever_kappa_is(kappa, dtype, by_rows):
     j = prescribed.factor(np.geomspace(1.0, 1 / kappa, 30), 300)
     for width in (0, 120):
         made, _, _ = prescribed.ready(j, width=width, dtype=dtype, by_rows=by_rows)
-        held = np.concatenate(made.factor.parts).astype(float)
-        held = held if by_rows else held.T
+        held = np.concatenate(made.factor.tiles, axis=1).astype(float)
         values = np.linalg.svd(np.linalg.solve(made.triangle, held), compute_uv=False)
         assert np.isfinite(values).all()
         if kappa < 1e6:
