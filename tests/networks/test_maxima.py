@@ -73,7 +73,11 @@ def test_what_is_not_differentiated_is_left_alone(function):
     assert str(jax.make_jaxpr(_by_comparison(function))(_X)) == given
 
 
-@given(st.lists(st.floats(width=64), min_size=1, max_size=9), st.booleans())
+# XLA takes subnormal numbers for zero in some operations and not in others.
+_NUMBERS = st.floats(width=64, allow_subnormal=False)
+
+
+@given(st.lists(_NUMBERS, min_size=1, max_size=9), st.booleans())
 def test_every_number_has_the_maximum_and_minimum_of_numpy(numbers, pairs):
     x = jnp.asarray(numbers)
     if pairs:
