@@ -73,7 +73,7 @@ def test_what_is_not_differentiated_is_left_alone(function):
     assert str(jax.make_jaxpr(_by_comparison(function))(_X)) == given
 
 
-# XLA takes subnormal numbers for zero in some operations and not in others; a tie halves its numbers.
+# XLA takes some subnormal numbers for zero, and a tie halves its numbers.
 _NUMBERS = st.floats(width=64).filter(lambda number: not 0 < abs(number) < 1e-300)
 
 
