@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gnjax.networks.forms.refusals import RAISED, Refused, told
@@ -57,14 +59,26 @@ def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: b
 
     sizes = {0: torch().export.Dim.DYNAMIC} if any_size else None
     shapes = ([sizes for _ in leaves],)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are about PyTorch's own insides
+    with _quiet():
         found = torch().export.export(Whole(), (list(leaves),), dynamic_shapes=shapes, strict=False)
         _cut_where_no_grad(found)
         rules = torch().export.default_decompositions()
         for name in _WHOLE:
             rules.pop(getattr(torch().ops.aten, name).default, None)
         return found.run_decompositions(rules)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What PyTorch says of its own insides, and of an attempt that another one follows."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _is_for_any_size(found: Any) -> bool:

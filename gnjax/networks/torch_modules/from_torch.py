@@ -55,7 +55,7 @@ def from_torch(
       dtype: of the parameters, such as ``jnp.float64``; that of the module if it is None. Matrices
         of a network are computed in 64 bits after ``gnjax.enable_x64()`` either way.
 
-    >>> torch = pytest.importorskip("torch")
+    >>> import torch
     >>> module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
     >>> model = gnjax.from_torch(module)
     >>> x = np.random.default_rng(0).standard_normal((5, 3))

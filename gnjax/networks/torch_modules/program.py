@@ -71,9 +71,10 @@ class Program:
         values.update({name: fixed[path] for name, path in self.fixed.items()})
         values.update({name: jnp.asarray(array) for name, array in self.constants.items()})
         values.update(zip(self.samples, samples, strict=True))
-        for step in self.steps:
-            args, kwargs = filled((step.args, dict(step.kwargs)), values)
-            values[step.name] = _typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
+        with jax.numpy_rank_promotion("allow"):  # PyTorch's operators do, whatever the caller wants
+            for step in self.steps:
+                args, kwargs = filled((step.args, dict(step.kwargs)), values)
+                values[step.name] = _typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
         return filled(self.results, values)
 
 

@@ -93,23 +93,14 @@ def _slice_scatter(
     return x.at[tuple(place)].set(source)
 
 
-def _select_scatter(x: jax.Array, source: jax.Array, dim: int, index: int) -> jax.Array:
-    place: list[Any] = [slice(None)] * x.ndim
-    place[dim] = index
-    return x.at[tuple(place)].set(source)
-
-
 TABLE: dict[str, Callable[..., Any]] = {
-    "_unsafe_index": _index,
     "copy": lambda x, source, *_: jnp.broadcast_to(source, x.shape),
     "embedding": _embedding,
-    "fill": lambda x, value: jnp.full(x.shape, value, x.dtype),
     "gather": _gather,
     "index": _index,
     "index_put": _index_put,
     "index_select": _index_select,
     "scatter": _scatter,
     "scatter_add": _scatter_add,
-    "select_scatter": _select_scatter,
     "slice_scatter": _slice_scatter,
 }

@@ -108,9 +108,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "addmm": _addmm,
     "bmm": jnp.matmul,
     "convolution": _convolution,
-    "dot": jnp.dot,
     "linear": _linear,
     "matmul": jnp.matmul,
     "mm": jnp.matmul,
-    "mv": jnp.matmul,
 }

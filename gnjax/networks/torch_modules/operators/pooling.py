@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,18 +55,34 @@ def _max_pool(count: int) -> Callable[..., Any]:
         borders = _borders(x.shape[-count:], windows, strides, pads, gaps, ceil_mode)
         lead = x.ndim - count
         lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+        empty = np.asarray(lowest, x.dtype)
+        if any(gap > 1 for gap in gaps):
+            edges = [*[(0, 0, 0)] * lead, *[(low, high, 0) for low, high in borders]]
+            return _dilated(jax.lax.pad(x, empty, edges), windows, strides, gaps), None
+        ones, none = [1] * lead, [(0, 0)] * lead
         found = jax.lax.reduce_window(
-            x,
-            np.asarray(lowest, x.dtype),
-            jax.lax.max,
-            (*[1] * lead, *windows),
-            (*[1] * lead, *strides),
-            [*[(0, 0)] * lead, *borders],
-            window_dilation=(*[1] * lead, *gaps),
+            x, empty, jax.lax.max, (*ones, *windows), (*ones, *strides), [*none, *borders]
         )
         return found, None
 
     return pooled
+
+
+def _dilated(
+    x: jax.Array, windows: Sequence[int], strides: Sequence[int], gaps: Sequence[int]
+) -> jax.Array:
+    """Maxima over windows with gaps, by shifted copies: JAX has no derivative of its own."""
+    seen = []
+    for offsets in itertools.product(*map(range, windows)):
+        part = x
+        for axis, (offset, window, stride, gap) in enumerate(
+            zip(offsets, windows, strides, gaps, strict=True), start=x.ndim - len(windows)
+        ):
+            last = x.shape[axis] - gap * (window - 1 - offset)
+            part = jax.lax.slice_in_dim(part, gap * offset, last, stride, axis)
+        seen.append(part)
+    every = jnp.stack(seen)
+    return jnp.take_along_axis(every, jnp.argmax(every, 0, keepdims=True), 0)[0]
 
 
 def _sums(x: jax.Array, windows: Sequence[int], strides: Sequence[int], borders: Pairs) -> Any:
@@ -144,8 +161,7 @@ def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, N
 
 TABLE: dict[str, Callable[..., Any]] = {
     **{f"_adaptive_avg_pool{n}d": _adaptive_avg_pool for n in (2, 3)},
-    **{f"adaptive_avg_pool{n}d": _adaptive_avg_pool for n in (1, 2, 3)},
-    **{f"adaptive_max_pool{n}d": _adaptive_max_pool for n in (1, 2, 3)},
-    **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive_max_pool for n in (2, 3)},
+    **{f"avg_pool{n}d": _avg_pool(n) for n in (2, 3)},
     **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
 }

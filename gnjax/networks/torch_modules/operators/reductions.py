@@ -71,12 +71,6 @@ def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
     return jax.nn.log_softmax(x, dim)
 
 
-def _safe_softmax(x: jax.Array, dim: int) -> jax.Array:
-    """A softmax that is 0 where every entry is -inf."""
-    some = jnp.any(x > -jnp.inf, dim, keepdims=True)
-    return jnp.where(some, jax.nn.softmax(jnp.where(some, x, 0), dim), 0)
-
-
 def _sort(
     x: jax.Array, dim: int = -1, descending: bool = False, **names: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -99,15 +93,9 @@ def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     return found
 
 
-def _logsumexp(x: jax.Array, dim: Axes, keepdim: bool = False) -> jax.Array:
-    return jax.scipy.special.logsumexp(x, _axis(dim), keepdims=keepdim)
-
-
 TABLE: dict[str, Callable[..., Any]] = {
     "_log_softmax": _log_softmax,
-    "_safe_softmax": _safe_softmax,
     "_softmax": _softmax,
-    "all": _by_axes(jnp.all),
     "amax": _by_axes(jnp.max),
     "amin": _by_axes(jnp.min),
     "any": _by_axes(jnp.any),
@@ -115,7 +103,6 @@ TABLE: dict[str, Callable[..., Any]] = {
     "argmin": _arg(jnp.argmin),
     "cumsum": lambda x, dim: jnp.cumsum(x, dim),
     "linalg_vector_norm": _norm,
-    "logsumexp": _logsumexp,
     "max": _max,
     "mean": _by_axes(jnp.mean),
     "min": _min,

@@ -62,9 +62,5 @@ def _weights(before: int, after: int, step: float, align_corners: bool) -> np.nd
 
 TABLE: dict[str, Callable[..., Any]] = {
     "upsample_bilinear2d": _linear,
-    "upsample_linear1d": _linear,
-    "upsample_nearest1d": _nearest,
     "upsample_nearest2d": _nearest,
-    "upsample_nearest3d": _nearest,
-    "upsample_trilinear3d": _linear,
 }
