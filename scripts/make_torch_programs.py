@@ -47,15 +47,17 @@ def computed(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[
         total, list(parameters.values()), allow_unused=True, materialize_grads=True
     )
     return {
-        "values": _arrays(found),
-        "gradient": _arrays(dict(zip(parameters, gradient, strict=True))),
+        "values": _arrays(found, digits=14),
+        "gradient": _arrays(dict(zip(parameters, gradient, strict=True)), digits=14),
     }
 
 
-def _arrays(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    return {
-        name: array_to_json(tensor.detach().numpy()) for name, tensor in sorted(tensors.items())
-    }
+def _arrays(tensors: dict[str, torch.Tensor], digits: int = 17) -> dict[str, Any]:
+    found = {name: array_to_json(t.detach().numpy()) for name, t in sorted(tensors.items())}
+    for array in found.values():
+        if array["dtype"] == "float64":
+            array["entries"] = [float(f"{entry:.{digits}g}") for entry in array["entries"]]
+    return found
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -10,8 +11,8 @@ from tests.torch_weights import spread
 
 
 def tensor(name, shape):
-    """Float64 entries that are never at a kink, and never equal."""
-    return torch.from_numpy(spread(name, shape))
+    """Entries of four digits, so that they take little room in a file; no two of them are equal."""
+    return torch.from_numpy(np.round(spread(name, shape), 4))
 
 
 class Applied(nn.Module):
@@ -47,7 +48,7 @@ def filled(module, *shapes):
     with torch.no_grad():
         for name, value in named:
             if value.is_floating_point():
-                value.copy_(tensor(name, value.shape) * 0.5)
+                value.copy_(tensor(name, value.shape))
                 if "var" in name or "norm" in name:
                     value.abs_().add_(0.3)
     return module, tuple(tensor(f"x{i}", shape) for i, shape in enumerate(shapes))
