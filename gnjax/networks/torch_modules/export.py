@@ -15,8 +15,12 @@ from gnjax.networks.torch_modules.arrays import torch
 Forward = Callable[[Any, Sequence[Any]], list[Any]]
 """(module, the leaves of x) to the tensors that count."""
 
-_WHOLE = ("linear", "matmul", "scaled_dot_product_attention", "detach")
-"""Operators that are kept where PyTorch would take them apart."""
+_WHOLE = ("adaptive_avg_pool2d", "detach", "linear", "matmul", "scaled_dot_product_attention")
+"""Operators that are kept where PyTorch would take them apart.
+
+Layers stay what they are; a mean over an image whose channels are last would become a matter of the
+layout in memory (``as_strided``), and a detach nothing.
+"""
 
 _SAMPLES = 3  # of the example: sizes 0 and 1 are special to torch.export
 

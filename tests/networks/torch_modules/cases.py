@@ -335,6 +335,9 @@ LAYERS = {
     "AdaptiveAvgPool2d to one": filled(
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(1)), IMAGE
     ),
+    "AdaptiveAvgPool2d, channels last": of(
+        lambda x, w: F.adaptive_avg_pool2d((x * w).permute(0, 3, 1, 2), 1), (4, 3), x=(2, 5, 4, 3)
+    ),
     "AdaptiveAvgPool3d": filled(
         nn.Sequential(nn.Conv3d(2, 2, 1), nn.AdaptiveAvgPool3d((2, 3, 3))), (2, 2, 4, 4, 5)
     ),

@@ -141,6 +141,9 @@ def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
     """Means over windows whose number is given, one axis after the other."""
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
+        if size == 1:
+            x = jnp.mean(x, axis, keepdims=True)
+            continue
         means = np.zeros((length, size))
         for place in range(size):
             first, last = place * length // size, math.ceil((place + 1) * length / size)
@@ -160,7 +163,8 @@ def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, N
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    **{f"_adaptive_avg_pool{n}d": _adaptive_avg_pool for n in (2, 3)},
+    "_adaptive_avg_pool3d": _adaptive_avg_pool,
+    "adaptive_avg_pool2d": _adaptive_avg_pool,
     **{f"adaptive_max_pool{n}d": _adaptive_max_pool for n in (2, 3)},
     **{f"avg_pool{n}d": _avg_pool(n) for n in (2, 3)},
     **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
