@@ -52,7 +52,7 @@ def exported(
 
 
 def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: bool) -> Any:
-    class Whole(torch().nn.Module):  # type: ignore[misc, name-defined]
+    class Whole(torch().nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.module = module

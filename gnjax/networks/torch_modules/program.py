@@ -100,7 +100,7 @@ def _typed(value: Any, dtype: str | None) -> Any:
 
 def check_operators(steps: Sequence[Step]) -> None:
     """Refuse operators that are not in the table, with the modules that ask for them."""
-    unknown = {}
+    unknown: dict[str, str] = {}
     for step in steps:
         if step.operator not in OPERATORS:
             unknown.setdefault(step.operator, step.module)
