@@ -73,10 +73,12 @@ test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environme
 	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/test_docstrings.py -k "torch or programs"
 	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
 
-# Where an index has builds for CPUs they take 0.2 GB, and with CUDA several GB.
+# PyTorch's build for CPUs takes 0.2 GB and the one with CUDA several; SymPy, which it needs, wants an
+# older mpmath than ours.
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,torch]'
+	grep -v '^mpmath==' constraints.txt > $(TORCH)/constraints.txt
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]'
 	@touch $@
 
 lint: $(READY)  ## ruff, and the direction of imports
