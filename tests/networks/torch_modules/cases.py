@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.networks.torch_modules.entries import ENTRYWISE, POSITIVE
+from tests.networks.torch_modules.entries import ENTRYWISE, POSITIVE, zero
 from tests.torch_weights import spread
 
 
@@ -127,9 +127,9 @@ REDUCTIONS = {
     ),
     "prod": of(lambda x, w: (x * w).prod(-1) + w.prod(), (3, 4)),
     "amax": of(lambda x, w: (x * w).amax(-1) - (x * w).amin((1, 2))[:, None], (3, 4)),
-    "amax of equals": of(lambda x, w: (w * 0).amax(-1) * x.sum((1, 2))[:, None], (3, 4)),
+    "amax of equals": of(lambda x, w: zero(w).amax(-1) * x.sum((1, 2))[:, None], (3, 4)),
     "max": of(lambda x, w: (x * w).max(-1)[0] - (x * w).min(1).values.sum(-1)[:, None], (3, 4)),
-    "max of equals": of(lambda x, w: (w * 0).max(-1)[0] * x.sum((1, 2))[:, None], (3, 4)),
+    "max of equals": of(lambda x, w: zero(w).max(-1)[0] * x.sum((1, 2))[:, None], (3, 4)),
     "max of all": of(lambda x, w: x * w.max() - x * w.min(), (3, 4)),
     "maximum": of(lambda x, w: torch.maximum(x, w) - torch.minimum(x, 2 * w), (3, 4)),
     "argmax": of(lambda x, w: w[(x * w).argmax(-1)] + w[(x * w).argmin(-1)], (4,)),
@@ -138,7 +138,7 @@ REDUCTIONS = {
     ),
     "cumsum": of(lambda x, w: (x * w).cumsum(1), (3, 4)),
     "norm": of(lambda x, w: F.normalize(x * w, dim=-1) + w.norm(), (3, 4)),
-    "norm of zeros": of(lambda x, w: torch.linalg.vector_norm(w * 0, dim=-1) + x.sum(-1), (3, 4)),
+    "norm of zeros": of(lambda x, w: torch.linalg.vector_norm(zero(w), dim=-1) + x.sum(-1), (3, 4)),
     "norm of one": of(lambda x, w: torch.linalg.vector_norm(x * w, 1, dim=-1), (3, 4)),
     "softmax": of(lambda x, w: (x * w).softmax(1), (3, 4)),
     "log_softmax": of(lambda x, w: F.log_softmax(x * w, -1), (3, 4)),

@@ -5,6 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+
+def zero(w):
+    """0, with the derivative of w."""
+    return w - w.detach()
+
+
 ENTRYWISE = {
     "abs": torch.abs,
     "acosh": lambda w: torch.acosh(w + 2),
@@ -21,7 +27,7 @@ ENTRYWISE = {
     "ceil": lambda w: torch.ceil(3 * w),
     "celu": F.celu,
     "clamp": lambda w: torch.clamp(w, -0.5, 0.5),
-    "clamp at its ends": lambda w: torch.clamp(w * 0, 0, None) * 2 + torch.clamp(w * 0, max=0),
+    "clamp at its ends": lambda w: torch.clamp(zero(w), 0, None) * 2 + torch.clamp(zero(w), max=0),
     "clone": lambda w: w.clone() * 2,
     "comparisons": lambda w: w * (w != 0.5) + w * (w >= 0.1) - w * (w <= -0.1),
     "equal": lambda w: w * (w == w),
@@ -43,10 +49,10 @@ ENTRYWISE = {
     "glu": lambda w: torch.cat([F.glu(w)] * 2, -1),
     "hardswish": lambda w: F.hardswish(4 * w),
     "hardtanh": lambda w: F.hardtanh(2 * w),
-    "relu6 at its ends": lambda w: F.relu6(w * 0) + F.relu6(w * 0 + 6),
+    "relu6 at its ends": lambda w: F.relu6(zero(w)) + F.relu6(zero(w) + 6),
     "isnan": lambda w: torch.where(torch.isnan(w) | torch.isinf(w), 0, w),
     "leaky_relu": lambda w: F.leaky_relu(w, 0.1),
-    "leaky_relu at 0": lambda w: F.leaky_relu(w * 0, 0.1),
+    "leaky_relu at 0": lambda w: F.leaky_relu(zero(w), 0.1),
     "logical": lambda w: w * torch.logical_and(w > 0, torch.logical_not(w > 0.7)),
     "logical_or": lambda w: w * torch.logical_or(w > 0.5, torch.logical_xor(w > 0, w > 0.2)),
     "logsigmoid": F.logsigmoid,
@@ -54,12 +60,12 @@ ENTRYWISE = {
     "mish": F.mish,
     "neg": lambda w: -w,
     "powers": lambda w: w**2 + w**3 + (w + 2) ** 1.7 + (w + 2) ** 0.5 + 2**w,
-    "powers of 0": lambda w: (w * 0) ** 2 + w,
+    "powers of 0": lambda w: zero(w) ** 2 + w,
     "power of tensors": lambda w: (w + 2) ** w,
     "prelu": lambda w: F.prelu(w, w[0, 0, :1]),
     "reciprocal": lambda w: torch.reciprocal(w + 2),
     "relu": F.relu,
-    "relu at 0": lambda w: F.relu(w * 0),
+    "relu at 0": lambda w: F.relu(zero(w)),
     "remainder": lambda w: torch.remainder(w, 0.3),
     "round": lambda w: torch.round(3 * w),
     "rsub": lambda w: 1 - w - torch.sub(w, w * w, alpha=2) + torch.add(w, w * w, alpha=3),
