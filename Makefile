@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DOCS := $(VENV)/.ready-docs
 FLOOR := .venv-floor
+TORCH := .venv-torch
 ALONE := build/alone
 PROFILE ?= laptop
 JOBS ?= 2
@@ -16,7 +17,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor lint types docs notebook bench bench-gpu wheel address clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor test-torch lint types docs notebook bench bench-gpu wheel address clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +69,18 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 	$(FLOOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-floor.txt -e '.[dev]'
 	@touch $@
 
+test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environment that has it
+	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/test_docstrings.py -k "torch or programs"
+	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
+
+# PyTorch's build for CPUs takes 0.2 GB and the one with CUDA several; SymPy, which it needs, wants an
+# older mpmath than ours.
+$(TORCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TORCH)
+	grep -v '^mpmath==' constraints.txt > $(TORCH)/constraints.txt
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]'
+	@touch $@
+
 lint: $(READY)  ## ruff, and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -79,7 +92,7 @@ types: $(READY)  ## mypy
 docs: export XLA_FLAGS ?= $(COMPILES_SOONER)
 docs: $(READY_DOCS)  ## the documentation site in build/docs, and its examples
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/docs
-	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python -m doctest
+	ls docs/*.md docs/*/*.md docs/howto/*/*.md | xargs -n 4 -P 2 $(BIN)/python scripts/run_examples.py
 
 notebook: $(READY_DOCS)  ## renew notebooks/colab.ipynb from its text, and run it
 	$(BIN)/jupytext --quiet --update --to ipynb --output notebooks/colab.ipynb notebooks/colab.py
@@ -114,4 +127,4 @@ address:  ## put the project's address (URL=...) wherever it is repeated
 	$(PYTHON) scripts/set_address.py "$(URL)"
 
 clean:  ## remove environments and results
-	rm -rf $(VENV) $(FLOOR) .venv-rivals results build docs/reference/figures docs/gallery .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) $(TORCH) .venv-rivals results build docs/reference/figures docs/gallery .pytest_cache .ruff_cache .mypy_cache .hypothesis

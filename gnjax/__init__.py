@@ -12,6 +12,7 @@ from gnjax.diagnosis.monitor import Monitor
 from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.models import initializers
 from gnjax.networks.model import functional
+from gnjax.networks.torch_modules.from_torch import from_torch
 from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
@@ -91,6 +92,7 @@ __all__ = [
     "enable_x64",
     "factored",
     "frequency_bands",
+    "from_torch",
     "functional",
     "functional_hessian",
     "gauss_newton",

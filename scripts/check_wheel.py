@@ -14,7 +14,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-EXTRAS = ("matplotlib", "pooch", "sklearn", "ml_collections")
+EXTRAS = ("matplotlib", "pooch", "sklearn", "torch", "ml_collections")
 
 
 def main(dist: Path) -> None:

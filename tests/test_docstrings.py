@@ -55,6 +55,8 @@ def test_the_example_runs(name):
     text = inspect.getdoc(_NAMES[name]) or ""
     assert text, f"{name} has no docstring"
     assert ">>> " in text, f"the docstring of {name} has no example"
+    if ">>> import torch" in text:
+        pytest.importorskip("torch", reason="torch comes with gnjax[torch]")
     known = {"gnjax": gnjax, "jax": jax, "np": np}
     example = doctest.DocTestParser().get_doctest(text, known, name, name, 0)
     said: list[str] = []

@@ -46,7 +46,7 @@ def test_the_library_imports_what_it_depends_on_and_nothing_else():
 
 def test_every_extra_that_a_message_names_installs_the_package():
     extras = _PROJECT["optional-dependencies"]
-    for module in ("matplotlib", "pooch", "sklearn"):
+    for module in ("matplotlib", "pooch", "sklearn", "torch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(MissingExtraError, match="pip install") as refused:
@@ -94,7 +94,7 @@ def test_something_else_that_is_missing_is_not_called_an_extra(monkeypatch, tmp_
 def test_the_engine_answers_with_no_extra_installed():
     code = """
 import sys
-for name in ("matplotlib", "pooch", "sklearn", "ml_collections", "ray"):
+for name in ("matplotlib", "pooch", "sklearn", "torch", "ml_collections", "ray"):
     sys.modules[name] = None
 import numpy as np, gnjax, gnjax.papers
 gnjax.enable_x64()

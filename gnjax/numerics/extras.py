@@ -9,6 +9,7 @@ _EXTRAS = {  # by module: the name of the package, and the extra of gnjax that i
     "matplotlib": ("matplotlib", "plot"),
     "pooch": ("pooch", "data"),
     "sklearn": ("scikit-learn", "data"),
+    "torch": ("torch", "torch"),
 }
 
 

@@ -235,10 +235,9 @@ class _EquinoxRebuilt:
 
 
 TORCH = (
-    "a torch.nn.Module cannot be differentiated by JAX; the ResNet, VGG and ViT of gnjax.models "
-    "take its weights by gnjax.models.load_torch(model, module.state_dict()), and for any other "
-    "network write apply(params, x) with jax.numpy and give (apply, {name: "
-    "p.detach().numpy() for name, p in module.named_parameters()})"
+    "a torch.nn.Module goes in as gnjax.from_torch(module), the pair (apply, params) of JAX that "
+    "computes what the module computes in evaluation mode; the ResNet, VGG and ViT of gnjax.models "
+    "take its weights without PyTorch by gnjax.models.load_torch(model, module.state_dict())"
 )
 
 

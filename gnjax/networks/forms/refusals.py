@@ -27,7 +27,7 @@ PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConve
 
 _LINK = re.compile(r"\s*\(https?://\S+\)")
 _OF_SHAPES = re.compile(
-    r"arguments?\b|\bax[ei]s\b|broadcast|channel|dimension|divisible|features?\b|indexed|indices"
+    r"arguments?\b|\bax[ei]s\b|broadcast|channel|\bdim\b|dimension|divisible|features?\b|indexed|indices"
     r"|incompatible|\bndim\b|out of bounds|\brank\b|shape|\bsizes?\b|tuple index|unpack",
     re.IGNORECASE,
 )

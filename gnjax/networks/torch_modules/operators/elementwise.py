@@ -1,0 +1,110 @@
+"""Operators that act entry by entry, with the derivatives of PyTorch where there is a choice.
+
+At a kink two derivatives are possible, and networks meet them: an input that is exactly 0 behind a
+ReLU, a pixel at the end of a clamp. The functions here take PyTorch's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Entry = Any
+"""An array, or a number of Python."""
+
+
+def _add(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
+    return a + (b if alpha == 1 else alpha * b)
+
+
+def _sub(a: Entry, b: Entry, alpha: Entry = 1) -> Entry:
+    return a - (b if alpha == 1 else alpha * b)
+
+
+def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
+    if rounding_mode == "floor":
+        return jnp.floor_divide(a, b)
+    quotient = jnp.true_divide(a, b)
+    return jnp.trunc(quotient) if rounding_mode == "trunc" else quotient
+
+
+def _pow(a: Entry, b: Entry) -> jax.Array:
+    """Whole powers are products: their derivatives are there at 0 and for negative numbers."""
+    if isinstance(b, float) and b.is_integer():
+        b = int(b)
+    if isinstance(b, int) and not isinstance(a, int | float):
+        return jax.lax.integer_pow(a, b)
+    return jnp.sqrt(a) if isinstance(b, float) and b == 0.5 else jnp.power(a, b)
+
+
+def _clamp(x: jax.Array, low: Entry = None, high: Entry = None, **names: Entry) -> jax.Array:
+    """The derivative is one at the ends too."""
+    low, high = names.get("min", low), names.get("max", high)
+    clamped = x if low is None else jnp.where(x < low, low, x)
+    return clamped if high is None else jnp.where(clamped > high, high, clamped)
+
+
+def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **names: Entry) -> jax.Array:
+    """The derivative is zero at the ends too."""
+    low, high = names.get("min_val", low), names.get("max_val", high)
+    return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
+
+
+def _leaky_relu(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
+    return jnp.where(x > 0, x, negative_slope * x)
+
+
+def _elu(x: jax.Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    negative = alpha * jnp.expm1(jnp.where(x > 0, 0.0, x) * input_scale)
+    return scale * jnp.where(x > 0, x, negative)
+
+
+def _gelu(x: jax.Array, approximate: str = "none") -> jax.Array:
+    return jax.nn.gelu(x, approximate=approximate == "tanh")
+
+
+def _unchanged(x: Entry, *args: Any, **names: Any) -> Entry:
+    return x
+
+
+def _detach(x: jax.Array) -> jax.Array:
+    return jax.lax.stop_gradient(x)
+
+
+_OF_JNP = str.split("""
+    abs acos acosh asin asinh atan atan2 atanh ceil cos cosh exp expm1 floor isinf isnan
+    log log10 log1p log2 logical_and logical_not logical_or logical_xor maximum minimum reciprocal
+    round sign sin sinh sqrt tan tanh trunc where bitwise_and bitwise_or bitwise_xor bitwise_not
+    remainder fmod
+    """)
+
+TABLE: dict[str, Callable[..., Any]] = {
+    **{name: getattr(jnp, name) for name in _OF_JNP},
+    "_to_copy": _unchanged,
+    "add": _add,
+    "clamp": _clamp,
+    "clone": _unchanged,
+    "detach": _detach,
+    "div": _div,
+    "elu": _elu,
+    "eq": lambda a, b: jnp.equal(a, b),
+    "erf": jax.lax.erf,
+    "ge": lambda a, b: jnp.greater_equal(a, b),
+    "gelu": _gelu,
+    "gt": lambda a, b: jnp.greater(a, b),
+    "hardtanh": _hardtanh,
+    "le": lambda a, b: jnp.less_equal(a, b),
+    "leaky_relu": _leaky_relu,
+    "lt": lambda a, b: jnp.less(a, b),
+    "mul": lambda a, b: a * b,
+    "ne": lambda a, b: jnp.not_equal(a, b),
+    "neg": jnp.negative,
+    "pow": _pow,
+    "relu": jax.nn.relu,
+    "rsqrt": jax.lax.rsqrt,
+    "sigmoid": jax.nn.sigmoid,
+    "sub": _sub,
+}

@@ -1,0 +1,106 @@
+"""Look up and write entries by indices; an index that is out of bounds gives NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gnjax.networks.forms.refusals import Refused
+
+
+def _embedding(
+    weight: jax.Array,
+    tokens: jax.Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> jax.Array:
+    """Rows of a table; the row of padding has no derivative, as in PyTorch."""
+    rows = jnp.take(weight, tokens, axis=0, mode="fill")
+    if padding_idx < 0:
+        return rows
+    padding = (tokens == padding_idx)[..., None]
+    return jnp.where(padding, jax.lax.stop_gradient(rows), rows)
+
+
+def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
+    if any(index is not None and index.dtype == bool for index in indices):
+        msg = (
+            "the module picks entries by a boolean mask, so that the shape of the result depends "
+            "on numbers; use torch.where in its place"
+        )
+        raise Refused(msg)
+    return tuple(slice(None) if index is None else index for index in indices)
+
+
+def _index(x: jax.Array, indices: Sequence[jax.Array | None]) -> jax.Array:
+    return x.at[_at(indices)].get(mode="fill")
+
+
+def _index_put(
+    x: jax.Array,
+    indices: Sequence[jax.Array | None],
+    values: jax.Array,
+    accumulate: bool = False,
+) -> jax.Array:
+    place = x.at[_at(indices)]
+    return place.add(values) if accumulate else place.set(values)
+
+
+def _index_select(x: jax.Array, dim: int, index: jax.Array) -> jax.Array:
+    return jnp.take(x, index, axis=dim, mode="fill")
+
+
+def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
+    return x.at[_grid(x, dim, index)].get(mode="fill") if x.ndim else x
+
+
+def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
+    """Indices of every axis: along ``dim`` those given, and along the others the entry's own."""
+    ranges = [jnp.arange(size) for size in index.shape]
+    grid = jnp.meshgrid(*ranges, indexing="ij")
+    grid[dim % x.ndim] = index
+    return tuple(grid)
+
+
+def _scatter(x: jax.Array, dim: int, index: jax.Array, source: Any, **_: Any) -> jax.Array:
+    return x.at[_grid(x, dim, index)].set(_cut(source, index))
+
+
+def _scatter_add(x: jax.Array, dim: int, index: jax.Array, source: jax.Array) -> jax.Array:
+    return x.at[_grid(x, dim, index)].add(_cut(source, index))
+
+
+def _cut(source: Any, index: jax.Array) -> Any:
+    if not hasattr(source, "shape") or not source.ndim:
+        return source
+    return source[tuple(slice(0, size) for size in index.shape)]
+
+
+def _slice_scatter(
+    x: jax.Array,
+    source: jax.Array,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> jax.Array:
+    place = [slice(None)] * x.ndim
+    place[dim] = slice(start, end, step)
+    return x.at[tuple(place)].set(source)
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "copy": lambda x, source, *_: jnp.broadcast_to(source, x.shape),
+    "embedding": _embedding,
+    "gather": _gather,
+    "index": _index,
+    "index_put": _index_put,
+    "index_select": _index_select,
+    "scatter": _scatter,
+    "scatter_add": _scatter_add,
+    "slice_scatter": _slice_scatter,
+}

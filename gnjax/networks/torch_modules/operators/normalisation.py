@@ -1,0 +1,91 @@
+"""Normalisation, by statistics that are given or by those of the input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def _by_channel(vector: jax.Array, x: jax.Array) -> jax.Array:
+    return vector.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _batch_norm(
+    x: jax.Array,
+    weight: jax.Array | None,
+    bias: jax.Array | None,
+    mean: jax.Array,
+    variance: jax.Array,
+    momentum: float,
+    eps: float,
+) -> tuple[jax.Array, None, None]:
+    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training."""
+    scale = jax.lax.rsqrt(variance + eps)
+    found = (x - _by_channel(mean, x)) * _by_channel(scale, x)
+    return _scaled(found, weight, bias, x), None, None
+
+
+def _scaled(
+    found: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
+) -> jax.Array:
+    found = found if weight is None else found * _by_channel(weight, x)
+    return found if bias is None else found + _by_channel(bias, x)
+
+
+def _normalised(x: jax.Array, axes: Sequence[int], eps: float) -> jax.Array:
+    mean = jnp.mean(x, axes, keepdims=True)
+    centred = x - mean
+    variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + eps)
+
+
+def _batch_norm_of_input(
+    x: jax.Array,
+    weight: jax.Array | None,
+    bias: jax.Array | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[jax.Array, None, None]:
+    """What a norm of instances becomes: its samples are channels of one image."""
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
+
+
+def _layer_norm(
+    x: jax.Array,
+    shape: Sequence[int],
+    weight: jax.Array | None,
+    bias: jax.Array | None,
+    eps: float,
+) -> tuple[jax.Array, None, None]:
+    found = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
+    found = found if weight is None else found * weight
+    return (found if bias is None else found + bias), None, None
+
+
+def _group_norm(
+    x: jax.Array,
+    weight: jax.Array | None,
+    bias: jax.Array | None,
+    samples: int,
+    channels: int,
+    places: int,
+    groups: int,
+    eps: float,
+) -> tuple[jax.Array, None, None]:
+    parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
+    found = _normalised(parts, (2,), eps).reshape(x.shape)
+    return _scaled(found, weight, bias, x), None, None
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "_native_batch_norm_legit": _batch_norm_of_input,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "native_group_norm": _group_norm,
+    "native_layer_norm": _layer_norm,
+}

@@ -1,0 +1,114 @@
+"""Sums, means, extremes and orders along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Axes = int | Sequence[int] | None
+
+
+def _axis(dims: Axes) -> int | tuple[int, ...] | None:
+    """No axes, or an empty list of them, are all axes."""
+    if dims is None or isinstance(dims, int):
+        return dims
+    return tuple(dims) or None
+
+
+def _by_axes(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    def reduced(x: jax.Array, dim: Axes = None, keepdim: bool = False) -> jax.Array:
+        return function(x, axis=_axis(dim), keepdims=keepdim)
+
+    return reduced
+
+
+def _variance(
+    x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
+) -> jax.Array:
+    ddof = 1 if correction is None else correction
+    return jnp.var(x, _axis(dim), ddof=ddof, keepdims=keepdim)  # type: ignore[arg-type]
+
+
+def _norm(
+    x: jax.Array, ord: float = 2, dim: Axes = None, keepdim: bool = False, **_: Any
+) -> jax.Array:
+    """The norm of vectors; its derivative is 0 at a vector of zeros."""
+    axis = _axis(dim)
+    if ord != 2:
+        return jnp.linalg.norm(x if axis is not None else x.ravel(), ord, axis, keepdims=keepdim)
+    squares = jnp.sum(jnp.square(x), axis, keepdims=keepdim)
+    nonzero = squares > 0
+    return jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squares, 1)), 0)
+
+
+def _extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
+    """The value and its index along one axis: of equal ones the first, which has the derivative."""
+
+    def found(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
+        indices = find(x, axis=dim, keepdims=True)
+        values = jnp.take_along_axis(x, indices, dim)
+        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+    return found
+
+
+def _max(x: jax.Array, *args: Any) -> Any:
+    return _extreme(jnp.argmax)(x, *args) if args else jnp.max(x)
+
+
+def _min(x: jax.Array, *args: Any) -> Any:
+    return _extreme(jnp.argmin)(x, *args) if args else jnp.min(x)
+
+
+def _softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
+    return jax.nn.softmax(x, dim)
+
+
+def _log_softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
+    return jax.nn.log_softmax(x, dim)
+
+
+def _sort(
+    x: jax.Array, dim: int = -1, descending: bool = False, **names: Any
+) -> tuple[jax.Array, jax.Array]:
+    places = jnp.argsort(x, names.get("dim", dim), descending=descending)
+    return jnp.take_along_axis(x, places, dim), places
+
+
+def _topk(
+    x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[jax.Array, jax.Array]:
+    places = jnp.argsort(x, dim, descending=largest)
+    places = jax.lax.slice_in_dim(places, 0, k, axis=dim % x.ndim)
+    return jnp.take_along_axis(x, places, dim), places
+
+
+def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    def found(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
+        return find(x, axis=dim, keepdims=keepdim)
+
+    return found
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "_log_softmax": _log_softmax,
+    "_softmax": _softmax,
+    "amax": _by_axes(jnp.max),
+    "amin": _by_axes(jnp.min),
+    "any": _by_axes(jnp.any),
+    "argmax": _arg(jnp.argmax),
+    "argmin": _arg(jnp.argmin),
+    "cumsum": lambda x, dim: jnp.cumsum(x, dim),
+    "linalg_vector_norm": _norm,
+    "max": _max,
+    "mean": _by_axes(jnp.mean),
+    "min": _min,
+    "prod": _by_axes(jnp.prod),
+    "sort": _sort,
+    "sum": _by_axes(jnp.sum),
+    "topk": _topk,
+    "var": _variance,
+}

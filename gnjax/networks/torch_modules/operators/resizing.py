@@ -1,0 +1,66 @@
+"""Images in another size, along each axis by a matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def _lengths(
+    x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None
+) -> tuple[list[int], list[float]]:
+    """The new lengths, and how far apart in the input the new places lie."""
+    space = x.shape[2:]
+    if sizes is None:
+        assert scales is not None
+        made = [math.floor(length * scale) for length, scale in zip(space, scales, strict=True)]
+        return made, [1 / scale for scale in scales]
+    return list(sizes), [length / size for length, size in zip(space, sizes, strict=True)]
+
+
+def _nearest(
+    x: jax.Array, sizes: Sequence[int] | None, scales: Sequence[float] | None = None
+) -> jax.Array:
+    lengths, steps = _lengths(x, sizes, scales)
+    for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
+        places = np.minimum(np.floor(np.arange(length) * step).astype(int), x.shape[axis] - 1)
+        x = jnp.take(x, places, axis=axis)
+    return x
+
+
+def _linear(
+    x: jax.Array,
+    sizes: Sequence[int] | None,
+    align_corners: bool,
+    scales: Sequence[float] | None = None,
+) -> jax.Array:
+    lengths, steps = _lengths(x, sizes, scales)
+    for axis, (length, step) in enumerate(zip(lengths, steps, strict=True), start=2):
+        weights = jnp.asarray(_weights(x.shape[axis], length, step, align_corners), x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, weights, ((axis,), (1,))), -1, axis)
+    return x
+
+
+def _weights(before: int, after: int, step: float, align_corners: bool) -> np.ndarray:
+    """The matrix (after, before) of linear interpolation."""
+    if align_corners:
+        places = np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
+    else:
+        places = np.maximum((np.arange(after) + 0.5) * step - 0.5, 0)
+    lower = np.minimum(np.floor(places).astype(int), before - 1)
+    upper, share = np.minimum(lower + 1, before - 1), places - lower
+    found = np.zeros((after, before))
+    np.add.at(found, (np.arange(after), lower), 1 - share)
+    np.add.at(found, (np.arange(after), upper), share)
+    return found
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "upsample_bilinear2d": _linear,
+    "upsample_nearest2d": _nearest,
+}

@@ -1,0 +1,61 @@
+"""What counts of the outputs of a module of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.torch_modules.arrays import torch
+
+Output = str | int | Callable[[Any], Any] | None
+"""A name, an index, a function of what the module returns, or None for the tensor or the logits."""
+
+
+def chosen(returned: Any, output: Output) -> Any:
+    """A tensor, or a dict or a tuple of tensors, of what a module returns."""
+    if callable(output):
+        return output(returned)
+    if output is None:
+        return _usual(returned)
+    try:
+        named = isinstance(returned, Mapping) or isinstance(output, int)
+        return returned[output] if named else getattr(returned, str(output))
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
+        msg = f"output={output!r} is no output of this module, which returns {_listed(returned)}"
+        raise Refused(msg) from error
+
+
+def _usual(returned: Any) -> Any:
+    if isinstance(returned, torch().Tensor):
+        return returned
+    if isinstance(returned, Mapping) and "logits" in returned:
+        return returned["logits"]
+    if hasattr(returned, "logits"):
+        return returned.logits
+    msg = (
+        f"the module returns {_listed(returned)}; say which of them counts by output=, a name, an "
+        "index or a function, as in gnjax.from_torch(module, output='last_hidden_state')"
+    )
+    raise Refused(msg)
+
+
+def _listed(returned: Any) -> str:
+    """The names of the outputs, with their shapes."""
+    if isinstance(returned, torch().Tensor):
+        return "one tensor"
+    if isinstance(returned, Mapping):
+        entries = list(returned.items())
+    elif isinstance(returned, list | tuple):
+        fields = getattr(returned, "_fields", range(len(returned)))
+        entries = list(zip(fields, returned, strict=True))
+    else:
+        return f"a {type(returned).__name__}"
+    return f"{type(returned).__name__} with {', '.join(_entry(*entry) for entry in entries)}"
+
+
+def _entry(name: Any, value: Any) -> str:
+    if not isinstance(value, torch().Tensor):
+        return f"{name} (a {type(value).__name__})"
+    sizes = ["n", *(str(size) for size in value.shape[1:])] if value.ndim else []
+    return f"{name} ({', '.join(sizes)})"

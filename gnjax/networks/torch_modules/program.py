@@ -1,0 +1,122 @@
+"""The graph of a module: steps that each apply an operator, evaluated by JAX.
+
+Nothing here needs PyTorch. Arguments of a step are numbers, strings, lists of them, and references
+to earlier results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.torch_modules.operators import OPERATORS
+
+_RANDOM = frozenset(
+    str.split(
+        "bernoulli dropout multinomial native_dropout normal normal_functional rand randint "
+        "rand_like randn randn_like randperm uniform"
+    )
+)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The result of an earlier step, or an input of the program."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator, with the type of its result and the module that asks for it."""
+
+    name: str
+    operator: str  # a name in OPERATORS
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    dtype: str | None  # None where the result is no single array
+    module: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """The steps of a module, and what its inputs are.
+
+    Attributes:
+      parameters: the path of each input that is a parameter.
+      fixed: the path of each input that is a buffer or a frozen parameter.
+      constants: inputs that are numbers of the module's own.
+      samples: the inputs that are leaves of x, in order.
+      results: references in place of the leaves of what the module returns.
+    """
+
+    parameters: Mapping[str, str]
+    fixed: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    samples: tuple[str, ...]
+    steps: tuple[Step, ...]
+    results: Any
+
+    def __call__(
+        self, params: Mapping[str, Any], fixed: Mapping[str, Any], samples: Sequence[Any]
+    ) -> Any:
+        """What the module returns; parameters and fixed numbers by their paths."""
+        values: dict[str, Any] = {name: params[path] for name, path in self.parameters.items()}
+        values.update({name: fixed[path] for name, path in self.fixed.items()})
+        values.update({name: jnp.asarray(array) for name, array in self.constants.items()})
+        values.update(zip(self.samples, samples, strict=True))
+        with jax.numpy_rank_promotion("allow"):  # PyTorch's operators do, whatever the caller wants
+            for step in self.steps:
+                args, kwargs = filled((step.args, dict(step.kwargs)), values)
+                values[step.name] = _typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
+        return filled(self.results, values)
+
+
+def filled(tree: Any, values: Mapping[str, Any]) -> Any:
+    """References replaced by values, in lists, tuples and dicts."""
+    if isinstance(tree, Ref):
+        return values[tree.name]
+    if isinstance(tree, dict):
+        return {key: filled(entry, values) for key, entry in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(filled(entry, values) for entry in tree)
+    return tree
+
+
+def _typed(value: Any, dtype: str | None) -> Any:
+    """The array in the type that PyTorch gives it, or the nearest that JAX has switched on."""
+    if dtype is None:
+        return value
+    wanted = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
+    array = jnp.asarray(value)
+    return array if array.dtype == wanted else array.astype(wanted)
+
+
+def check_operators(steps: Sequence[Step]) -> None:
+    """Refuse operators that are not in the table, with the modules that ask for them."""
+    unknown: dict[str, str] = {}
+    for step in steps:
+        if step.operator not in OPERATORS:
+            unknown.setdefault(step.operator, step.module)
+    if not unknown:
+        return
+    named = ", ".join(f"{name} (in {module})" for name, module in unknown.items())
+    if _RANDOM.intersection(unknown):
+        msg = (
+            f"the module draws random numbers in evaluation mode: {named}; take the drawing out, "
+            "as in torch.nn.functional.dropout(x, training=self.training), or draw once and keep "
+            "the numbers in a buffer"
+        )
+        raise Refused(msg)
+    msg = (
+        f"gnjax.from_torch does not know these operators of PyTorch: {named}; put a module of "
+        "other operators in the place of each, or write apply(params, x) with jax.numpy "
+        "and give (apply, params)"
+    )
+    raise Refused(msg)

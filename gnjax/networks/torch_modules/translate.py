@@ -1,0 +1,101 @@
+"""An exported program of PyTorch as a :class:`Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from gnjax.networks.torch_modules.arrays import from_tensor, torch, type_name
+from gnjax.networks.torch_modules.program import Program, Ref, Step, check_operators
+
+_IGNORED = frozenset(
+    str.split("device dtype implicit layout memory_format non_blocking pin_memory requires_grad")
+)
+"""Keywords that do not change a result, or that its stated type says already."""
+
+
+def translated(found: Any, names: Mapping[str, str], parameters: Sequence[str]) -> Program:
+    """The program of an exported one.
+
+    Args:
+      found: by :func:`gnjax.networks.torch_modules.export.exported`.
+      names: for each name of a parameter or buffer the path of the array that it stands for; a
+        shared one has several names.
+      parameters: the paths of those that are differentiated; all others are fixed.
+    """
+    inputs = torch().export.graph_signature.InputKind
+    arrays, constants, samples = {}, {}, []
+    for spec in found.graph_signature.input_specs:
+        if spec.kind in (inputs.PARAMETER, inputs.BUFFER):
+            arrays[spec.arg.name] = names[spec.target.removeprefix("module.")]
+        elif spec.kind == inputs.CONSTANT_TENSOR:
+            constants[spec.arg.name] = from_tensor(found.constants[spec.target])
+        elif spec.kind == inputs.USER_INPUT:
+            samples.append(spec.arg.name)
+    results = [Ref(name) for name in found.graph_signature.user_outputs]
+    nodes = [node for node in found.graph.nodes if node.op == "call_function"]
+    steps = _needed([_step(node) for node in nodes], results)
+    check_operators(steps)
+    used = {ref.name for step in steps for ref in _refs((step.args, dict(step.kwargs)))}
+    used.update(ref.name for ref in results)
+    chosen = {name: path for name, path in arrays.items() if name in used}
+    return Program(
+        parameters={name: path for name, path in chosen.items() if path in parameters},
+        fixed={name: path for name, path in chosen.items() if path not in parameters},
+        constants={name: array for name, array in constants.items() if name in used},
+        samples=tuple(samples),
+        steps=steps,
+        results=results,
+    )
+
+
+def _step(node: Any) -> Step:
+    kwargs = {key: _argument(v) for key, v in node.kwargs.items() if key not in _IGNORED}
+    value = node.meta.get("val")
+    dtype = type_name(value.dtype) if isinstance(value, torch().Tensor) else None
+    args = tuple(_argument(v) for v in node.args)
+    return Step(node.name, _operator(node.target), args, kwargs, dtype, _module(node))
+
+
+def _operator(target: Any) -> str:
+    """The name in our table: without the overload, and for Python's own functions with python."""
+    if not isinstance(target, torch()._ops.OpOverload):
+        return f"python.{getattr(target, '__name__', str(target))}"
+    space, _, name = target.name().partition("::")
+    name = name.partition(".")[0]
+    return name if space in ("aten", "prims") else f"{space}.{name}"
+
+
+def _module(node: Any) -> str:
+    """Where in the module an operator is asked for."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path, kind = stack[-1] if stack else ("", "")
+    kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]
+    path = path.removeprefix("module").removeprefix(".")
+    return f"{path}, {kind}" if path else kind or "the module"
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, torch().fx.Node):
+        return Ref(value.name)
+    if isinstance(value, list | tuple):
+        return [_argument(entry) for entry in value]
+    if isinstance(value, torch().dtype):
+        return type_name(value)
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+def _refs(tree: Any) -> list[Ref]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, Ref)]
+
+
+def _needed(steps: Sequence[Step], results: Sequence[Ref]) -> tuple[Step, ...]:
+    """The steps that the results depend on: no checks, and nothing that is thrown away."""
+    read, found = {ref.name for ref in results}, []
+    for step in reversed(steps):
+        if step.name in read:
+            read.update(ref.name for ref in _refs((step.args, dict(step.kwargs))))
+            found.append(step)
+    return tuple(found[::-1])
