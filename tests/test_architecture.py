@@ -61,6 +61,21 @@ def test_library_has_no_broad_handlers_and_prints_nothing():
             assert not re.search(r"^\s*print\(", source, re.MULTILINE), module
 
 
+def test_the_engine_knows_operators_by_their_facts_alone():
+    """Spectra and kappa import no kind of operator or network, and read no attribute of one."""
+    engine = ("gnjax.spectra", "gnjax.conditioning")
+    kinds = ("gnjax.networks", "gnjax.operators.of_networks", "gnjax.operators.metrics")
+    for module, path in _modules():
+        if module.startswith(engine):
+            assert not [name for name in _imports(path) if name.startswith(kinds)], module
+            attributes = {
+                node.attr
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Attribute)
+            }
+            assert not attributes & {"net", "side"}, module
+
+
 def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
     folders = {path.parent for module, path in _modules() if module.split(".")[0] == "gnjax"}
     for folder in folders:

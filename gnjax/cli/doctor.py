@@ -24,7 +24,7 @@ from gnjax.cli.machine import git_state, usable_cores
 from gnjax.data.places import cache_folder
 from gnjax.numerics import precision
 from gnjax.numerics.limits import LIMITS
-from gnjax.numerics.memory import free_memory
+from gnjax.numerics.memory.free import free_memory
 
 PACKAGES = ("gnjax", "jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

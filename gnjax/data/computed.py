@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnjax.numerics.extras import optional
-from gnjax.numerics.memory import check_room
+from gnjax.numerics.memory.free import check_room
 
 Samples = tuple[NDArray[np.float64], NDArray[np.int64]]  # (n, *shape), (n,)
 

@@ -26,7 +26,7 @@ from gnjax.networks.outputs.targets import make_target
 from gnjax.networks.outputs.values import check_values
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.device import device
+from gnjax.numerics.memory.device import device
 from gnjax.numerics.precision import real_dtype
 
 

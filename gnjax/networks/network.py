@@ -24,7 +24,7 @@ from gnjax.networks.outputs.shapes import Outputs
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.device import device
+from gnjax.numerics.memory.device import device
 
 _PROBES = 4
 _SAFETY = 4.0

@@ -13,7 +13,7 @@ class Limits:
     makes the products: these are limits of the host's memory and time. A Krylov basis of a few
     eigenvalues that has no room there in float64 is kept on the devices in the precision of the
     products, within the same limits. How much goes through the device at once is decided by that
-    device (``gnjax.numerics.device``).
+    device (``gnjax.numerics.memory.device``).
 
     Attributes:
       matrix_rows: the most rows that a matrix in host memory may have, formed or given.

@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.host import all_finite, on_cpu, on_device
-from gnjax.numerics.memory import check_room
+from gnjax.numerics.memory.free import check_room
 from gnjax.numerics.precision import real_dtype
 
 _ASYMMETRY = 1e-8

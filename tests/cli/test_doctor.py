@@ -11,7 +11,8 @@ import pytest
 from gnjax import data
 from gnjax.cli import doctor
 from gnjax.cli.main import main
-from gnjax.numerics import memory, precision
+from gnjax.numerics import precision
+from gnjax.numerics.memory import free as memory
 
 Device = namedtuple("Device", "platform device_kind")
 

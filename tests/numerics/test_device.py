@@ -10,8 +10,8 @@ import pytest
 
 import gnjax
 from gnjax.networks import network
-from gnjax.numerics import device as module
-from gnjax.numerics.device import CPU, Device, device
+from gnjax.numerics.memory import device as module
+from gnjax.numerics.memory.device import CPU, Device, device
 from gnjax.operators.of_networks import stored_jacobian
 from tests.networks import CASES
 

@@ -8,7 +8,7 @@ import pytest
 import gnjax
 import gnjax.operators.of_networks.linearised as module
 from gnjax.networks import network
-from gnjax.numerics.device import Device
+from gnjax.numerics.memory.device import Device
 from gnjax.operators.of_networks.linearised import Linearised, linearised
 from tests.networks import CASES
 

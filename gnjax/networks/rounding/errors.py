@@ -37,7 +37,7 @@ from gnjax.networks.rounding.monte_carlo import narrowest
 from gnjax.networks.rounding.sampled import plain_backward, plain_forward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
-from gnjax.numerics.memory import free_memory
+from gnjax.numerics.memory.free import free_memory
 
 _MOST, _FEWEST = 16, 3  # the largest and the smallest number of draws
 _WORK = 3e6  # if all draws together write more numbers than this, fewer are made

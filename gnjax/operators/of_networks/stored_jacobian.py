@@ -27,8 +27,8 @@ from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.device import device
 from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.memory.device import device
 from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Prepared
 from gnjax.operators.of_networks.network import NetworkGram

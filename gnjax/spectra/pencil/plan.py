@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnjax.numerics.limits import Limits
-from gnjax.numerics.memory import free_memory
+from gnjax.numerics.memory.free import free_memory
 from gnjax.operators.factorisation import Factorisation
 
 _WIDTHS = (4, 8, 16, 32, 64)  # columns of a sketch for each row of J
