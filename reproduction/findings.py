@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from figures import catalogue
+from gnjax.cli.terminal import ended
 from reproduction import appendices, figure_findings
 from reproduction.appendices import PAGES
 from reproduction.corrections import CORRECTIONS, KINDS
@@ -143,5 +146,19 @@ def _behind() -> Iterator[str]:
     )
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write all pages again; the status is that of :func:`gnjax.cli.terminal.ended`."""
+    return ended(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduction.findings", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.parse_args(arguments)
     write(read(EXPECTED), all_claims())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
+from gnjax.cli.terminal import ended
 from reproduction import records
 from reproduction.published import GALLERY, gallery
 from reproduction.readings import figure_of
@@ -22,7 +23,14 @@ from sweeps.claims import Claim, Verdict, judge
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print every sentence with its verdict; 1 if a decided verdict is not the recorded one."""
+    """Print every sentence with its verdict; 1 if a decided verdict is not the recorded one.
+
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    """
+    return ended(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parsed(arguments)
     folder = gallery(options.profile, options.gallery)
     try:
