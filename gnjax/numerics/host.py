@@ -125,7 +125,7 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
     parts = [in_parts(a)] if b is None else [in_parts(a), in_parts(b)]
     lengths = []
     for part, *other in zip(*parts, strict=True):
-        moved = part.astype(np.float64)
+        moved = part.astype(np.float64, copy=bool(other))
         for subtracted in other:
             moved -= factor * subtracted.astype(np.float64)
         lengths.append(_length(moved))
@@ -133,6 +133,10 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
 
 
 def _length(part: np.ndarray) -> float:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        plain = float(np.linalg.norm(part))
+    if 1e-130 < plain < 1e150:  # the squares that are lost are less than its rounding
+        return plain
     largest = float(np.abs(part).max(initial=0.0))
     return largest * float(np.linalg.norm(part / largest)) if 0 < largest < math.inf else largest
 

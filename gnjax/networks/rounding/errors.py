@@ -291,8 +291,7 @@ def _add_images(
     net: Network, batch: Sequence[Any], scaling: Scaling | None, first: np.ndarray, seen: _Seen
 ) -> None:
     """Add J_b^T u to ``seen`` for the first vectors u of a batch that is not measured."""
-    for place, u in enumerate(first):
-        pull = plain_backward(net, *batch, on_device(u))
+    for place, pull in enumerate(plain_backward(net, *batch, on_device(first))):
         seen.add_image(place, on_host(_scaled(scaling, pull)))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -131,8 +132,8 @@ def plain_forward(net: Network, x: Any, target: Any, v: jax.Array) -> jax.Array:
 
 @bounded_jit
 def plain_backward(net: Network, x: Any, target: Any, u: jax.Array) -> jax.Array:
-    """J_b^T u, as one compiled program."""
-    return backward(net, x, target, u)
+    """J_b^T u for several u (m, n_b, r), as one compiled program."""
+    return jax.vmap(partial(backward, net, x, target))(u)
 
 
 @bounded_jit

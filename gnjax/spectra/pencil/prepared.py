@@ -53,27 +53,27 @@ def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prep
         seen=lambda block: count(block[:, :0]),
     )
     if plan.width:
-        made = _triangle(sketched(held.tiles, plan.width, seed))
+        made = _triangle(lambda: sketched(held.tiles, plan.width, seed))
     else:
         made = _near(gram(held.tiles))
     return None if made is None else Prepared(held, *made, plan.block)
 
 
-def _triangle(sketch: list[jax.Array]) -> tuple[np.ndarray, float] | None:
+def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[np.ndarray, float] | None:
     """L and the smallest eigenvalue of L L^T = Y Y^T, from Y in its precision, else in float64.
 
-    Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T.
+    Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T. The
+    sketch Y is made again for each of these, so that it takes no memory beside what is made of it.
     """
-    made = _accurate(gram(sketch))
+    made = _accurate(gram(sketch()))
     if made is not None:
         return made
-    if sketch[0].dtype == np.float32:
-        with x64():
-            sketch = [tile.astype(np.float64) for tile in sketch]
-        made = _accurate(gram(sketch))
-        if made is not None:
-            return made
-    whole = np.concatenate([on_host(tile) for tile in sketch], axis=1)
+    with x64():
+        wide = [tile.astype(np.float64) for tile in sketch()]
+    made = _accurate(gram(wide))
+    if made is not None:
+        return made
+    whole = np.concatenate([on_host(tile) for tile in wide], axis=1)
     triangle = triangular_factor(whole.T).T
     diagonal = np.abs(np.diagonal(triangle))
     if not diagonal.min() > 0:
@@ -83,19 +83,21 @@ def _triangle(sketch: list[jax.Array]) -> tuple[np.ndarray, float] | None:
 
 def _accurate(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     """L of a Gram matrix whose smallest eigenvalue is far above the rounding of its precision."""
-    triangle = triangle_of(matrix.astype(np.float64))
+    unit = _rounding(matrix)
+    triangle = _factored(matrix.astype(np.float64))
     if triangle is None:
         return None
     least = _least(triangle)
-    return (triangle, least) if least > _ROUNDED * _rounding(matrix) else None
+    return (triangle, least) if least > _ROUNDED * unit else None
 
 
 def _near(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     """L of J J^T in a precision, moved by a few roundings where it is not positive definite."""
     wide, unit = matrix.astype(np.float64), _rounding(matrix)
     for shift in (0.0, *_SHIFTS):
-        moved = wide if shift == 0 else wide + shift * unit * np.eye(len(wide))
-        triangle = triangle_of(moved)
+        moved = wide.copy()
+        np.fill_diagonal(moved, np.diagonal(wide) + shift * unit)
+        triangle = _factored(moved)
         if triangle is not None and (least := _least(triangle)) > 0:
             return triangle, least
     return None
@@ -107,8 +109,13 @@ def _rounding(matrix: np.ndarray) -> float:
 
 def triangle_of(matrix: np.ndarray) -> np.ndarray | None:
     """The Cholesky factor L, or None where the matrix is not positive definite."""
+    return _factored(np.array(matrix, np.float64))
+
+
+def _factored(matrix: np.ndarray) -> np.ndarray | None:
+    """:func:`triangle_of` a symmetric matrix whose memory may be written over."""
     try:
-        return scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False, overwrite_a=False)
+        return scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False, overwrite_a=True)
     except np.linalg.LinAlgError:
         return None
 
