@@ -1,6 +1,6 @@
 """kappa of the NTK of ResNet20 at the papers' size: seconds, peak memory, and the answer.
 
-    python -m benchmarks.resnet_kappa [--samples=1000]
+    python -m benchmarks.resnet_kappa [--samples=1000] [--method=auto]
 
 n=1000 images of 32 x 32 x 3, k=10, p about 270,000: J J^T is 10,000 x 10,000, float64, and J would
 take 22 GB. BatchNorm is frozen at the statistics of the samples; photograph patches stand in for
@@ -25,6 +25,7 @@ from gnjax.models.resnet import ResNet
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--method", default="auto", help="that of gnjax.condition_number")
     parser.add_argument("--save", action="store_true", help="write what the README's tables show")
     options = parser.parse_args()
     samples, started = options.samples, record.environment()
@@ -35,7 +36,7 @@ def main() -> None:
     model = freeze_statistics(ResNet(20, 10, key=jax.random.key(0)), x)
     began = time.perf_counter()
     kernel = gnjax.ntk(model, x)
-    kappa = gnjax.condition_number(kernel, method="inverse")
+    kappa = gnjax.condition_number(kernel, method=options.method)
     seconds = time.perf_counter() - began
     print(kappa)
     name = f"kappa of the NTK of ResNet20 ({kernel.shape[0]} x {kernel.shape[0]}, float64)"

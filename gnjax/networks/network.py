@@ -284,11 +284,14 @@ def forward_products(net: Network, v: jax.Array) -> jax.Array:
 
 def backward_products(net: Network, u: jax.Array) -> jax.Array:
     """J^T u for u (n r,) or (n r, b)."""
+    return sum_of(backward_parts(net, u))
+
+
+def backward_parts(net: Network, u: jax.Array) -> Iterator[jax.Array]:
+    """Yield J_b^T u_b for each batch b of samples; their sum is J^T u."""
     parts = reshaped(u, net.samples, net.rows, *u.shape[1:])
-    return sum_of(
-        columns(net, partial(_backward_batch, net, x, r), w, 2)
-        for x, r, w in sample_batches(net, net.target, parts)
-    )
+    for x, r, w in sample_batches(net, net.target, parts):
+        yield columns(net, partial(_backward_batch, net, x, r), w, 2)
 
 
 def gauss_newton_products(net: Network, v: jax.Array) -> jax.Array:

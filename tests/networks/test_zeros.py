@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.null_space.ranks import TRIALS
+from gnjax.networks.null_space.ranks import TRIALS, rank_bound_of_batches
 from tests.references import jacobian
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -253,3 +253,23 @@ def test_a_sure_classifier_keeps_its_words() -> None:
     x = np.array([[1], [7], [2], [3]])
     op = gnjax.gauss_newton((apply, {"words": words}), x, loss="cross_entropy")
     assert op.rank_bound == 8  # two of three logits of each of the four samples
+
+
+def test_samples_are_read_until_enough_columns_are_not_zero():
+    """One batch shows that J may have full rank; a column of zeros is zero in all."""
+    params, apply = _dense(4, 3, bias=False), _mlp(jnp.tanh)
+    read = []
+
+    def rank_bound(x: np.ndarray) -> int:
+        read.clear()
+
+        def batches() -> Any:
+            for start in (0, 2, 4):
+                read.append(start)
+                yield gnjax.ntk((apply, params), x[start : start + 2]).net
+
+        return rank_bound_of_batches(batches, 12, 18).value
+
+    assert (rank_bound(X), read) == (12, [0])
+    assert rank_bound(X * [1, 1, 1, 0]) == 9
+    assert read[:3] == [0, 2, 4]

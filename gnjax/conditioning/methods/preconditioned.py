@@ -31,7 +31,8 @@ from gnjax.spectra.whole import dense_error
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 4.0  # how much longer its multiplications take than those of a matrix product, measured
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
-_LARGE = 1e11  # multiplications from which on the rank is looked at before, see _refuses
+_LARGE = 1e11  # multiplications from which on the rank is looked at before, see _deficient
+_WIDE = 2.0  # a factor with so many times more columns than rows has full rank, but for zero rows
 _LOST = 0.25  # the largest share of rtol that holding J in float32 may cost
 
 
@@ -64,9 +65,7 @@ def _refuses(problem: Problem) -> str:
             "matrix near A as preconditioner="
         )
     plan = _plan(problem)
-    large = plan is not None and plan.work > _LARGE
-    deficient = large and problem.rank_bound < problem.size
-    if problem.rank not in (None, problem.size) or deficient:
+    if problem.rank not in (None, problem.size) or _deficient(problem, plan):
         return (
             "method='preconditioned' answers for matrices of full rank alone; use 'factored' or "
             "'dense' for an assumed rank, or where structure allows no full rank"
@@ -77,6 +76,19 @@ def _refuses(problem: Problem) -> str:
             f"{problem.limits.matrix_rows:,}; pass limits=gnjax.Limits(matrix_rows={problem.size})"
         )
     return "" if plan is None or given else plan.refused
+
+
+def _deficient(problem: Problem, plan: Plan | None) -> bool:
+    """Whether structure allows no full rank; asked where that costs far less than the answer.
+
+    A factor that is far wider than tall has full rank unless whole rows are zero, and trials for
+    that would cost a share of the rows themselves.
+    """
+    factor = factorisation_of(problem.op)
+    if plan is None or factor is None or plan.work <= _LARGE:
+        return False
+    rows, columns = factor.shape
+    return columns < _WIDE * rows and problem.rank_bound < problem.size
 
 
 def _cost(problem: Problem) -> float:

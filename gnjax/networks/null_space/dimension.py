@@ -149,7 +149,7 @@ class _Columns:
 
 def _columns(net: Network, parts: Sequence[np.ndarray], most: float) -> _Columns:
     """The columns that are zero; trials are made where a part has at most ``most`` others."""
-    zero, none = ~nonzero_columns(lambda: (net,)), np.zeros(net.parameters, bool)
+    zero, none = ~nonzero_columns(lambda: (net,), parts, most), np.zeros(net.parameters, bool)
     if not any(zero[own].any() and (~zero[own]).sum() <= most for own in parts):
         return _Columns(none, none)
     exact = columns_stay_zero(lambda: (net,), zero)

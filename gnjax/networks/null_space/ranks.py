@@ -64,7 +64,7 @@ def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBoun
     Of the null space only columns that are zero are looked for.
     """
     proved = least(RankBound(columns), RankBound(rows))
-    used = nonzero_columns(batches)
+    used = nonzero_columns(batches, [np.arange(columns)], proved.value - 1)
     if used.sum() < proved.value and columns_stay_zero(batches, ~used):
         return RankBound(int(used.sum()), TRIALS)
     return proved

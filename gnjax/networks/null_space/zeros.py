@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.network import Network, backward_products, forward_products, scatter
+from gnjax.networks.network import Network, backward_parts, forward_products, scatter
 from gnjax.networks.null_space.families import layers_of
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
@@ -37,15 +38,30 @@ Batches = Callable[[], Iterable[Network]]
 """The networks at all batches of samples; their parameters are the same."""
 
 
-def nonzero_columns(batches: Batches) -> np.ndarray:
-    """Which columns of J, of all batches together, are computed as numbers other than zero."""
-    return _columns(batches) != 0
+def nonzero_columns(
+    batches: Batches, parts: Sequence[np.ndarray], most: float = math.inf
+) -> np.ndarray:
+    """Which columns of J, of all batches together, are computed as numbers other than zero.
+
+    A column is not zero as soon as it is not zero for one sample. Samples are read only until every
+    part has more than ``most`` columns that are not zero; all others then count as zero.
+    """
+    total = np.zeros(0)
+    for sizes in _column_sizes(batches):
+        total = total + sizes if len(total) else sizes
+        if all(np.count_nonzero(total[own]) > most for own in parts):
+            break
+    return total != 0
 
 
 def columns_stay_zero(batches: Batches, idle: np.ndarray) -> bool:
     """Whether the columns of J that ``idle`` names stay zero when their parameters change."""
     net = next(iter(batches()))
-    return _stay_zero(net, idle, lambda leaves: _columns(batches, leaves)[idle])
+
+    def images(leaves: Sequence[jax.Array]) -> np.ndarray:
+        return reduce(np.add, _column_sizes(batches, leaves))[idle]
+
+    return _stay_zero(net, idle, images)
 
 
 def nonzero_rows(net: Network, own: np.ndarray, enough: int) -> int:
@@ -62,20 +78,20 @@ def nonzero_rows(net: Network, own: np.ndarray, enough: int) -> int:
     return enough
 
 
-def _columns(batches: Batches, leaves: Sequence[jax.Array] | None = None) -> np.ndarray:
-    """|J^T u| (p,), summed over two random u that are zero where an output has the weight zero.
+def _column_sizes(
+    batches: Batches, leaves: Sequence[jax.Array] | None = None
+) -> Iterator[np.ndarray]:
+    """Yield |J_b^T u| (p,) for each batch b of samples, summed over two random u.
 
-    Products with two vectors are those that the search for directions makes as well.
+    u is zero where an output has the weight zero. Products with two vectors are those that the
+    search for directions makes as well.
     """
-    rng, total = np.random.default_rng(0), None
+    rng = np.random.default_rng(0)
     for net in batches():
         plain = replace(net, target=None, leaves=tuple(leaves or net.leaves))
         u = rng.standard_normal((net.samples * net.k, 2)) * _weighted_outputs(net).reshape(-1, 1)
-        part = backward_products(plain, on_device(u.astype(net.dtype)))
-        sizes = np.abs(np.asarray(part, np.float64)).sum(axis=1)  # so that nothing cancels
-        total = sizes if total is None else total + sizes
-    assert total is not None
-    return total
+        for part in backward_parts(plain, on_device(u.astype(net.dtype))):
+            yield np.abs(np.asarray(part, np.float64)).sum(axis=1)  # so that nothing cancels
 
 
 def _rows(net: Network, own: np.ndarray, leaves: Sequence[jax.Array] | None = None) -> np.ndarray:
