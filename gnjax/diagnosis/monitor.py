@@ -23,7 +23,7 @@ from gnjax.diagnosis.monitor_products import (
     scaled_product,
 )
 from gnjax.diagnosis.monitor_row import MonitorRow
-from gnjax.networks.construct import moved
+from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.parameters import Only
@@ -210,7 +210,7 @@ class Monitor:
         """Make the operators of this model; reuse the last ones if its structure is the same."""
         net = None
         if self._hessian is not None:
-            net = moved(self._hessian.net, model, has_aux=self._has_aux)
+            net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
         if net is None:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None

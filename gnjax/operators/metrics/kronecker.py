@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.kernels import traced_sample
+from gnjax.networks.kernels import sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
@@ -166,7 +166,7 @@ def _biases(chosen: Plan, found: Moments, dtype: jnp.dtype) -> tuple[int | None,
 def _kronecker_blocks(found: _Layers) -> list[KroneckerBlock]:
     parts = zip(found.plan.parts, found.entries, found.moments.parts, found.biases, strict=True)
     names, blocks = parameter_names(found.net), []
-    traced = traced_sample(found.net)
+    traced = sample_trace(found.net)
     for part, entries, own, bias in parts:
         places = indices_of(found.net.counts, [part.place])[entries]
         positions = sum(traced.layers[part.layer].uses[use].positions for use in part.uses)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.kernels import traced_sample
+from gnjax.networks.kernels import sample_trace
 from gnjax.networks.layer_types.uses import by_positions, has_places
 from gnjax.networks.network import Network, parameter_names, sample_batches
 from gnjax.networks.outputs.hessians import root_rows
@@ -91,7 +91,7 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 
 def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
     """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
-    traced = traced_sample(net)
+    traced = sample_trace(net)
     of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
     parts: list[Part] = []
     entries: list[np.ndarray] = []
@@ -154,7 +154,7 @@ def _portions(
     net: Network, chosen: Plan, *, squares: bool
 ) -> Iterator[tuple[Any, Target | None, int, int]]:
     """Yield x and target of some samples, and the start and number of some rows of R^T."""
-    traced = traced_sample(net)
+    traced = sample_trace(net)
     width = net.k + sum(net.counts[place] for place in chosen.others)
     for part in chosen.parts:
         uses = [traced.layers[part.layer].uses[use] for use in part.uses]
@@ -219,7 +219,7 @@ def _sensitivities(
     net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
     """a (n, t, g, i) and delta (n, j, t, g, o) of every part, and rows (n, j, m) of the others."""
-    traced = traced_sample(net)
+    traced = sample_trace(net)
     uses = [traced.layers[part.layer].uses[use] for part in chosen.parts for use in part.uses]
     others = [net.chosen[place] for place in chosen.others]
 

@@ -101,7 +101,7 @@ def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Ope
         )
         raise ValueError(msg)
     net = op.net
-    items = _items(net, gram.traced_sample(net), memory)
+    items = _items(net, gram.sample_trace(net), memory)
     size = _bytes(net, items)
     if not size <= memory:
         msg = (
@@ -124,7 +124,7 @@ def products_before(op: NetworkGram) -> float:
     alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
     if net.coupled or not (net.convolves and alone and device().stores):
         return np.inf
-    traced = gram.traced_sample(net)
+    traced = gram.sample_trace(net)
     items = _items(net, traced, LIMITS.jacobian_bytes)
     work = [sum(use.terms * use.results for use in layer.uses) for layer in traced.layers]
     pairs = [item for item in items if item.form == "pair"]
@@ -140,7 +140,7 @@ def _bytes(net: Network, items: Items) -> float:
     return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
 
 
-def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
+def _items(net: Network, traced: layers.Trace, memory: float) -> Items:
     """Choose how each parameter is kept: for the fastest products that fit in ``memory``.
 
     The ``width`` of an item is how many numbers are kept for each sample.
@@ -235,7 +235,7 @@ def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.A
 
 def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     """V -> J_b V of each layer kept as a pair."""
-    traced = gram.traced_sample(net)
+    traced = gram.sample_trace(net)
     pairs = iter(block.pairs)
     for item in items:
         if item.form == "pair":
