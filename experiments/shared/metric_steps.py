@@ -22,7 +22,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.kernels import row_blocks, traced_sample
+from gnjax.networks.kernels import row_blocks, sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
 from gnjax.operators.metrics.moments import moments, plan
@@ -157,7 +157,7 @@ def _kfac(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
     """A (x) B of every layer as :func:`gnjax.kfac` has it, and the exact diagonal of the rest."""
     net = op.net
     chosen, entries = plan(net, blocks=False)
-    found, traced = moments(net, chosen), traced_sample(net)
+    found, traced = moments(net, chosen), sample_trace(net)
     blocks: list[Block] = []
     biases = set()
     for part, places, own in zip(chosen.parts, entries, found.parts, strict=True):

@@ -41,8 +41,8 @@ class BlockSpectrum(Result):
 
     >>> model = lambda w, x: x @ w["a"] + w["b"], {"a": np.ones((1, 1)), "b": np.ones((1, 1))}
     >>> x = np.array([[1.0], [2.0]])
-    >>> found = gnjax.block_spectra(model, x, by="parameter")  # diag(G) = (1 + 4) / 2 and 1
-    >>> print(found["a"])
+    >>> spectra = gnjax.block_spectra(model, x, by="parameter")  # diag(G) = (1 + 4) / 2 and 1
+    >>> print(spectra["a"])
     a: 1 parameters, trace 2.5, kappa = 1 in [1, 1] (rank 1 of 1, full; factored, measured)
     """
 
@@ -64,7 +64,7 @@ class BlockSpectrum(Result):
 
 @dataclass(frozen=True, repr=False)
 class BlockSpectra(Result):
-    """What :func:`block_spectra` found.
+    """The answer of :func:`block_spectra`.
 
     Attributes:
       blocks: one :class:`BlockSpectrum` for each block, in the natural order of their names.
@@ -80,10 +80,10 @@ class BlockSpectra(Result):
         "products", from the columns of the matrix.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
-    >>> found = gnjax.block_spectra(model, jax.random.normal(jax.random.key(1), (5, 3)))
-    >>> [(block.name, len(block.spectrum), block.condition.rank) for block in found.blocks]
+    >>> spectra = gnjax.block_spectra(model, jax.random.normal(jax.random.key(1), (5, 3)))
+    >>> [(block.name, len(block.spectrum), block.condition.rank) for block in spectra.blocks]
     [('dense1', 16, 10), ('dense2', 10, 10)]
-    >>> gnjax.BlockSpectra.from_json(found.to_json()).off_block_share == found.off_block_share
+    >>> gnjax.BlockSpectra.from_json(spectra.to_json()).off_block_share == spectra.off_block_share
     True
     """
 
@@ -182,10 +182,10 @@ def block_spectra(
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
-    >>> found = gnjax.block_spectra(model, x)
-    >>> print(found["dense1"].condition)  # doctest: +ELLIPSIS
+    >>> spectra = gnjax.block_spectra(model, x)
+    >>> print(spectra["dense1"].condition)  # doctest: +ELLIPSIS
     kappa = ... (rank 10 of 16, analytic; factored, measured)
-    >>> 0 < found.off_block_share < 1, found.distances.shape
+    >>> 0 < spectra.off_block_share < 1, spectra.distances.shape
     (True, (2, 2))
     >>> op = gnjax.hessian(model, x, np.ones((5, 2)))
     >>> [block.name for block in gnjax.block_spectra(op, by=["*/kernel", "*/bias"]).blocks]
@@ -196,18 +196,18 @@ def block_spectra(
     [('0', 3, 3), ('1', 2, 2)]
     """
     operator = _operator(op, x, options)
-    names, terms, sizes, found = _blocks(operator, by, labels, centred, limits)
+    names, terms, sizes, diagonal = _blocks(operator, by, labels, centred, limits)
     blocks: list[BlockSpectrum] = []
     with stages(progress, len(names) + 1) as advance:
-        for name, size, block, count in zip(names, sizes, found.operators, terms, strict=True):
+        for name, size, block, count in zip(names, sizes, diagonal.operators, terms, strict=True):
             advance()
-            bound = found.rank_bound_of(len(blocks))
+            bound = diagonal.rank_bound_of(len(blocks))
             blocks.append(replace(_block(name, size, block, bound, limits), terms=count))
         advance()
     floor = _ZERO * max(float(np.abs(block.spectrum.values).max()) for block in blocks)
-    apart = distances([block.spectrum for block in blocks], floor)
-    share = found.off_share, found.off_error
-    return BlockSpectra(tuple(blocks), *apart, floor, *share, found.method)
+    pairs, pair_errors = distances([block.spectrum for block in blocks], floor)
+    share = diagonal.off_share, diagonal.off_error
+    return BlockSpectra(tuple(blocks), pairs, pair_errors, floor, *share, diagonal.method)
 
 
 def _blocks(
@@ -218,42 +218,42 @@ def _blocks(
         if by != "layer":
             msg = "labels= makes parts of the samples and by= blocks of the parameters; give one"
             raise ValueError(msg)
-        names, terms, found = row_parts(op, np.asarray(labels), centred=centred, limits=limits)
-        return names, terms, [op.net.parameters] * len(names), found
+        names, terms, blocks = row_parts(op, np.asarray(labels), centred=centred, limits=limits)
+        return names, terms, [op.net.parameters] * len(names), blocks
     if centred:
         msg = "centred=True is of the rows of J, and so of parts by labels=; give labels"
         raise ValueError(msg)
     paths, counts = parameter_names(op.net), op.net.counts
     if isinstance(by, Mapping):
         parts = _labelled(op, paths, by)
-        found = entry_blocks(op, list(parts.values()), limits)
-        sizes = [len(own) for own in parts.values()]
-        return list(parts), [None] * len(parts), sizes, found
+        blocks = entry_blocks(op, list(parts.values()), limits)
+        sizes = [len(indices) for indices in parts.values()]
+        return list(parts), [None] * len(parts), sizes, blocks
     groups = grouped(paths, by)
-    found = diagonal_blocks(op, list(groups.values()), limits)
+    blocks = diagonal_blocks(op, list(groups.values()), limits)
     sizes = [sum(counts[place] for place in group) for group in groups.values()]
-    return list(groups), [None] * len(groups), sizes, found
+    return list(groups), [None] * len(groups), sizes, blocks
 
 
 def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """For each label, the indices of its entries in the flat vector of parameters."""
-    net, held = op.net, []
+    net, labels_of_leaves = op.net, []
     unknown = [path for path in by if path not in paths]
     if unknown:
         msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
         raise ValueError(msg)
-    for path, leaf, kept in zip(paths, net.chosen, net.kept, strict=True):
+    for path, leaf, indices in zip(paths, net.chosen, net.kept, strict=True):
         shape = net.leaves[leaf].shape
-        given = np.asarray(by.get(path, "others"))
+        labels = np.asarray(by.get(path, "others"))
         try:
-            flat = np.broadcast_to(given, shape).ravel().astype(str)
+            flat = np.broadcast_to(labels, shape).ravel().astype(str)
         except ValueError as error:
-            msg = f"the labels of {path} have shape {given.shape}, which is not that of {shape}"
+            msg = f"the labels of {path} have shape {labels.shape}, which is not that of {shape}"
             raise ValueError(msg) from error
-        held.append(flat if kept is None else flat[np.asarray(kept)])
-    every = np.concatenate(held)
-    names = sorted(set(every.tolist()), key=natural_order)
-    return {name: np.flatnonzero(every == name) for name in names}
+        labels_of_leaves.append(flat if indices is None else flat[np.asarray(indices)])
+    labels = np.concatenate(labels_of_leaves)
+    names = sorted(set(labels.tolist()), key=natural_order)
+    return {name: np.flatnonzero(labels == name) for name in names}
 
 
 def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
@@ -288,13 +288,13 @@ def _block(
 
     ``op`` has the same non-zero eigenvalues and may have fewer rows; the others are zero.
     """
-    whole = eigenvalues(op, limits=limits)
+    spectrum = eigenvalues(op, limits=limits)
     condition = None
-    if whole.values[-1] >= -whole.errors[-1]:
-        condition = condition_of_spectrum(op, whole, parameters, bound)
-    if len(whole) < parameters:
-        whole = with_zeros(whole, parameters)
-    return BlockSpectrum(name, parameters, whole, condition)
+    if spectrum.values[-1] >= -spectrum.errors[-1]:
+        condition = condition_of_spectrum(op, spectrum, parameters, bound)
+    if len(spectrum) < parameters:
+        spectrum = with_zeros(spectrum, parameters)
+    return BlockSpectrum(name, parameters, spectrum, condition)
 
 
 def _kappa(block: BlockSpectrum) -> str:

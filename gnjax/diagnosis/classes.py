@@ -49,18 +49,18 @@ def class_shares(
       top, bottom: eigenvectors (p, .) for both ends of the spectrum.
     """
     labels = np.asarray(y)
-    known = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iu" else labels[:0]
-    if len(known) < 2 or len(jacobian) % labels.size:
+    classes = np.unique(labels[labels >= 0]) if labels.dtype.kind in "iu" else labels[:0]
+    if len(classes) < 2 or len(jacobian) % labels.size:
         return ()
-    owners, names = _named(labels, known)
+    owners, names = _classes_or_bands(labels, classes)
     rows = np.repeat(owners, len(jacobian) // labels.size)
     ends = [_of_rows(jacobian @ vectors) for vectors in (top, bottom)]
-    counted = int((owners >= 0).sum())
+    total = int((owners >= 0).sum())
     return tuple(
         ClassShare(
             name,
             int((owners == place).sum()),
-            float((owners == place).sum() / counted),
+            float((owners == place).sum() / total),
             *(float(end[rows == place].sum()) for end in ends),
         )
         for place, name in enumerate(names)
@@ -68,12 +68,12 @@ def class_shares(
     )
 
 
-def _named(labels: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _classes_or_bands(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """The index of each label's class or band (-1 for no class), and the names of the classes."""
     flat = labels.ravel()
-    if len(known) <= _CLASSES:
-        places = np.searchsorted(known, flat)
-        return np.where(flat < 0, -1, places), [str(label) for label in known.tolist()]
+    if len(classes) <= _CLASSES:
+        places = np.searchsorted(classes, flat)
+        return np.where(flat < 0, -1, places), [str(label) for label in classes.tolist()]
     middle = [f"band {band + 1}" for band in range(1, _BANDS - 1)]
     return frequency_bands(flat, _BANDS), ["most frequent", *middle, "rarest"]
 

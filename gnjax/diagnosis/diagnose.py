@@ -24,7 +24,7 @@ from gnjax.diagnosis.classes import ClassShare, class_shares
 from gnjax.diagnosis.end_eigenvectors import end_eigenvectors, top_eigenvectors
 from gnjax.diagnosis.layer_shares import LayerShare, layer_shares, most_sensitive
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import HELPS, Found, LeftOut, Problem, Suggestion
+from gnjax.diagnosis.remedies.suggestion import HELPS, Baseline, LeftOut, Problem, Suggestion
 from gnjax.diagnosis.remedies.tried import REMEDIES, suggestions
 from gnjax.diagnosis.report import report
 from gnjax.diagnosis.subset import part_of
@@ -49,7 +49,7 @@ _RATE = 1e-3  # the relative tolerance of the learning rates
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Result):
-    """What :func:`diagnose` found; ``str`` of it is the report.
+    """The answer of :func:`diagnose`; ``str`` of it is the report.
 
     Attributes:
       condition: kappa of the Gauss-Newton matrix G (Eq 1) with its certificate.
@@ -67,10 +67,10 @@ class Diagnosis(Result):
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
-    >>> found = gnjax.diagnose(model, x)
-    >>> found.condition.rank, found.learning_rate == 2 / found.condition.lambda_max
+    >>> diagnosis = gnjax.diagnose(model, x)
+    >>> diagnosis.condition.rank, diagnosis.learning_rate == 2 / diagnosis.condition.lambda_max
     (10, True)
-    >>> [layer.name for layer in found.layers]
+    >>> [layer.name for layer in diagnosis.layers]
     ['dense1', 'dense2']
     """
 
@@ -129,7 +129,7 @@ class Diagnosis(Result):
     def culprit(self) -> LayerShare | None:
         """The suspect, if a learning rate of its own lowered kappa when it was tried."""
         suspect = self.suspect
-        helping = [found.name for found in self.suggestions if found.verdict == HELPS]
+        helping = [remedy.name for remedy in self.suggestions if remedy.verdict == HELPS]
         blamed = suspect and any(name.startswith(own_rate(suspect.name)) for name in helping)
         return suspect if blamed else None
 
@@ -166,10 +166,10 @@ def diagnose(
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
-    >>> found = gnjax.diagnose(model, x)
-    >>> round(sum(layer.top for layer in found.layers), 9)  # shares of lambda_max
+    >>> diagnosis = gnjax.diagnose(model, x)
+    >>> round(sum(layer.top for layer in diagnosis.layers), 9)  # shares of lambda_max
     1.0
-    >>> print(str(found).splitlines()[0])
+    >>> print(str(diagnosis).splitlines()[0])
     26 parameters, 2 layers, 5 samples, 2 outputs
     """
     if is_batches(x):
@@ -178,10 +178,12 @@ def diagnose(
             "of it, and see gnjax.condition_number(gnjax.gauss_newton(model, batches)) for them all"
         )
         raise ValueError(msg)
-    given = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
-    whole = given.gram()
-    problem, part = (given, "") if _fits(whole) else part_of(given, whole, LIMITS.small_rows)
-    op = problem.gram() if part else whole
+    whole_problem = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
+    whole_gram = whole_problem.gram()
+    problem, part = whole_problem, ""
+    if not _fits(whole_gram):
+        problem, part = part_of(whole_problem, whole_gram, LIMITS.small_rows)
+    op = problem.gram() if part else whole_gram
     with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
         condition = condition_number(op, seed=seed)
         if condition.rank == 0:
@@ -191,8 +193,8 @@ def diagnose(
             )
             raise ValueError(msg)
         advance()
-        top = _largest(whole) if part else condition.lambda_max
-        sharpness = None if y is None else _sharpness(given)
+        top = _largest(whole_gram) if part else condition.lambda_max
+        sharpness = None if y is None else _sharpness(whole_problem)
         advance()
         from_ends = _from_factor if _fits(op) else _top_only
         fields = from_ends(problem, op, condition, advance)
@@ -211,8 +213,8 @@ def diagnose(
 
 def _fits(op: NetworkGram) -> bool:
     """Whether the Jacobian is small enough to be decomposed."""
-    stated = op.factorisation()
-    fits = stated is not None and stated.size_in_bytes <= LIMITS.factor_bytes
+    factorisation = op.factorisation()
+    fits = factorisation is not None and factorisation.size_in_bytes <= LIMITS.factor_bytes
     return min(op.factor_shape) <= LIMITS.whole_rows and fits
 
 
@@ -227,14 +229,14 @@ def _from_factor(
     advance()
     suspect = most_sensitive(layers)
     names = parameter_names(op.net) if suspect is not None else []
-    chosen = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
-    made, missing = suggestions(problem, Found(condition, op, jacobian, chosen), advance)
+    culprit = tuple(name for name in names if suspect and layer_name(name) == suspect.name)
+    measured, left_out = suggestions(problem, Baseline(condition, op, jacobian, culprit), advance)
     return {
         "layers": layers,
         "classes": () if problem.y is None else class_shares(problem.y, jacobian, top, bottom),
         "eigenvalues": values,
-        "suggestions": made,
-        "left_out": missing,
+        "suggestions": measured,
+        "left_out": left_out,
     }
 
 
@@ -246,14 +248,14 @@ def _top_only(
     reason = f"measured while the smaller side of the Jacobian is at most {LIMITS.whole_rows}"
     layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
     advance()
-    missing = (LeftOut("all remedies", reason),)
-    return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": missing}
+    left_out = (LeftOut("all remedies", reason),)
+    return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": left_out}
 
 
 def _largest(op: Operator) -> float:
     """The largest eigenvalue, as accurate as learning rates need it."""
-    found = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
-    return float(found.values[0])
+    largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
+    return float(largest.values[0])
 
 
 def _sharpness(problem: Problem) -> float:

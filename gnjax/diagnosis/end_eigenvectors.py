@@ -60,10 +60,10 @@ def top_eigenvectors(op: NetworkGram, seed: int) -> np.ndarray:
             enough=enough,
         )
     values, _, coefficients = krylov.ritz(run)
-    found = run.basis.T @ coefficients[:, _cluster(values, -1)]
+    vectors = run.basis.T @ coefficients[:, _cluster(values, -1)]
     if op.side == "parameters":
-        return found
-    return np.asarray(backward_products(op.net, on_device(found, op.dtype)))
+        return vectors
+    return np.asarray(backward_products(op.net, on_device(vectors, op.dtype)))
 
 
 def _cluster(values: np.ndarray, index: int) -> np.ndarray:

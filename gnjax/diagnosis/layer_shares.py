@@ -46,23 +46,28 @@ def layer_shares(
 ) -> tuple[LayerShare, ...]:
     """The shares of every layer, from eigenvectors (p, .), which need not have length 1."""
     owners = np.repeat([layer_name(name) for name in parameter_names(op.net)], op.net.counts)
-    made = []
+    shares = []
     names = sorted(set(owners.tolist()), key=natural_order)
     most = LIMITS.small_rows if len(names) > 1 else 0
     for name in names:
-        own = owners == name
+        entries = owners == name
         block = None
-        if jacobian is not None and min(own.sum(), len(jacobian)) <= most:
-            block = block_condition(op, jacobian[:, own])
-        least = None if bottom is None else _share_of_squares(bottom, own)
-        made.append(LayerShare(name, int(own.sum()), _share_of_squares(top, own), least, block))
-    return tuple(made)
+        if jacobian is not None and min(entries.sum(), len(jacobian)) <= most:
+            block = block_condition(op, jacobian[:, entries])
+        least = None if bottom is None else _share_of_squares(bottom, entries)
+        shares.append(
+            LayerShare(name, int(entries.sum()), _share_of_squares(top, entries), least, block)
+        )
+    return tuple(shares)
 
 
-def _share_of_squares(vectors: np.ndarray, own: np.ndarray) -> float:
-    """The squared norm of the entries ``own`` divided by that of all, averaged over columns."""
+def _share_of_squares(vectors: np.ndarray, entries: np.ndarray) -> float:
+    """The squared norm of the chosen entries divided by that of all, averaged over columns.
+
+    ``entries`` says for each row of the vectors whether it is chosen.
+    """
     squares = np.square(vectors)
-    return float((squares[own].sum(axis=0) / squares.sum(axis=0)).mean())
+    return float((squares[entries].sum(axis=0) / squares.sum(axis=0)).mean())
 
 
 def most_sensitive(layers: Sequence[LayerShare]) -> LayerShare | None:

@@ -23,7 +23,7 @@ from gnjax.diagnosis.monitor_products import (
     scaled_product,
 )
 from gnjax.diagnosis.monitor_row import MonitorRow
-from gnjax.networks.construct import moved
+from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
 from gnjax.networks.parameters import Only
@@ -163,25 +163,25 @@ class Monitor:
         """
         if int(step) % self._every:
             return None
-        self._take(model)
+        self._renew(model)
         op = self._hessian
         assert op is not None
         scale = None if metric is None else inverse_root(op, metric)
         number = len(self.history)
-        ready = self._ready(op)
-        found = self._tracked(ready, scale, number)
-        errors = {name: self._error(name, one, scale, number) for name, one in found.items()}
-        curvature = None if update is None else float(along(ready, op.ravel(update)))
-        samples = None if not self._probes else probed(ready, np.uint32(number), self._probes)
-        others = self._roundings["hessian"].error, evidence_for(op, SYMMETRIC)
-        rests_on = certificate(*errors.values(), *others)
-        row = _row(int(step), found, errors, rests_on, curvature, samples)
+        linearised = self._linearised(op)
+        runs = self._tracked(linearised, scale, number)
+        errors = {name: self._error(name, run, scale, number) for name, run in runs.items()}
+        curvature = None if update is None else float(along(linearised, op.ravel(update)))
+        samples = None if not self._probes else probed(linearised, np.uint32(number), self._probes)
+        rounding = self._roundings["hessian"].error
+        rests_on = certificate(*errors.values(), rounding, evidence_for(op, SYMMETRIC))
+        row = _row(int(step), runs, errors, rests_on, curvature, samples)
         threshold = None if rate is None else 2 / float(rate)
         row = self._with_condition(replace(row, threshold=threshold))
         self.history.append(row)
         return row
 
-    def _ready(self, op: NetworkHessian | NetworkGram) -> Any:
+    def _linearised(self, op: NetworkHessian | NetworkGram) -> Any:
         """The operator linearised once for all products of a row, where that fits in memory."""
         return Linearised(op, linear_maps(op)) if self._linearises else op
 
@@ -191,26 +191,26 @@ class Monitor:
         cold = last is None or number % _RENEWED == 0
         start = partial(mixed, np.uint32(number)) if cold else _unchanged
         fully = partial(tracked, rtol=self._rtol, steps=self._steps)
-        run = fully if cold else partial(fully, steps=self._warm_steps)
+        track = fully if cold else partial(fully, steps=self._warm_steps)
         assert self._hessian is not None
-        known = random_start(self._hessian) if last is None else last
-        found = {"hessian": run(partial(product, op), start(known))}
-        top = found["hessian"].vector
+        vector = random_start(self._hessian) if last is None else last
+        runs = {"hessian": track(partial(product, op), start(vector))}
+        top = runs["hessian"].vector
         if self._gram is not None:
-            gram = self._ready(self._gram)
-            found["gauss_newton"] = run(partial(product, gram), start(top))
+            gram = self._linearised(self._gram)
+            runs["gauss_newton"] = track(partial(product, gram), start(top))
         if scale is not None:
             before = self._vectors.get("preconditioned")
-            run, known = (fully, top) if before is None else (run, before)
-            found["preconditioned"] = run(partial(scaled_product, op, scale), start(known))
-        self._vectors = {name: one.vector for name, one in found.items()}
-        return found
+            track, vector = (fully, top) if before is None else (track, before)
+            runs["preconditioned"] = track(partial(scaled_product, op, scale), start(vector))
+        self._vectors = {name: run.vector for name, run in runs.items()}
+        return runs
 
-    def _take(self, model: Any) -> None:
+    def _renew(self, model: Any) -> None:
         """Make the operators of this model; reuse the last ones if its structure is the same."""
         net = None
         if self._hessian is not None:
-            net = moved(self._hessian.net, model, has_aux=self._has_aux)
+            net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
         if net is None:
             self._hessian = hessian(model, self._x, **self._options)
             self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
@@ -227,17 +227,17 @@ class Monitor:
                 self._gram.scale,
             )
 
-    def _error(self, name: str, found: Tracked, scale: jax.Array | None, row: int) -> Error:
+    def _error(self, name: str, run: Tracked, scale: jax.Array | None, row: int) -> Error:
         """How far the value can be from the nearest eigenvalue: the residual plus the rounding."""
-        eps = float(jnp.finfo(found.vector.dtype).eps)
-        size = found.scale
-        own = _ROUNDING * eps * math.sqrt(found.vector.size) * size
-        residual = Error(found.residual + own, MEASURED, reason=_RECURRENCE)
-        known = self._roundings.get(name)
-        if known is None or row - known.row >= _RENEWED or not size <= 2 * known.scale:
-            known = _Rounding(self._rounding(name, scale), size, row)
-            self._roundings[name] = known
-        return residual + known.error
+        eps = float(jnp.finfo(run.vector.dtype).eps)
+        size = run.scale
+        run_rounding = _ROUNDING * eps * math.sqrt(run.vector.size) * size
+        residual = Error(run.residual + run_rounding, MEASURED, reason=_RECURRENCE)
+        rounding = self._roundings.get(name)
+        if rounding is None or row - rounding.row >= _RENEWED or not size <= 2 * rounding.scale:
+            rounding = _Rounding(self._rounding(name, scale), size, row)
+            self._roundings[name] = rounding
+        return residual + rounding.error
 
     def _rounding(self, name: str, scale: jax.Array | None) -> Error:
         op = self._gram if name == "gauss_newton" else self._hessian
@@ -253,20 +253,22 @@ class Monitor:
         )
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:
-        """The row with kappa, where that is wanted, and with what kappa rests on."""
+        """The row with kappa, where that is wanted, and its certificate with that of kappa."""
         op = self._gram
         if op is None or self._wants_kappa is False:
             return row
         if self._wants_kappa is None and min(op.factor_shape) > _SMALL:
             return row
-        found = condition_number(op)
-        low, high = found.interval
-        rests_on = row.certificate + found.certificate
-        return replace(row, kappa=found.value, kappa_low=low, kappa_high=high, certificate=rests_on)
+        condition = condition_number(op)
+        low, high = condition.interval
+        rests_on = row.certificate + condition.certificate
+        return replace(
+            row, kappa=condition.value, kappa_low=low, kappa_high=high, certificate=rests_on
+        )
 
 
-def _unchanged(known: jax.Array) -> jax.Array:
-    return known
+def _unchanged(vector: jax.Array) -> jax.Array:
+    return vector
 
 
 def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_steps: int) -> None:
@@ -286,32 +288,32 @@ def _check(x: Any, *, every: int, rtol: float, probes: int, steps: int, warm_ste
 
 def _row(
     step: int,
-    found: dict[str, Tracked],
+    runs: dict[str, Tracked],
     errors: dict[str, Error],
     rests_on: Certificate,
     curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
-    hessian_top = found["hessian"]
-    own = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
-    products = sum(one.products for one in found.values())
+    hessian_top = runs["hessian"]
+    rounding = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
+    products = sum(run.products for run in runs.values())
     values: dict[str, Any] = {}
     for name in ("gauss_newton", "preconditioned"):
-        if name in found:
-            values |= {name: found[name].value, f"{name}_error": errors[name].value}
+        if name in runs:
+            values |= {name: runs[name].value, f"{name}_error": errors[name].value}
     if curvature is not None:
         products += 1
-        values |= {"directional": curvature, "directional_error": own}
+        values |= {"directional": curvature, "directional_error": rounding}
     if samples is not None:
-        drawn = np.asarray(samples, float)
-        products += len(drawn)
-        spread = drawn.std(ddof=1) / math.sqrt(len(drawn)) if len(drawn) > 1 else math.inf
-        values |= {"trace": float(drawn.mean()), "trace_standard_error": float(spread)}
+        traces = np.asarray(samples, float)
+        products += len(traces)
+        spread = traces.std(ddof=1) / math.sqrt(len(traces)) if len(traces) > 1 else math.inf
+        values |= {"trace": float(traces.mean()), "trace_standard_error": float(spread)}
     return MonitorRow(
         step=step,
         sharpness=hessian_top.value,
         sharpness_error=errors["hessian"].value,
-        at_least=hessian_top.value - own,
+        at_least=hessian_top.value - rounding,
         products=products,
         certificate=rests_on,
         **values,

@@ -55,8 +55,8 @@ def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
 
 
 @jax.jit
-def mixed(number: jax.Array, known: jax.Array) -> jax.Array:
-    """The sum of the known vector and of a random one, both scaled to length 1."""
+def mixed(number: jax.Array, vector: jax.Array) -> jax.Array:
+    """The sum of ``vector`` and of a random vector, both scaled to length 1."""
     key = jax.random.fold_in(jax.random.key(1), number)
-    random = jax.random.normal(key, known.shape, known.dtype)
-    return known / jnp.linalg.norm(known) + random / jnp.linalg.norm(random)
+    random = jax.random.normal(key, vector.shape, vector.dtype)
+    return vector / jnp.linalg.norm(vector) + random / jnp.linalg.norm(random)

@@ -72,6 +72,6 @@ class MonitorRow(Result):
         if self.threshold is not None:
             parts.append(f"2 / rate {self.threshold:.6g}")
         names = ("gauss_newton", "preconditioned", "directional", "trace", "kappa")
-        known = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
-        parts += [f"{name} {value:.6g}" for name, value in known]
+        others = ((name.replace("_", "-"), self[name]) for name in names if self[name] is not None)
+        parts += [f"{name} {value:.6g}" for name, value in others]
         return f"{', '.join(parts)} ({self.products} products, {self.certificate.brief})"

@@ -37,25 +37,25 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
-def figure_of(found: Diagnosis) -> Figure:
+def figure_of(diagnosis: Diagnosis) -> Figure:
     """The picture itself."""
-    height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(found.layers)), _TALLEST)
+    height = min(max(3.0, 1.4 + _LAYER_INCHES * 2 * len(diagnosis.layers)), _TALLEST)
     figure = blank(8.0, height)
     spectrum, shares = figure.subplots(1, 2)
-    _spectrum(spectrum, found)
-    _shares(shares, found)
+    _spectrum(spectrum, diagnosis)
+    _shares(shares, diagnosis)
     return figure
 
 
-def _spectrum(axes: Axes, found: Diagnosis) -> None:
+def _spectrum(axes: Axes, diagnosis: Diagnosis) -> None:
     """Plot eigenvalues over their index; only both ends if the matrix is too large for all."""
-    condition = found.condition
+    condition = diagnosis.condition
     axes.set_yscale("log")
-    if found.eigenvalues is None:
+    if diagnosis.eigenvalues is None:
         index, values = np.array([1, condition.rank]), [condition.lambda_max, condition.lambda_min]
         axes.plot(index, values, "o", color=_TOP)
     else:
-        above = found.eigenvalues[found.eigenvalues > condition.floor]
+        above = diagnosis.eigenvalues[diagnosis.eigenvalues > condition.floor]
         axes.plot(np.arange(1, len(above) + 1), above, ".", ms=3, color=_TOP)
         axes.plot([condition.rank], [condition.lambda_min], "*", ms=11, color=_BOTTOM)
     if condition.floor > 0:
@@ -70,15 +70,15 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
     axes.set_ylabel("eigenvalue of G")
 
 
-def _shares(axes: Axes, found: Diagnosis) -> None:
+def _shares(axes: Axes, diagnosis: Diagnosis) -> None:
     """Plot the shares of each layer as two bars, with the first layer on top."""
-    places = np.arange(len(found.layers))
-    axes.barh(places - 0.2, [s.top for s in found.layers], 0.38, color=_TOP, label="lambda_max")
-    bottoms = [layer.bottom for layer in found.layers if layer.bottom is not None]
+    places = np.arange(len(diagnosis.layers))
+    axes.barh(places - 0.2, [s.top for s in diagnosis.layers], 0.38, color=_TOP, label="lambda_max")
+    bottoms = [layer.bottom for layer in diagnosis.layers if layer.bottom is not None]
     if len(bottoms) == len(places):
         axes.barh(places + 0.2, bottoms, 0.38, color=_BOTTOM, label="lambda_min")
     step = -(-len(places) // _NAMES)
-    axes.set_yticks(places[::step], [layer.name for layer in found.layers[::step]])
+    axes.set_yticks(places[::step], [layer.name for layer in diagnosis.layers[::step]])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_title("share of each layer", loc="left")

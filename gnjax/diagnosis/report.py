@@ -19,28 +19,28 @@ _WIDTH = 80
 _LAYERS = 8  # how many layers have a line of their own
 
 
-def report(found: Diagnosis) -> str:
+def report(diagnosis: Diagnosis) -> str:
     """The whole report, its parts separated by empty lines."""
     parts = (_heading, _kappa, _rates, _layers, _classes, _remedies)
-    return "\n\n".join(text for text in (part(found) for part in parts) if text)
+    return "\n\n".join(text for text in (part(diagnosis) for part in parts) if text)
 
 
-def _heading(found: Diagnosis) -> str:
+def _heading(diagnosis: Diagnosis) -> str:
     counts = {
-        "parameter": found.parameters,
-        "layer": len(found.layers),
-        "sample": found.samples,
-        "output": found.outputs,
+        "parameter": diagnosis.parameters,
+        "layer": len(diagnosis.layers),
+        "sample": diagnosis.samples,
+        "output": diagnosis.outputs,
     }
     text = ", ".join(counted(count, noun) for noun, count in counts.items())
-    if not found.part:
+    if not diagnosis.part:
         return text
-    said = f"measured on {found.part}, which can be decomposed; learning rates are for all data"
-    return "\n".join([text, *_filled(said)])
+    part = f"measured on {diagnosis.part}, which can be decomposed; learning rates are for all data"
+    return "\n".join([text, *_filled(part)])
 
 
-def _kappa(found: Diagnosis) -> str:
-    condition = found.condition
+def _kappa(diagnosis: Diagnosis) -> str:
+    condition = diagnosis.condition
     low, high = condition.at_rank
     relation = "=" if condition.bounded else ">="
     lines = [
@@ -48,28 +48,29 @@ def _kappa(found: Diagnosis) -> str:
         f"  method {condition.method}, {condition.certificate.kind}",
         f"  lambda_max {condition.lambda_max:.4g}, lambda_min {condition.lambda_min:.4g}, "
         f"floor {condition.floor:.2g}",
-        *_filled(_rank(found)),
-        *_filled(_resolved(found)),
+        *_filled(_rank(diagnosis)),
+        *_filled(_resolved(diagnosis)),
     ]
     return "\n".join(lines)
 
 
-def _rank(found: Diagnosis) -> str:
-    p, kn, rank = found.parameters, found.samples * found.outputs, found.condition.rank
-    sides = f"rank {rank:,} ({found.condition.rank_source}) of p = {p:,} and k n = {kn:,}"
+def _rank(diagnosis: Diagnosis) -> str:
+    p, kn = diagnosis.parameters, diagnosis.samples * diagnosis.outputs
+    rank, source = diagnosis.condition.rank, diagnosis.condition.rank_source
+    sides = f"rank {rank:,} ({source}) of p = {p:,} and k n = {kn:,}"
     if rank == min(p, kn):
         return f"{sides}: as large as it can be"
-    which = "parameter" if p <= kn else "output"
-    return f"{sides}: {min(p, kn) - rank:,} {which} directions have no curvature"
+    side = "parameter" if p <= kn else "output"
+    return f"{sides}: {min(p, kn) - rank:,} {side} directions have no curvature"
 
 
-def _resolved(found: Diagnosis) -> str:
-    if found.condition.resolved:
+def _resolved(diagnosis: Diagnosis) -> str:
+    if diagnosis.condition.resolved:
         return "resolved: the smallest non-zero eigenvalue is certified to lie above its error"
-    if found.condition.bounded:
+    if diagnosis.condition.bounded:
         return (
             "NOT RESOLVED: this is kappa at a numerical rank, which was taken from a gap in the "
-            f"spectrum; eigenvalues below {found.condition.floor:.2g} are assumed to be zero"
+            f"spectrum; eigenvalues below {diagnosis.condition.floor:.2g} are assumed to be zero"
         )
     return (
         "NOT RESOLVED: the smallest eigenvalues cannot be told from zero in this arithmetic, so "
@@ -77,60 +78,60 @@ def _resolved(found: Diagnosis) -> str:
     )
 
 
-def _rates(found: Diagnosis) -> str:
-    bound = "" if found.condition.bounded else "at least "
+def _rates(diagnosis: Diagnosis) -> str:
+    bound = "" if diagnosis.condition.bounded else "at least "
     lines = [
         "learning rate of gradient descent",
-        f"  stable below 2 / lambda_max(G) = {found.learning_rate:.4g}",
+        f"  stable below 2 / lambda_max(G) = {diagnosis.learning_rate:.4g}",
     ]
-    if found.hessian_learning_rate is not None:
-        lines.append(f"  stable below 2 / lambda_max(H) = {found.hessian_learning_rate:.4g}")
+    if diagnosis.hessian_learning_rate is not None:
+        lines.append(f"  stable below 2 / lambda_max(H) = {diagnosis.hessian_learning_rate:.4g}")
     lines += _filled(
-        f"at the best constant rate, {found.best_learning_rate:.4g}, each step multiplies the "
-        f"error by {bound}(kappa - 1) / (kappa + 1) = {_near_one(found)}: one more decimal digit "
-        f"takes {bound}{found.steps_per_decade:.3g} steps"
+        f"at the best constant rate, {diagnosis.best_learning_rate:.4g}, each step multiplies the "
+        f"error by {bound}(kappa - 1) / (kappa + 1) = {_contraction(diagnosis)}: one more decimal "
+        f"digit takes {bound}{diagnosis.steps_per_decade:.3g} steps"
     )
     return "\n".join(lines)
 
 
-def _near_one(found: Diagnosis) -> str:
+def _contraction(diagnosis: Diagnosis) -> str:
     """The factor by which a step multiplies the error, written as 1 - x where it is close to 1."""
-    if found.rate < 0.999:
-        return f"{found.rate:.4g}"
-    return f"1 - {2 / (found.condition.value + 1):.3g}"
+    if diagnosis.rate < 0.999:
+        return f"{diagnosis.rate:.4g}"
+    return f"1 - {2 / (diagnosis.condition.value + 1):.3g}"
 
 
-def _layers(found: Diagnosis) -> str:
-    width = min(max(len("layer"), *(len(layer.name) for layer in found.layers)), 28)
+def _layers(diagnosis: Diagnosis) -> str:
+    width = min(max(len("layer"), *(len(layer.name) for layer in diagnosis.layers)), 28)
     lines = [
         f"{'layer':{width}}  {'parameters':>11}  {'lambda_max':>10}  {'lambda_min':>10}  "
         f"{'kappa alone':>11}"
     ]
-    for layer in _most_telling(found.layers):
+    for layer in _most_telling(diagnosis.layers):
         name = layer.name if len(layer.name) <= width else "~" + layer.name[1 - width :]
         bottom = "-" if layer.bottom is None else f"{layer.bottom:.1%}"
         alone = "-" if layer.block is None else _short(layer.block)
         lines.append(
             f"{name:{width}}  {layer.parameters:11,}  {layer.top:10.1%}  {bottom:>10}  {alone:>11}"
         )
-    if len(found.layers) > _LAYERS:
-        lines += _filled(f"and {len(found.layers) - _LAYERS} more with smaller shares")
-    if found.differentiated:
-        lines += _filled(_by_differentiation(found))
-    return "\n".join([*lines, *_filled(_verdict(found))])
+    if len(diagnosis.layers) > _LAYERS:
+        lines += _filled(f"and {len(diagnosis.layers) - _LAYERS} more with smaller shares")
+    if diagnosis.differentiated:
+        lines += _filled(_by_differentiation(diagnosis))
+    return "\n".join([*lines, *_filled(_verdict(diagnosis))])
 
 
-def _by_differentiation(found: Diagnosis) -> str:
+def _by_differentiation(diagnosis: Diagnosis) -> str:
     """The parameters that belong to no known layer, counted by the last name in their paths."""
-    named = Counter(name.rpartition("/")[2] for name in found.differentiated)
-    shown = dict.fromkeys(
-        name if named[last] == 1 else f"{named[last]} called {last}"
-        for name in found.differentiated
+    counts = Counter(name.rpartition("/")[2] for name in diagnosis.differentiated)
+    texts = dict.fromkeys(
+        name if counts[last] == 1 else f"{counts[last]} called {last}"
+        for name in diagnosis.differentiated
         for last in [name.rpartition("/")[2]]
     )
     return (
         "computed by automatic differentiation rather than by the structure of their layers: "
-        + ", ".join(shown)
+        + ", ".join(texts)
     )
 
 
@@ -140,23 +141,23 @@ def _short(condition: ConditionNumber) -> str:
     return f"{'' if condition.bounded else '>='}{condition.value:.3g}"
 
 
-def _verdict(found: Diagnosis) -> str:
-    if len(found.layers) == 1:
+def _verdict(diagnosis: Diagnosis) -> str:
+    if len(diagnosis.layers) == 1:
         return "one layer holds every parameter"
-    if any(layer.bottom is None for layer in found.layers):
+    if any(layer.bottom is None for layer in diagnosis.layers):
         return "the shares of lambda_min are not available: the matrix is too large"
-    suspect = found.suspect
+    suspect = diagnosis.suspect
     if suspect is None:
         return "no layer stands out: each has about the same share at both ends"
     assert suspect.bottom is not None
     shares = f"{suspect.top:.1%} of lambda_max and {suspect.bottom:.1%} of lambda_min"
-    tried = [s for s in found.suggestions if s.name.startswith(own_rate(suspect.name))]
-    if found.culprit is not None:
+    own_rates = [s for s in diagnosis.suggestions if s.name.startswith(own_rate(suspect.name))]
+    if diagnosis.culprit is not None:
         return (
             f"{suspect.name} contributes most to kappa: it makes {shares}, and a lower learning "
-            f"rate for it changed kappa {_change(tried[0])} when it was tried"
+            f"rate for it changed kappa {_change(own_rates[0])} when it was tried"
         )
-    outcome = f"changed kappa only {_change(tried[0])}" if tried else "was not tried"
+    outcome = f"changed kappa only {_change(own_rates[0])}" if own_rates else "was not tried"
     return (
         f"{suspect.name} has the most uneven shares, {shares}, but it is not the cause of kappa: "
         f"a learning rate of its own {outcome}"
@@ -170,42 +171,42 @@ def _change(suggestion: Suggestion) -> str:
 def _most_telling(layers: Sequence[LayerShare]) -> list[LayerShare]:
     """The layers with the largest shares of either eigenvalue, in their original order."""
     ranked = sorted(layers, key=lambda layer: -max(layer.top, layer.bottom or 0.0))
-    chosen = {layer.name for layer in ranked[:_LAYERS]}
-    return [layer for layer in layers if layer.name in chosen]
+    names = {layer.name for layer in ranked[:_LAYERS]}
+    return [layer for layer in layers if layer.name in names]
 
 
-def _classes(found: Diagnosis) -> str:
-    if not found.classes:
+def _classes(diagnosis: Diagnosis) -> str:
+    if not diagnosis.classes:
         return ""
     lines = [f"{'class':14}  {'of all labels':>13}  {'lambda_max':>10}  {'lambda_min':>10}"]
     lines += [
         f"{share.name:14.14}  {share.weight:13.1%}  {share.top:10.1%}  {share.bottom:10.1%}"
-        for share in found.classes
+        for share in diagnosis.classes
     ]
     return "\n".join(lines)
 
 
-def _remedies(found: Diagnosis) -> str:
-    helping = [s for s in found.suggestions if s.verdict == HELPS]
+def _remedies(diagnosis: Diagnosis) -> str:
+    helping = [s for s in diagnosis.suggestions if s.verdict == HELPS]
     helping.sort(key=lambda s: s.after.value / s.before.value)
-    others = [s for s in found.suggestions if s.verdict != HELPS]
+    not_helping = [s for s in diagnosis.suggestions if s.verdict != HELPS]
     lines = ["what would help (measured on this model, without training)"]
     if not helping:
         lines.append(
-            "  nothing that was tried" if found.suggestions else "  nothing could be tried"
+            "  nothing that was tried" if diagnosis.suggestions else "  nothing could be tried"
         )
     for suggestion in helping:
         lines += [*_filled(_numbers(suggestion)), *_filled(suggestion.reason, 4)]
-    for suggestion in others:
+    for suggestion in not_helping:
         lines += _filled(f"does not help here ({suggestion.verdict}): {_numbers(suggestion)}")
-    for reason, names in _by_reason(found).items():
+    for reason, names in _by_reason(diagnosis).items():
         lines += _filled(f"not measured: {', '.join(names)}: {reason}")
     return "\n".join(lines)
 
 
-def _by_reason(found: Diagnosis) -> dict[str, list[str]]:
+def _by_reason(diagnosis: Diagnosis) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
-    for missing in found.left_out:
+    for missing in diagnosis.left_out:
         reasons.setdefault(missing.reason, []).append(missing.name)
     return reasons
 

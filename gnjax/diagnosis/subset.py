@@ -23,25 +23,25 @@ def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]
     has too many rows, and each of its tokens has a label, it consists of tokens of one sample, also
     at equal distances. The model still sees the other tokens.
     """
-    n, each = op.net.samples, op.net.rows
+    n, rows_per_sample = op.net.samples, op.net.rows
     if op.net.coupled:
         return problem, ""
-    if each <= rows:
-        kept = _spread_out(n, rows // each)
-        part = _samples(problem, op, kept)
-        return part, f"{len(kept)} of {counted(n, 'sample')}"
+    if rows_per_sample <= rows:
+        indices = _spread_out(n, rows // rows_per_sample)
+        part = _samples(problem, op, indices)
+        return part, f"{len(indices)} of {counted(n, 'sample')}"
     labels = None if problem.y is None else np.asarray(problem.y)
     tokens = 1 if labels is None or labels.dtype.kind not in "iu" else labels[0].size
-    if tokens == 1 or each // tokens > rows:
+    if tokens == 1 or rows_per_sample // tokens > rows:
         return problem, ""
     first = _samples(problem, op, np.array([0]))
-    kept = _spread_out(tokens, rows // (each // tokens))
+    indices = _spread_out(tokens, rows // (rows_per_sample // tokens))
     shape = np.asarray(first.y).shape[1:]
     apply, params = first.model
-    model = Partial(_SomeTokens(tuple(kept.tolist()), len(shape)), apply), params
-    chosen = np.asarray(first.y).reshape(1, -1)[:, kept]
-    part = replace(first, model=model, given=model, y=chosen)
-    return part, f"{len(kept)} of the {counted(tokens, 'token')} of one sample"
+    model = Partial(_SomeTokens(tuple(indices.tolist()), len(shape)), apply), params
+    labels_of_part = np.asarray(first.y).reshape(1, -1)[:, indices]
+    part = replace(first, model=model, given=model, y=labels_of_part)
+    return part, f"{len(indices)} of the {counted(tokens, 'token')} of one sample"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class _SomeTokens:
         return flat[:, jnp.array(self.kept)]
 
 
-def _samples(problem: Problem, op: NetworkGram, kept: np.ndarray) -> Problem:
-    y = None if problem.y is None else take(jax.tree.map(jnp.asarray, problem.y), kept)
-    return replace(problem, x=take(op.net.x, kept), y=y)
+def _samples(problem: Problem, op: NetworkGram, indices: np.ndarray) -> Problem:
+    y = None if problem.y is None else take(jax.tree.map(jnp.asarray, problem.y), indices)
+    return replace(problem, x=take(op.net.x, indices), y=y)
 
 
 def _spread_out(size: int, count: int) -> np.ndarray:

@@ -64,20 +64,20 @@ def network(
         _check_same_outputs(apply, params, inputs, size, shapes)
         raise
     leaves, structure = jax.tree.flatten(params)
-    chosen, kept = choose(params, mask, only)
+    leaf_indices, entry_indices = choose(params, mask, only)
     counts = tuple(
         leaves[leaf].size if indices is None else len(indices)
-        for leaf, indices in zip(chosen, kept, strict=True)
+        for leaf, indices in zip(leaf_indices, entry_indices, strict=True)
     )
-    made = Network(
+    net = Network(
         tuple(leaves),
-        kept,
+        entry_indices,
         inputs,
         target,
         np.float64(total),
         apply,
         structure,
-        chosen,
+        leaf_indices,
         counts,
         shapes,
         coupled=False,
@@ -87,28 +87,28 @@ def network(
         batch=size,
         layered=(),
     )
-    one = _takes_one(apply, params, inputs, shapes)
-    if not (one or coupled):
+    takes_one = _takes_one(apply, params, inputs, shapes)
+    if not (takes_one or coupled):
         _check_not_one_sample(inputs)
-    made, coarsest = _traced(made, 1 if one else size)
-    made = replace(made, batch=_batch(made, batch_size))
-    found = _evaluated(made, size, coarsest, coupled, one, convex)
-    _check_coupled(found, coupled, batch_size)
-    if not found.coupled:
-        return made
-    return replace(made, coupled=True, batch=made.samples, layered=())  # the batch is one function
+    net, coarsest = _with_facts(net, 1 if takes_one else size)
+    net = replace(net, batch=_batch(net, batch_size))
+    coupling = _evaluated(net, size, coarsest, coupled, takes_one, convex)
+    _check_coupled(coupling, coupled, batch_size)
+    if not coupling.coupled:
+        return net
+    return replace(net, coupled=True, batch=net.samples, layered=())  # the batch is one function
 
 
-def moved(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
+def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:
     """The network at the parameters of ``model``; None if the model has another structure.
 
-    Everything known about the structure is kept: coupled samples, layers, sizes of batches.
+    Its facts about the structure are reused: coupled samples, layers, sizes of batches.
     """
     apply, params = opened(model, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
-    known = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
-    if (structure, jax.tree.structure(apply), _shapes(leaves)) != known:
+    expected = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
+    if (structure, jax.tree.structure(apply), _shapes(leaves)) != expected:
         return None
     return replace(net, leaves=tuple(leaves), apply=apply)
 
@@ -179,24 +179,24 @@ def _takes_one(apply: Apply, params: Any, x: Any, shapes: Outputs) -> bool:
         return False
 
 
-def _traced(net: Network, samples: int) -> tuple[Network, float]:
-    """Add what the equations of the model say; also return the eps of their coarsest format."""
-    found = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
-    jaxpr = found.jaxpr
+def _with_facts(net: Network, samples: int) -> tuple[Network, float]:
+    """Add the facts that the equations of the model state; also return their coarsest eps."""
+    trace = layers.trace(net.outputs, net.leaves, take(net.x, slice(0, samples)))
+    jaxpr = trace.jaxpr
     forward = not jaxprs.has_custom_vjp(jaxpr)
     if jaxprs.may_have_no_derivative(jaxpr) or not forward:
         some = partial(net.outputs, x=take(net.x, slice(0, samples)))
         check_differentiable(some, list(net.leaves), forward=forward)
-    written = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
+    entries = sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars)
     names = {eqn.primitive.name for eqn in jaxpr.eqns}
-    traced = replace(
+    net = replace(
         net,
-        written=max(written / samples, 1.0),
+        written=max(entries / samples, 1.0),
         convolves="conv_general_dilated" in names,
         forward=forward,
-        layered=tuple(layer.leaf for layer in found.layers),
+        layered=tuple(layer.leaf for layer in trace.layers),
     )
-    return traced, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
+    return net, max(jaxprs.coarsest_eps(jaxpr), float(jnp.finfo(net.dtype).eps))
 
 
 def _batch(net: Network, batch_size: int | None) -> int:
@@ -208,16 +208,21 @@ def _batch(net: Network, batch_size: int | None) -> int:
 
 
 def _evaluated(
-    net: Network, together: int, coarsest: float, coupled: bool | None, one: bool, convex: bool
+    net: Network,
+    together: int,
+    coarsest: float,
+    coupled: bool | None,
+    takes_one: bool,
+    convex: bool,
 ) -> Coupling:
     """Check the outputs, and say what is known of the coupling of samples."""
-    see = partial(_check_part, net, convex)
-    if coupled or not one:
-        see(_outputs(replace(net, target=None)), slice(0, net.samples))
-        reason = "it is declared" if one else "the model does not take a single sample"
+    check = partial(_check_part, net, convex)
+    if coupled or not takes_one:
+        check(_outputs(replace(net, target=None)), slice(0, net.samples))
+        reason = "it is declared" if takes_one else "the model does not take a single sample"
         return Coupling(True, reason)
-    alike = replace(net, target=None)  # one program for every loss
-    return compare(alike, together, coarsest, apart=coupled is False, see=see)
+    without_loss = replace(net, target=None)  # one program for every loss
+    return compare(without_loss, together, coarsest, apart=coupled is False, see=check)
 
 
 def _check_part(net: Network, convex: bool, outputs: jax.Array, part: slice) -> None:
@@ -236,17 +241,17 @@ def _outputs(net: Network) -> jax.Array:
     return net.outputs(net.leaves, net.x)
 
 
-def _check_coupled(found: Coupling, coupled: bool | None, batch_size: int | None) -> None:
+def _check_coupled(coupling: Coupling, coupled: bool | None, batch_size: int | None) -> None:
     """Refuse a declaration that is not true, and batches that would split a coupled batch."""
-    if not found.coupled:
+    if not coupling.coupled:
         return
     if coupled is False:
-        msg = f"coupled=False, but the samples are coupled: {found.reason}"
+        msg = f"coupled=False, but the samples are coupled: {coupling.reason}"
         raise ValueError(msg)
     if batch_size is not None:
         msg = (
             f"batch_size={batch_size} splits the samples, but this model's outputs depend on the "
-            f"whole batch (BatchNorm or dropout in training mode?): {found.reason}. Call "
+            f"whole batch (BatchNorm or dropout in training mode?): {coupling.reason}. Call "
             "model.eval() for per-sample derivatives, or leave batch_size out to differentiate the "
             "batch as one function"
         )

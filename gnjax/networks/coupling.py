@@ -96,16 +96,16 @@ def compare(
     """
     limit = min(_ROUNDING * coarsest, _COARSE)
     kinks = _KINKS if apart or coarsest > jnp.finfo(jnp.float64).eps else 0.0
-    verdict, done = Coupling(False), 0
+    verdict, start = Coupling(False), 0
     for x, skip in windows(net.x, together):
-        whole, *alone = _responses(net, x, _ways(net, x))
-        new = whole[0][skip:]
-        see(new, slice(done, done + len(new)))
-        _check_derivatives(whole[1])
-        done += len(new)
+        in_batch, *alone = _responses(net, x, _ways(net, x))
+        new = in_batch[0][skip:]
+        see(new, slice(start, start + len(new)))
+        _check_derivatives(in_batch[1])
+        start += len(new)
         if sample_count(x) > 1 and not verdict.coupled:
             alone = alone or [_in_batches(net, x)]
-            verdict = _judged(net, x, whole, alone[0], limit, kinks)
+            verdict = _judged(net, x, in_batch, alone[0], limit, kinks)
     return verdict
 
 
@@ -122,18 +122,18 @@ def _check_derivatives(derivatives: jax.Array) -> None:
 def _judged(
     net: Network,
     x: Any,
-    whole: Response,
+    in_batch: Response,
     alone: Response,
     limit: float,
     kinks: float,
 ) -> Coupling:
     working = float(jnp.finfo(net.dtype).eps)
-    gaps = _gaps(whole, (on_host(alone[0]), on_host(alone[1])), limit)
+    gaps = _gaps(in_batch, (on_host(alone[0]), on_host(alone[1])), limit)
     if gaps.outputs > limit:
         return Coupling(True, _differ("outputs", gaps.outputs, limit))
     if gaps.share > kinks:
         return Coupling(True, _differ("derivatives", gaps.derivatives, limit))
-    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, whole):
+    if max(gaps.outputs, gaps.derivatives) <= _SAME * working or _keeps(net, x, in_batch):
         return Coupling(False)
     gap = max(gaps.outputs, gaps.derivatives)
     return Coupling(
@@ -143,9 +143,9 @@ def _judged(
     )
 
 
-def _differ(what: str, gap: float, limit: float) -> str:
+def _differ(quantity: str, gap: float, limit: float) -> str:
     return (
-        f"the {what} of a sample alone and in its batch differ by {gap:.1e} of their size, and "
+        f"the {quantity} of a sample alone and in its batch differ by {gap:.1e} of their size, and "
         f"rounding explains at most {limit:.1e}"
     )
 
@@ -188,8 +188,8 @@ def _direction(net: Network) -> list[jax.Array]:
     """A random direction with entries of the size of the parameters, nowhere zero."""
     sizes = [leaf.size for leaf in net.leaves]
     # A hash of the place of an entry: XLA compiles it ten times sooner than normal numbers.
-    drawn = mixed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
-    uniform = (drawn.astype(net.dtype) + 0.5) / 2**22 - 1  # exact, and never zero
+    bits = mixed(jax.lax.iota(jnp.uint32, sum(sizes))) >> 9
+    uniform = (bits.astype(net.dtype) + 0.5) / 2**22 - 1  # exact, and never zero
     parts = jnp.split(uniform, list(itertools.accumulate(sizes))[:-1])
 
     def scaled(leaf: jax.Array, part: jax.Array) -> jax.Array:
@@ -199,17 +199,17 @@ def _direction(net: Network) -> list[jax.Array]:
     return [scaled(leaf, part) for leaf, part in zip(net.leaves, parts, strict=True)]
 
 
-def _gaps(whole: Response, alone: Response, limit: float) -> Gaps:
-    first, second = ([on_host(part) for part in side] for side in (whole, alone))
+def _gaps(in_batch: Response, alone: Response, limit: float) -> Gaps:
+    first, second = ([on_host(part) for part in side] for side in (in_batch, alone))
     size = sum(np.abs(part).max(axis=1) for part in first)
-    found = []
+    gaps = []
     with np.errstate(all="ignore"):  # what is not finite counts as an infinite gap
-        for one, other in zip(first, second, strict=True):
-            same = (one == other) | (np.isnan(one) & np.isnan(other))
-            difference = np.where(same, 0, np.abs(one - other)).max(axis=1)
+        for a, b in zip(first, second, strict=True):
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            difference = np.where(same, 0, np.abs(a - b)).max(axis=1)
             relative = np.where(difference == 0, 0, difference / size)
-            found.append(np.where(np.isnan(relative), math.inf, relative))
-    outputs, derivatives = found
+            gaps.append(np.where(np.isnan(relative), math.inf, relative))
+    outputs, derivatives = gaps
     share = (derivatives > limit).mean()
     return Gaps(float(outputs.max()), float(derivatives.max()), float(share))
 
@@ -218,37 +218,37 @@ def _as_batch(sample: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], sample)
 
 
-def _keeps(net: Network, x: Any, whole: Response) -> bool:
+def _keeps(net: Network, x: Any, in_batch: Response) -> bool:
     """Whether samples keep every bit of F and T when the samples beside them are replaced."""
     for parity in (0, 1):
         after = _responses(net, _exchanged(x, parity), _ways(net, x))[0]
-        if not bool(_same(whole, after, parity)):
+        if not bool(_same(in_batch, after, parity)):
             return False
     return True
 
 
 @jax.jit
 def _same(before: Response, after: Response, parity: int) -> jax.Array:
-    """Whether every bit of F and T is the same at the samples that are kept."""
-    kept = _kept(len(before[0]), parity)[:, None]
+    """Whether every bit of F and T is the same at the samples that were not exchanged."""
+    unchanged = _unchanged_samples(len(before[0]), parity)[:, None]
     same = [(a == b) | (jnp.isnan(a) & jnp.isnan(b)) for a, b in zip(before, after, strict=True)]
-    return jnp.where(kept, same[0] & same[1], True).all()
+    return jnp.where(unchanged, same[0] & same[1], True).all()
 
 
 @jax.jit
 def _exchanged(x: Any, parity: int) -> Any:
-    """The samples, with those that are not kept replaced by others."""
-    kept = _kept(sample_count(x), parity)
+    """The samples, with every other one replaced by its neighbour."""
+    unchanged = _unchanged_samples(sample_count(x), parity)
 
     def mixed(leaf: jax.Array) -> jax.Array:
-        others = jnp.roll(leaf, 1, axis=0)
+        neighbours = jnp.roll(leaf, 1, axis=0)
         if jnp.issubdtype(leaf.dtype, jnp.floating):
-            others = others * 1.5
-        return jnp.where(kept.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, others)
+            neighbours = neighbours * 1.5
+        return jnp.where(unchanged.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, neighbours)
 
     return jax.tree.map(mixed, x)
 
 
-def _kept(n: int, parity: int) -> jax.Array:
+def _unchanged_samples(n: int, parity: int) -> jax.Array:
     """Every other one of n samples."""
     return jnp.arange(n) % 2 == parity

@@ -44,11 +44,11 @@ def folded(net: Network, vectors: np.ndarray) -> np.ndarray:
     """
     group = _group_of_each(net, (net.x, net.target))
     counts = np.bincount(group)
-    summed = np.zeros((len(counts), len(vectors), net.rows))
+    sums = np.zeros((len(counts), len(vectors), net.rows))
     parts = vectors.reshape(len(vectors), net.samples, net.rows)
-    np.add.at(summed, group, parts.swapaxes(0, 1))
-    summed /= np.sqrt(counts)[:, None, None]
-    return summed.swapaxes(0, 1).reshape(len(vectors), -1)
+    np.add.at(sums, group, parts.swapaxes(0, 1))
+    sums /= np.sqrt(counts)[:, None, None]
+    return sums.swapaxes(0, 1).reshape(len(vectors), -1)
 
 
 def unique_samples(net: Network) -> int:
@@ -70,9 +70,9 @@ def _group_of_each(net: Network, samples: Any) -> np.ndarray:
     n = net.samples
     if net.coupled or not all(array.is_fully_addressable for array in arrays):
         return np.arange(n)
-    held = [np.ascontiguousarray(array).reshape(n, -1) for array in arrays]
-    seen: dict[bytes, int] = {}
+    parts = [np.ascontiguousarray(array).reshape(n, -1) for array in arrays]
+    groups: dict[bytes, int] = {}
     digests = (
-        hashlib.blake2b(b"".join(part[i].tobytes() for part in held)).digest() for i in range(n)
+        hashlib.blake2b(b"".join(part[i].tobytes() for part in parts)).digest() for i in range(n)
     )
-    return np.array([seen.setdefault(digest, len(seen)) for digest in digests])
+    return np.array([groups.setdefault(digest, len(groups)) for digest in digests])

@@ -29,7 +29,7 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
 
     A checkpoint counts as a call: it decides when values are computed, but does not change them.
     """
-    closed, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
+    closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
         if eqn.primitive.name in _CHECKPOINTS:
@@ -39,20 +39,22 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
         return bind(eqn, operands)
 
     def flat(*args: Any) -> list[Any]:
-        return evaluate(closed.jaxpr, closed.consts, args, bind_inlined)
+        return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args, bind_inlined)
 
     return jax.make_jaxpr(flat)(*leaves)
 
 
-def _inside(bind: Bind, closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
-    return evaluate(closed.jaxpr, closed.consts, args, bind), None
+def _inside(
+    bind: Bind, closed_jaxpr: Any, args: Sequence[Any], row: None
+) -> tuple[list[Any], None]:
+    return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, args, bind), None
 
 
 def widened(function: Callable[..., Any], *args: Any) -> Any:
     """``function(*args)``, a single array, with slow convolutions replaced by :func:`_widened`."""
-    closed = jax.make_jaxpr(function)(*args)
+    closed_jaxpr = jax.make_jaxpr(function)(*args)
     flat = jax.tree.leaves(args)
-    return evaluate(closed.jaxpr, closed.consts, flat, bind_widened)[0]
+    return evaluate(closed_jaxpr.jaxpr, closed_jaxpr.consts, flat, bind_widened)[0]
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind) -> list[Any]:
@@ -64,15 +66,15 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], bind: Bind)
     values.update(zip(jaxpr.invars, args, strict=True))
     unused = _unused(jaxpr)
 
-    def read(v: Any) -> Any:
+    def value_of(v: Any) -> Any:
         return v.val if isinstance(v, core.Literal) else values[v]
 
     for place, eqn in enumerate(jaxpr.eqns):
-        results = _results(eqn, [read(v) for v in eqn.invars], bind)
+        results = _results(eqn, [value_of(v) for v in eqn.invars], bind)
         values.update(zip(eqn.outvars, results, strict=True))
         for v in unused.get(place, ()):
             values.pop(v, None)
-    return [read(v) for v in jaxpr.outvars]
+    return [value_of(v) for v in jaxpr.outvars]
 
 
 def _unused(jaxpr: Any) -> dict[int, list[Any]]:
@@ -84,10 +86,10 @@ def _unused(jaxpr: Any) -> dict[int, list[Any]]:
     }
     for v in variables(jaxpr.outvars):
         last.pop(v, None)
-    found: dict[int, list[Any]] = {}
+    last_used_at: dict[int, list[Any]] = {}
     for v, place in last.items():
-        found.setdefault(place, []).append(v)
-    return found
+        last_used_at.setdefault(place, []).append(v)
+    return last_used_at
 
 
 def variables(atoms: Sequence[Any]) -> list[Any]:
@@ -108,14 +110,14 @@ def scanned(
     """
     params, first = eqn.params, eqn.params["num_consts"]
     second = first + params["num_carry"]
-    used, rows = operands[:first], operands[second:]
+    consts, rows = operands[:first], operands[second:]
     carry = [
         o if isinstance(o, jax.Array) else jnp.asarray(o, v.aval.dtype)
         for o, v in zip(operands[first:second], eqn.invars[first:second], strict=True)
     ]
 
     def body(state: list[Any], row: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
-        results, more = step(params["jaxpr"], [*used, *state, *row[0]], row[1])
+        results, more = step(params["jaxpr"], [*consts, *state, *row[0]], row[1])
         return results[: len(carry)], (results[len(carry) :], more)
 
     options = {name: params[name] for name in ("length", "reverse", "unroll")}
@@ -144,10 +146,10 @@ def _widened(eqn: Any, operands: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """
     x, kernel = operands
     numbers = eqn.params["dimension_numbers"]
-    out, into, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
-    missing = _FEW_PAIRS // out + 1 - into
+    outputs, inputs, *window = (kernel.shape[axis] for axis in numbers.rhs_spec)
+    missing = _FEW_PAIRS // outputs + 1 - inputs
     plain = eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
-    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= into
+    slow = kernel.dtype == jnp.float64 and max(window, default=1) > 1 and 0 < missing <= inputs
     if not (plain and slow and jax.default_backend() == "cpu"):
         return operands
     sides = (x, numbers.lhs_spec[1]), (kernel, numbers.rhs_spec[1])
@@ -189,8 +191,8 @@ def hessian_product(
 
 def equations_of(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
     """The closed jaxpr of a function, and the shapes of its results."""
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    return closed, shapes
+    closed_jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    return closed_jaxpr, shapes
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

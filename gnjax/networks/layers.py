@@ -52,7 +52,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Traced:
+class Trace:
     """The function of one sample as a flat list of equations, and its layers by their first use."""
 
     jaxpr: Any
@@ -60,16 +60,16 @@ class Traced:
     layers: tuple[Layer, ...]
 
 
-def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Traced:
+def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace:
     """Find the layers of ``function(leaves, sample) -> (k,)``."""
     flat = inlined(lambda *args: function(args[:-1], args[-1]), *leaves, sample)
-    found = _Found([], set())
+    record = _Record([], set())
     places = {var: _Place(leaf) for leaf, var in enumerate(flat.jaxpr.invars[: len(leaves)])}
-    _search(flat.jaxpr, places, found)
-    found.lost.update(places[v].leaf for v in variables(flat.jaxpr.outvars) if v in places)
-    known = dict.fromkeys(use.leaf for use in found.uses if use.leaf not in found.lost)
-    layers = (Layer(leaf, tuple(u for u in found.uses if u.leaf == leaf)) for leaf in known)
-    return Traced(flat.jaxpr, tuple(flat.consts), tuple(layers))
+    _search(flat.jaxpr, places, record)
+    record.lost.update(places[v].leaf for v in variables(flat.jaxpr.outvars) if v in places)
+    known_leaves = dict.fromkeys(use.leaf for use in record.uses if use.leaf not in record.lost)
+    layers = (Layer(leaf, tuple(u for u in record.uses if u.leaf == leaf)) for leaf in known_leaves)
+    return Trace(flat.jaxpr, tuple(flat.consts), tuple(layers))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Record:
     """The uses that were found, and the parameters that have uses of an unknown structure."""
 
     uses: list[Use]
@@ -93,34 +93,34 @@ class _Found:
 
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that the results depend on, without those of extras beside the outputs."""
-    read, needed = set(variables(jaxpr.outvars)), []
+    reads, equations = set(variables(jaxpr.outvars)), []
     for eqn in reversed(jaxpr.eqns):
-        if read.intersection(eqn.outvars):
-            read.update(variables(eqn.invars))
-            needed.append(eqn)
-    return needed[::-1]
+        if reads.intersection(eqn.outvars):
+            reads.update(variables(eqn.invars))
+            equations.append(eqn)
+    return equations[::-1]
 
 
-def _search(jaxpr: Any, places: dict[Any, _Place], found: _Found) -> None:
+def _search(jaxpr: Any, places: dict[Any, _Place], record: _Record) -> None:
     """Follow parameters through a jaxpr; ``places`` says which variables hold them."""
-    read = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
+    reads = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     for eqn in _needed(jaxpr):
-        held = {
+        sides = {
             side: places[v]
             for side, v in enumerate(eqn.invars)
             if not isinstance(v, core.Literal) and v in places
         }
-        if held and eqn.primitive.name == "scan":
-            _search_scan(eqn, held, places, read, found)
-        elif len(held) == len(eqn.invars) == 1 and _relabels(eqn):
+        if sides and eqn.primitive.name == "scan":
+            _search_scan(eqn, sides, places, reads, record)
+        elif len(sides) == len(eqn.invars) == 1 and _relabels(eqn):
             for index, result in enumerate(eqn.outvars):
-                places[result] = held[0].after(Relabel(eqn, index))
-        elif held:
-            uses = [_use(eqn, side, place) for side, place in held.items()]
+                places[result] = sides[0].after(Relabel(eqn, index))
+        elif sides:
+            uses = [_use(eqn, side, place) for side, place in sides.items()]
             if len(uses) == 1 and uses[0] is not None:
-                found.uses.append(uses[0])
+                record.uses.append(uses[0])
             else:
-                found.lost.update(place.leaf for place in held.values())
+                record.lost.update(place.leaf for place in sides.values())
 
 
 def _relabels(eqn: Any) -> bool:
@@ -144,30 +144,34 @@ def _use(eqn: Any, side: int, place: _Place) -> Use | None:
 
 
 def _search_scan(
-    eqn: Any, held: dict[int, _Place], places: dict[Any, _Place], read: set[Any], found: _Found
+    eqn: Any,
+    sides: dict[int, _Place],
+    places: dict[Any, _Place],
+    reads: set[Any],
+    record: _Record,
 ) -> None:
     """Follow parameters into the body of a scan; one that is carried through unchanged is known."""
     body, first = eqn.params["jaxpr"].jaxpr, eqn.params["num_consts"]
     second, length = first + eqn.params["num_carry"], eqn.params["length"]
     inner: dict[Any, _Place] = {}
-    for side, place in held.items():
+    for side, place in sides.items():
         entry = body.invars[side]
         if first <= side < second:
             if body.outvars[side - first] is not entry:
-                found.lost.add(place.leaf)
+                record.lost.add(place.leaf)
                 continue
             places[eqn.outvars[side - first]] = place
         inner[entry] = place.after(Loop(length, sliced=side >= second))
-    _search(body, inner, found)
+    _search(body, inner, record)
     for index, (inside, outside) in enumerate(zip(body.outvars, eqn.outvars, strict=True)):
         if isinstance(inside, core.Literal) or inside not in inner or outside in places:
             continue
-        if index < second - first or outside in read:
-            found.lost.add(inner[inside].leaf)
+        if index < second - first or outside in reads:
+            record.lost.add(inner[inside].leaf)
 
 
 def sensitivities(
-    traced: Traced,
+    trace: Trace,
     uses: Sequence[Use],
     others: Sequence[int],
     leaves: Sequence[jax.Array],
@@ -184,18 +188,18 @@ def sensitivities(
     def outputs(
         taps: dict[int, jax.Array], chosen: list[jax.Array]
     ) -> tuple[jax.Array, dict[int, Any]]:
-        every = list(leaves)
+        all_leaves = list(leaves)
         for leaf, value in zip(others, chosen, strict=True):
-            every[leaf] = value
-        given = [*every, *jax.tree.leaves(sample)]
-        results, kept = evaluate_tapped(traced.jaxpr, traced.consts, given, points, taps)
-        return results[0], kept
+            all_leaves[leaf] = value
+        arguments = [*all_leaves, *jax.tree.leaves(sample)]
+        results, operands = evaluate_tapped(trace.jaxpr, trace.consts, arguments, points, taps)
+        return results[0], operands
 
     chosen = [leaves[leaf] for leaf in others]
-    result, pullback, kept = jax.vjp(outputs, zeros, chosen, has_aux=True)
+    result, pullback, operands = jax.vjp(outputs, zeros, chosen, has_aux=True)
     rows = weights(result)
     deltas, gradients = jax.vmap(pullback)(rows)
-    pairs = [(kept[i], deltas[i]) for i in range(len(uses))]
+    pairs = [(operands[i], deltas[i]) for i in range(len(uses))]
     return pairs, [g.reshape(len(rows), -1) for g in gradients]
 
 
@@ -206,9 +210,9 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
     """
     entries: Any = np.arange(int(np.prod(shape))).reshape(shape)
     with jax.ensure_compile_time_eval():  # XLA would take seconds to fold what sorts the entries
-        held = [np.asarray(matrices(use, entries), entries.dtype) for use in layer.uses]
+        entries_of_uses = [np.asarray(matrices(use, entries), entries.dtype) for use in layer.uses]
     together: dict[bytes, tuple[np.ndarray, list[int]]] = {}
-    for index, places in enumerate(held):
+    for index, places in enumerate(entries_of_uses):
         key = repr(places.shape).encode() + places.tobytes()
         together.setdefault(key, (places, []))[1].append(index)
     return list(together.values())
@@ -216,18 +220,20 @@ def with_same_matrices(layer: Layer, shape: tuple[int, ...]) -> list[tuple[np.nd
 
 def jacobian_rows(layer: Layer, leaf: jax.Array, pairs: Sequence[Pair]) -> jax.Array:
     """sum_t delta_t a_t^T over positions and uses (j, p), in the order of the leaf's entries."""
-    rest = []
+    parts = []
     for places, uses in with_same_matrices(layer, leaf.shape):
-        found = [by_positions(layer.uses[index], pairs[index], leaf.dtype) for index in uses]
-        a = jnp.concatenate([pair[0] for pair in found])
-        delta = jnp.concatenate([pair[1] for pair in found], axis=1)
+        pairs_of_uses = [
+            by_positions(layer.uses[index], pairs[index], leaf.dtype) for index in uses
+        ]
+        a = jnp.concatenate([pair[0] for pair in pairs_of_uses])
+        delta = jnp.concatenate([pair[1] for pair in pairs_of_uses], axis=1)
         product = jnp.einsum("tgi,jtgo->jgio", a, delta, precision="highest")
-        rest.append((places.ravel(), product.reshape(len(delta), -1)))
+        parts.append((places.ravel(), product.reshape(len(delta), -1)))
     size = leaf.size
     total: jax.Array | None = None
-    while rest:
-        chosen, rest = _disjoint(rest, size)
-        rows = _spread(chosen, size)
+    while parts:
+        disjoint, parts = _disjoint(parts, size)
+        rows = _spread(disjoint, size)
         total = rows if total is None else total + rows
     assert total is not None
     return total
@@ -239,15 +245,15 @@ Part = tuple[np.ndarray, jax.Array]
 
 def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
     """Parts that have no entry in common, and the other parts."""
-    free = np.ones(size, bool)
-    chosen: list[Part] = []
-    others: list[Part] = []
+    unused = np.ones(size, bool)
+    disjoint: list[Part] = []
+    overlapping: list[Part] = []
     for part in parts:
-        fits = bool(free[part[0]].all())
-        (chosen if fits else others).append(part)
+        fits = bool(unused[part[0]].all())
+        (disjoint if fits else overlapping).append(part)
         if fits:
-            free[part[0]] = False
-    return chosen, others
+            unused[part[0]] = False
+    return disjoint, overlapping
 
 
 def _spread(parts: Sequence[Part], size: int) -> jax.Array:

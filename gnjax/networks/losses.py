@@ -45,8 +45,8 @@ def loss_terms(loss: Loss) -> Callable[..., jax.Array]:
     check_loss(loss)
     if not isinstance(loss, str):
         return partial(ByComparison(), _checked_terms(loss))
-    named = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
-    return named.get(loss, _squared_error)
+    functions = {"cross_entropy": _cross_entropy, "binary_cross_entropy": _binary_cross_entropy}
+    return functions.get(loss, _squared_error)
 
 
 def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
@@ -67,9 +67,9 @@ def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
             raise Refused(msg)
         shape = getattr(f, "shape", ())
         if value.shape != shape[: value.ndim]:
-            found = shape or "of several arrays"
+            outputs = shape or "of several arrays"
             msg = (
-                f"the loss of one sample, outputs of shape {found}, has shape {value.shape}; "
+                f"the loss of one sample, outputs of shape {outputs}, has shape {value.shape}; "
                 "return one number, or one number for each output (they are then summed)"
             )
             raise Refused(msg)
@@ -109,19 +109,19 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
         )
         raise ValueError(msg)
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape in outputs.shapes]
-    given = [jax.tree.unflatten(outputs.structure, leaves)]
+    arguments = [jax.tree.unflatten(outputs.structure, leaves)]
     if y is not None:
-        given.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), y))
+        arguments.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), y))
     try:
-        shape = tuple(jax.eval_shape(loss_terms(loss), *given).shape)
+        shape = tuple(jax.eval_shape(loss_terms(loss), *arguments).shape)
     except Refused as error:
         raise ValueError(str(error)) from None
     except RAISED as error:
-        shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in given)
-        types = " and a target of dtype ".join(str(types_of(tree)) for tree in given)
-        said = does_not_take("the loss", "one sample, outputs", shapes, types, error)
+        shapes = " and a target of shape ".join(str(shapes_of(tree)) for tree in arguments)
+        types = " and a target of dtype ".join(str(types_of(tree)) for tree in arguments)
+        sentence = does_not_take("the loss", "one sample, outputs", shapes, types, error)
         hint = "pass the targets as y" if y is None else "it is called for every sample by itself"
-        msg = f"{said}; {hint}"
+        msg = f"{sentence}; {hint}"
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)
     return shape
@@ -143,10 +143,11 @@ def _check_not_stretched(outputs: Outputs, y: Any, terms: tuple[int, ...]) -> No
     """Refuse a loss that broadcasts its target, and so compares several outputs with one number."""
     if not (outputs.is_array and terms == outputs.shape and hasattr(y, "shape")):
         return
-    each = tuple(y.shape[1:])
-    if math.prod(each) < math.prod(terms):
+    shape_of_y = tuple(y.shape[1:])
+    if math.prod(shape_of_y) < math.prod(terms):
         msg = (
             f"the loss gives one number for each output {terms} of a sample, but its target has "
-            f"shape {each} and would be stretched to all of them; give y the shape of the outputs"
+            f"shape {shape_of_y} and would be stretched to all of them; give y the shape of the "
+            "outputs"
         )
         raise ValueError(msg)

@@ -95,11 +95,15 @@ def functional(model: Any, **call: Any) -> tuple[Apply, Params]:
 def _check_variables(apply: Any, params: Any) -> None:
     """Refuse Linen variables as parameters if they contain more than parameters."""
     names = [str(name) for name in params] if hasattr(params, "keys") else []
-    others = [name for name in names if name != "params"]
+    other_names = [name for name in names if name != "params"]
     bound = isinstance(getattr(apply, "__self__", None), flax.linen.Module)
-    if "params" in names and others and (bound or any(name in _COLLECTIONS for name in others)):
+    if (
+        "params" in names
+        and other_names
+        and (bound or any(name in _COLLECTIONS for name in other_names))
+    ):
         msg = (
-            f"the parameters are Linen variables with {', '.join(others)}, which would be "
+            f"the parameters are Linen variables with {', '.join(other_names)}, which would be "
             "differentiated like parameters; pass (module, variables), which holds them fixed, or "
             "(lambda params, x: module.apply({**variables, 'params': params}, x), "
             "variables['params']), with the keywords that the call needs"
@@ -144,9 +148,9 @@ def opened(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
 
 def checked_parameters(params: Params) -> Params:
     """Finite floating parameters in the working precision."""
-    given, structure = jax.tree.flatten(params)
+    unchecked, structure = jax.tree.flatten(params)
     names = [f"the parameter {name}" if name else "a parameter" for name in paths(params)]
-    leaves = [_parameter(name, leaf) for name, leaf in zip(names, given, strict=True)]
+    leaves = [_parameter(name, leaf) for name, leaf in zip(names, unchecked, strict=True)]
     if not leaves:
         msg = (
             "the model has no parameters of a floating point type, so there is nothing to "
@@ -164,15 +168,15 @@ def checked_parameters(params: Params) -> Params:
 
 
 def _without_extras(apply: Apply, params: Params, x: Any) -> Any:
-    found = apply(params, x)
-    if not (isinstance(found, tuple) and len(found) == 2):
-        kind = "one array" if hasattr(found, "shape") else type(found).__name__
+    returned = apply(params, x)
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        kind = "one array" if hasattr(returned, "shape") else type(returned).__name__
         msg = (
             f"with has_aux=True a model returns (outputs, extras), and this one returns {kind}; "
             "leave has_aux out"
         )
         raise Refused(msg)
-    return found[0]
+    return returned[0]
 
 
 def _parameter(name: str, leaf: ArrayLike) -> jax.Array:
@@ -208,10 +212,10 @@ def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
     :mod:`gnjax.networks.equations.rewritten`.
     """
     try:
-        made, outputs = rewritten(apply, params, x)
+        apply_rewritten, outputs = rewritten(apply, params, x)
     except RAISED as error:
         raise ValueError(refusal(error, x)) from error
-    return made, described_outputs(outputs, sample_count(x))
+    return apply_rewritten, described_outputs(outputs, sample_count(x))
 
 
 def check_outputs(outputs: jax.Array) -> None:

@@ -111,8 +111,8 @@ def differentiated(net: Network) -> dict[str, int]:
     Kernels and Jacobians are computed by automatic differentiation for these leaves, and from the
     structure of the layers for all others.
     """
-    found = zip(parameter_names(net), net.chosen, net.counts, strict=True)
-    return {name: count for name, leaf, count in found if leaf not in net.layered}
+    parameters = zip(parameter_names(net), net.chosen, net.counts, strict=True)
+    return {name: count for name, leaf, count in parameters if leaf not in net.layered}
 
 
 class HasParameters(Protocol):
@@ -161,17 +161,17 @@ def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def sample_batches(net: Network, *rest: Any) -> Iterator[tuple[Any, ...]]:
+def sample_batches(net: Network, *arrays: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the inputs, and all else that has one entry for each sample, one batch at a time.
 
     This is a loop of Python, because XLA runs convolutions inside of its own loops on one CPU
     thread, ten times slower.
     """
     if net.batch >= net.samples:
-        yield (net.x, *rest)
+        yield (net.x, *arrays)
         return
     for start in range(0, net.samples, net.batch):
-        yield take((net.x, *rest), slice(start, start + net.batch))
+        yield take((net.x, *arrays), slice(start, start + net.batch))
 
 
 def apply_loss_factor(

@@ -32,28 +32,28 @@ def choose(
     names = paths(params)
     leaves = jax.tree.leaves(params)
     masks = _masks(params, mask)
-    wanted = _wanted(params, names, only)
-    chosen, kept = [], []
-    for index in wanted:
+    chosen_leaves = _chosen_by(params, names, only)
+    leaf_indices, entry_indices = [], []
+    for index in chosen_leaves:
         entries = None if masks[index] is None else np.flatnonzero(np.asarray(masks[index]))
         if entries is not None and len(entries) == leaves[index].size:
             entries = None
         if entries is None or len(entries):
-            chosen.append(index)
-            kept.append(None if entries is None else on_device(entries))
-    if not chosen:
+            leaf_indices.append(index)
+            entry_indices.append(None if entries is None else on_device(entries))
+    if not leaf_indices:
         raise ValueError(_nothing_left(only, names))
-    return tuple(chosen), tuple(kept)
+    return tuple(leaf_indices), tuple(entry_indices)
 
 
 def _nothing_left(only: Only | None, names: list[str]) -> str:
     if only is None:
         return "the mask is zero everywhere and leaves no parameter; set what it keeps to one"
-    what = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
+    choice = "the function only=" if type(only).__name__ == "function" else f"only={only!r}"
     if names == [""]:
-        return f"{what} chooses by paths, and the one array of parameters has none; leave it out"
+        return f"{choice} chooses by paths, and the one array of parameters has none; leave it out"
     return (
-        f"{what} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
+        f"{choice} and the mask leave no parameter of {', '.join(names)}; choose by these paths, "
         "such as '*kernel'"
     )
 
@@ -76,28 +76,28 @@ def _masks(params: Any, mask: Any) -> list[Any]:
     if mask is None:
         return [None] * len(leaves)
     structures: list[Any] = [jax.tree.structure(tree) for tree in (mask, params)]
-    shapes = [[np.shape(leaf) for leaf in found] for found in (masks, leaves)]
+    shapes = [[np.shape(leaf) for leaf in tree] for tree in (masks, leaves)]
     if structures[0] != structures[1] or shapes[0] != shapes[1]:
-        given = dict(zip(paths(mask), shapes[0], strict=True))
-        raise ValueError(_wrong_mask(given, dict(zip(paths(params), shapes[1], strict=True))))
+        mask_shapes = dict(zip(paths(mask), shapes[0], strict=True))
+        raise ValueError(_wrong_mask(mask_shapes, dict(zip(paths(params), shapes[1], strict=True))))
     return masks
 
 
-def _wrong_mask(given: dict[str, Any], wanted: dict[str, Any]) -> str:
+def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
     """Where the shapes of a mask are not those of the parameters, by their paths."""
-    wrong = next((name for name in wanted if given.get(name) != wanted[name]), None)
-    about = f"it has entries {', '.join(given)} and the parameters {', '.join(wanted)}"
+    wrong = next((name for name in shapes if mask_shapes.get(name) != shapes[name]), None)
+    about = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
     if wrong is not None:
-        found = f"shape {given[wrong]}" if wrong in given else "no entry"
+        shape = f"shape {mask_shapes[wrong]}" if wrong in mask_shapes else "no entry"
         place = f"at {wrong} " if wrong else ""
-        about = f"{place}it has {found}, and {wanted[wrong]} is needed"
+        about = f"{place}it has {shape}, and {shapes[wrong]} is needed"
     return (
         f"mask must have the structure and the shapes of the parameters: {about}; make it by "
         "jax.tree.map from the params that gnjax.functional(model) returns"
     )
 
 
-def _wanted(params: Any, names: list[str], only: Only | None) -> list[int]:
+def _chosen_by(params: Any, names: list[str], only: Only | None) -> list[int]:
     """The indices of the leaves that ``only`` chooses."""
     if only is None:
         return list(range(len(names)))
@@ -140,25 +140,25 @@ def _filtered(params: Any, only: Any) -> list[int]:
     if isinstance(only, type) and not issubclass(only, nnx.Variable):
         msg = f"only={only!r} is a type, but no type of NNX variables such as nnx.LoRAParam"
         raise ValueError(msg)
-    found = jax.tree_util.tree_leaves_with_path(
+    variables = jax.tree_util.tree_leaves_with_path(
         params, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable)
     )
-    if not all(isinstance(variable, nnx.Variable) for _, variable in found):
+    if not all(isinstance(variable, nnx.Variable) for _, variable in variables):
         msg = (
             f"only={only!r} chooses NNX variables, and the parameters of this model are none; "
             "give the NNX module itself, or choose by a pattern of the path"
         )
         raise ValueError(msg)
     predicate = filterlib.to_predicate(only)
-    wanted: list[int] = []
+    indices: list[int] = []
     index = 0
-    for path, variable in found:
+    for path, variable in variables:
         leaves = len(jax.tree.leaves(variable))
         keys = tuple(getattr(p, "key", getattr(p, "idx", p)) for p in path)
         if predicate(keys, variable):
-            wanted += range(index, index + leaves)
+            indices += range(index, index + leaves)
         index += leaves
-    return wanted
+    return indices
 
 
 def layer_name(parameter: str) -> str:
@@ -178,8 +178,8 @@ def natural_order(name: str) -> list[str | int]:
 
 def grouped(names: Sequence[str], by: Groups) -> dict[str, list[int]]:
     """The indices of the parameters in each group; groups are in the natural order of names."""
-    named = {"layer": layer_name, "module": module_name, "parameter": str}
-    name_of = named.get(by) if isinstance(by, str) else by
+    names_by_kind = {"layer": layer_name, "module": module_name, "parameter": str}
+    name_of = names_by_kind.get(by) if isinstance(by, str) else by
     if isinstance(by, list | tuple) and all(isinstance(pattern, str) for pattern in by):
         name_of = partial(_first_match, by)
     if not callable(name_of):
@@ -199,14 +199,14 @@ def _first_match(patterns: Sequence[str], path: str) -> str | None:
 
 
 def _group_name(name_of: Callable[[str], Any], path: str) -> str:
-    found = name_of(path)
-    if not isinstance(found, str):
+    group = name_of(path)
+    if not isinstance(group, str):
         msg = (
-            f"by gives {path} the block {found!r}, which is no name; every parameter needs a "
+            f"by gives {path} the block {group!r}, which is no name; every parameter needs a "
             "block, and only= leaves parameters out of an operator"
         )
         raise ValueError(msg)
-    return found
+    return group
 
 
 def indices_of(counts: Sequence[int], group: Sequence[int]) -> np.ndarray:

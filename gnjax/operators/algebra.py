@@ -182,8 +182,8 @@ class LinearCombination(Algebra, ParameterTrees):
         """That of the largest term."""
         sizes = [exponent_of(float(self.shift))]
         for weight, part in zip(self.weights, self.parts, strict=True):
-            own, times = magnitude_of(part)[0], exponent_of(float(weight))
-            sizes.append(None if own is None or times is None else own + times)
+            exponent, times = magnitude_of(part)[0], exponent_of(float(weight))
+            sizes.append(None if exponent is None or times is None else exponent + times)
         return max((size for size in sizes if size is not None), default=None)
 
     @property
@@ -196,11 +196,11 @@ class LinearCombination(Algebra, ParameterTrees):
         """The same combination of terms near norm 1; what underflows is far below rounding."""
         from gnjax.operators.scaled import at_unit_scale  # which makes products of combinations
 
-        near = [at_unit_scale(part) for part in self.parts]
-        pairs = zip(self.weights, near, strict=True)
-        weights = tuple(float(np.ldexp(float(w), own + exponent)) for w, (_, own) in pairs)
+        near_one = [at_unit_scale(part) for part in self.parts]
+        pairs = zip(self.weights, near_one, strict=True)
+        weights = tuple(float(np.ldexp(float(w), e + exponent)) for w, (_, e) in pairs)
         shift = float(np.ldexp(float(self.shift), exponent))
-        return LinearCombination(tuple(part for part, _ in near), weights, shift)
+        return LinearCombination(tuple(part for part, _ in near_one), weights, shift)
 
     @property
     def twin(self) -> Operator:
@@ -219,12 +219,12 @@ class LinearCombination(Algebra, ParameterTrees):
     def factorisation(self) -> Factorisation | None:
         """[w_1^{1/2} J_1, .., w_m^{1/2} J_m] for A_i = J_i J_i^T and w_i that are not negative."""
         factors = [factorisation_of(part) for part in self.parts]
-        known = [factor for factor in factors if factor is not None]
-        if self.shift or min(self.weights) < 0 or len(known) < len(factors):
+        factorisations = [factor for factor in factors if factor is not None]
+        if self.shift or min(self.weights) < 0 or len(factorisations) < len(factors):
             return None
         roots = [float(w) ** 0.5 for w in self.weights]
-        columns = sum(factor.shape[1] for factor in known)
-        pairs = list(zip(roots, known, strict=True))
+        columns = sum(factor.shape[1] for factor in factorisations)
+        pairs = list(zip(roots, factorisations, strict=True))
 
         @cache
         def form() -> np.ndarray:
@@ -242,14 +242,14 @@ class LinearCombination(Algebra, ParameterTrees):
     @property
     def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
         """sum_i w_i tr A_i + n s, where every term states its trace."""
-        stated = [getattr(part, "trace_by_structure", None) for part in self.parts]
-        known = [trace for trace in stated if trace is not None]
-        if len(known) < len(stated):
+        functions = [getattr(part, "trace_by_structure", None) for part in self.parts]
+        traces = [trace for trace in functions if trace is not None]
+        if len(traces) < len(functions):
             return None
 
         def trace() -> tuple[float, Error]:
             terms = [(float(self.shift) * self.shape[0], Error(0.0))]
-            for weight, part in zip(self.weights, known, strict=True):
+            for weight, part in zip(self.weights, traces, strict=True):
                 value, error = part()
                 terms.append((float(weight) * value, error.scaled(float(weight))))
             size = sum(abs(value) for value, _ in terms)
@@ -293,10 +293,10 @@ class LinearCombination(Algebra, ParameterTrees):
         total, sizes = Error(0.0), [abs(float(self.shift))]
         if len(self.parts) > 1 and self.positive:
             total += evidence_for(self, POSITIVE)  # on which the sizes of the terms rest
-        for weight, part, own in zip(self.weights, self.parts, self._norms(norm), strict=True):
+        for weight, part, size in zip(self.weights, self.parts, self._norms(norm), strict=True):
             if weight:
-                total += error_of(part, own).scaled(float(weight))
-                sizes.append(abs(float(weight)) * own)
+                total += error_of(part, size).scaled(float(weight))
+                sizes.append(abs(float(weight)) * size)
         share = gamma(len(sizes) + 4, self.dtype) * self.shape[0] ** 0.5
         return total + Error(raised(share * sum(sizes)), reason="rounding of a sum of operators")
 
@@ -317,8 +317,8 @@ def _combined(
     dtype: jnp.dtype, weights: tuple[float, ...], images: list[Any], shift: float, v: Any
 ) -> jax.Array:
     """sum_i w_i image_i + s v, where None for v is the identity."""
-    shifted = jnp.eye(len(images[0]), dtype=dtype) if v is None else jnp.asarray(v, dtype)
-    total = jnp.asarray(shift, dtype) * shifted
+    block = jnp.eye(len(images[0]), dtype=dtype) if v is None else jnp.asarray(v, dtype)
+    total = jnp.asarray(shift, dtype) * block
     for weight, image in zip(weights, images, strict=True):
         total += jnp.asarray(weight, dtype) * jnp.asarray(image, dtype)
     return total
@@ -366,11 +366,11 @@ def _added(op: Operator, other: Any) -> LinearCombination:
     first = _scaled(op, 1.0)
     if not isinstance(other, Operator):
         if np.ndim(other):
-            stored = hasattr(other, "__array__") or isinstance(other, list | tuple)
+            is_array = hasattr(other, "__array__") or isinstance(other, list | tuple)
             msg = (
                 "an operator adds operators and numbers (a number s is s times the identity), got "
                 f"a matrix of shape {np.shape(other)}; write op + "
-                f"gnjax.{'dense' if stored else 'as_operator'}(matrix)"
+                f"gnjax.{'dense' if is_array else 'as_operator'}(matrix)"
             )
             raise ValueError(msg)
         number = check_finite_number("what is added to an operator", other)

@@ -146,8 +146,8 @@ class Factored(Algebra):
 
     @property
     def magnitude(self) -> int | None:
-        known = largest_exponent(self.factor)
-        return None if known is None else 2 * known
+        exponent = largest_exponent(self.factor)
+        return None if exponent is None else 2 * exponent
 
     def times_power_of_two(self, exponent: int) -> Factored:
         factor, lost = times_power(self.factor, exponent // 2)
@@ -220,18 +220,18 @@ def dense(matrix: ArrayLike, *, error: Error | None = None, limits: Limits = LIM
     kappa = 3 in [3, 3] (rank 2 of 2, full; dense, measured)
     """
     _check_rows(getattr(matrix, "shape", ()), limits)
-    stored = check_matrix("matrix", matrix)
-    if stored.shape[0] != stored.shape[1]:
+    array = check_matrix("matrix", matrix)
+    if array.shape[0] != array.shape[1]:
         msg = (
-            f"an operator needs a square matrix, got shape {stored.shape}; of a Jacobian J pass "
+            f"an operator needs a square matrix, got shape {array.shape}; of a Jacobian J pass "
             "J @ J.T or J.T @ J"
         )
         raise ValueError(msg)
-    check_symmetric_matrix("matrix", stored, ASYMMETRY)
-    part, moved = symmetric_part(matrix, stored)
+    check_symmetric_matrix("matrix", array, ASYMMETRY)
+    part, rounding = symmetric_part(matrix, array)
     if error is None:
-        return Dense(part, stored_bound(moved, part.dtype))
-    total = error + Error(moved)
+        return Dense(part, stored_bound(rounding, part.dtype))
+    total = error + Error(rounding)
     bound = stored_bound(raised(total.value), part.dtype)
     return Dense(part, bound, total.kind, total.failure, reason=total.reason)
 
@@ -256,5 +256,5 @@ def factored(factor: ArrayLike) -> Factored:
     >>> kappa.resolved, round(kappa.log10, 6)
     (True, 22.0)
     """
-    stored = check_matrix("factor", factor)
-    return Factored(stored, stored_bound(conversion_error(factor, stored), stored.dtype))
+    array = check_matrix("factor", factor)
+    return Factored(array, stored_bound(conversion_error(factor, array), array.dtype))

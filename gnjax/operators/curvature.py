@@ -163,8 +163,8 @@ def _counted_terms(net: Network, terms: int) -> int:
     weights = None if net.target is None else net.target.weights
     if weights is None:
         return net.samples * terms
-    each = np.asarray(weights).reshape(net.samples, -1)
-    return int(np.count_nonzero(each)) * (terms // each.shape[1])
+    weights_by_sample = np.asarray(weights).reshape(net.samples, -1)
+    return int(np.count_nonzero(weights_by_sample)) * (terms // weights_by_sample.shape[1])
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ class _Losses:
     def __call__(self, apply: Any, params: Any, samples: tuple[Any, Target]) -> jax.Array:
         x, target = samples
         outputs = self.shapes.ravel(apply(params, x), real_dtype())
-        found = term_losses(target, outputs)
-        return found if self.terms else found.sum(axis=1, keepdims=True)
+        losses = term_losses(target, outputs)
+        return losses if self.terms else losses.sum(axis=1, keepdims=True)
 
 
 def hessian(
@@ -277,7 +277,7 @@ def _over_batches(
     return streamed(model, x, functional, loss, **options)
 
 
-def _check_no_batches(x: Any, why: str) -> None:
+def _check_no_batches(x: Any, reason: str) -> None:
     if is_batches(x):
-        msg = f"x is a sequence of batches, and {why}; pass all samples as one x"
+        msg = f"x is a sequence of batches, and {reason}; pass all samples as one x"
         raise ValueError(msg)

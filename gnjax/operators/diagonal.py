@@ -99,11 +99,11 @@ def diagonal(entries: ArrayLike, *, error: float = 0.0) -> Diagonal:
         msg = f"entries must be a vector (n,), the diagonal alone, got shape {np.shape(entries)}"
         raise ValueError(msg)
     row = check_matrix("entries", np.asarray(entries)[None])
-    stored = on_device(np.asarray(row)[0])
-    stated = check_finite_number("error", error)
-    if stated < 0:
+    array = on_device(np.asarray(row)[0])
+    error_of_entries = check_finite_number("error", error)
+    if error_of_entries < 0:
         msg = f"error={error} is negative; pass a bound on how far entries are from the truth"
         raise ValueError(msg)
-    moved = conversion_error(np.asarray(entries)[None], row)
-    bound = raised(stated + moved) if moved else stated
-    return Diagonal(stored, stored_bound(bound, stored.dtype))
+    rounding = conversion_error(np.asarray(entries)[None], row)
+    bound = raised(error_of_entries + rounding) if rounding else error_of_entries
+    return Diagonal(array, stored_bound(bound, array.dtype))

@@ -69,26 +69,26 @@ _BY_TRIAL = Error(0.0, MEASURED, reason="the products are symmetric for two rand
 
 def error_of(op: Operator, norm: float) -> Error:
     """A bound on ||A as computed - A||_2 where ||A||_2 is about ``norm``; unknown if not stated."""
-    stated: Any = getattr(op, "error", None)
-    if stated is None:
+    error: Any = getattr(op, "error", None)
+    if error is None:
         return unknown(f"{type(op).__name__} does not state the error of its products")
-    if callable(stated):
-        stated = stated(norm)
-    if isinstance(stated, Error):
-        return stated
-    return Error(float(stated), reason="the error that the operator states")
+    if callable(error):
+        error = error(norm)
+    if isinstance(error, Error):
+        return error
+    return Error(float(error), reason="the error that the operator states")
 
 
 def factorisation_of(op: Operator) -> Factorisation | None:
     """The factor of the operator, or None where none is stated."""
-    stated = getattr(op, "factorisation", None)
-    return None if stated is None else stated()
+    factorisation = getattr(op, "factorisation", None)
+    return None if factorisation is None else factorisation()
 
 
 def is_positive(op: Operator) -> bool:
     """Whether structure makes the matrix positive semidefinite."""
-    stated = getattr(op, "positive", None)
-    return factorisation_of(op) is not None if stated is None else bool(stated)
+    positive = getattr(op, "positive", None)
+    return factorisation_of(op) is not None if positive is None else bool(positive)
 
 
 def unshifted_of(op: Operator) -> tuple[Operator, float]:
@@ -107,10 +107,10 @@ def evidence_for(op: Operator, fact: str) -> Error:
     Products that nobody states to be symmetric are compared on two random vectors wherever they are
     used (:func:`check_symmetric`), and a factor makes a matrix positive semidefinite.
     """
-    own = getattr(op, "evidence_for", None)
-    if own is not None:
-        stated: Error = own(fact)
-        return stated
+    evidence_of = getattr(op, "evidence_for", None)
+    if evidence_of is not None:
+        evidence: Error = evidence_of(fact)
+        return evidence
     if fact == SYMMETRIC and not getattr(op, "symmetric", False):
         return _BY_TRIAL
     if fact == POSITIVE and getattr(op, "positive", None) is None:
@@ -137,8 +137,8 @@ def twin_of(op: Operator) -> Operator:
 
 def stated_eigenvalues(op: Operator) -> tuple[np.ndarray, Error] | None:
     """All eigenvalues in any order, and a bound on the error of each, or None."""
-    stated = getattr(op, "eigenvalues_by_structure", None)
-    return None if stated is None else stated()
+    eigenvalues = getattr(op, "eigenvalues_by_structure", None)
+    return None if eigenvalues is None else eigenvalues()
 
 
 def scaled(op: Operator, factor: float) -> Operator | None:
@@ -147,28 +147,28 @@ def scaled(op: Operator, factor: float) -> Operator | None:
     A power of two of a factor far from 1, or for an A of numbers far from 1, multiplies what A is
     stored in, so that nothing underflows.
     """
-    stated, exponent = getattr(op, "scaled", None), math.frexp(factor)[1]
-    if stated is None:
+    scaled_by_operator, exponent = getattr(op, "scaled", None), math.frexp(factor)[1]
+    if scaled_by_operator is None:
         return None
-    far = abs(exponent) > reach(op.dtype) or getattr(op, "uneven", False)
-    if not far or not hasattr(op, "times_power_of_two"):
-        multiple: Operator = stated(factor)
+    beyond_range = abs(exponent) > reach(op.dtype) or getattr(op, "uneven", False)
+    if not beyond_range or not hasattr(op, "times_power_of_two"):
+        multiple: Operator = scaled_by_operator(factor)
         return multiple
     even = exponent - exponent % 2
-    near: Any = op
-    return cast(Operator, near.times_power_of_two(even).scaled(math.ldexp(factor, -even)))
+    shifted: Any = op
+    return cast(Operator, shifted.times_power_of_two(even).scaled(math.ldexp(factor, -even)))
 
 
 def on_range(op: Operator) -> Operator:
     """The operator on the largest range that structure allows; itself where none is stated."""
-    stated = getattr(op, "on_range", None)
-    return op if stated is None else stated()
+    restrict = getattr(op, "on_range", None)
+    return op if restrict is None else restrict()
 
 
 def methods_of(op: Operator) -> tuple[Any, ...]:
     """The operator's own ways to compute kappa."""
-    stated = getattr(op, "methods", None)
-    return () if stated is None else tuple(stated())
+    methods = getattr(op, "methods", None)
+    return () if methods is None else tuple(methods())
 
 
 def forms_cheaply(op: Operator) -> bool:
@@ -219,8 +219,8 @@ _ASYMMETRIC = 1e-5  # relative to |A x| |y|, so that products in float32 pass
 def check_shape(op: Any) -> None:
     """Refuse an operator whose shape is not (n, n)."""
     shape = tuple(op.shape)
-    whole = all(isinstance(side, numbers.Integral) for side in shape)
-    if len(shape) != 2 or not whole or shape[0] != shape[1] or shape[0] < 1:
+    are_integers = all(isinstance(side, numbers.Integral) for side in shape)
+    if len(shape) != 2 or not are_integers or shape[0] != shape[1] or shape[0] < 1:
         msg = f"an operator has a square shape (n, n) with n of at least 1, got {shape}"
         raise ValueError(msg)
     if not jnp.issubdtype(op.dtype, jnp.floating):

@@ -132,25 +132,25 @@ def hessian_of(
     >>> gnjax.eigenvalues(op).values
     array([6., 6., 2.])
     """
-    function, given = _opened(loss_fn, params)
-    given = checked_parameters(given)
+    function, parameters = _opened(loss_fn, params)
+    parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
-    made, value = _rewritten(function, given, fixed)
+    loss, value = _rewritten(function, parameters, fixed)
     _check_scalar(value)
-    leaves, structure = jax.tree.flatten(given)
-    chosen, kept = choose(given, mask, only)
+    leaves, structure = jax.tree.flatten(parameters)
+    leaf_indices, entry_indices = choose(parameters, mask, only)
     counts = tuple(
         leaves[leaf].size if indices is None else len(indices)
-        for leaf, indices in zip(chosen, kept, strict=True)
+        for leaf, indices in zip(leaf_indices, entry_indices, strict=True)
     )
-    jaxpr = jaxprs.inlined(made, given, *fixed).jaxpr
+    jaxpr = jaxprs.inlined(loss, parameters, *fixed).jaxpr
     op = FunctionHessian(
         tuple(leaves),
-        kept,
+        entry_indices,
         fixed,
-        made,
+        loss,
         structure,
-        chosen,
+        leaf_indices,
         counts,
         convolves=any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
         forward=not jaxprs.has_custom_vjp(jaxpr),
@@ -197,9 +197,9 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
     try:
         return rewritten(function, params, *args)
     except RAISED as error:
-        given = "the parameters and arguments"
-        said = does_not_take("loss_fn", given, shapes_of(args), types_of(args), error)
-        msg = f"{said}; {_advice(error)}"
+        arguments = "the parameters and arguments"
+        sentence = does_not_take("loss_fn", arguments, shapes_of(args), types_of(args), error)
+        msg = f"{sentence}; {_advice(error)}"
         raise ValueError(msg) from error
 
 
@@ -216,9 +216,9 @@ def _advice(error: BaseException) -> str:
 def _check_scalar(value: Any) -> None:
     shape = getattr(value, "shape", None)
     if shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
-        found = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
-        what = "return the loss alone" if shape is None else "take the mean or the sum of it"
-        msg = f"loss_fn must return one real number, got {found}; {what}"
+        returned = type(value).__name__ if shape is None else f"{value.dtype}{list(shape)}"
+        hint = "return the loss alone" if shape is None else "take the mean or the sum of it"
+        msg = f"loss_fn must return one real number, got {returned}; {hint}"
         raise ValueError(msg)
 
 

@@ -34,9 +34,9 @@ def prepared_product(op: Operator) -> Callable[[Any], Any]:
     if isinstance(op, LinearCombination):
         products = [prepared_product(part) for part in op.parts]
         return lambda v: op.combined([product(v) for product in products], v)
-    own = getattr(op, "prepared", None)
-    if own is not None:
-        product: Callable[[Any], Any] = own()
+    prepare = getattr(op, "prepared", None)
+    if prepare is not None:
+        product: Callable[[Any], Any] = prepare()
         return product
     ready = linearised(op)
     network = ready.op if isinstance(ready, Prepared) else ready
@@ -57,17 +57,17 @@ def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any],
     Whatever the number of products, this takes at most about twice as long as if their number had
     been known beforehand.
     """
-    held = [_of_any(ready)]
+    multiplications = [_of_any(ready)]
     del ready
 
     def multiply(v: Any) -> Any:
         nonlocal before
         if before <= 0:
-            held.clear()  # free its memory first
-            held.append(with_jacobian(op).mv)
+            multiplications.clear()  # free its memory first
+            multiplications.append(with_jacobian(op).mv)
             before = np.inf
         before -= 1 if v.ndim == 1 else v.shape[1]
-        return held[0](v)
+        return multiplications[0](v)
 
     return multiply
 

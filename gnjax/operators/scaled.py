@@ -41,9 +41,9 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
 
     Elsewhere, and for a zero matrix, A' is the operator itself and e = 0.
     """
-    size, stated = magnitude_of(op)
+    size, is_known = magnitude_of(op)
     if size is None:
-        return (op if stated else Scaled(op, 0)), 0
+        return (op if is_known else Scaled(op, 0)), 0
     if abs(size) <= reach(op.dtype) and not getattr(op, "uneven", False):
         return op, 0
     even = size + size % 2  # so that a factor is multiplied by a power of two as well
@@ -52,8 +52,8 @@ def at_unit_scale(op: Operator) -> tuple[Operator, int]:
 
 def times_power_of_two(op: Operator, exponent: int) -> Operator:
     """2^exponent A for an even exponent: by the numbers that A is stored in, or by its products."""
-    stated: Callable[[int], Operator] | None = getattr(op, "times_power_of_two", None)
-    return Scaled(op, exponent) if stated is None else stated(exponent)
+    multiply: Callable[[int], Operator] | None = getattr(op, "times_power_of_two", None)
+    return Scaled(op, exponent) if multiply is None else multiply(exponent)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,8 +69,8 @@ class Scaled(Around):
 
     @property
     def magnitude(self) -> int | None:
-        known, _ = magnitude_of(self.op)
-        return None if known is None else known + self.exponent
+        exponent, _ = magnitude_of(self.op)
+        return None if exponent is None else exponent + self.exponent
 
     def times_power_of_two(self, exponent: int) -> Scaled:
         return Scaled(self.op, self.exponent + exponent)
@@ -89,29 +89,29 @@ class Scaled(Around):
 
     @property
     def eigenvalues_by_structure(self) -> Callable[[], tuple[np.ndarray, Error]] | None:
-        known = stated_eigenvalues(self.op)
-        if known is None:
+        eigenvalues = stated_eigenvalues(self.op)
+        if eigenvalues is None:
             return None
-        values, error = known
-        moved = error_in_units(error, self.exponent) + self._underflow()
-        return lambda: (np.ldexp(values, self.exponent), moved)
+        values, error = eigenvalues
+        error_here = error_in_units(error, self.exponent) + self._underflow()
+        return lambda: (np.ldexp(values, self.exponent), error_here)
 
     @property
     def trace_by_structure(self) -> Callable[[], tuple[float, Error]] | None:
-        known = getattr(self.op, "trace_by_structure", None)
-        if known is None:
+        trace = getattr(self.op, "trace_by_structure", None)
+        if trace is None:
             return None
-        value, error = known()
-        moved, bound = values_in_units(np.asarray(value), error.value, self.exponent)
-        return lambda: (float(moved), error.to(float(bound)))
+        value, error = trace()
+        scaled_value, bound = values_in_units(np.asarray(value), error.value, self.exponent)
+        return lambda: (float(scaled_value), error.to(float(bound)))
 
     @property
     def scaled(self) -> Callable[[float], Operator] | None:
         """w A for a number w > 0; None where A does not state its multiples."""
-        known: Callable[[float], Operator] | None = getattr(self.op, "scaled", None)
-        if known is None:
+        multiple: Callable[[float], Operator] | None = getattr(self.op, "scaled", None)
+        if multiple is None:
             return None
-        return lambda factor: Scaled(known(factor), self.exponent)
+        return lambda factor: Scaled(multiple(factor), self.exponent)
 
     def on_range(self) -> Operator:
         small = on_range(self.op)
@@ -134,40 +134,44 @@ class Scaled(Around):
 
     def as_matrix(self) -> jax.Array:
         """From a factor where one is known, as its product may underflow where it does not."""
-        known = self.factorisation()
-        if known is None:
+        factorisation = self.factorisation()
+        if factorisation is None:
             return on_device(np.ldexp(np.asarray(self.op.as_matrix()), self.exponent))
-        factor = known.form()
+        factor = factorisation.form()
         return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
-        known, half = factorisation_of(self.op), self.exponent // 2
-        if known is None:
+        factorisation, half = factorisation_of(self.op), self.exponent // 2
+        if factorisation is None:
             return None
-        hidden = underflow(1, math.prod(known.shape), self.dtype)
-        lost = Error(hidden, MEASURED, reason="underflow of the factor")
+        lost_size = underflow(1, math.prod(factorisation.shape), self.dtype)
+        lost = Error(lost_size, MEASURED, reason="underflow of the factor")
 
         def error() -> Error:
-            return error_in_units(known.error() + lost, half)
+            return error_in_units(factorisation.error() + lost, half)
 
         def blocks() -> Iterator[np.ndarray]:
-            return (np.ldexp(part, half) for part in known.parts())
+            return (np.ldexp(part, half) for part in factorisation.parts())
 
         return Factorisation(
-            known.shape, lambda: np.ldexp(known.form(), half), error, blocks, known.by_rows
+            factorisation.shape,
+            lambda: np.ldexp(factorisation.form(), half),
+            error,
+            blocks,
+            factorisation.by_rows,
         )
 
     def error(self, norm: float) -> Error:
         """The error that A states, and what underflows inside of its products."""
-        total, known = self._underflow(), self.factorisation()
-        if known is not None:
-            share = gamma(known.shape[1] + 2, self.dtype) * min(known.shape)
-            total += gram_error(norm, known.error())
+        total, factorisation = self._underflow(), self.factorisation()
+        if factorisation is not None:
+            share = gamma(factorisation.shape[1] + 2, self.dtype) * min(factorisation.shape)
+            total += gram_error(norm, factorisation.error())
             total += Error(raised(share * abs(float(norm))), reason="rounding of J J^T")
         with np.errstate(over="ignore", under="ignore"):
-            own = float(np.ldexp(abs(float(norm)), -self.exponent))
-        if known is None or np.finfo(float).tiny < own < math.inf:
-            total += error_in_units(error_of(self.op, own), self.exponent)
+            norm_of_a = float(np.ldexp(abs(float(norm)), -self.exponent))
+        if factorisation is None or np.finfo(float).tiny < norm_of_a < math.inf:
+            total += error_in_units(error_of(self.op, norm_of_a), self.exponent)
         return total
 
     @property
@@ -180,12 +184,12 @@ class Scaled(Around):
         return v * 2.0**self._half if self._half else v
 
     def _after(self, image: Any) -> Any:
-        rest = self.exponent - self._half
-        return np.ldexp(np.asarray(image), rest) if rest else image
+        exponent_left = self.exponent - self._half
+        return np.ldexp(np.asarray(image), exponent_left) if exponent_left else image
 
     def _underflow(self) -> Error:
         """Each of the sums and products inside of A may lose the smallest normal number."""
         rows = self.shape[0]
         lost = underflow(rows, rows, self.dtype)
-        moved = raised_power(lost, self.exponent - self._half)
-        return Error(moved, MEASURED, reason="underflow inside of the products")
+        error_here = raised_power(lost, self.exponent - self._half)
+        return Error(error_here, MEASURED, reason="underflow inside of the products")

@@ -29,12 +29,14 @@ class ParameterTrees:
         """The chosen entries of a tree like the parameters, as a vector (p,)."""
         net = _acting_on_parameters(self)
         leaves = jax.tree.leaves(tree)
-        names, known = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
-        shapes, wanted = ([jnp.shape(leaf) for leaf in some] for some in (leaves, net.leaves))
-        if names != known or shapes != wanted:
+        names, expected_names = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
+        shapes, expected_shapes = (
+            [jnp.shape(leaf) for leaf in some] for some in (leaves, net.leaves)
+        )
+        if names != expected_names or shapes != expected_shapes:
             msg = (
                 "the tree does not look like the parameters of the model: it has "
-                f"{_listed(names, shapes)}, and they are {_listed(known, wanted)}"
+                f"{_listed(names, shapes)}, and they are {_listed(expected_names, expected_shapes)}"
             )
             raise ValueError(msg)
         return gather(net, [on_device(leaf, net.dtype) for leaf in leaves])
@@ -71,9 +73,9 @@ def _leaves(net: Network, vector: Any) -> list[jax.Array]:
 def _acting_on_parameters(op: Any) -> Network:
     net: Network | None = getattr(op, "net", None)
     if net is None or getattr(op, "side", "parameters") != "parameters":
-        what = "has no network" if net is None else "acts on the outputs of the model"
+        defect = "has no network" if net is None else "acts on the outputs of the model"
         msg = (
-            f"trees are of the parameters of a network, and this operator {what}; make it with "
+            f"trees are of the parameters of a network, and this operator {defect}; make it with "
             "gnjax.hessian, or with gnjax.gauss_newton and side='parameters'"
         )
         raise ValueError(msg)
@@ -82,5 +84,5 @@ def _acting_on_parameters(op: Any) -> Network:
 
 def _listed(names: list[str], shapes: list[tuple[int, ...]]) -> str:
     pairs = [f"{name} {shape}" for name, shape in zip(names, shapes, strict=True)]
-    shown = pairs if len(pairs) <= _SHOWN else [*pairs[:_SHOWN], f"{len(pairs) - _SHOWN} more"]
-    return ", ".join(shown) or "no leaves"
+    texts = pairs if len(pairs) <= _SHOWN else [*pairs[:_SHOWN], f"{len(pairs) - _SHOWN} more"]
+    return ", ".join(texts) or "no leaves"

@@ -200,7 +200,7 @@ def test_structure_is_found_and_equals_dense_differentiation(name, monkeypatch):
     """The kernel, G of some entries with a loss, and products with a pair for every use."""
     model, x, f, j = _case(name)
     kernel = gnjax.ntk(model, x)
-    items = kernels.items_of(kernel.net, kernels.traced_sample(kernel.net))
+    items = kernels.items_of(kernel.net, kernels.sample_trace(kernel.net))
     assert all(item.layer is not None for item in items)
     size = np.linalg.norm(j, 2) ** 2
     _close(kernel.as_matrix(), j @ j.T, size)
@@ -282,7 +282,7 @@ def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
     counts, leaf = {}, jnp.zeros((2, 3))
     for apply, uses in ((_unrolled, 4), (_recurrent, 1)):
         net = gnjax.ntk((apply, params), x).net
-        traced = kernels.traced_sample(net)
+        traced = kernels.sample_trace(net)
         layer = traced.layers[-1]
         assert layer.leaf == 1  # "input"
         assert len(layer.uses) == uses
@@ -358,8 +358,6 @@ LOST = {
 def test_other_structures_are_left_to_differentiation(name):
     apply, p, x = LOST[name], KNOWN["one matrix three times"][1], _drawn(_N, 3)
     op = gnjax.ntk((apply, p), x)
-    assert [item.layer for item in kernels.items_of(op.net, kernels.traced_sample(op.net))] == [
-        None
-    ]
+    assert [item.layer for item in kernels.items_of(op.net, kernels.sample_trace(op.net))] == [None]
     j = np.asarray(jacobian(apply, p, x))
     _close(op.as_matrix(), j @ j.T, np.linalg.norm(j, 2) ** 2)

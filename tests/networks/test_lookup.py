@@ -36,7 +36,7 @@ def _jacobian(apply, params, x):
 
 
 def _forms(op):
-    items = kernels.items_of(op.net, kernels.traced_sample(op.net))
+    items = kernels.items_of(op.net, kernels.sample_trace(op.net))
     return [item.form for item in items]
 
 

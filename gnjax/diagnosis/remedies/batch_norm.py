@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from gnjax.diagnosis.remedies.suggestion import (
-    Found,
+    Baseline,
     NotMeasurableError,
     Problem,
     Remedy,
@@ -25,9 +25,9 @@ _COUPLED_UP_TO = 2000  # the largest n k for which a model that couples its samp
 _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 
-def batch_norm(problem: Problem, found: Found) -> Remedy:
+def batch_norm(problem: Problem, baseline: Baseline) -> Remedy:
     """BatchNorm in training mode behind every hidden ``nnx.Linear``."""
-    model, op = problem.given, found.op
+    model, op = problem.given, baseline.op
     if not isinstance(model, nnx.Module):
         msg = "layers are inserted into Flax NNX modules only"
         raise NotMeasurableError(msg)
@@ -64,15 +64,15 @@ class _Normalised(nnx.Module):
 def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, int]:
     """A copy of the model in training mode with BatchNorm, and the number of layers inserted."""
     names = paths(jax.tree.unflatten(op.net.structure, op.net.leaves))
-    used = [layer_name(names[use.leaf]) for use in dense_layers(op)]
-    hidden = set(used[:-1])
+    dense = [layer_name(names[use.leaf]) for use in dense_layers(op)]
+    hidden_names = set(dense[:-1])
     copy = nnx.clone(model)
-    found = [
+    linears = [
         (path, node)
         for path, node in nnx.iter_graph(copy)
-        if isinstance(node, nnx.Linear) and "/".join(map(str, path)) in hidden
+        if isinstance(node, nnx.Linear) and "/".join(map(str, path)) in hidden_names
     ]
-    for path, linear in found:
+    for path, linear in linears:
         parent: Any = copy
         for part in path[:-1]:
             parent = parent[part] if isinstance(part, int) else getattr(parent, str(part))
@@ -82,4 +82,4 @@ def _with_batch_norm(model: nnx.Module, op: NetworkGram) -> tuple[nnx.Module, in
         else:
             setattr(parent, str(path[-1]), layer)
     copy.train()
-    return copy, len(found)
+    return copy, len(linears)

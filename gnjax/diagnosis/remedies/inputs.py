@@ -11,20 +11,20 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.data.transforms import standardise, whiten
-from gnjax.diagnosis.remedies.suggestion import Found, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import Baseline, NotMeasurableError, Problem, Remedy
 from gnjax.numerics.host import on_device
 from gnjax.operators.base import factored
 from gnjax.operators.of_networks.network import NetworkGram
 
 
-def standardised(problem: Problem, found: Found) -> Remedy:
-    flat = flat_inputs(found.op)
-    changed = _with_inputs(problem, found.op, standardise(flat))
+def standardised(problem: Problem, baseline: Baseline) -> Remedy:
+    flat = flat_inputs(baseline.op)
+    changed = _with_inputs(problem, baseline.op, standardise(flat))
     return Remedy("standardised inputs", _by_covariance(flat), (("", changed.kappa),))
 
 
-def whitened(problem: Problem, found: Found) -> Remedy:
-    flat = flat_inputs(found.op)
+def whitened(problem: Problem, baseline: Baseline) -> Remedy:
+    flat = flat_inputs(baseline.op)
     white = whiten(flat, method="zca")
     if white.rank == len(flat):
         msg = (
@@ -32,7 +32,7 @@ def whitened(problem: Problem, found: Found) -> Remedy:
             "them orthogonal to each other; give more samples than dimensions"
         )
         raise NotMeasurableError(msg)
-    changed = _with_inputs(problem, found.op, white.inputs)
+    changed = _with_inputs(problem, baseline.op, white.inputs)
     return Remedy("whitened inputs", _by_covariance(flat), (("", changed.kappa),))
 
 

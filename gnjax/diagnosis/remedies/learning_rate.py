@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gnjax.diagnosis.remedies.suggestion import (
-    Found,
+    Baseline,
     NotMeasurableError,
     Problem,
     Remedy,
@@ -20,29 +20,31 @@ from gnjax.networks.parameters import layer_name
 _LEARNING_RATES = (0.25, 1 / 16)
 
 
-def own_learning_rate(problem: Problem, found: Found) -> Remedy:
+def own_learning_rate(problem: Problem, baseline: Baseline) -> Remedy:
     """A learning rate s eta for layer l, for several s below 1.
 
     It is the same as gradient descent on theta' with theta_l = sqrt(s) theta'_l. G_l becomes s G_l,
     and to first order d ln kappa / d ln s is the layer's share of lambda_max less its share of
     lambda_min.
     """
-    if not found.culprit:
+    if not baseline.culprit:
         msg = "no layer has a much larger share of lambda_max than of lambda_min"
         raise NotMeasurableError(msg)
-    net = found.op.net
-    chosen = np.repeat([name in found.culprit for name in parameter_names(net)], net.counts)
+    net = baseline.op.net
+    of_layer = np.repeat([name in baseline.culprit for name in parameter_names(net)], net.counts)
     variants = tuple(
         (
             f"x {scale:.3g}",
             partial(
-                block_condition, found.op, found.jacobian * np.where(chosen, math.sqrt(scale), 1.0)
+                block_condition,
+                baseline.op,
+                baseline.jacobian * np.where(of_layer, math.sqrt(scale), 1.0),
             ),
         )
         for scale in _LEARNING_RATES
     )
     reason = "d ln kappa / d ln rate is its share of lambda_max less its share of lambda_min"
-    return Remedy(own_rate(layer_name(found.culprit[0])), reason, variants)
+    return Remedy(own_rate(layer_name(baseline.culprit[0])), reason, variants)
 
 
 def own_rate(layer: str) -> str:

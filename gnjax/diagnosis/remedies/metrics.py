@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
-from gnjax.diagnosis.remedies.suggestion import RTOL, Found, NotMeasurableError, Problem, Remedy
+from gnjax.diagnosis.remedies.suggestion import RTOL, Baseline, NotMeasurableError, Problem, Remedy
 from gnjax.operators.metrics.kronecker import kfac
 from gnjax.operators.metrics.preconditioned import preconditioned
 from gnjax.operators.of_networks.network import NetworkGram
@@ -14,33 +14,35 @@ from gnjax.operators.of_networks.network import NetworkGram
 _DAMPING = 1e-4  # of lambda_max
 
 
-def diagonal_metric(problem: Problem, found: Found) -> Remedy:
+def diagonal_metric(problem: Problem, baseline: Baseline) -> Remedy:
     """P = diag(G) + damping I, approximated by methods with a learning rate for each parameter."""
-    kappa = partial(_under, problem, found, "diagonal", _damping(found))
+    kappa = partial(_kappa_in_metric, problem, baseline, "diagonal", _damping(baseline))
     return Remedy("the metric diag(G)", _reason("one rate for each parameter"), (("", kappa),))
 
 
-def kronecker_metric(problem: Problem, found: Found) -> Remedy:
+def kronecker_metric(problem: Problem, baseline: Baseline) -> Remedy:
     """The metric P of K-FAC: one Kronecker product for each layer."""
-    if not found.op.net.layered:
+    if not baseline.op.net.layered:
         msg = "no layer of a known type was found in the model"
         raise NotMeasurableError(msg)
-    damping = _damping(found)
-    kappa = partial(_under, problem, found, kfac(found.op, damping=damping), None)
+    damping = _damping(baseline)
+    kappa = partial(_kappa_in_metric, problem, baseline, kfac(baseline.op, damping=damping), None)
     reason = _reason("Kronecker factors of every layer, as K-FAC and Shampoo have them")
     return Remedy("the metric of K-FAC", reason, (("", kappa),))
 
 
-def _reason(what: str) -> str:
-    return f"steps along P^-1 g: {what}, damped by {_DAMPING:g} lambda_max"
+def _reason(metric: str) -> str:
+    return f"steps along P^-1 g: {metric}, damped by {_DAMPING:g} lambda_max"
 
 
-def _damping(found: Found) -> float:
-    return _DAMPING * found.condition.lambda_max
+def _damping(baseline: Baseline) -> float:
+    return _DAMPING * baseline.condition.lambda_max
 
 
-def _under(problem: Problem, found: Found, metric: Any, damping: float | None) -> ConditionNumber:
+def _kappa_in_metric(
+    problem: Problem, baseline: Baseline, metric: Any, damping: float | None
+) -> ConditionNumber:
     """kappa of P^{-1/2} G P^{-1/2} on its range."""
-    op = NetworkGram(found.op.net, "parameters", found.op.scale)
+    op = NetworkGram(baseline.op.net, "parameters", baseline.op.scale)
     added = {} if damping is None else {"damping": damping}
     return condition_number(preconditioned(op, metric, **added), rtol=RTOL, seed=problem.seed)

@@ -88,7 +88,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Found:
+class Baseline:
     """Results that are computed once and then given to every remedy.
 
     Attributes:
@@ -121,10 +121,10 @@ class NotMeasurableError(ValueError):
 def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
     """Measure all variants, and suggest the one whose kappa has the smallest upper bound."""
     before = condition if remedy.before is None else remedy.before()
-    tried = [(label, measure()) for label, measure in remedy.variants]
-    label, after = min(tried, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
-    labels = ", ".join(name for name, _ in tried)
-    name = f"{remedy.name} {label} (best of {labels})" if len(tried) > 1 else remedy.name
+    outcomes = [(label, measure()) for label, measure in remedy.variants]
+    label, after = min(outcomes, key=lambda pair: (pair[1].at_rank[1], pair[1].value))
+    labels = ", ".join(name for name, _ in outcomes)
+    name = f"{remedy.name} {label} (best of {labels})" if len(outcomes) > 1 else remedy.name
     return Suggestion(name, before, after, remedy.reason)
 
 
@@ -135,8 +135,8 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     """
     shorter = jacobian if jacobian.shape[0] <= jacobian.shape[1] else jacobian.T
     error = op.factor_error()
-    stored = on_device(shorter, op.dtype), on_device(error.value, op.dtype)
-    return condition_number(Factored(*stored, evidence=error.kind), rtol=RTOL)
+    factor_and_error = on_device(shorter, op.dtype), on_device(error.value, op.dtype)
+    return condition_number(Factored(*factor_and_error, evidence=error.kind), rtol=RTOL)
 
 
 def counted(count: int, noun: str) -> str:

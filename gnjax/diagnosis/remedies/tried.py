@@ -13,7 +13,7 @@ from gnjax.diagnosis.remedies.inputs import standardised, whitened
 from gnjax.diagnosis.remedies.learning_rate import own_learning_rate
 from gnjax.diagnosis.remedies.metrics import diagonal_metric, kronecker_metric
 from gnjax.diagnosis.remedies.suggestion import (
-    Found,
+    Baseline,
     LeftOut,
     Problem,
     Remedy,
@@ -24,23 +24,23 @@ from gnjax.diagnosis.remedies.weights import skips, wider
 
 
 def suggestions(
-    problem: Problem, found: Found, advance: Callable[[], None]
+    problem: Problem, baseline: Baseline, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
     """The remedies that could be measured on this model, and the others with the reason why not.
 
     ``advance`` is called after each of the :data:`REMEDIES`.
     """
-    made, missing = [], []
+    measurements, left_out = [], []
     for name, remedy in REMEDIES.items():
         try:
-            made.append(measured(remedy(problem, found), found.condition))
+            measurements.append(measured(remedy(problem, baseline), baseline.condition))
         except ValueError as error:  # from the remedy, or from the operator of the changed model
-            missing.append(LeftOut(name, str(error)))
+            left_out.append(LeftOut(name, str(error)))
         advance()
-    return tuple(made), tuple(missing)
+    return tuple(measurements), tuple(left_out)
 
 
-REMEDIES: dict[str, Callable[[Problem, Found], Remedy]] = {
+REMEDIES: dict[str, Callable[[Problem, Baseline], Remedy]] = {
     "standardised inputs": standardised,
     "whitened inputs": whitened,
     "skip connections": skips,

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.suggestion import (
-    Found,
+    Baseline,
     NotMeasurableError,
     Problem,
     Remedy,
@@ -32,9 +32,9 @@ _DRAWS = 5
 _SAME_OUTPUT = 1e-8
 
 
-def skips(problem: Problem, found: Found) -> Remedy:
+def skips(problem: Problem, baseline: Baseline) -> Remedy:
     """W + beta I in place of W: for all layers of a linear chain, else for square dense kernels."""
-    op = found.op
+    op = baseline.op
     chain = _linear_chain(op)
     places = list(range(len(chain))) if chain else _square_kernels(op)
     if not places:
@@ -72,8 +72,8 @@ def _square_kernels(op: NetworkGram) -> list[int]:
 
 def dense_layers(op: NetworkGram) -> list[Use]:
     """The dense layers outside loops whose parameter is used once, in the order of their use."""
-    traced = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
-    uses = [layer.only_use for layer in traced.layers]
+    trace = layers.trace(op.net.one, op.net.leaves, one_sample(op.net.x))
+    uses = [layer.only_use for layer in trace.layers]
     return [
         use
         for use in uses
@@ -86,8 +86,8 @@ def _linear_chain(op: NetworkGram) -> list[jax.Array]:
     net = op.net
     if any(leaf.ndim != 2 for leaf in net.leaves) or getattr(net.x, "ndim", 0) != 2:
         return []
-    named = zip(parameter_names(net), net.leaves, strict=True)
-    kernels = [leaf for _, leaf in sorted(named, key=lambda pair: natural_order(pair[0]))]
+    named_leaves = zip(parameter_names(net), net.leaves, strict=True)
+    kernels = [leaf for _, leaf in sorted(named_leaves, key=lambda pair: natural_order(pair[0]))]
     outputs = net.outputs(net.leaves, net.x)
     for chain in (kernels, [kernel.T for kernel in kernels]):
         if _fits_together(chain, net.x.shape[1], net.k):
@@ -108,12 +108,12 @@ def _product(chain: Sequence[jax.Array], x: jax.Array) -> jax.Array:
     return x
 
 
-def wider(problem: Problem, found: Found) -> Remedy:
+def wider(problem: Problem, baseline: Baseline) -> Remedy:
     """Compare Gaussian weights at the model's widths with those at twice its hidden widths.
 
     The variance of a weight times its fan-in is that of the model at both widths.
     """
-    chain = _linear_chain(found.op)
+    chain = _linear_chain(baseline.op)
     if len(chain) < 2:
         msg = "a network is rebuilt at another width only where it is a chain of matrices"
         raise NotMeasurableError(msg)
@@ -127,18 +127,18 @@ def wider(problem: Problem, found: Found) -> Remedy:
 
 def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> ConditionNumber:
     """The median kappa of five networks with newly drawn weights, ``factor`` times as wide."""
-    drawn = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
-    kappas = [replace(problem, model=(_product, weights)).kappa() for weights in drawn]
+    draws = (_gaussian_chain(chain, factor, [problem.seed, draw]) for draw in range(_DRAWS))
+    kappas = [replace(problem, model=(_product, weights)).kappa() for weights in draws]
     return sorted(kappas, key=lambda kappa: kappa.value)[_DRAWS // 2]
 
 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
-    drawn = []
+    weights = []
     for index, weight in enumerate(chain):
         rows, columns = weight.shape
         shape = rows * (factor if index else 1), columns * (factor if index < last else 1)
         deviation = math.sqrt(float(jnp.square(weight).mean()) * rows / shape[0])
-        drawn.append(on_device(deviation * rng.standard_normal(shape), weight.dtype))
-    return drawn
+        weights.append(on_device(deviation * rng.standard_normal(shape), weight.dtype))
+    return weights

@@ -26,5 +26,5 @@ def unrounded(number: Any) -> Any:
     inverse = round(size**-2) if size > 1 / _LARGEST_ROOT else 0
     guesses = [float(f"{size:.{_DIGITS}g}"), *_KNOWN, square**0.5]
     guesses += [inverse**-0.5] if inverse else []
-    found = [guess for guess in guesses if np.float32(guess) == np.float32(size)]
-    return np.float64(np.copysign(found[0], float(value)) if found else float(value))
+    matches = [guess for guess in guesses if np.float32(guess) == np.float32(size)]
+    return np.float64(np.copysign(matches[0], float(value)) if matches else float(value))

@@ -32,8 +32,8 @@ def _checkpoint(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    def step(closed: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
-        return inside(closed.jaxpr, closed.consts, args), None
+    def step(closed_jaxpr: Any, args: Sequence[Any], row: None) -> tuple[list[Any], None]:
+        return inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, args), None
 
     return scanned(eqn, operands, step)[0]
 
@@ -42,12 +42,12 @@ def _while(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     first = eqn.params["cond_nconsts"]
     second = first + eqn.params["body_nconsts"]
-    tested, used, carry = operands[:first], operands[first:second], operands[second:]
+    condition_consts, body_consts = operands[:first], operands[first:second]
     return list(
         jax.lax.while_loop(
-            lambda state: inside(condition.jaxpr, condition.consts, [*tested, *state])[0],
-            lambda state: inside(body.jaxpr, body.consts, [*used, *state]),
-            list(carry),
+            lambda state: inside(condition.jaxpr, condition.consts, [*condition_consts, *state])[0],
+            lambda state: inside(body.jaxpr, body.consts, [*body_consts, *state]),
+            list(operands[second:]),
         )
     )
 
@@ -55,7 +55,7 @@ def _while(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 def _cond(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     index, *values = operands
     branches = [
-        lambda *given, inner=inner: inside(inner.jaxpr, inner.consts, given)
+        lambda *arguments, inner=inner: inside(inner.jaxpr, inner.consts, arguments)
         for inner in eqn.params["branches"]
     ]
     return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))

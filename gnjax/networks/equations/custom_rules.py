@@ -28,9 +28,9 @@ def _calling(eqn: Any, operands: Sequence[Any]) -> Callable[..., tuple[Any, ...]
     """The equation as a function of its floating operands; the other operands are fixed."""
 
     def call(*floating: Any) -> tuple[Any, ...]:
-        left = iter(floating)
+        remaining = iter(floating)
         full = [
-            next(left) if _inexact(v) else operand
+            next(remaining) if _inexact(v) else operand
             for v, operand in zip(eqn.invars, operands, strict=True)
         ]
         return tuple(bind(eqn, full))
@@ -57,8 +57,8 @@ def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
         shapes = [_shape(v) for v in eqn.invars]
         rule = jax.make_jaxpr(pushed)(shapes, _floating(eqn, shapes))
-        given = [*primals, *_floating(eqn, tangents)]
-        results = inside(rule.jaxpr, rule.consts, given)
+        arguments = [*primals, *_floating(eqn, tangents)]
+        results = inside(rule.jaxpr, rule.consts, arguments)
         count = len(eqn.outvars)
         return tuple(results[:count]), tuple(results[count:])
 
@@ -74,14 +74,14 @@ def custom_vjp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
         return tuple(inside(jaxpr, consts, args))
 
     def backwards(args: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
-        def pulled(given: list[Any], weights: list[Any]) -> Any:
-            pullback = jax.vjp(_calling(eqn, given), *_floating(eqn, given))[1]
+        def pulled(primals: list[Any], weights: list[Any]) -> Any:
+            pullback = jax.vjp(_calling(eqn, primals), *_floating(eqn, primals))[1]
             return pullback(tuple(weights))
 
         ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
         rule = jax.make_jaxpr(pulled)(ins, outs)
-        found = iter(inside(rule.jaxpr, rule.consts, [*args, *cotangents]))
-        return tuple(next(found) if _inexact(v) else None for v in eqn.invars)
+        cotangents_of_inputs = iter(inside(rule.jaxpr, rule.consts, [*args, *cotangents]))
+        return tuple(next(cotangents_of_inputs) if _inexact(v) else None for v in eqn.invars)
 
     function.defvjp(lambda *args: (function(*args), args), backwards)
     return list(function(*operands))

@@ -44,12 +44,14 @@ class ByComparison:
     """(function, *args) -> function(*args), with maxima and minima by comparison."""
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        closed, shapes = equations_of(function, *args)
-        replaced = _differentiated(closed.jaxpr, closed.jaxpr.outvars)
+        closed_jaxpr, shapes = equations_of(function, *args)
+        replaced = _differentiated(closed_jaxpr.jaxpr, closed_jaxpr.jaxpr.outvars)
         if not replaced:
             return function(*args)
         bind_replaced = partial(_bind, replaced)
-        results = evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args), bind_replaced)
+        results = evaluate(
+            closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args), bind_replaced
+        )
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -68,22 +70,24 @@ def _differentiated(jaxpr: Any, results: Sequence[Any]) -> frozenset[int]:
     """The ids of the equations that depend on a maximum in a way that is differentiated.
 
     These are maxima themselves, and loops, branches and checkpoints with maxima inside.
-    ``results`` are the variables whose derivatives are asked for.
+    ``results`` are the variables that are differentiated.
     """
-    asked, found = set(variables(results)), set[int]()
+    needed, equation_ids = set(variables(results)), set[int]()
     for eqn in reversed(jaxpr.eqns):
-        outputs = [v for v in eqn.outvars if v in asked and floats(v)]
+        outputs = [v for v in eqn.outvars if v in needed and floats(v)]
         name = eqn.primitive.name
         if not outputs or name == "stop_gradient":
             continue
-        asked.update(variables(eqn.invars))
+        needed.update(variables(eqn.invars))
         if name in CALLS:
             inner = eqn.params["jaxpr"].jaxpr
-            wanted = zip(eqn.outvars, inner.outvars, strict=True)
-            found |= _differentiated(inner, [own for v, own in wanted if v in outputs])
+            results_of_call = zip(eqn.outvars, inner.outvars, strict=True)
+            equation_ids |= _differentiated(
+                inner, [result for v, result in results_of_call if v in outputs]
+            )
         elif name in _OF_TWO or name in _OVER_AXES or _holds_maxima(eqn):
-            found.add(id(eqn))
-    return frozenset(found)
+            equation_ids.add(id(eqn))
+    return frozenset(equation_ids)
 
 
 def _holds_maxima(eqn: Any) -> bool:
@@ -118,13 +122,13 @@ def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[i
 
 def _over_axis(compare: Callable[..., jax.Array], x: jax.Array, axis: int) -> jax.Array:
     """The largest entry along an axis, or the smallest, by halving the axis."""
-    left = []
+    odd_parts = []
     while x.shape[axis] > 1:
         half = x.shape[axis] // 2
-        first, second, rest = jnp.split(x, [half, 2 * half], axis)
-        if rest.shape[axis]:
-            left.append(rest)
+        first, second, odd_part = jnp.split(x, [half, 2 * half], axis)
+        if odd_part.shape[axis]:
+            odd_parts.append(odd_part)
         x = _further(compare, first, second)
-    for rest in left:
-        x = _further(compare, x, rest)
+    for odd_part in odd_parts:
+        x = _further(compare, x, odd_part)
     return jnp.squeeze(x, axis)

@@ -22,13 +22,13 @@ def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
     neither comes back as it is. Nothing is evaluated.
     """
     if real_dtype() == jnp.float64:
-        closed, shapes, wider = traced(function, *args)
+        closed_jaxpr, shapes, wider = traced(function, *args)
     else:
-        (closed, shapes), wider = equations_of(function, *args), None
-    made = function if wider is None else Partial(wider, function)
-    if differentiates_maxima(closed.jaxpr):
-        made = Partial(ByComparison(), made)
-    return made, shapes
+        (closed_jaxpr, shapes), wider = equations_of(function, *args), None
+    replacement = function if wider is None else Partial(wider, function)
+    if differentiates_maxima(closed_jaxpr.jaxpr):
+        replacement = Partial(ByComparison(), replacement)
+    return replacement, shapes
 
 
 def rewritten_alike(function: Callable[..., Any], example: Any) -> Any:

@@ -22,7 +22,7 @@ _MANY = 64  # rows or columns from which on a transposition is worth its time
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Stored:
     """A value of the linear map, stored as it is or transposed (``turned``)."""
 
     array: Any
@@ -42,9 +42,9 @@ def with_samples_last(
     linear: Callable[[jax.Array], jax.Array], v: jax.Array, samples: int
 ) -> Callable[..., jax.Array]:
     """A linear map as a pytree, with arrays (f, samples) where ``linear`` has (samples, f)."""
-    closed = jaxprs.inlined(linear, v)
-    consts = [const.T if _tall(const, samples) else const for const in closed.consts]
-    return jax.tree_util.Partial(partial(_run, closed.jaxpr, samples), consts)
+    closed_jaxpr = jaxprs.inlined(linear, v)
+    consts = [const.T if _tall(const, samples) else const for const in closed_jaxpr.consts]
+    return jax.tree_util.Partial(partial(_run, closed_jaxpr.jaxpr, samples), consts)
 
 
 def _tall(value: Any, samples: int) -> bool:
@@ -54,37 +54,39 @@ def _tall(value: Any, samples: int) -> bool:
 
 def _run(jaxpr: Any, samples: int, consts: Sequence[jax.Array], v: jax.Array) -> jax.Array:
     pairs = zip(jaxpr.constvars, consts, strict=True)
-    held = [_Held(const, _tall(var.aval, samples)) for var, const in pairs]
-    (image,) = jaxprs.evaluate(jaxpr, held, [_Held(v, turned=False)], partial(_bind, samples))
+    stored_consts = [_Stored(const, _tall(var.aval, samples)) for var, const in pairs]
+    (image,) = jaxprs.evaluate(
+        jaxpr, stored_consts, [_Stored(v, turned=False)], partial(_bind, samples)
+    )
     return image.plain
 
 
 def _bind(samples: int, eqn: Any, operands: Sequence[Any]) -> Any:
-    """An equation applied to held values and literals."""
-    held = [o if isinstance(o, _Held) else _Held(o, turned=False) for o in operands]
+    """An equation applied to stored values and literals."""
+    stored_operands = [o if isinstance(o, _Stored) else _Stored(o, turned=False) for o in operands]
     rule = _RULES.get(eqn.primitive.name, _plain)
     tall = _tall(eqn.outvars[0].aval, samples)
-    results = rule(eqn, held, tall) or _plain(eqn, held, tall)
+    results = rule(eqn, stored_operands, tall) or _plain(eqn, stored_operands, tall)
     return results if eqn.primitive.multiple_results else results[0]
 
 
-Rule = Callable[[Any, Sequence[_Held], bool], list[_Held] | None]
+Rule = Callable[[Any, Sequence[_Stored], bool], list[_Stored] | None]
 """An equation's results, where the first is or is not to be turned; None where a rule has none."""
 
 
-def _plain(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held]:
+def _plain(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored]:
     bound = jaxprs.bind(eqn, [o.plain for o in operands])
     results = bound if eqn.primitive.multiple_results else [bound]
-    return [_Held(result, turned=False) for result in results]
+    return [_Stored(result, turned=False) for result in results]
 
 
-def _elementwise(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
+def _elementwise(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
     if not any(o.turned for o in operands):
         return None
-    return [_Held(jaxprs.bind(eqn, [o.turn for o in operands]), turned=True)]
+    return [_Stored(jaxprs.bind(eqn, [o.turn for o in operands]), turned=True)]
 
 
-def _dot(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
+def _dot(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
     """The product A B, or B^T A^T where the result is stored transposed."""
     contracted, shared = eqn.params["dimension_numbers"]
     if shared[0] or len(contracted[0]) != 1 or any(o.array.ndim != 2 for o in operands):
@@ -94,7 +96,7 @@ def _dot(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
         for o, (axis,) in zip(operands, contracted, strict=True)
     )
     product = _product(*right, *left, eqn) if tall else _product(*left, *right, eqn)
-    return [_Held(product, tall)]
+    return [_Stored(product, tall)]
 
 
 def _product(left: Any, axis: int, right: Any, other: int, eqn: Any) -> jax.Array:
@@ -105,30 +107,30 @@ def _product(left: Any, axis: int, right: Any, other: int, eqn: Any) -> jax.Arra
     if axis == 0 and left.dtype == jnp.float64 and right.shape[1 - other] >= _MANY:
         left, axis = jax.lax.optimization_barrier(left.T), 1
     numbers = (((axis,), (other,)), ((), ()))
-    given = {name: eqn.params[name] for name in ("precision", "preferred_element_type")}
-    return jax.lax.dot_general(left, right, numbers, **given)
+    options = {name: eqn.params[name] for name in ("precision", "preferred_element_type")}
+    return jax.lax.dot_general(left, right, numbers, **options)
 
 
-def _sum(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
+def _sum(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
     if not operands[0].turned:
         return None
     axes = tuple(1 - axis for axis in eqn.params["axes"])
-    return [_Held(operands[0].array.sum(axes), turned=False)]
+    return [_Stored(operands[0].array.sum(axes), turned=False)]
 
 
-def _broadcast(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
+def _broadcast(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
     if not tall:
         return None
     axes = sorted(1 - axis for axis in eqn.params["broadcast_dimensions"])
     shape = eqn.params["shape"][::-1]
-    return [_Held(jax.lax.broadcast_in_dim(operands[0].turn, shape, axes), turned=True)]
+    return [_Stored(jax.lax.broadcast_in_dim(operands[0].turn, shape, axes), turned=True)]
 
 
-def _transpose(eqn: Any, operands: Sequence[_Held], tall: bool) -> list[_Held] | None:
+def _transpose(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
     """Of a matrix: the same array, held the other way."""
     if not (tall or operands[0].turned):
         return None
-    return [_Held(operands[0].array, not operands[0].turned)]
+    return [_Stored(operands[0].array, not operands[0].turned)]
 
 
 _ELEMENTWISE = ("add", "add_any", "convert_element_type", "copy", "div", "mul", "neg", "sub")

@@ -20,29 +20,29 @@ def evaluate_tapped(
     points: Points,
     taps: Mapping[int, jax.Array],
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The results with the taps added, and the operands that were kept.
+    """The results with the taps added, and the operands of the tapped equations.
 
     The tap and the operand of an equation in the body of a scan have a row for each step. A
     parameter that only such equations use is then a constant of the scan, and its derivative is
     not summed up step by step.
     """
-    kept: dict[int, Any] = {}
+    operands_of_points: dict[int, Any] = {}
 
     def bind_tapped(eqn: Any, operands: Sequence[Any]) -> Any:
         inside = _inside(eqn, points) if eqn.primitive.name == "scan" else {}
         if inside:
             rows = {index: taps[index] for index, _ in inside.values()}
-            results, seen = scanned(eqn, operands, _stepping(inside), rows)
-            kept.update(seen)
+            results, operands_of_steps = scanned(eqn, operands, _stepping(inside), rows)
+            operands_of_points.update(operands_of_steps)
             return results
         results = bind_widened(eqn, operands)
         if eqn.primitive.multiple_results or eqn.outvars[0] not in points:
             return results
         index, operand = points[eqn.outvars[0]]
-        kept[index] = operands[operand]
+        operands_of_points[index] = operands[operand]
         return results + taps[index]
 
-    return evaluate(jaxpr, consts, args, bind_tapped), kept
+    return evaluate(jaxpr, consts, args, bind_tapped), operands_of_points
 
 
 def _inside(eqn: Any, points: Points) -> Points:

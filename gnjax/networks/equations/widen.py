@@ -73,9 +73,9 @@ class Widened:
     traced_narrow: bool = False
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
-        given = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
-        closed, shapes = equations_of(function, *given)
-        results = _inside(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+        traced_args = jax.tree.map(_narrow_shape, args) if self.traced_narrow else args
+        closed_jaxpr, shapes = equations_of(function, *traced_args)
+        results = _inside(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -85,21 +85,21 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[Any, Any, Widened 
     Also returned is how the function is widened; None if it needs no widening.
     """
     try:
-        closed, shapes = equations_of(function, *args)
+        closed_jaxpr, shapes = equations_of(function, *args)
     except TypeError:
         narrow = Widened(traced_narrow=True)
         try:
             return *equations_of(partial(narrow, function), *args), narrow
         except TypeError:
-            closed, shapes = equations_of(function, *args)  # the first refusal
-    if not uses_float32(closed):
-        return closed, shapes, None
+            closed_jaxpr, shapes = equations_of(function, *args)  # the first refusal
+    if not uses_float32(closed_jaxpr):
+        return closed_jaxpr, shapes, None
     return *equations_of(partial(Widened(), function), *args), Widened()
 
 
-def uses_float32(closed: Any) -> bool:
+def uses_float32(closed_jaxpr: Any) -> bool:
     """Whether an equation of a closed jaxpr, or one inside it, has a float32 in or out."""
-    return any(_is_narrow(v.aval) for eqn in equations(closed.jaxpr) for v in _values(eqn))
+    return any(_is_narrow(v.aval) for eqn in equations(closed_jaxpr.jaxpr) for v in _values(eqn))
 
 
 def _values(eqn: Any) -> list[Any]:
@@ -117,8 +117,8 @@ def _narrow_shape(leaf: Any) -> Any:
 
 def _inside(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """The results of equations, where every float32 is a float64."""
-    known = [unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
-    results = evaluate(jaxpr, [_wide(const) for const in known], list(args), _bind)
+    unrounded_consts = [unrounded(const) if jnp.ndim(const) == 0 else const for const in consts]
+    results = evaluate(jaxpr, [_wide(const) for const in unrounded_consts], list(args), _bind)
     return [_wide(result) for result in results]
 
 

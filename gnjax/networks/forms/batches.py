@@ -78,9 +78,9 @@ def pair_of(batch: Any) -> tuple[Any, Any]:
 
 def digest(tree: Any) -> bytes:
     """A digest of the numbers, shapes and types of a pytree of arrays."""
-    found = hashlib.blake2b(digest_size=16)
+    hash_of_tree = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(tree):
         array = np.ascontiguousarray(leaf)
-        found.update(f"{array.shape}{array.dtype}".encode())
-        found.update(array.tobytes())
-    return found.digest()
+        hash_of_tree.update(f"{array.shape}{array.dtype}".encode())
+        hash_of_tree.update(array.tobytes())
+    return hash_of_tree.digest()

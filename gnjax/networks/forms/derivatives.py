@@ -47,13 +47,13 @@ def check_differentiable(
         raise ValueError(msg) from error
 
 
-def check_second_derivative(what: str, product: BoundedJit[..., Any], *args: Any) -> None:
+def check_second_derivative(name: str, product: BoundedJit[..., Any], *args: Any) -> None:
     """Refuse a function whose second derivative ``product(*args)`` JAX cannot make."""
     try:
         product.of(args[0]).eval_shape(*args)
     except RAISED as error:
         msg = (
-            f"{what} cannot be differentiated twice: a Hessian differentiates the rule of a "
+            f"{name} cannot be differentiated twice: a Hessian differentiates the rule of a "
             f"jax.custom_vjp or of a callback as well, and JAX cannot ({told(error)}); write the "
             "rule with jax.numpy alone, or give the plain function"
         )

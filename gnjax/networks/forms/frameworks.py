@@ -34,10 +34,10 @@ class Keywords:
     graphs: tuple[tuple[str, Any], ...]  # of nnx.Rngs among the keywords
 
     def joined(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        found = {**dict(self.fixed), **arrays}
+        keywords_of_call = {**dict(self.fixed), **arrays}
         for name, graph in self.graphs:
-            found[name] = nnx.merge(graph, found[name], copy=True)
-        return found
+            keywords_of_call[name] = nnx.merge(graph, keywords_of_call[name], copy=True)
+        return keywords_of_call
 
 
 def keywords(call: dict[str, Any]) -> tuple[Keywords, dict[str, Any]]:
@@ -62,7 +62,7 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
-def like(params: Params, rest: Any) -> Any:
+def like(params: Params, constants: Any) -> Any:
     """The numbers that are held fixed, converted to the precision of the parameters."""
     dtype = jnp.result_type(*jax.tree.leaves(params))
 
@@ -70,7 +70,7 @@ def like(params: Params, rest: Any) -> Any:
         floating = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
         return leaf.astype(dtype) if floating else leaf
 
-    return jax.tree.map(cast, rest)
+    return jax.tree.map(cast, constants)
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ def of_nnx(model: nnx.Module, call: dict[str, Any]) -> tuple[Apply, Params]:
 
 def nnx_parts(model: nnx.Module) -> tuple[Callable[[Params], Any], Params]:
     """A function that makes the module from its parameters, and the parameters."""
-    graph, params, *others = nnx.split(model, nnx.Param, ...)
-    return Partial(_NnxRebuilt(graph), others), params
+    graph, params, *constants = nnx.split(model, nnx.Param, ...)
+    return Partial(_NnxRebuilt(graph), constants), params
 
 
 @dataclass(frozen=True)
 class _NnxRebuilt:
     graph: Any
 
-    def __call__(self, others: Any, params: Params) -> Any:
-        return nnx.merge(self.graph, params, *like(params, others), copy=True)
+    def __call__(self, constants: Any, params: Params) -> Any:
+        return nnx.merge(self.graph, params, *like(params, constants), copy=True)
 
 
 def _check_dropout(model: nnx.Module) -> None:
@@ -141,9 +141,9 @@ def of_linen(
             f"returns it; got {type(variables).__name__}"
         )
         raise ValueError(msg)
-    rest = {name: value for name, value in variables.items() if name != "params"}
+    constants = {name: value for name, value in variables.items() if name != "params"}
     names, arrays = keywords(call)
-    return Partial(_LinenCall(module, names), rest, arrays), variables["params"]
+    return Partial(_LinenCall(module, names), constants, arrays), variables["params"]
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class _LinenCall:
     module: flax.linen.Module
     names: Keywords
 
-    def __call__(self, rest: Any, arrays: Any, params: Params, x: Any) -> Any:
-        variables = {"params": params, **like(params, rest)}
+    def __call__(self, constants: Any, arrays: Any, params: Params, x: Any) -> Any:
+        variables = {"params": params, **like(params, constants)}
         return self.module.apply(variables, *positional(x), **self.names.joined(arrays))
 
 
@@ -166,8 +166,8 @@ def of_train_state(state: Any, call: dict[str, Any]) -> tuple[Apply, Params]:
     module = getattr(state.apply_fn, "__self__", None)
     if not isinstance(module, flax.linen.Module):
         return of_function(state.apply_fn, state.params, call)
-    whole = hasattr(state.params, "keys") and "params" in state.params
-    variables = dict(state.params) if whole else {"params": state.params}
+    holds_collections = hasattr(state.params, "keys") and "params" in state.params
+    variables = dict(state.params) if holds_collections else {"params": state.params}
     statistics = getattr(state, "batch_stats", None)
     if statistics:
         variables["batch_stats"] = statistics
@@ -209,11 +209,11 @@ def equinox_parts(model: Any) -> tuple[Callable[[Params], Any], Params]:
     leaves, structure = jax.tree.flatten(model)
     kinds = tuple(_kind(leaf) for leaf in leaves)
     sorted_out = list(zip(leaves, kinds, strict=True))
-    chosen = [leaf if kind == "parameter" else None for leaf, kind in sorted_out]
+    parameters = [leaf if kind == "parameter" else None for leaf, kind in sorted_out]
     fixed = [leaf for leaf, kind in sorted_out if kind == "fixed"]
-    others = tuple(leaf for leaf, kind in sorted_out if kind == "other")
-    rebuild = Partial(_EquinoxRebuilt(structure, kinds, others), fixed)
-    return rebuild, jax.tree.unflatten(structure, chosen)
+    constants = tuple(leaf for leaf, kind in sorted_out if kind == "other")
+    rebuild = Partial(_EquinoxRebuilt(structure, kinds, constants), fixed)
+    return rebuild, jax.tree.unflatten(structure, parameters)
 
 
 def _kind(leaf: Any) -> str:
@@ -230,8 +230,8 @@ class _EquinoxRebuilt:
 
     def __call__(self, fixed: Any, params: Params) -> Any:
         sources = {"parameter": jax.tree.leaves(params), "fixed": fixed, "other": self.others}
-        left = {kind: iter(leaves) for kind, leaves in sources.items()}
-        return jax.tree.unflatten(self.structure, [next(left[kind]) for kind in self.kinds])
+        remaining = {kind: iter(leaves) for kind, leaves in sources.items()}
+        return jax.tree.unflatten(self.structure, [next(remaining[kind]) for kind in self.kinds])
 
 
 TORCH = (
@@ -257,18 +257,20 @@ def is_haiku(transformed: Any) -> bool:
 
 
 def of_haiku(
-    transformed: Any, given: tuple[Any, ...], call: dict[str, Any]
+    transformed: Any, variables: tuple[Any, ...], call: dict[str, Any]
 ) -> tuple[Apply, Params]:
     """(transformed, params), or with state (transformed, params, state)."""
     haiku = sys.modules["haiku"]
     stateful = isinstance(transformed, haiku.TransformedWithState)
-    if stateful and len(given) == 1 and isinstance(given[0], tuple):
-        given = given[0]  # what init returns
-    if len(given) != 1 + stateful:
-        wanted = "(transformed, params, state)" if stateful else "(transformed, params)"
-        msg = f"a Haiku model is {wanted}; got {len(given)} values behind the transformed function"
+    if stateful and len(variables) == 1 and isinstance(variables[0], tuple):
+        variables = variables[0]  # what init returns
+    if len(variables) != 1 + stateful:
+        form = "(transformed, params, state)" if stateful else "(transformed, params)"
+        msg = (
+            f"a Haiku model is {form}; got {len(variables)} values behind the transformed function"
+        )
         raise ValueError(msg)
-    params, *state = given
+    params, *state = variables
     takes_key = "rng" in list(inspect.signature(transformed.apply).parameters)
     names, arrays = keywords({name: value for name, value in call.items() if name != "rng"})
     function = _HaikuCall(transformed.apply, takes_key, names)
@@ -283,5 +285,5 @@ class _HaikuCall:
 
     def __call__(self, state: Any, key: Any, arrays: Any, params: Params, x: Any) -> Any:
         before = [*like(params, state), *([key] if self.takes_key else [])]
-        found = self.apply(params, *before, *positional(x), **self.names.joined(arrays))
-        return found[0] if state else found
+        returned = self.apply(params, *before, *positional(x), **self.names.joined(arrays))
+        return returned[0] if state else returned

@@ -47,25 +47,29 @@ def told(error: BaseException) -> str:
     return _LINK.sub("", lines[0]).strip().rstrip(".:")
 
 
-def does_not_take(who: str, given: str, shapes: Any, types: Any, error: BaseException) -> str:
-    """What a function of the user's has done with what it was ``given``.
+def does_not_take(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
+    """Say how a function of the user's fails at its ``argument``.
 
-    Only an error that speaks of shapes or of types is about what was given. Any other is told as
+    Only an error that speaks of shapes or of types is about the argument. Any other is told as
     the function's own, with the line that has raised it.
     """
     about_shapes = bool(_OF_SHAPES.search(str(error)))
     if about_shapes or (_OF_TYPES.search(str(error)) and not isinstance(error, PYTHON_VALUES)):
         kind = f"shape {shapes}" if about_shapes else f"dtype {types}"
-        return f"{who} does not take {given} of {kind}: {told(error)}"
-    raised = f"{who} raises {type(error).__name__}{_place(error)} at {given} of shape {shapes}"
+        return f"{who} does not take {argument} of {kind}: {told(error)}"
+    raised = f"{who} raises {type(error).__name__}{_place(error)} at {argument} of shape {shapes}"
     return f"{raised}: {told(error)}" if str(error).strip() else raised
 
 
 def _place(error: BaseException) -> str:
-    """The last line of the user's own that an error has passed."""
+    """The last line of the user's code that an error has passed."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not any(package in f.filename for package in _PACKAGES)]
-    return f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
+    frames_of_user = [f for f in frames if not any(package in f.filename for package in _PACKAGES)]
+    return (
+        f" (line {frames_of_user[-1].lineno} of {Path(frames_of_user[-1].filename).name})"
+        if frames_of_user
+        else ""
+    )
 
 
 def shapes_of(tree: Any) -> Any:
@@ -98,8 +102,8 @@ def refusal(error: BaseException, x: Any) -> str:
             "nnx.Rngs that draws the next key; make the object inside the function from a fixed "
             "key, or pass the NNX module itself in evaluation mode (model.eval())"
         )
-    said = does_not_take("the model", "an x", shapes_of(x), types_of(x), error)
-    return f"{said}; {_advice(error, x)}"
+    sentence = does_not_take("the model", "an x", shapes_of(x), types_of(x), error)
+    return f"{sentence}; {_advice(error, x)}"
 
 
 def _advice(error: BaseException, x: Any) -> str:

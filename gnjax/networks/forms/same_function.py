@@ -88,28 +88,32 @@ def _is_still(function: Callable[..., Any], key: Any) -> bool:
         return False
 
 
-def _key(value: Any, seen: dict[int, int]) -> Any:
+def _key(value: Any, numbers: dict[int, int]) -> Any:
     """A hashable key; two values have the same key only if they act alike."""
     kind = type(value)
     if kind in _PLAIN:
         return kind, repr(value)  # tells 1 from 1.0 and 0.0 from -0.0
     if kind is tuple:
-        return kind, tuple(_key(entry, seen) for entry in value)
+        return kind, tuple(_key(entry, numbers) for entry in value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
         if value.nbytes > _LARGEST:
             raise _UnknownError
         return kind, value.dtype.str, value.shape, value.tobytes()
     if kind is functools.partial:
-        named = tuple(value.keywords.items())
-        return kind, *(_key(part, seen) for part in (value.func, value.args, named))
+        keywords = tuple(value.keywords.items())
+        return kind, *(_key(part, numbers) for part in (value.func, value.args, keywords))
     if isinstance(value, jax.core.Tracer):
         raise _UnknownError
     if isinstance(value, jax.Array | _JITTED) or _of_a_library(value):
         return _Itself(value)
     if isinstance(value, types.FunctionType):
-        return _function_key(value, seen)
+        return _function_key(value, numbers)
     if isinstance(value, types.MethodType):
-        return kind, _key(value.__func__, seen), _key(value.__self__, seen)
+        return (
+            kind,
+            _key(value.__func__, numbers),
+            _key(value.__self__, numbers),
+        )
     if isinstance(value, flax.linen.Module | nnx.GraphDef):
         return _hashable(value)
     raise _UnknownError
@@ -125,8 +129,8 @@ def _of_a_library(value: Any) -> bool:
         return False  # a method of an object
     plain = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc)
     # jax.nn.relu and jnp.add are objects of classes of JAX
-    wrapped = callable(value) and _top(type(value).__module__) in ("jax", "jaxlib")
-    return (plain or wrapped) and _top(getattr(value, "__module__", "numpy")) in _LIBRARIES
+    of_jax = callable(value) and _top(type(value).__module__) in ("jax", "jaxlib")
+    return (plain or of_jax) and _top(getattr(value, "__module__", "numpy")) in _LIBRARIES
 
 
 def _top(name: str | None) -> str:
@@ -141,30 +145,30 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def _function_key(function: types.FunctionType, seen: dict[int, int]) -> Any:
-    if id(function) in seen:  # it calls itself
-        return "seen", seen[id(function)]
-    seen[id(function)] = len(seen)
+def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
+    if id(function) in numbers:  # it calls itself
+        return "seen", numbers[id(function)]
+    numbers[id(function)] = len(numbers)
     cells = function.__closure__ or ()
     try:
-        enclosed = tuple(_key(cell.cell_contents, seen) for cell in cells)
+        enclosed = tuple(_key(cell.cell_contents, numbers) for cell in cells)
     except ValueError as error:  # a cell that is still empty
         raise _UnknownError from error
     codes = tuple(_codes(function.__code__))
     if any(_reaches_out(step, code) for code in codes for step in dis.get_instructions(code)):
         raise _UnknownError
     names = dict.fromkeys(name for code in codes for name in code.co_names)
-    read = tuple(
-        (name, _key(function.__globals__[name], seen))
+    globals_used = tuple(
+        (name, _key(function.__globals__[name], numbers))
         for name in names
         if name in function.__globals__
     )
-    own = function.__globals__.get("__builtins__", builtins)
-    if own is not builtins and own is not vars(builtins):
+    builtins_used = function.__globals__.get("__builtins__", builtins)
+    if builtins_used is not builtins and builtins_used is not vars(builtins):
         raise _UnknownError
-    named = tuple((function.__kwdefaults__ or {}).items())
-    defaults = _key((function.__defaults__, named), seen)
-    return function.__code__, defaults, enclosed, read
+    keyword_defaults = tuple((function.__kwdefaults__ or {}).items())
+    defaults = _key((function.__defaults__, keyword_defaults), numbers)
+    return function.__code__, defaults, enclosed, globals_used
 
 
 def _reaches_out(step: dis.Instruction, code: types.CodeType) -> bool:

@@ -25,8 +25,8 @@ def take(x: Any, part: Any) -> Any:
 
 def reshaped(array: jax.Array, *shape: int) -> jax.Array:
     """The array in another shape."""
-    found: jax.Array = _rearranged(array, lambda array: array.reshape(shape))
-    return found
+    result: jax.Array = _rearranged(array, lambda array: array.reshape(shape))
+    return result
 
 
 def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
@@ -36,16 +36,16 @@ def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
     if array.dtype == dtype:
         return array.astype(dtype)
     with np.errstate(over="ignore"):  # infinities are refused where they are
-        found: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
-    return found
+        result: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
+    return result
 
 
-def _rearranged(array: Any, how: Callable[[Any], Any]) -> Any:
-    """Apply ``how``, on one CPU by NumPy: JAX would compile a program for every shape."""
+def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply ``change``, on one CPU by NumPy: JAX would compile a program for every shape."""
     if isinstance(array, jax.Array) and on_cpu(array) and len(array.devices()) == 1:
-        found = how(np.asarray(array))
-        return jax.device_put(found, *array.devices()) if array.committed else on_device(found)
-    return how(array)
+        result = change(np.asarray(array))
+        return jax.device_put(result, *array.devices()) if array.committed else on_device(result)
+    return change(array)
 
 
 def even_size(n: int, most: int) -> int:
@@ -86,12 +86,12 @@ def one_sample(x: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
 
 
-def check_samples(name: str, given: Any) -> Any:
+def check_samples(name: str, tree: Any) -> Any:
     """Every leaf as a JAX array with the samples first: floats in the working precision.
 
     Integers and booleans stay what they are, such as tokens and masks. A list counts as an array.
     """
-    leaves, structure = jax.tree.flatten(given, is_leaf=lambda v: isinstance(v, list))
+    leaves, structure = jax.tree.flatten(tree, is_leaf=lambda v: isinstance(v, list))
     arrays = [_checked_leaf(name, leaf) for leaf in leaves]
     if not arrays:
         msg = f"{name} holds no array; give an array (n, ...) or a dict or a tuple of them"
@@ -116,13 +116,13 @@ def check_not_traced(name: str, leaf: Any) -> None:
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     check_not_traced(name, leaf)
-    given = _as_array(name, leaf)
-    if jnp.issubdtype(given.dtype, jnp.integer) or given.dtype == bool:
-        array = converted(given, given.dtype)
-    elif jnp.issubdtype(given.dtype, jnp.floating):
-        array = converted(given, real_dtype())
+    unchecked = _as_array(name, leaf)
+    if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
+        array = converted(unchecked, unchecked.dtype)
+    elif jnp.issubdtype(unchecked.dtype, jnp.floating):
+        array = converted(unchecked, real_dtype())
     else:
-        raise ValueError(_not_real(name, leaf, given.dtype))
+        raise ValueError(_not_real(name, leaf, unchecked.dtype))
     if array.ndim == 0 or 0 in array.shape:
         msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
         raise ValueError(msg)

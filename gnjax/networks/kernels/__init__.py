@@ -9,7 +9,7 @@ from gnjax.networks.kernels.rows import (
     joined,
     parameter_gram,
     row_blocks,
-    traced_sample,
+    sample_trace,
 )
 
 __all__ = [
@@ -23,5 +23,5 @@ __all__ = [
     "output_grams",
     "parameter_gram",
     "row_blocks",
-    "traced_sample",
+    "sample_trace",
 ]

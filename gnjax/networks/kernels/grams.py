@@ -21,7 +21,7 @@ from gnjax.networks.kernels.rows import (
     items_of,
     jacobian,
     joined,
-    traced_sample,
+    sample_trace,
 )
 from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
@@ -30,8 +30,8 @@ from gnjax.numerics.limits import LIMITS
 
 _BLOCK = 128  # a block of J J^T belongs to so many samples by so many samples
 
-_Held = tuple[list[Pair], jax.Array | np.ndarray]
-"""What is made of some samples for a group of parameters: pairs, and rows (n, r, p)."""
+_PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
+"""Of some samples and a group of parameters: the pairs, and the rows (n, r, p) of J."""
 
 
 def output_gram(net: Network) -> np.ndarray:
@@ -48,11 +48,11 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     n, r = net.samples, net.rows
     if net.coupled:
         columns = np.split(jacobian(net), np.cumsum(net.counts)[:-1], axis=1)
-        wholes = [np.concatenate([columns[place] for place in part], axis=1) for part in parts]
-        return [whole @ whole.T for whole in wholes]
+        parts_of_j = [np.concatenate([columns[place] for place in part], axis=1) for part in parts]
+        return [part @ part.T for part in parts_of_j]
     grams = [zeros((n, r, n, r), net.dtype) for _ in parts]
     owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
-    items = items_of(net, traced_sample(net))
+    items = items_of(net, sample_trace(net))
     groups = list(_groups(net, sorted(items, key=lambda item: item.width)))
     room = np.empty(max(_room(net, group) for group in groups), net.dtype)
     for group in groups:
@@ -68,13 +68,13 @@ def gram_work(net: Network) -> float:
     n, m = net.samples, net.samples * net.rows
     if net.coupled:
         return float(m) ** 2 * net.parameters / 2
-    traced = traced_sample(net)
+    trace = sample_trace(net)
     work = 0.0
-    for item in items_of(net, traced):
+    for item in items_of(net, trace):
         if item.form == "rows" or item.layer is None:
             work += m**2 * item.width
             continue
-        use = traced.layers[item.layer].uses[0]
+        use = trace.layers[item.layer].uses[0]
         pairs = use.positions**2 if item.form == "places" else 1
         work += m**2 * use.sizes.outputs * pairs + n**2 * use.sizes.inputs
     return work / 2
@@ -86,24 +86,24 @@ def _add_group(
     """Add the group's blocks on and above the diagonal to the matrices that own its parameters.
 
     If the rows and pairs of all samples fit in memory, they are computed once. On a CPU the rows of
-    J are then held in ``room``, which all groups reuse, because memory that is new to a process
+    J are then stored in ``room``, which all groups reuse, because memory that is new to a process
     costs more time than writing to it.
     """
     n, size = net.samples, _block_size(net)
     starts = range(0, n, size)
-    held: dict[int, _Held] = {}
+    pieces: dict[int, _PairsAndRows] = {}
     rooms = np.split(room[: _room(net, group)], len(starts))
 
-    def piece(index: int) -> _Held:
-        if index in held:
-            return held[index]
+    def piece(index: int) -> _PairsAndRows:
+        if index in pieces:
+            return pieces[index]
         first = min(starts[index], n - size)
         some = take((net.x, net.target), slice(first, first + size))
         pairs, rows = zip(*in_windows(net, group, some), strict=True)
         if not _fits(net, group):
             return joined(pairs), joined(rows)
-        held[index] = joined(pairs), _held_in(rooms[index], rows)
-        return held[index]
+        pieces[index] = joined(pairs), _stored_in(rooms[index], rows)
+        return pieces[index]
 
     for i, top in enumerate(starts):
         left = piece(i)
@@ -138,12 +138,12 @@ def _room(net: Network, group: tuple[Item, ...]) -> int:
     return samples * net.rows * sum(net.counts[i.place] for i in group if i.form == "rows")
 
 
-def _held_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
+def _stored_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
     """Join arrays of rows (n, r, p) of some samples into one array, on a CPU inside ``room``."""
     if not room.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
-    whole = room.reshape(-1, *parts[0].shape[1:])
-    return np.concatenate([np.asarray(part) for part in parts], out=whole)
+    rows = room.reshape(-1, *parts[0].shape[1:])
+    return np.concatenate([np.asarray(part) for part in parts], out=rows)
 
 
 def _shares(
@@ -152,16 +152,16 @@ def _shares(
     """Yield each matrix with parameters in the group, its pairs, and its columns of the rows."""
     with_rows = [item for item in group if item.form == "rows"]
     ends = np.cumsum([net.counts[item.place] for item in with_rows])
-    held = [item for item in group if item.form != "rows"]
-    wanted = {id(owners[item.place]): owners[item.place] for item in group}
-    for key, gram in wanted.items():
-        pairs = [i for i, item in enumerate(held) if id(owners[item.place]) == key]
-        own = [
+    with_pairs = [item for item in group if item.form != "rows"]
+    grams = {id(owners[item.place]): owners[item.place] for item in group}
+    for key, gram in grams.items():
+        pairs = [i for i, item in enumerate(with_pairs) if id(owners[item.place]) == key]
+        columns = [
             np.arange(end - net.counts[item.place], end)
             for item, end in zip(with_rows, ends, strict=True)
             if id(owners[item.place]) == key
         ]
-        yield gram, pairs, np.concatenate(own) if own else np.zeros(0, int)
+        yield gram, pairs, np.concatenate(columns) if columns else np.zeros(0, int)
 
 
 def _mirror(matrix: np.ndarray, size: int) -> None:
@@ -178,8 +178,8 @@ def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice
         block += np.asarray(_over_positions(left, right))[new]
     elif all(on_cpu(part) for part in (*left, *right)):
         rows, _, columns = new
-        near = (np.asarray(a)[rows], np.asarray(delta)[rows])
-        _add_on_cpu(block, near, (np.asarray(b)[columns], np.asarray(epsilon)[columns]))
+        new_left = (np.asarray(a)[rows], np.asarray(delta)[rows])
+        _add_on_cpu(block, new_left, (np.asarray(b)[columns], np.asarray(epsilon)[columns]))
     else:
         block += np.asarray(_over_vectors(left, right))[new]
 
@@ -210,17 +210,17 @@ def _over_positions(left: Pair, right: Pair) -> jax.Array:
     """sum_ts (a_t . b_s) (delta_t epsilon_s^T) for unit vectors a_t and b_s, given by the places
     (i, t) and (j, s) of their ones; delta is (i, r, t, q). A block (i, r, j, r)."""
 
-    def add(total: jax.Array, one: Pair) -> tuple[jax.Array, None]:
-        def add_one(total: jax.Array, other: Pair) -> tuple[jax.Array, None]:
-            same = one[0][:, None] == other[0][None]
-            outputs = jnp.tensordot(one[1], other[1], axes=(2, 2), precision="highest")
+    def add_t(total: jax.Array, at_t: Pair) -> tuple[jax.Array, None]:
+        def add_t_s(total: jax.Array, at_s: Pair) -> tuple[jax.Array, None]:
+            same = at_t[0][:, None] == at_s[0][None]
+            outputs = jnp.tensordot(at_t[1], at_s[1], axes=(2, 2), precision="highest")
             return total + jnp.where(same[:, None, :, None], outputs, 0), None
 
-        return jax.lax.scan(add_one, total, _positions_first(right))
+        return jax.lax.scan(add_t_s, total, _positions_first(right))
 
     delta, epsilon = left[1], right[1]
     nothing = jnp.zeros((*delta.shape[:2], *epsilon.shape[:2]), delta.dtype)
-    return jax.lax.scan(add, nothing, _positions_first(left))[0]
+    return jax.lax.scan(add_t, nothing, _positions_first(left))[0]
 
 
 def _positions_first(pair: Pair) -> Pair:

@@ -63,7 +63,7 @@ def row_blocks(net: Network) -> Iterator[jax.Array]:
     if net.coupled:
         yield from _coupled_blocks(net)
         return
-    items = tuple(replace(item, form="rows") for item in items_of(net, traced_sample(net)))
+    items = tuple(replace(item, form="rows") for item in items_of(net, sample_trace(net)))
     for _, rows in in_batches(net, items):
         yield reshaped(rows, -1, net.parameters)
 
@@ -83,8 +83,8 @@ def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[
     """
     fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
     for (x, target), skip in windows(samples, fewer):
-        found = _pieces(net, items, x, target)
-        yield take(found, slice(skip, None)) if skip else found
+        pieces = _pieces(net, items, x, target)
+        yield take(pieces, slice(skip, None)) if skip else pieces
 
 
 def jacobian(net: Network) -> np.ndarray:
@@ -92,12 +92,12 @@ def jacobian(net: Network) -> np.ndarray:
     return np.concatenate([np.asarray(block) for block in row_blocks(net)])
 
 
-def parameter_gram(net: Network, left: np.ndarray) -> tuple[jax.Array, np.ndarray]:
+def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:
     """J^T J (p, p), and U J (m, p) for vectors U (m, n r), both summed over rows."""
     total, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
     start = 0
     for block in row_blocks(net):
-        images = images + left[:, start : start + len(block)] @ on_host(block)
+        images = images + vectors[:, start : start + len(block)] @ on_host(block)
         total = _accumulate(total, block)
         start += len(block)
     return total, np.asarray(images)
@@ -108,23 +108,23 @@ def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
     return total + jnp.matmul(rows.T, rows, precision="highest")
 
 
-def traced_sample(net: Network) -> layers.Traced:
+def sample_trace(net: Network) -> layers.Trace:
     """The network of one sample, and its layers."""
     return layers.trace(net.one, net.leaves, one_sample(net.x))
 
 
-def items_of(net: Network, traced: layers.Traced) -> tuple[Item, ...]:
+def items_of(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
     """The form in which the part of each chosen parameter in J is computed."""
-    of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
+    of_leaf = {layer.leaf: index for index, layer in enumerate(trace.layers)}
     items = []
-    for place, (leaf, kept) in enumerate(zip(net.chosen, net.kept, strict=True)):
+    for place, (leaf, indices) in enumerate(zip(net.chosen, net.kept, strict=True)):
         index = of_leaf.get(leaf)
         if index is None:
             items.append(Item(place, None, "rows", net.counts[place]))
             continue
-        use = traced.layers[index].only_use
+        use = trace.layers[index].only_use
         positions = 0 if use is None else use.positions
-        if use is None or kept is not None:
+        if use is None or indices is not None:
             items.append(Item(place, index, "rows", net.counts[place]))
         elif has_places(use) and positions**2 < use.sizes.inputs:
             items.append(Item(place, index, "places", positions * (use.sizes.outputs + 1)))
@@ -144,52 +144,52 @@ def joined(parts: Sequence[Tree]) -> Tree:
 def _concatenated(*parts: jax.Array) -> jax.Array:
     """Concatenate on the first axis; on a CPU by NumPy, as JAX would compile for every shape."""
     if all(on_cpu(part) and len(part.devices()) == 1 for part in parts):
-        whole = zeros((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-        return on_device(np.concatenate([np.asarray(part) for part in parts], out=whole))
+        buffer = zeros((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+        return on_device(np.concatenate([np.asarray(part) for part in parts], out=buffer))
     return jnp.concatenate(parts)
 
 
 @bounded_jit(static_argnames=("group",))
 def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None) -> Pieces:
     """The pairs and rows of the items for the samples x, weighted by R^T."""
-    traced = traced_sample(net)
-    known = [traced.layers[item.layer] for item in group if item.layer is not None]
-    uses = [use for layer in known for use in layer.uses]
-    others = [net.chosen[item.place] for item in group if item.layer is None]
+    trace = sample_trace(net)
+    layers_of_group = [trace.layers[item.layer] for item in group if item.layer is not None]
+    uses = [use for layer in layers_of_group for use in layer.uses]
+    other_leaves = [net.chosen[item.place] for item in group if item.layer is None]
 
     def sample(xi: Any, part: Target | None) -> Pieces:
         def weights(outputs: jax.Array) -> jax.Array:
             return jnp.eye(net.k, dtype=net.dtype) if part is None else root_rows(part, outputs)
 
-        pairs, gradients = layers.sensitivities(traced, uses, others, net.leaves, xi, weights)
-        near, far = iter(pairs), iter(gradients)
-        held: list[Pair] = []
+        pairs, gradients = layers.sensitivities(trace, uses, other_leaves, net.leaves, xi, weights)
+        pairs_left, gradients_left = iter(pairs), iter(gradients)
+        pairs_of_items: list[Pair] = []
         rows = [jnp.zeros((net.rows, 0), net.dtype)]
         for item in group:
             if item.layer is None:
-                rows.append(_kept(net, item, next(far)))
+                rows.append(_chosen_columns(net, item, next(gradients_left)))
                 continue
-            layer = traced.layers[item.layer]
-            own = [next(near) for _ in layer.uses]
+            layer = trace.layers[item.layer]
+            pairs_of_layer = [next(pairs_left) for _ in layer.uses]
             if item.form == "pair":
-                held += own
+                pairs_of_items += pairs_of_layer
             elif item.form == "places":
-                held.append(by_places(layer.uses[0], own[0], net.dtype))
+                pairs_of_items.append(by_places(layer.uses[0], pairs_of_layer[0], net.dtype))
             elif item.form == "vectors":
-                a, delta = by_positions(layer.uses[0], own[0], net.dtype)
-                held.append((a[0, 0], delta[:, 0, 0]))
+                a, delta = by_positions(layer.uses[0], pairs_of_layer[0], net.dtype)
+                pairs_of_items.append((a[0, 0], delta[:, 0, 0]))
             else:
-                found = layers.jacobian_rows(layer, net.leaves[layer.leaf], own)
-                rows.append(_kept(net, item, found))
-        return held, jnp.concatenate(rows, axis=1)
+                rows_of_layer = layers.jacobian_rows(layer, net.leaves[layer.leaf], pairs_of_layer)
+                rows.append(_chosen_columns(net, item, rows_of_layer))
+        return pairs_of_items, jnp.concatenate(rows, axis=1)
 
     return jax.vmap(sample)(x, target)
 
 
-def _kept(net: Network, item: Item, rows: jax.Array) -> jax.Array:
+def _chosen_columns(net: Network, item: Item, rows: jax.Array) -> jax.Array:
     """The columns of the chosen entries of a parameter."""
-    kept = net.kept[item.place]
-    return rows if kept is None else rows[:, kept]
+    indices = net.kept[item.place]
+    return rows if indices is None else rows[:, indices]
 
 
 def _coupled_blocks(net: Network) -> Iterator[jax.Array]:

@@ -42,24 +42,26 @@ def _inputs(use: Use, operand: jax.Array) -> jax.Array:
     for axis, stride in enumerate(params["window_strides"]):
         gap, reach = params["rhs_dilation"][axis], (places[axis] - 1) * stride + 1
         cuts = [(gap * offset, gap * offset + reach) for offset in range(widths[axis])]
-        seen = [jax.lax.slice_in_dim(images, *cut, stride, axis + 1) for cut in cuts]
-        images = jnp.stack(seen, axis=-2)
+        slices = [jax.lax.slice_in_dim(images, *cut, stride, axis + 1) for cut in cuts]
+        images = jnp.stack(slices, axis=-2)
     groups, inputs = use.sizes.groups, use.sizes.inputs
     patches = images.reshape(-1, math.prod(widths), groups, inputs // math.prod(widths))
     return jnp.swapaxes(patches, 1, 2).reshape(-1, groups, inputs)
 
 
 def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
-    out = use.equation.params["dimension_numbers"].out_spec
-    batch, feature, *spatial = (axis + 1 for axis in out)
+    axes = use.equation.params["dimension_numbers"].out_spec
+    batch, feature, *spatial = (axis + 1 for axis in axes)
     ordered = delta.transpose(0, batch, *spatial, feature)
     return ordered.reshape(len(delta), -1, use.sizes.groups, use.sizes.outputs)
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
     groups, inputs, outputs = use.sizes
-    out, into, *spatial = use.equation.params["dimension_numbers"].rhs_spec
-    ordered = entries.transpose(*spatial, into, out).reshape(inputs, groups, outputs)
+    outputs_axis, inputs_axis, *spatial = use.equation.params["dimension_numbers"].rhs_spec
+    ordered = entries.transpose(*spatial, inputs_axis, outputs_axis).reshape(
+        inputs, groups, outputs
+    )
     return ordered.swapaxes(0, 1)
 
 

@@ -24,13 +24,13 @@ def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
     """The shared, the contracted and the remaining axes of one side."""
     contracted, shared = (axes[side] for axes in use.equation.params["dimension_numbers"])
     ndim = use.equation.invars[side].aval.ndim
-    free = [axis for axis in range(ndim) if axis not in (*contracted, *shared)]
-    return list(shared), list(contracted), free
+    remaining = [axis for axis in range(ndim) if axis not in (*contracted, *shared)]
+    return list(shared), list(contracted), remaining
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
-    shared, contracted, free = _axes(use, 1 - use.side)
-    ordered = operand.transpose(*free, *shared, *contracted)
+    shared, contracted, remaining = _axes(use, 1 - use.side)
+    ordered = operand.transpose(*remaining, *shared, *contracted)
     return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)
 
 
@@ -43,8 +43,8 @@ def _sensitivities(use: Use, delta: jax.Array) -> jax.Array:
 
 
 def _entries(use: Use, entries: jax.Array) -> jax.Array:
-    shared, contracted, free = _axes(use, use.side)
-    return entries.transpose(*shared, *contracted, *free).reshape(use.sizes)
+    shared, contracted, remaining = _axes(use, use.side)
+    return entries.transpose(*shared, *contracted, *remaining).reshape(use.sizes)
 
 
 TYPE = LayerType(_sizes, _inputs, _sensitivities, _entries)

@@ -37,7 +37,7 @@ from gnjax.networks.network import Network, backward_products, restricted, sampl
 from gnjax.networks.null_space.families import (
     MOST_DIRECTIONS,
     Family,
-    chosen,
+    as_vector,
     families,
     tolerance,
     unit,
@@ -73,26 +73,26 @@ class _Part:
         return restricted(self.whole, self.places)
 
     @cached_property
-    def own(self) -> np.ndarray:
+    def indices(self) -> np.ndarray:
         """The indices of the part's entries in the vector of all parameters."""
         return indices_of(self.whole.counts, self.places)
 
     @cached_property
     def lengths(self) -> list[float]:
         """The largest entry of J w for each batch, where the entries of w are random signs."""
-        w = np.random.default_rng(2).choice([-1.0, 1.0], size=len(self.own))
+        w = np.random.default_rng(2).choice([-1.0, 1.0], size=len(self.indices))
         return self.images(w)
 
     def images(self, v: np.ndarray) -> list[float]:
         """The largest entry of J v for each batch."""
-        whole = self.embedded(v)
-        return [float(_tangent(self.whole, x, whole)) for (x,) in sample_batches(self.whole)]
+        direction = self.embedded(v)
+        return [float(_tangent(self.whole, x, direction)) for (x,) in sample_batches(self.whole)]
 
     def embedded(self, v: np.ndarray) -> jax.Array:
         """Extend a vector of the part's parameters by zeros to a vector (p,) of all parameters."""
-        found = np.zeros(self.whole.parameters, self.whole.dtype)
-        found[self.own] = v
-        return on_device(found)
+        vector = np.zeros(self.whole.parameters, self.whole.dtype)
+        vector[self.indices] = v
+        return on_device(vector)
 
 
 def null_dimensions(
@@ -109,19 +109,22 @@ def null_dimensions(
         return [0] * len(groups)
     parts = [indices_of(net.counts, group) for group in groups]
     columns = _columns(net, parts, most)
-    used, idle = ~columns.zero, [int(columns.zero[own].sum()) for own in parts]
-    wanted = [
-        len(own) <= _MOST_PARAMETERS and used[own].sum() <= most and used[own].any()
-        for own in parts
+    zeros = [int(columns.zero[indices].sum()) for indices in parts]
+    nonzero = ~columns.zero
+    searched = [
+        len(indices) <= _MOST_PARAMETERS
+        and nonzero[indices].sum() <= most
+        and nonzero[indices].any()
+        for indices in parts
     ]
-    if not any(wanted) or not has_root(net.target):
-        return idle
+    if not any(searched) or not has_root(net.target):
+        return zeros
     plain = [_compared(net, tuple(net.leaves), x) for (x,) in sample_batches(net)]
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
     products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
-        zeros + _dimension(_Part(net, plain, products, group), columns) if looked else zeros
-        for group, own, zeros, looked in zip(groups, parts, idle, wanted, strict=True)
+        count + _dimension(_Part(net, plain, products, group), columns) if search else count
+        for group, count, search in zip(groups, zeros, searched, strict=True)
     ]
 
 
@@ -130,7 +133,7 @@ def zero_counts(net: Network, parts: Sequence[np.ndarray], most: float) -> list[
     if not in_one_process(net):
         return [0] * len(parts)
     zero = _columns(net, parts, most).zero
-    return [int(zero[own].sum()) for own in parts]
+    return [int(zero[indices].sum()) for indices in parts]
 
 
 def in_one_process(net: Network) -> bool:
@@ -150,7 +153,7 @@ class _Columns:
 def _columns(net: Network, parts: Sequence[np.ndarray], most: float) -> _Columns:
     """The columns that are zero; trials are made where a part has at most ``most`` others."""
     zero, none = ~nonzero_columns(lambda: (net,), parts, most), np.zeros(net.parameters, bool)
-    if not any(zero[own].any() and (~zero[own]).sum() <= most for own in parts):
+    if not any(zero[indices].any() and (~zero[indices]).sum() <= most for indices in parts):
         return _Columns(none, none)
     exact = columns_stay_zero(lambda: (net,), zero)
     return _Columns(zero, none) if exact else _Columns(none, zero)
@@ -162,17 +165,18 @@ def _dimension(part: _Part, columns: _Columns) -> int:
     A direction that moves a parameter whose column is doubtful may seem to leave all outputs
     unchanged because rounding hides it.
     """
-    used, doubtful = ~columns.zero[part.own], columns.doubtful[part.own]
+    nonzero, doubtful = ~columns.zero[part.indices], columns.doubtful[part.indices]
     rows: list[np.ndarray] = []
     for family in families(part.net):
-        vectors = [chosen(part.net, direction) for direction in family.directions]
-        known = [v for v in vectors if v is not None and v[used].any()]
-        fits = len(rows) + len(known) <= MOST_DIRECTIONS
-        seen = not any(v[doubtful].any() for v in known)
-        if known and fits and seen and _invariant(part, family, known):
-            rows += [unit(v[used]) for v in known]
-    others = normalised_units(part.net)
-    rows += [v[used] for v in others if v[used].any() and not v[doubtful].any()][:MOST_DIRECTIONS]
+        vectors = [as_vector(part.net, direction) for direction in family.directions]
+        possible = [v for v in vectors if v is not None and v[nonzero].any()]
+        fits = len(rows) + len(possible) <= MOST_DIRECTIONS
+        beyond_doubt = not any(v[doubtful].any() for v in possible)
+        if possible and fits and beyond_doubt and _invariant(part, family, possible):
+            rows += [unit(v[nonzero]) for v in possible]
+    normalised = normalised_units(part.net)
+    certain = [v for v in normalised if v[nonzero].any() and not v[doubtful].any()]
+    rows += [v[nonzero] for v in certain[:MOST_DIRECTIONS]]
     return _rank(rows)
 
 
@@ -198,9 +202,9 @@ def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> boo
         return False
     rng, net = np.random.default_rng(1), part.whole
     for decades in _decades(net):
-        moved = family.moved(rng, decades)
+        transformed = family.transform(rng, decades)
         leaves = list(net.leaves)
-        for i, leaf in moved.items():
+        for i, leaf in transformed.items():
             leaves[i] = jnp.asarray(leaf, net.dtype)
         if not _equal_outputs(part, leaves):
             return False
@@ -223,7 +227,7 @@ def _orthogonal(part: _Part, directions: list[np.ndarray]) -> bool:
 
     J^T u is known, so that this costs no evaluation of the network.
     """
-    products = part.products[part.own]
+    products = part.products[part.indices]
     level = _APART * tolerance(part.whole) * np.linalg.norm(products, axis=0)
     return all((np.abs(v @ products) <= level * np.linalg.norm(v)).all() for v in directions)
 

@@ -31,24 +31,24 @@ Leaves = dict[int, np.ndarray]
 class Family:
     """Transformations of the parameters: random members of it, and its derivatives at t = 0."""
 
-    moved: Callable[[np.random.Generator, float], Leaves]  # takes the decades of factors
+    transform: Callable[[np.random.Generator, float], Leaves]  # takes the decades of factors
     directions: Sequence[Leaves]
 
 
-def chosen(net: Network, direction: Leaves) -> np.ndarray | None:
+def as_vector(net: Network, direction: Leaves) -> np.ndarray | None:
     """A direction as a vector (p,); None where it moves parameters that are held fixed."""
     parts = []
-    left = dict(direction)
+    remaining = dict(direction)
     for leaf, indices in zip(net.chosen, net.kept, strict=True):
         shape = net.leaves[leaf].shape
-        flat = np.ravel(left.pop(leaf, np.zeros(shape)))
+        flat = np.ravel(remaining.pop(leaf, np.zeros(shape)))
         if indices is not None:
-            held = np.delete(flat, np.asarray(indices))
+            fixed_entries = np.delete(flat, np.asarray(indices))
             flat = flat[np.asarray(indices)]
-            if held.any():
+            if fixed_entries.any():
                 return None
         parts.append(flat)
-    return None if any(np.any(part) for part in left.values()) else np.concatenate(parts)
+    return None if any(np.any(part) for part in remaining.values()) else np.concatenate(parts)
 
 
 def unit(v: np.ndarray) -> np.ndarray:
@@ -76,8 +76,10 @@ def families(net: Network) -> Iterator[Family]:
     for index in net.chosen:
         if leaves[index].ndim:
             yield from _shifts(leaves[index], index)
-    free = {name: members for name, members in layers.items() if set(members) <= set(net.chosen)}
-    for source, target, behind in itertools.islice(_pairs(leaves, free), MOST_PAIRS):
+    chosen_layers = {
+        name: members for name, members in layers.items() if set(members) <= set(net.chosen)
+    }
+    for source, target, behind in itertools.islice(_pairs(leaves, chosen_layers), MOST_PAIRS):
         yield from _exchanges(leaves, source, target)
         for bias in behind:
             yield from _carried(leaves, source, target, bias)
@@ -121,8 +123,8 @@ def _pairs(
         if len(widths) != 1 or 0 in widths:
             continue
         width = widths.pop()
-        for other, members in layers.items():
-            for target in members if other != name else ():
+        for reader, members in layers.items():
+            for target in members if reader != name else ():
                 kernel = leaves[target]
                 if kernel.ndim >= 2 and kernel.shape[-2] % width == 0:
                     outputs = kernel.shape[-1:]
@@ -137,17 +139,17 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
     """
     width = leaves[source[0]].shape[-1]
     kernel = leaves[target]
-    split = kernel.reshape(*kernel.shape[:-2], -1, width, kernel.shape[-1])
+    kernel_by_units = kernel.reshape(*kernel.shape[:-2], -1, width, kernel.shape[-1])
 
     def exchanged(into: np.ndarray, out_of: np.ndarray) -> Leaves:
         before = {i: leaves[i] @ into for i in source}
-        return {**before, target: (out_of @ split).reshape(kernel.shape)}
+        return {**before, target: (out_of @ kernel_by_units).reshape(kernel.shape)}
 
-    def scaled(rng: np.random.Generator, decades: float) -> Leaves:
+    def scale(rng: np.random.Generator, decades: float) -> Leaves:
         factors = 10.0 ** (decades * rng.choice([-1.0, 1.0], width))
         return exchanged(np.diag(factors), np.diag(1 / factors))
 
-    def mixed(rng: np.random.Generator, decades: float) -> Leaves:
+    def mix(rng: np.random.Generator, decades: float) -> Leaves:
         matrix = np.linalg.qr(rng.standard_normal((width, width)))[0] * rng.uniform(0.5, 2, width)
         factor = 10.0 ** (decades * rng.choice([-1.0, 1.0]))
         return exchanged(factor * matrix, np.linalg.inv(matrix) / factor)
@@ -158,10 +160,10 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
         return exchanged(unit, -unit)
 
     if width <= MOST_DIRECTIONS:
-        yield Family(scaled, [derivative(i, i) for i in range(width)])
+        yield Family(scale, [derivative(i, i) for i in range(width)])
     if width <= _WIDEST:
         everywhere = itertools.product(range(width), repeat=2)
-        yield Family(mixed, [derivative(i, j) for i, j in everywhere])
+        yield Family(mix, [derivative(i, j) for i, j in everywhere])
 
 
 def _carried(
@@ -177,10 +179,10 @@ def _carried(
         def difference(c: np.ndarray, index: int = index) -> Leaves:
             return {index: c, bias: -c @ kernel}
 
-        def moved(rng: np.random.Generator, decades: float, index: int = index) -> Leaves:
+        def carry(rng: np.random.Generator, decades: float, index: int = index) -> Leaves:
             del decades
             size = 10 ** rng.uniform(-SHIFTS, SHIFTS)
             steps = difference(size * rng.standard_normal(len(kernel)), index)
             return {i: leaves[i] + step for i, step in steps.items()}
 
-        yield Family(moved, [difference(unit, index) for unit in np.eye(width)])
+        yield Family(carry, [difference(unit, index) for unit in np.eye(width)])

@@ -14,7 +14,7 @@ from gnjax.networks.null_space.families import (
     MOST_PAIRS,
     SHIFTS,
     Leaves,
-    chosen,
+    as_vector,
     layers_of,
     tolerance,
     unit,
@@ -32,15 +32,15 @@ def normalised_units(net: Network) -> list[np.ndarray]:
     if J has as many of them at random other parameters of that layer.
     """
     leaves, layers = layers_of(net)
-    found: list[np.ndarray] = []
+    directions: list[np.ndarray] = []
     for source, norm in itertools.islice(itertools.permutations(layers.values(), 2), MOST_PAIRS):
         width = leaves[norm[0]].size
         fits = all(leaves[i].ndim and leaves[i].shape[-1] == width for i in source)
         kernels = any(leaves[i].ndim > 1 for i in source)
         scales = len(norm) == 2 and all(leaves[i].shape == (width,) for i in norm)
         if fits and kernels and scales and width <= MOST_DIRECTIONS // 4:
-            found += _related(net, leaves, source, norm)
-    return found
+            directions += _related(net, leaves, source, norm)
+    return directions
 
 
 def _related(
@@ -49,18 +49,20 @@ def _related(
     vectors = _unit_directions(net, leaves, source, norm)
     if vectors is None:
         return []
-    here = _null_vectors(net, vectors)
-    counts = [len(v) for v in here]
+    null_vectors = _null_vectors(net, vectors)
+    counts = [len(v) for v in null_vectors]
     rng = np.random.default_rng(3)
     for _ in range(_TRIALS):
-        moved = list(leaves)
+        trial_leaves = list(leaves)
         for i in (*source, *norm):
             factors = 10 ** rng.uniform(-SHIFTS, SHIFTS, leaves[i].shape[-1])
-            moved[i] = factors * (leaves[i] + 0.1 * rng.standard_normal(leaves[i].shape))
-        there = replace(net, leaves=tuple(jnp.asarray(leaf, net.dtype) for leaf in moved))
-        others = _null_vectors(there, _unit_directions(there, moved, source, norm))
-        counts = [min(count, len(v)) for count, v in zip(counts, others, strict=True)]
-    return [v for count, unit in zip(counts, here, strict=True) for v in unit[:count]]
+            trial_leaves[i] = factors * (leaves[i] + 0.1 * rng.standard_normal(leaves[i].shape))
+        arrays = tuple(jnp.asarray(leaf, net.dtype) for leaf in trial_leaves)
+        trial = replace(net, leaves=arrays)
+        directions = _unit_directions(trial, trial_leaves, source, norm)
+        trial_vectors = _null_vectors(trial, directions)
+        counts = [min(count, len(v)) for count, v in zip(counts, trial_vectors, strict=True)]
+    return [v for count, unit in zip(counts, null_vectors, strict=True) for v in unit[:count]]
 
 
 def _unit_directions(
@@ -69,13 +71,13 @@ def _unit_directions(
     """For every unit its directions as rows (4, p); None where some of them are held fixed."""
     rows = []
     for place in range(leaves[norm[0]].size):
-        one = np.arange(leaves[norm[0]].size) == place
-        biases = [{i: one.astype(float)} for i in (*source, *norm) if leaves[i].ndim == 1]
-        weights: Leaves = {i: leaves[i] * one for i in source}
-        found = [chosen(net, direction) for direction in (weights, *biases)]
-        if any(v is None or not v.any() for v in found):
+        unit_mask = np.arange(leaves[norm[0]].size) == place
+        biases = [{i: unit_mask.astype(float)} for i in (*source, *norm) if leaves[i].ndim == 1]
+        weights: Leaves = {i: leaves[i] * unit_mask for i in source}
+        directions = [as_vector(net, direction) for direction in (weights, *biases)]
+        if any(v is None or not v.any() for v in directions):
             return None
-        rows.append(np.stack([unit(v) for v in found if v is not None]))
+        rows.append(np.stack([unit(v) for v in directions if v is not None]))
     return np.stack(rows)
 
 
@@ -85,10 +87,10 @@ def _null_vectors(net: Network, vectors: np.ndarray | None) -> list[np.ndarray]:
     units, count, size = vectors.shape
     columns = on_device(vectors.reshape(-1, size).T.astype(net.dtype))
     images = np.asarray(forward_products(net, columns), np.float64).reshape(-1, units, count)
-    found = []
+    null_vectors = []
     for place in range(units):
         _, values, rows = np.linalg.svd(images[:, place], full_matrices=False)
         largest = float(np.linalg.norm(images[:, place], axis=0).max())
         null = values <= tolerance(net) * largest
-        found.append(rows[null][::-1] @ vectors[place])
-    return found
+        null_vectors.append(rows[null][::-1] @ vectors[place])
+    return null_vectors

@@ -46,16 +46,16 @@ def _bounds(
     net: Network, parts: Sequence[np.ndarray], rows: int, nulls: Sequence[int]
 ) -> list[RankBound]:
     """The bounds for groups of entries whose columns have null spaces of these dimensions."""
-    found = []
-    for own, null in zip(parts, nulls, strict=True):
-        proved = least(RankBound(len(own)), RankBound(rows))
+    bounds = []
+    for indices, null in zip(parts, nulls, strict=True):
+        proved = least(RankBound(len(indices)), RankBound(rows))
         if not in_one_process(net):
-            found.append(proved)
+            bounds.append(proved)
             continue
-        columns = RankBound(len(own) - null, TRIALS)
-        filled = RankBound(nonzero_rows(net, own, min(proved.value, columns.value)), TRIALS)
-        found.append(least(proved, columns, filled))
-    return found
+        columns = RankBound(len(indices) - null, TRIALS)
+        filled = RankBound(nonzero_rows(net, indices, min(proved.value, columns.value)), TRIALS)
+        bounds.append(least(proved, columns, filled))
+    return bounds
 
 
 def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBound:
@@ -64,9 +64,9 @@ def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBoun
     Of the null space only columns that are zero are looked for.
     """
     proved = least(RankBound(columns), RankBound(rows))
-    used = nonzero_columns(batches, [np.arange(columns)], proved.value - 1)
-    if used.sum() < proved.value and columns_stay_zero(batches, ~used):
-        return RankBound(int(used.sum()), TRIALS)
+    nonzero = nonzero_columns(batches, [np.arange(columns)], proved.value - 1)
+    if nonzero.sum() < proved.value and columns_stay_zero(batches, ~nonzero):
+        return RankBound(int(nonzero.sum()), TRIALS)
     return proved
 
 

@@ -64,18 +64,20 @@ def columns_stay_zero(batches: Batches, idle: np.ndarray) -> bool:
     return _stay_zero(net, idle, images)
 
 
-def nonzero_rows(net: Network, own: np.ndarray, enough: int) -> int:
-    """A bound on the rank of the columns ``own`` of J from the rows in which they are zero.
+def nonzero_rows(net: Network, columns: np.ndarray, enough: int) -> int:
+    """A bound on the rank of the chosen ``columns`` of J from the rows in which they are zero.
 
     It is the number of rows that are not zero; for a loss with fewer rows than outputs, at most as
     many for each sample. Trials are made only if the number is below ``enough``.
     """
-    seen = _rows(net, own) != 0
-    counted = int(np.minimum(seen.reshape(net.samples, -1).sum(axis=1), net.rows).sum())
-    every = np.ones(net.parameters, bool)
-    if counted < enough and _stay_zero(net, every, lambda leaves: _rows(net, own, leaves)[~seen]):
-        return counted
-    return enough
+    nonzero = _rows(net, columns) != 0
+    bound = int(np.minimum(nonzero.reshape(net.samples, -1).sum(axis=1), net.rows).sum())
+    all_parameters = np.ones(net.parameters, bool)
+
+    def zero_rows(leaves: Sequence[jax.Array]) -> np.ndarray:
+        return _rows(net, columns, leaves)[~nonzero]
+
+    return bound if bound < enough and _stay_zero(net, all_parameters, zero_rows) else enough
 
 
 def _column_sizes(
@@ -94,11 +96,13 @@ def _column_sizes(
             yield np.abs(np.asarray(part, np.float64)).sum(axis=1)  # so that nothing cancels
 
 
-def _rows(net: Network, own: np.ndarray, leaves: Sequence[jax.Array] | None = None) -> np.ndarray:
-    """J v (n k,) for a random v that is zero beyond the columns ``own``."""
+def _rows(
+    net: Network, columns: np.ndarray, leaves: Sequence[jax.Array] | None = None
+) -> np.ndarray:
+    """J v (n k,) for a random v that is zero beyond the chosen ``columns``."""
     plain = replace(net, target=None, leaves=tuple(leaves or net.leaves))
     v = np.zeros(net.parameters, net.dtype)
-    v[own] = np.random.default_rng(0).standard_normal(len(v[own]))
+    v[columns] = np.random.default_rng(0).standard_normal(len(v[columns]))
     images = np.asarray(forward_products(plain, on_device(v)), np.float64)
     return images * _weighted_outputs(net).reshape(-1)
 
@@ -115,13 +119,13 @@ def _weighted_outputs(net: Network) -> np.ndarray:
 
 
 def _stay_zero(
-    net: Network, moved: np.ndarray, images: Callable[[Sequence[jax.Array]], np.ndarray]
+    net: Network, changed: np.ndarray, images: Callable[[Sequence[jax.Array]], np.ndarray]
 ) -> bool:
-    """Whether images that are zero stay zero in all trials with the parameters ``moved``."""
+    """Whether images that are zero stay zero in all trials, which scale the entries ``changed``."""
     if _may_underflow(net):
         return False
-    places = on_device(moved.astype(net.dtype))
-    for trial, factors in enumerate(_trials(net, moved)):
+    places = on_device(changed.astype(net.dtype))
+    for trial, factors in enumerate(_trials(net, changed)):
         image = images(_scaled(net, places, factors))
         finite = np.isfinite(image)
         if image[finite].any() or (trial == 0 and not finite.all()):
@@ -129,10 +133,10 @@ def _stay_zero(
     return True
 
 
-def _trials(net: Network, moved: np.ndarray) -> Iterator[list[float]]:
+def _trials(net: Network, changed: np.ndarray) -> Iterator[list[float]]:
     """Yield the factors of all leaves for each trial; the first brings all layers to size 1."""
     leaves, layers = layers_of(net)
-    places = scatter(net, on_device(moved.astype(net.dtype)))
+    places = scatter(net, on_device(changed.astype(net.dtype)))
     parts = [leaf[np.asarray(place) != 0] for leaf, place in zip(leaves, places, strict=True)]
     sizes = [float(np.abs(part).max(initial=0.0)) for part in parts]
     owners = np.zeros(len(leaves), int)
@@ -160,9 +164,9 @@ def _may_underflow(net: Network) -> bool:
 
 
 @bounded_jit
-def _scaled(net: Network, moved: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
-    """The leaves, whose entries are multiplied by a factor where ``moved`` is not zero."""
+def _scaled(net: Network, changed: jax.Array, factors: Sequence[float]) -> list[jax.Array]:
+    """The leaves, whose entries are multiplied by a factor where ``changed`` is not zero."""
     return [
         jnp.where(place != 0, factor * leaf, leaf)
-        for place, leaf, factor in zip(scatter(net, moved), net.leaves, factors, strict=True)
+        for place, leaf, factor in zip(scatter(net, changed), net.leaves, factors, strict=True)
     ]

@@ -110,8 +110,8 @@ class Softmax:
         total = jnp.exp(f - largest).sum(axis=-1, keepdims=True)
         top = jnp.argmax(f, axis=-1)[..., None]
         shift = jnp.where(total < 2, jnp.take_along_axis(u, top, axis=-1), 0)
-        f, u, *known = jax.lax.optimization_barrier((f, u, largest, jnp.log(total), shift))
-        largest, logs, shift = known
+        f, u, *constants = jax.lax.optimization_barrier((f, u, largest, jnp.log(total), shift))
+        largest, logs, shift = constants
         mean = (jnp.exp(f - largest - logs) * (u - shift)).sum(axis=-1, keepdims=True)
         f, u, mean = jax.lax.optimization_barrier((f, u, mean))
         scale = 1 if self.weights is None else self.weights[..., None]
@@ -124,8 +124,8 @@ class Softmax:
         u = self._weighed(u.reshape(*self.logits.shape[:-1], -1))
         before = jnp.cumsum(below * u, axis=-1)
         zero = jnp.zeros_like(u[..., :1])
-        left = jnp.concatenate([diagonal * u, zero], axis=-1)
-        image = left - p * jnp.concatenate([zero, before], axis=-1)
+        scaled = jnp.concatenate([diagonal * u, zero], axis=-1)
+        image = scaled - p * jnp.concatenate([zero, before], axis=-1)
         return _swapped(image, last).reshape(len(image), -1)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
@@ -171,16 +171,16 @@ def _elimination(logits: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
     logs = jax.nn.log_softmax(_swapped(logits, last), axis=-1)
     p, root = jnp.exp(logs), jnp.exp(logs[..., :-1] / 2)
     tails = jnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
-    here, behind = tails[..., :-1], tails[..., 1:]
-    return last, p, root * jnp.sqrt(behind / here), root / jnp.sqrt(here * behind)
+    tail, next_tail = tails[..., :-1], tails[..., 1:]
+    return last, p, root * jnp.sqrt(next_tail / tail), root / jnp.sqrt(tail * next_tail)
 
 
 def _swapped(array: jax.Array, place: jax.Array) -> jax.Array:
     """The array with the entry at a place of its last axis and the last entry exchanged."""
-    chosen = jnp.take_along_axis(array, place, axis=-1)
+    entry = jnp.take_along_axis(array, place, axis=-1)
     index = jax.lax.broadcasted_iota(place.dtype, array.shape, array.ndim - 1)
-    moved = jnp.where(index == place, array[..., -1:], array)
-    return jnp.where(index == array.shape[-1] - 1, chosen, moved)
+    with_last = jnp.where(index == place, array[..., -1:], array)
+    return jnp.where(index == array.shape[-1] - 1, entry, with_last)
 
 
 @jax.tree_util.register_dataclass
@@ -231,12 +231,12 @@ def root_rows(target: Target, outputs: jax.Array) -> jax.Array:
 def formed_hessians(target: Target, outputs: jax.Array) -> jax.Array:
     """B (n, k, k) of a loss of the caller's, by differentiation."""
 
-    def one(f: jax.Array, part: Target) -> jax.Array:
+    def of_sample(f: jax.Array, part: Target) -> jax.Array:
         alone = jax.tree.map(lambda leaf: leaf[None], part)
         hessian: jax.Array = jax.hessian(lambda row: loss_sum(alone, row[None]))(f)
         return hessian
 
-    return jax.vmap(one)(outputs, target)
+    return jax.vmap(of_sample)(outputs, target)
 
 
 def _symmetric_root(hessian: jax.Array) -> jax.Array:
@@ -284,8 +284,8 @@ def _probed(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)
     images = jnp.stack([hessian.apply(u) for u in probes])
-    found = (probes * images).sum(axis=-1) / jnp.square(probes).sum(axis=-1)
-    return found.min(), jnp.abs(found).max()
+    quotients = (probes * images).sum(axis=-1) / jnp.square(probes).sum(axis=-1)
+    return quotients.min(), jnp.abs(quotients).max()
 
 
 def _check_curvatures(smallest: jax.Array, largest: jax.Array) -> None:

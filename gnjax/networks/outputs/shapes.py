@@ -63,10 +63,10 @@ def described_outputs(outputs: Any, samples: int) -> Outputs:
     leaves = jax.tree.leaves(outputs)
     shapes = [tuple(getattr(leaf, "shape", ())) for leaf in leaves]
     if not leaves or any(shape[:1] != (samples,) or 0 in shape for shape in shapes):
-        found = ", ".join(str(shape) for shape in shapes) or type(outputs).__name__
+        shapes_text = ", ".join(str(shape) for shape in shapes) or type(outputs).__name__
         msg = (
             f"the model must map {samples} samples to outputs ({samples}, ...), or to a dict or a "
-            f"tuple of them, got {found}; let it return one entry for each sample, and pass "
+            f"tuple of them, got {shapes_text}; let it return one entry for each sample, and pass "
             "has_aux=True if it returns (outputs, extras)"
         )
         raise ValueError(msg)

@@ -86,8 +86,8 @@ def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
         f = target.outputs.unravel(row)
         if is_squared(target.loss) and not target.outputs.is_array:
             f = row
-        found = terms(f) if y is None else terms(f, y)
-        return (found if weights is None else weights * found).reshape(-1)
+        losses = terms(f) if y is None else terms(f, y)
+        return (losses if weights is None else weights * losses).reshape(-1)
 
     return jax.vmap(sample)(outputs, target.y, target.weights)
 
@@ -117,17 +117,19 @@ def make_target(
     _check_outputs(loss, outputs)
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
     terms = _terms(loss, outputs, targets, dtype)
-    given = None if weights is None else _checked_weights(weights, n, terms, dtype)
-    counted = _counted(loss, targets, y)
-    total = _total(loss, n, terms, given, counted)
+    weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
+    counts = _counted(loss, targets, y)
+    total = _total(loss, n, terms, weights_array, counts)
     if not (total > 0 or idle):
         raise ValueError(NOTHING_COUNTS)
-    if counted is not None and not counted.all():
-        mask = jnp.asarray(counted, dtype)
-        given = mask if given is None else mask * _with_axes(given, mask.ndim)
+    if counts is not None and not counts.all():
+        mask = jnp.asarray(counts, dtype)
+        weights_array = (
+            mask if weights_array is None else mask * _with_axes(weights_array, mask.ndim)
+        )
     if loss == "binary_cross_entropy" and targets is not None:
         targets = jnp.maximum(targets, 0)
-    return Target(targets, given, loss, outputs), total
+    return Target(targets, weights_array, loss, outputs), total
 
 
 def _check_outputs(loss: Loss, outputs: Outputs) -> None:
@@ -191,13 +193,13 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
 
 def _check_kind(y: Any) -> None:
     for leaf in jax.tree.leaves(y, is_leaf=lambda v: isinstance(v, list)):
-        given = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-        if given.ndim == 0:
-            msg = f"y has shape {given.shape}: one target a sample is needed"
+        array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        if array.ndim == 0:
+            msg = f"y has shape {array.shape}: one target a sample is needed"
             raise ValueError(msg)
-        real = jnp.issubdtype(given.dtype, jnp.integer) or jnp.issubdtype(given.dtype, jnp.floating)
-        if not real and given.dtype != bool:
-            msg = f"y must hold labels or real targets, got dtype {given.dtype}"
+        real = jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)
+        if not real and array.dtype != bool:
+            msg = f"y must hold labels or real targets, got dtype {array.dtype}"
             raise ValueError(msg)
 
 
@@ -214,8 +216,8 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
-    held = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
-    lowest, highest = int(held.min()), int(held.max())
+    host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
+    lowest, highest = int(host_labels.min()), int(host_labels.max())
     least = -1 if loss == "cross_entropy" else 0
     if lowest < least or highest >= classes:
         hint = "and -1 says that a label does not count"
@@ -271,8 +273,8 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
         raise ValueError(msg)
     array: jax.Array = check_samples("weights", weights)
     if array.shape not in ((n,), (n, *terms)):
-        wanted = f"({n},)" if not terms else f"({n},) or {(n, *terms)}"
-        msg = f"weights have shape {array.shape}; one for each sample or label is needed, {wanted}"
+        shapes = f"({n},)" if not terms else f"({n},) or {(n, *terms)}"
+        msg = f"weights have shape {array.shape}; one for each sample or label is needed, {shapes}"
         raise ValueError(msg)
     if float(array.min()) < 0:
         msg = f"weights must not be negative, got {float(array.min()):.3g}"
@@ -295,17 +297,17 @@ def _total(
     n: int,
     terms: tuple[int, ...],
     weights: jax.Array | None,
-    counted: np.ndarray | None,
+    counts: np.ndarray | None,
 ) -> float:
     """The number by which the sum over all weighted terms is divided for the mean loss."""
-    given = np.ones(n) if weights is None else np.asarray(weights, float)
-    if loss != "cross_entropy" and given.ndim == 1:
-        kept = np.ones(n) if counted is None else counted.reshape(n, -1).any(axis=1)
-        return float((given * kept).sum())
-    if counted is None:
-        terms_each = math.prod(terms) if given.ndim == 1 else 1
-        return float(given.sum()) * terms_each
-    return float((_with_axes(given, counted.ndim) * counted).sum())
+    factors = np.ones(n) if weights is None else np.asarray(weights, float)
+    if loss != "cross_entropy" and factors.ndim == 1:
+        sample_counts = np.ones(n) if counts is None else counts.reshape(n, -1).any(axis=1)
+        return float((factors * sample_counts).sum())
+    if counts is None:
+        terms_each = math.prod(terms) if factors.ndim == 1 else 1
+        return float(factors.sum()) * terms_each
+    return float((_with_axes(factors, counts.ndim) * counts).sum())
 
 
 def _with_axes(array: Any, dims: int) -> Any:

@@ -48,10 +48,10 @@ def _finite_where_they_count(terms: jax.Array, weights: jax.Array | None) -> jax
 
 def _check_logits(target: Target, outputs: jax.Array) -> None:
     """Refuse outputs that have been through a softmax: the cross-entropy has one of its own."""
-    held = np.asarray(outputs) if on_cpu(outputs) else outputs  # NumPy compiles nothing
-    each = held.reshape(-1, target.outputs.shape[-1])
-    far = abs(each.sum(axis=-1) - 1).max()
-    if float(each.min()) >= 0 and float(far) <= _SUM_OF_PROBABILITIES:
+    host_outputs = np.asarray(outputs) if on_cpu(outputs) else outputs  # NumPy compiles nothing
+    rows = host_outputs.reshape(-1, target.outputs.shape[-1])
+    distance = abs(rows.sum(axis=-1) - 1).max()
+    if float(rows.min()) >= 0 and float(distance) <= _SUM_OF_PROBABILITIES:
         msg = (
             "the outputs are probabilities, and loss='cross_entropy' takes logits, of which it "
             "makes the softmax itself; leave the softmax out of the model, or take the log of its "

@@ -38,5 +38,5 @@ def example(shape: tuple[int, ...], dtype: Any, floating: Any) -> Any:
         return torch().ones(shape, dtype=floating)
     if jnp.issubdtype(dtype, jnp.bool_):
         return torch().ones(shape, dtype=torch().bool)
-    kept = jnp.dtype(dtype).name == "uint8"
-    return torch().zeros(shape, dtype=torch().uint8 if kept else torch().int64)
+    is_uint8 = jnp.dtype(dtype).name == "uint8"
+    return torch().zeros(shape, dtype=torch().uint8 if is_uint8 else torch().int64)

@@ -34,9 +34,9 @@ def exported(
     number at hand. ``example`` makes the leaves of x for a number of samples, None for that.
     """
     try:
-        found = _export(module, forward, example(_SAMPLES), any_size=True)
-        if _is_for_any_size(found):
-            return found, True
+        program = _export(module, forward, example(_SAMPLES), any_size=True)
+        if _is_for_any_size(program):
+            return program, True
     except Refused:
         raise
     except RAISED:
@@ -58,19 +58,20 @@ def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: b
             self.module = module
 
         def forward(self, leaves: Sequence[Any]) -> list[Any]:
-            found = forward(self.module, leaves)
-            _check_derivatives(found)
-            return found
+            results = forward(self.module, leaves)
+            _check_derivatives(results)
+            return results
 
     sizes = {0: torch().export.Dim.DYNAMIC} if any_size else None
     shapes = ([sizes for _ in leaves],)
     with _quiet():
-        found = torch().export.export(Whole(), (list(leaves),), dynamic_shapes=shapes, strict=False)
-        _cut_where_no_grad(found)
+        arguments = (list(leaves),)
+        program = torch().export.export(Whole(), arguments, dynamic_shapes=shapes, strict=False)
+        _cut_where_no_grad(program)
         rules = torch().export.default_decompositions()
         for name in _WHOLE:
             rules.pop(getattr(torch().ops.aten, name).default, None)
-        return found.run_decompositions(rules)
+        return program.run_decompositions(rules)
 
 
 @contextmanager
@@ -86,45 +87,47 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _is_for_any_size(found: Any) -> bool:
+def _is_for_any_size(program: Any) -> bool:
     """Whether nothing is assumed of the number of samples but that it is at least 2."""
     asserted = any(
         getattr(node.target, "name", str)() == "aten::_assert_scalar"
-        for node in found.graph.nodes
+        for node in program.graph.nodes
         if node.op == "call_function"
     )
-    ranges = found.range_constraints.values()
+    ranges = program.range_constraints.values()
     return not asserted and all(r.lower <= 2 and str(r.upper) == "int_oo" for r in ranges)
 
 
-def _cut_where_no_grad(found: Any) -> None:
+def _cut_where_no_grad(program: Any) -> None:
     """Put a detach behind what is computed under ``torch.no_grad()``, which the graph forgets."""
-    for node in list(found.graph.nodes):
+    for node in list(program.graph.nodes):
         under = node.target is torch().ops.higher_order.wrap_with_set_grad_enabled
         if not under or node.args[0]:
             continue
         for result in list(node.users):
-            with found.graph.inserting_after(result):
-                cut = found.graph.call_function(torch().ops.aten.detach.default, (result,))
-            cut.meta = dict(result.meta)
-            result.replace_all_uses_with(cut, delete_user_cb=lambda user, cut=cut: user is not cut)
-            found.graph_signature.replace_all_uses(result.name, cut.name)
+            with program.graph.inserting_after(result):
+                detached = program.graph.call_function(torch().ops.aten.detach.default, (result,))
+            detached.meta = dict(result.meta)
+            result.replace_all_uses_with(
+                detached, delete_user_cb=lambda user, detached=detached: user is not detached
+            )
+            program.graph_signature.replace_all_uses(result.name, detached.name)
 
 
 def _check_derivatives(tensors: Sequence[Any]) -> None:
     """Refuse derivatives that somebody wrote by hand: the graph has operators alone."""
-    own = torch().autograd.function.BackwardCFunction
-    written = sorted(
+    custom_node = torch().autograd.function.BackwardCFunction
+    names = sorted(
         {
             type(node).__name__.removesuffix("Backward")
             for node in _backward(tensors)
-            if isinstance(node, own)
+            if isinstance(node, custom_node)
         }
     )
-    if written:
+    if names:
         msg = (
             f"the module has derivatives written by hand, in the torch.autograd.Function "
-            f"{', '.join(written)}, which torch.export does not pass on; write the function with "
+            f"{', '.join(names)}, which torch.export does not pass on; write the function with "
             "operators of PyTorch, or write apply(params, x) with jax.numpy and jax.custom_vjp"
         )
         raise Refused(msg)
@@ -133,11 +136,11 @@ def _check_derivatives(tensors: Sequence[Any]) -> None:
 def _backward(tensors: Sequence[Any]) -> Iterator[Any]:
     """The nodes of the backward graph."""
     waiting = [tensor.grad_fn for tensor in tensors]
-    seen: set[Any] = set()
+    visited: set[Any] = set()
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         waiting.extend(before for before, _ in node.next_functions)
         yield node

@@ -63,19 +63,19 @@ def from_torch(
     10
     """
     _check_module(module)
-    kept = _copied(module)
-    paths = _paths(kept)
-    trained = [name for name, p in kept.named_parameters() if p.requires_grad]
+    module_copy = _copied(module)
+    paths = _paths(module_copy)
+    trained = [name for name, p in module_copy.named_parameters() if p.requires_grad]
     if not trained:
         msg = (
             "no parameter of the module requires a gradient, so there is nothing to differentiate "
             "by; call module.requires_grad_(True), or set requires_grad for those that count"
         )
         raise ValueError(msg)
-    arrays = {**dict(kept.named_parameters()), **dict(kept.named_buffers())}
+    arrays = {**dict(module_copy.named_parameters()), **dict(module_copy.named_buffers())}
     params = _nested({name: _array(arrays[name], dtype) for name in trained})
     fixed = {name: _array(t, None) for name, t in arrays.items() if name not in trained}
-    return Partial(_TorchCall(kept, paths, tuple(trained), output), fixed), params
+    return Partial(_TorchCall(module_copy, paths, tuple(trained), output), fixed), params
 
 
 def _check_module(module: Any) -> None:
@@ -88,14 +88,14 @@ def _check_module(module: Any) -> None:
 def _copied(module: Any) -> Any:
     """A copy on the CPU in evaluation mode."""
     try:
-        kept = copy.deepcopy(module)
+        module_copy = copy.deepcopy(module)
     except (RuntimeError, TypeError) as error:
         msg = (
             f"the module cannot be copied: {told(error)}; a tensor that it keeps is a result of "
             "others, so compute it in forward, or keep module.state_dict() and build it anew"
         )
         raise ValueError(msg) from error
-    return kept.cpu().eval()
+    return module_copy.cpu().eval()
 
 
 def _paths(module: Any) -> dict[str, str]:
@@ -145,42 +145,44 @@ class _TorchCall:
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
         flat = _flat(params)
         dtype = jnp.result_type(*flat.values())
-        kept = len({value.dtype for value in flat.values()}) > 1 and self._has_types_of(flat)
-        if not kept:
+        keeps_types = len({value.dtype for value in flat.values()}) > 1 and self._has_types_of(flat)
+        if not keeps_types:
             flat = {name: jnp.asarray(value, dtype) for name, value in flat.items()}
             fixed = frameworks.like(flat, fixed)
         leaves, structure = jax.tree.flatten(x)
         leaves = [_as_floats(leaf, dtype) for leaf in leaves]
-        program, results = self._program(leaves, structure, dtype, kept)
+        program, results = self._program(leaves, structure, dtype, keeps_types)
         return jax.tree.unflatten(results, program(flat, fixed, leaves))
 
     def _has_types_of(self, flat: Mapping[str, Any]) -> bool:
         """Whether a module whose parameters are of several types keeps them."""
-        own = dict(self.module.named_parameters())
-        return all(type_name(own[name].dtype) == value.dtype.name for name, value in flat.items())
+        parameters = dict(self.module.named_parameters())
+        return all(
+            type_name(parameters[name].dtype) == value.dtype.name for name, value in flat.items()
+        )
 
-    def _program(self, leaves: Sequence[Any], structure: Any, dtype: Any, kept: bool) -> Any:
+    def _program(self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool) -> Any:
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
-        key = (dtype, kept, structure, shapes)
-        for known in ((*key, None), (*key, count)):
-            if known in self.programs:
-                return self.programs[known]
-        made = self._translated(leaves, structure, dtype, kept)
-        return self.programs.setdefault((*key, None if made[2] else count), made[:2])
+        key = (dtype, keeps_types, structure, shapes)
+        for known_key in ((*key, None), (*key, count)):
+            if known_key in self.programs:
+                return self.programs[known_key]
+        translation = self._translated(leaves, structure, dtype, keeps_types)
+        return self.programs.setdefault((*key, None if translation[2] else count), translation[:2])
 
     def _translated(
-        self, leaves: Sequence[Any], structure: Any, dtype: Any, kept: bool
+        self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> tuple[Program, Any, bool]:
         floating = getattr(torch(), jnp.dtype(dtype).name)
-        module = self.module if kept else copy.deepcopy(self.module).to(floating)
+        module = self.module if keeps_types else copy.deepcopy(self.module).to(floating)
         results: list[Any] = []
 
         def forward(module: Any, tensors: Sequence[Any]) -> list[Any]:
             returned = _called(module, jax.tree.unflatten(structure, list(tensors)))
-            found, made = jax.tree.flatten(chosen(returned, self.output))
-            results.append(made)
-            return list(found)
+            outputs, structure_of_outputs = jax.tree.flatten(chosen(returned, self.output))
+            results.append(structure_of_outputs)
+            return list(outputs)
 
         def of_size(count: int | None) -> list[Any]:
             shapes = [leaf.shape if count is None else (count, *leaf.shape[1:]) for leaf in leaves]
@@ -189,8 +191,8 @@ class _TorchCall:
                 for shape, leaf in zip(shapes, leaves, strict=True)
             ]
 
-        found, any_size = exported(module, forward, of_size)
-        return translated(found, self.paths, self.trained), results[-1], any_size
+        program, any_size = exported(module, forward, of_size)
+        return translated(program, self.paths, self.trained), results[-1], any_size
 
 
 def _as_floats(leaf: Any, dtype: Any) -> jax.Array:

@@ -19,8 +19,8 @@ def chosen(returned: Any, output: Output) -> Any:
     if output is None:
         return _usual(returned)
     try:
-        named = isinstance(returned, Mapping) or isinstance(output, int)
-        return returned[output] if named else getattr(returned, str(output))
+        has_items = isinstance(returned, Mapping) or isinstance(output, int)
+        return returned[output] if has_items else getattr(returned, str(output))
     except (KeyError, IndexError, AttributeError, TypeError) as error:
         msg = f"output={output!r} is no output of this module, which returns {_listed(returned)}"
         raise Refused(msg) from error

@@ -93,9 +93,9 @@ def _typed(value: Any, dtype: str | None) -> Any:
     """The array in the type that PyTorch gives it, or the nearest that JAX has switched on."""
     if dtype is None:
         return value
-    wanted = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
+    jax_dtype = jax.dtypes.canonicalize_dtype(jnp.dtype(dtype))
     array = jnp.asarray(value)
-    return array if array.dtype == wanted else array.astype(wanted)
+    return array if array.dtype == jax_dtype else array.astype(jax_dtype)
 
 
 def check_operators(steps: Sequence[Step]) -> None:
@@ -106,16 +106,16 @@ def check_operators(steps: Sequence[Step]) -> None:
             unknown.setdefault(step.operator, step.module)
     if not unknown:
         return
-    named = ", ".join(f"{name} (in {module})" for name, module in unknown.items())
+    names = ", ".join(f"{name} (in {module})" for name, module in unknown.items())
     if _RANDOM.intersection(unknown):
         msg = (
-            f"the module draws random numbers in evaluation mode: {named}; take the drawing out, "
+            f"the module draws random numbers in evaluation mode: {names}; take the drawing out, "
             "as in torch.nn.functional.dropout(x, training=self.training), or draw once and keep "
             "the numbers in a buffer"
         )
         raise Refused(msg)
     msg = (
-        f"gnjax.from_torch does not know these operators of PyTorch: {named}; put a module of "
+        f"gnjax.from_torch does not know these operators of PyTorch: {names}; put a module of "
         "other operators in the place of each, or write apply(params, x) with jax.numpy "
         "and give (apply, params)"
     )

@@ -16,35 +16,35 @@ _IGNORED = frozenset(
 """Keywords that do not change a result, or that its stated type says already."""
 
 
-def translated(found: Any, names: Mapping[str, str], parameters: Sequence[str]) -> Program:
+def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str]) -> Program:
     """The program of an exported one.
 
     Args:
-      found: by :func:`gnjax.networks.torch_modules.export.exported`.
+      exported: by :func:`gnjax.networks.torch_modules.export.exported`.
       names: for each name of a parameter or buffer the path of the array that it stands for; a
         shared one has several names.
       parameters: the paths of those that are differentiated; all others are fixed.
     """
     inputs = torch().export.graph_signature.InputKind
     arrays, constants, samples = {}, {}, []
-    for spec in found.graph_signature.input_specs:
+    for spec in exported.graph_signature.input_specs:
         if spec.kind in (inputs.PARAMETER, inputs.BUFFER):
             arrays[spec.arg.name] = names[spec.target.removeprefix("module.")]
         elif spec.kind == inputs.CONSTANT_TENSOR:
-            constants[spec.arg.name] = from_tensor(found.constants[spec.target])
+            constants[spec.arg.name] = from_tensor(exported.constants[spec.target])
         elif spec.kind == inputs.USER_INPUT:
             samples.append(spec.arg.name)
-    results = [Ref(name) for name in found.graph_signature.user_outputs]
-    nodes = [node for node in found.graph.nodes if node.op == "call_function"]
+    results = [Ref(name) for name in exported.graph_signature.user_outputs]
+    nodes = [node for node in exported.graph.nodes if node.op == "call_function"]
     steps = _needed([_step(node) for node in nodes], results)
     check_operators(steps)
-    used = {ref.name for step in steps for ref in _refs((step.args, dict(step.kwargs)))}
-    used.update(ref.name for ref in results)
-    chosen = {name: path for name, path in arrays.items() if name in used}
+    names_used = {ref.name for step in steps for ref in _refs((step.args, dict(step.kwargs)))}
+    names_used.update(ref.name for ref in results)
+    arrays_used = {name: path for name, path in arrays.items() if name in names_used}
     return Program(
-        parameters={name: path for name, path in chosen.items() if path in parameters},
-        fixed={name: path for name, path in chosen.items() if path not in parameters},
-        constants={name: array for name, array in constants.items() if name in used},
+        parameters={name: path for name, path in arrays_used.items() if path in parameters},
+        fixed={name: path for name, path in arrays_used.items() if path not in parameters},
+        constants={name: array for name, array in constants.items() if name in names_used},
         samples=tuple(samples),
         steps=steps,
         results=results,
@@ -93,9 +93,9 @@ def _refs(tree: Any) -> list[Ref]:
 
 def _needed(steps: Sequence[Step], results: Sequence[Ref]) -> tuple[Step, ...]:
     """The steps that the results depend on: no checks, and nothing that is thrown away."""
-    read, found = {ref.name for ref in results}, []
+    names_read, needed = {ref.name for ref in results}, []
     for step in reversed(steps):
-        if step.name in read:
-            read.update(ref.name for ref in _refs((step.args, dict(step.kwargs))))
-            found.append(step)
-    return tuple(found[::-1])
+        if step.name in names_read:
+            names_read.update(ref.name for ref in _refs((step.args, dict(step.kwargs))))
+            needed.append(step)
+    return tuple(needed[::-1])

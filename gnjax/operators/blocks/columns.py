@@ -98,13 +98,13 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
         rows = net.samples * net.rows
         if 8.0 * rows * net.parameters <= limits.factor_bytes:
             jacobian = op.scale**0.5 * kernels.jacobian(net)
-            matrices, narrow = [jacobian[:, own] for own in parts], [True] * len(parts)
-            whole, errors = _errors(op, parts, matrices, narrow)
+            matrices, narrow = [jacobian[:, indices] for indices in parts], [True] * len(parts)
+            total_error, errors = _errors(op, parts, matrices, narrow)
             operators = [
                 formed_operator(matrix, True, error, op)
                 for matrix, error in zip(matrices, errors, strict=True)
             ]
-            off = off_share(matrices, narrow, whole)
+            off = off_share(matrices, narrow, total_error)
             bounds = cache(partial(entry_rank_bounds, net, parts))
             return DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
     return _of_columns(op, parts, limits)
@@ -120,7 +120,7 @@ def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
 
 def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
     rows = net.samples * net.rows
-    columns = sum(size for size, formed in zip(sizes, narrow, strict=True) if formed)
+    columns = sum(size for size, is_narrow in zip(sizes, narrow, strict=True) if is_narrow)
     matrices = 3 + len(sizes) - sum(narrow)  # K, and two for intermediate results
     squares = 8.0 * min(rows, net.parameters) ** 2 * matrices
     return 8.0 * rows * columns <= limits.factor_bytes and squares <= limits.factor_bytes
@@ -139,27 +139,29 @@ def _of_gram(
     """
     parts = [indices_of(net.counts, group) for group in groups]
     root = op.scale**0.5
-    formed = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
+    narrow_groups = [group for group, is_formed in zip(groups, narrow, strict=True) if is_formed]
     square = 8.0 * (net.samples * net.rows) ** 2
-    every = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
+    all_kernels = not all(narrow) and square * (len(groups) + 3) <= limits.factor_bytes
     pairs = list(zip(groups, narrow, strict=True))
-    wanted = [group for group, is_formed in pairs if every or not is_formed]
-    jacobians, grams = iter(_jacobians(net, formed)), iter(_kernels(net, wanted))
-    squares = [op.scale * next(grams) if every or not is_formed else None for _, is_formed in pairs]
+    kernel_groups = [group for group, is_formed in pairs if all_kernels or not is_formed]
+    jacobians, grams = iter(_jacobians(net, narrow_groups)), iter(_kernels(net, kernel_groups))
+    squares = [
+        op.scale * next(grams) if all_kernels or not is_formed else None for _, is_formed in pairs
+    ]
     matrices = [
         root * next(jacobians) if kernel is None or is_formed else kernel
         for kernel, is_formed in zip(squares, narrow, strict=True)
     ]
-    whole, errors = _errors(op, parts, matrices, narrow)
+    total_error, errors = _errors(op, parts, matrices, narrow)
     operators = [
         formed_operator(matrix, is_formed, error, op)
         for matrix, is_formed, error in zip(matrices, narrow, errors, strict=True)
     ]
-    held = [
+    forms = [
         (matrix, is_formed) if kernel is None else (kernel, False)
         for matrix, is_formed, kernel in zip(matrices, narrow, squares, strict=True)
     ]
-    off = off_share([m for m, _ in held], [is_formed for _, is_formed in held], whole)
+    off = off_share([m for m, _ in forms], [is_formed for _, is_formed in forms], total_error)
     method = "jacobian" if all(narrow) else "kernels"
     bounds = cache(partial(rank_bounds, net, groups))
     return DiagonalBlocks(tuple(operators), *off, method, bounds)
@@ -176,15 +178,15 @@ def _errors(
     They are those of products, and larger where a matrix that was formed is another one.
     """
     net, root = op.net if op.unmerged is None else op.unmerged, op.scale**0.5
-    found, left = measured(net, parts), folded(net, probe_rows(net))
-    whole, errors = found.whole.scaled(root), []
-    known = zip(found.parts, found.forms_of_parts, matrices, narrow, strict=True)
-    for part, forms, matrix, is_formed in known:
+    measurement, probes = measured(net, parts), folded(net, probe_rows(net))
+    total_error, errors = measurement.whole.scaled(root), []
+    groups = zip(measurement.parts, measurement.forms_of_parts, matrices, narrow, strict=True)
+    for part, forms, matrix, is_formed in groups:
         error = part.scaled(root)
-        made = (forms_of_rows if is_formed else forms_of_kernel)(left, matrix)
-        errors.append(checked(error, forms.scaled(op.scale), made))
-        whole = whole if errors[-1] is error else whole + errors[-1]
-    return whole, errors
+        forms_of_matrix = (forms_of_rows if is_formed else forms_of_kernel)(probes, matrix)
+        errors.append(checked(error, forms.scaled(op.scale), forms_of_matrix))
+        total_error = total_error if errors[-1] is error else total_error + errors[-1]
+    return total_error, errors
 
 
 def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: NetworkGram) -> Operator:
@@ -193,14 +195,14 @@ def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: Netwo
     ``error`` is that of scale^{1/2} J_b.
     """
     if is_formed:
-        stored = on_device(matrix, op.dtype)
+        array = on_device(matrix, op.dtype)
         bound = stored_bound(error.value, op.dtype)
-        return Factored(stored, bound, error.kind, error.failure).twin
+        return Factored(array, bound, error.kind, error.failure).twin
     norm = float(np.abs(matrix).sum(axis=0).max())  # at least the 2-norm, as K is symmetric
-    moved = gram_error(norm, error)
-    stored = on_device(matrix, op.dtype)
-    bound = stored_bound(moved.value, op.dtype)
-    return Dense(stored, bound, moved.kind, moved.failure)
+    error_of_kernel = gram_error(norm, error)
+    array = on_device(matrix, op.dtype)
+    bound = stored_bound(error_of_kernel.value, op.dtype)
+    return Dense(array, bound, error_of_kernel.kind, error_of_kernel.failure)
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -208,9 +210,9 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
     if not groups:
         return []
     some = restricted(net, [place for group in groups for place in group])
-    whole = kernels.jacobian(some)
+    jacobian = kernels.jacobian(some)
     sizes = [sum(net.counts[place] for place in group) for group in groups]
-    return np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+    return np.split(jacobian, np.cumsum(sizes)[:-1], axis=1)
 
 
 def _kernels(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -232,22 +234,22 @@ def off_share(
     """
     squares: Iterator[np.ndarray]
     if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
-        whole = np.concatenate(matrices, axis=1)
-        total, summed = whole.T @ whole, True
+        jacobian = np.concatenate(matrices, axis=1)
+        total, is_summed = jacobian.T @ jacobian, True
         squares = (matrix.T @ matrix for matrix in matrices)
     else:
-        total, summed = np.zeros(2 * (len(matrices[0]),)), False
+        total, is_summed = np.zeros(2 * (len(matrices[0]),)), False
         pairs = zip(matrices, narrow, strict=True)
         squares = (matrix @ matrix.T if is_formed else matrix for matrix, is_formed in pairs)
     inside, lengths = 0.0, 0.0
     for square in squares:
         inside += float(np.linalg.norm(square)) ** 2
         lengths += float(np.trace(square))
-        if not summed:
+        if not is_summed:
             total += square
-    moved = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
+    error_of_squares = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
     rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
-    return shared(inside, float(np.linalg.norm(total)) ** 2, moved + rounding)
+    return shared(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
@@ -257,13 +259,13 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
     columns = _formed(op) if is_formed else _multiplied(op)
     inside, total, blocks = 0.0, 0.0, []
-    for own in parts:
-        _check_rows(len(own), limits)
-        matrix = np.empty((len(own), len(own)))
-        for first in range(0, len(own), _COLUMNS):
-            images = columns(own[first : first + _COLUMNS])
+    for indices in parts:
+        _check_rows(len(indices), limits)
+        matrix = np.empty((len(indices), len(indices)))
+        for first in range(0, len(indices), _COLUMNS):
+            images = columns(indices[first : first + _COLUMNS])
             total += float(np.linalg.norm(images)) ** 2
-            matrix[:, first : first + _COLUMNS] = images[own]
+            matrix[:, first : first + _COLUMNS] = images[indices]
         blocks.append((matrix + matrix.T) / 2)
         inside += float(np.linalg.norm(matrix)) ** 2
     error = error_of(op, raised(total**0.5)) + evidence_for(op, SYMMETRIC)
@@ -271,15 +273,15 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     operators = [
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks
     ]
-    moved = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
-    share, off_error = shared(inside, total, moved)
+    frobenius_error = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
+    share, off_error = shared(inside, total, frobenius_error)
     return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
 
 
 def _formed(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_symmetric(op, lambda rows: rows @ matrix.T)
-    return lambda own: matrix[:, own]
+    return lambda indices: matrix[:, indices]
 
 
 def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
@@ -288,9 +290,9 @@ def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
     def images(columns: np.ndarray) -> np.ndarray:
         return np.asarray(product(on_device(columns, op.dtype)), np.float64)
 
-    def units(own: np.ndarray) -> np.ndarray:
-        columns = np.zeros((size, len(own)))
-        columns[own, np.arange(len(own))] = 1.0
+    def units(indices: np.ndarray) -> np.ndarray:
+        columns = np.zeros((size, len(indices)))
+        columns[indices, np.arange(len(indices))] = 1.0
         return images(columns)
 
     check_symmetric(op, lambda rows: images(rows.T).T)
@@ -306,20 +308,20 @@ def _check_rows(size: int, limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def shared(inside: float, total: float, moved: Error) -> tuple[float, Error]:
+def shared(inside: float, total: float, error: Error) -> tuple[float, Error]:
     """1 - D / T and its error, for squared Frobenius norms D and T of matrices.
 
-    ``moved`` bounds the error of the matrices in Frobenius norm.
+    ``error`` bounds that of the matrices in Frobenius norm.
     """
     if total == 0:
         return float("nan"), unknown("every eigenvalue is zero")
     value = min(max(1 - inside / total, 0.0), 1.0)
-    if not moved.value < total**0.5:
-        return value, moved.to(1.0)
-    within = [inside**0.5 + sign * moved.value for sign in (-1.0, 1.0)]
-    around = [total**0.5 - sign * moved.value for sign in (-1.0, 1.0)]
+    if not error.value < total**0.5:
+        return value, error.to(1.0)
+    within = [inside**0.5 + sign * error.value for sign in (-1.0, 1.0)]
+    around = [total**0.5 - sign * error.value for sign in (-1.0, 1.0)]
     low, high = (
         1 - (max(d, 0.0) / t) ** 2 for d, t in zip(within[::-1], around[::-1], strict=True)
     )
     rounding = gamma(64, np.dtype(np.float64))  # of the norms, whose sums are pairwise
-    return value, moved.to(raised(min(max(value - low, high - value) + rounding, 1.0)))
+    return value, error.to(raised(min(max(value - low, high - value) + rounding, 1.0)))

@@ -56,19 +56,21 @@ def row_parts(
         raise ValueError(msg)
     net = op.net if op.unmerged is None else op.unmerged
     names, counts, parts = _rows_of(net, np.asarray(labels))
-    kept = np.concatenate(parts)
-    places = np.split(np.arange(len(kept)), np.cumsum([len(part) for part in parts])[:-1])
-    found, left, root = measured(net), probe_rows(net), op.scale**0.5
+    chosen_rows = np.concatenate(parts)
+    places = np.split(np.arange(len(chosen_rows)), np.cumsum([len(part) for part in parts])[:-1])
+    measurement, probes, root = measured(net), probe_rows(net), op.scale**0.5
     rows = net.samples * net.rows
     bounds = partial(_rank_bounds, op, [len(part) for part in parts])
     if 8.0 * rows * net.parameters <= limits.factor_bytes:
-        formed = kernels.jacobian(net)
-        error = checked(found.whole, found.forms, forms_of_rows(left, formed)).scaled(root)
-        jacobian = root * formed[kept]
+        all_rows = kernels.jacobian(net)
+        error = checked(
+            measurement.whole, measurement.forms, forms_of_rows(probes, all_rows)
+        ).scaled(root)
+        jacobian = root * all_rows[chosen_rows]
         if centred:
             jacobian -= jacobian.mean(axis=0)
-            error += _rounding(len(kept), float(np.linalg.norm(jacobian)))
-        matrices = [jacobian[own] for own in places]
+            error += _rounding(len(chosen_rows), float(np.linalg.norm(jacobian)))
+        matrices = [jacobian[rows_of_part] for rows_of_part in places]
         operators = [formed_operator(matrix, True, error, op) for matrix in matrices]
         off = off_share([matrix.T for matrix in matrices], [True] * len(parts), error)
         return names, counts, DiagonalBlocks(tuple(operators), *off, "jacobian", bounds)
@@ -80,8 +82,10 @@ def row_parts(
         )
         raise ValueError(msg)
     kernel = kernels.output_gram(net)
-    error = checked(found.whole, found.forms, forms_of_kernel(left, kernel)).scaled(root)
-    kernel = op.scale * kernel[np.ix_(kept, kept)]
+    error = checked(measurement.whole, measurement.forms, forms_of_kernel(probes, kernel)).scaled(
+        root
+    )
+    kernel = op.scale * kernel[np.ix_(chosen_rows, chosen_rows)]
     return names, counts, _of_kernel(op, kernel, places, bounds, error, centred)
 
 
@@ -99,7 +103,7 @@ def _of_kernel(
         mean = kernel.mean(axis=0)
         kernel = kernel - mean - mean[:, None] + mean.mean()
         error += _rounding(len(kernel), trace**0.5)
-    matrices = [kernel[np.ix_(own, own)] for own in places]
+    matrices = [kernel[np.ix_(part, part)] for part in places]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)
     off = shared(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
@@ -125,12 +129,12 @@ def _rows_of(net: Network, labels: np.ndarray) -> tuple[list[str], list[int], li
             f"tokens; got shape {labels.shape}, dtype {labels.dtype}, where a sample has {r} rows"
         )
         raise ValueError(msg)
-    each = labels.size // n
-    flat = np.repeat(labels.ravel(), r // each)
-    found = np.unique(labels)
-    found = found[found >= 0] if labels.dtype.kind == "i" else found
-    if not len(found):
+    per_sample = labels.size // n
+    flat = np.repeat(labels.ravel(), r // per_sample)
+    distinct = np.unique(labels)
+    distinct = distinct[distinct >= 0] if labels.dtype.kind == "i" else distinct
+    if not len(distinct):
         msg = "every label is below zero, so that no sample is in any part"
         raise ValueError(msg)
-    counts = [int((labels == label).sum()) for label in found]
-    return [str(label) for label in found], counts, [np.flatnonzero(flat == c) for c in found]
+    counts = [int((labels == label).sum()) for label in distinct]
+    return [str(label) for label in distinct], counts, [np.flatnonzero(flat == c) for c in distinct]

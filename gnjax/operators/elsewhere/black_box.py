@@ -72,10 +72,10 @@ class BlackBox(HostProducts):
 
         What is called float64 is often computed in float32, and Lanczos needs to know the rounding.
         """
-        stated = super().dtype
-        rounding = spectral_error(self.shape[0], stated) * self.seen.norm
+        dtype = super().dtype
+        rounding = spectral_error(self.shape[0], dtype) * self.seen.norm
         coarse = self.stated is None and self.seen.least_error > rounding
-        return np.dtype(np.float32) if coarse and stated.itemsize > 4 else stated
+        return np.dtype(np.float32) if coarse and dtype.itemsize > 4 else dtype
 
     def as_matrix(self) -> jax.Array:
         """The products with the columns of the identity."""

@@ -50,12 +50,12 @@ class Measured:
             (self.unrepeatable, "the same when repeated"),
             (self.nonlinear, "linear"),
         )
-        said = [
+        texts = [
             f"{word} to {number / self.norm:.1g}" if number else f"{word} exactly"
             for number, word in parts
         ]
         return (
-            f"with random vectors they are {', '.join(said)}, relative to the norm; one rounding "
+            f"with random vectors they are {', '.join(texts)}, relative to the norm; one rounding "
             f"is {self.rounding:.1g}"
         )
 
@@ -66,18 +66,18 @@ def measured(products: Products) -> Measured:
     pair = np.random.default_rng(_STREAM).standard_normal((size, 2)).astype(dtype)
     total = pair.sum(axis=1, keepdims=True)  # rounded, so that x + y is not quite this vector
     images = _checked(products, pair)
-    again, whole = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
+    again, image_of_total = _checked(products, pair[:, :1])[:, 0], _checked(products, total)[:, 0]
     (x, y), (ax, ay) = pair.T.astype(float), images.T
     lengths = np.linalg.norm([x, y, total[:, 0].astype(float)], axis=1)
-    found = Measured(
+    measurement = Measured(
         abs(float(x @ ay - ax @ y)) / float(2 * lengths[0] * lengths[1]),
         float(np.linalg.norm(ax - again)) / float(2 * lengths[0]),
-        float(np.linalg.norm(whole - ax - ay)) / float(lengths.sum()),
-        float((np.linalg.norm([ax, ay, whole], axis=1) / lengths).max()) or 1.0,
+        float(np.linalg.norm(image_of_total - ax - ay)) / float(lengths.sum()),
+        float((np.linalg.norm([ax, ay, image_of_total], axis=1) / lengths).max()) or 1.0,
         unit_roundoff(dtype),
     )
-    _check_linear(products, found)
-    return found
+    _check_linear(products, measurement)
+    return measurement
 
 
 def _checked(products: Products, block: np.ndarray) -> np.ndarray:
@@ -92,15 +92,15 @@ def _checked(products: Products, block: np.ndarray) -> np.ndarray:
     return images.astype(np.float64)
 
 
-def _check_linear(products: Products, found: Measured) -> None:
-    for number, what in (
-        (found.unrepeatable, "two products with one vector differ"),
-        (found.nonlinear, "A (x + y) and A x + A y differ"),
+def _check_linear(products: Products, measurement: Measured) -> None:
+    for number, defect in (
+        (measurement.unrepeatable, "two products with one vector differ"),
+        (measurement.nonlinear, "A (x + y) and A x + A y differ"),
     ):
-        if number > _NONLINEAR * found.norm:
+        if number > _NONLINEAR * measurement.norm:
             msg = (
-                f"{products.name} does not multiply with one matrix: {what} by about "
-                f"{2 * number / found.norm:.1g} of its norm; fix its random numbers and its data, "
-                "and pass an operator that is linear"
+                f"{products.name} does not multiply with one matrix: {defect} by about "
+                f"{2 * number / measurement.norm:.1g} of its norm; fix its random numbers and its "
+                "data, and pass an operator that is linear"
             )
             raise ValueError(msg)

@@ -69,13 +69,15 @@ def _product_with_columns(op: Any) -> Multiply | None:
 
 def _of_structures(op: Any, name: str) -> Products:
     """Of an operator from trees to trees, which states the shapes of both; trees are made flat."""
-    given, returned = op.in_structure(), op.out_structure()
-    if [leaf.shape for leaf in jax.tree.leaves(given)] != [
+    structure, returned = op.in_structure(), op.out_structure()
+    if [leaf.shape for leaf in jax.tree.leaves(structure)] != [
         leaf.shape for leaf in jax.tree.leaves(returned)
     ]:
-        msg = f"{name} is not square: it takes {given} and returns {returned}"
+        msg = f"{name} is not square: it takes {structure} and returns {returned}"
         raise ValueError(msg)
-    zero, tree_of = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), given))
+    zero, tree_of = ravel_pytree(
+        jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), structure)
+    )
 
     @jax.jit
     def multiply(block: jax.Array) -> jax.Array:
@@ -100,12 +102,14 @@ def _square(op: Any) -> tuple[int, int]:
 def _precision(dtype: Any, name: str) -> np.dtype:
     """The precision in which products are asked for: float64 for integers and beyond."""
     try:
-        stated = np.dtype(dtype)
+        numpy_dtype = np.dtype(dtype)
     except TypeError as error:
         msg = f"{name} states the dtype {dtype!r}, which numpy does not know; state numpy's"
         raise ValueError(msg) from error
-    whole = stated.kind in "iub" or (stated.kind == "f" and stated.itemsize > 8)
-    return np.dtype(np.float64) if whole else stated
+    needs_float64 = numpy_dtype.kind in "iub" or (
+        numpy_dtype.kind == "f" and numpy_dtype.itemsize > 8
+    )
+    return np.dtype(np.float64) if needs_float64 else numpy_dtype
 
 
 def working_dtype(products: Products) -> np.dtype:

@@ -45,10 +45,10 @@ def as_operator(
     >>> print(gnjax.condition_number(op + 1.0))
     kappa = 2.5 in [2.5, 2.5] (rank 3 of 3, full; dense, measured)
     """
-    stated = _stated(error)
+    checked_error = _checked_error(error)
     if isinstance(op, Operator):
         check_shape(op)
-        if stated is not None:
+        if checked_error is not None:
             msg = (
                 f"error={error} is for objects of other libraries; {type(op).__name__} is an "
                 "operator and states its error as its attribute error"
@@ -56,24 +56,24 @@ def as_operator(
             raise ValueError(msg)
         return op
     if hasattr(op, "__array__") or _has_rows(op):
-        return dense(op, error=stated, limits=limits)
-    made = sparse(op, stated) or black_box(op, stated)
-    if made is None:
+        return dense(op, error=checked_error, limits=limits)
+    operator = sparse(op, checked_error) or black_box(op, checked_error)
+    if operator is None:
         msg = (
             "op must be an operator, such as gnjax.gauss_newton(model, x), a matrix, or an object "
             f"with shape, dtype and products; got {type(op).__name__}"
         )
         raise ValueError(msg)
-    return made
+    return operator
 
 
-def is_matrix(made: Any) -> bool:
+def is_matrix(source: Any) -> bool:
     """Whether this stands for a matrix, and not for a model."""
-    named = hasattr(made, "shape") and hasattr(made, "dtype")
-    return isinstance(made, Operator) or named or hasattr(made, "in_structure")
+    is_array_like = hasattr(source, "shape") and hasattr(source, "dtype")
+    return isinstance(source, Operator) or is_array_like or hasattr(source, "in_structure")
 
 
-def _stated(error: Any) -> Error | None:
+def _checked_error(error: Any) -> Error | None:
     if error is None or isinstance(error, Error):
         return error
     number = check_finite_number("error", error)

@@ -55,15 +55,17 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
     if products is None or 0 in products.shape or products.dtype.kind != "f":
         msg = f"a sparse matrix holds real numbers, got dtype {rows.dtype}, shape {rows.shape}"
         raise ValueError(msg)
-    given, rows = rows, rows.astype(products.dtype)
+    original, rows = rows, rows.astype(products.dtype)
     if not np.isfinite(rows.data).all():
         msg = "the sparse matrix contains NaN or Inf; a spectrum needs finite entries"
         raise ValueError(msg)
-    half, moved = _symmetric_part(rows)
-    stored = moved + Error(conversion_error(given.data[None], rows.data[None]))
-    stored = stored if error is None else error + stored
-    whole = Products(type(matrix).__name__, products.shape, products.dtype, half.__matmul__)
-    return Sparse(half, stored, whole)
+    half, asymmetry = _symmetric_part(rows)
+    total_error = asymmetry + Error(conversion_error(original.data[None], rows.data[None]))
+    total_error = total_error if error is None else error + total_error
+    products_of_half = Products(
+        type(matrix).__name__, products.shape, products.dtype, half.__matmul__
+    )
+    return Sparse(half, total_error, products_of_half)
 
 
 def _symmetric_part(rows: Any) -> tuple[Any, Error]:

@@ -46,11 +46,11 @@ def exact_diagonal(op: Any) -> np.ndarray:
 def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The diagonal blocks of A for the parameters at the indices of each part."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
-        totals = [np.zeros((len(own), len(own))) for own in parts]
+        totals = [np.zeros((len(indices), len(indices))) for indices in parts]
         for rows in row_blocks(op.net):
             host = np.asarray(rows, np.float64)
-            for own, total in zip(parts, totals, strict=True):
-                total += host[:, own].T @ host[:, own]
+            for indices, total in zip(parts, totals, strict=True):
+                total += host[:, indices].T @ host[:, indices]
         return [op.scale * total for total in totals]
     matrix = np.asarray(op.as_matrix(), np.float64)
-    return [matrix[np.ix_(own, own)] for own in parts]
+    return [matrix[np.ix_(indices, indices)] for indices in parts]

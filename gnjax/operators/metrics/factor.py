@@ -69,9 +69,9 @@ class Factor:
         if self.basis is None:
             return float(np.abs(self.matrix - self.eigenvalues).max())
         again = (self.basis * self.eigenvalues[:, None]) @ self.basis.swapaxes(1, 2)
-        found = float(np.linalg.norm(self.matrix - again, axis=(1, 2)).max())
+        distance = float(np.linalg.norm(self.matrix - again, axis=(1, 2)).max())
         rounding = gamma(self.size + 4, _DOUBLE) * self.size * float(self.eigenvalues.max())
-        return raised(found + rounding)
+        return raised(distance + rounding)
 
     def powered(self, power: float) -> Power:
         """A^power for 0 < power <= 1 and A >= 0, from the eigenvalues.
@@ -79,29 +79,33 @@ class Factor:
         t^power is operator monotone, so that ||A^power - C^power|| <= ||A - C||^power for C >= 0,
         and <= power m^(power - 1) ||A - C|| where both have no eigenvalue below m.
         """
-        moved = self.residual
+        residual = self.residual
         if power == 1:
-            return Power(self.eigenvalues, moved)
-        least = float(self.eigenvalues.min()) - moved
-        bounds = [moved**power]
+            return Power(self.eigenvalues, residual)
+        least = float(self.eigenvalues.min()) - residual
+        bounds = [residual**power]
         if least > 0:
-            bounds.append(power * least ** (power - 1) * moved)
+            bounds.append(power * least ** (power - 1) * residual)
         return Power(self.eigenvalues**power, raised(min(bounds)))
 
     def stored(self, dtype: jnp.dtype) -> Stored:
         """The eigenvectors in a precision."""
         if self.basis is None:
             return Stored(None, 0.0, 0.0)
-        kept = on_device(self.basis, dtype)
-        here = np.asarray(kept, np.float64)
-        return Stored(kept, _from_identity(here, self.basis), _from_identity(here, here))
+        basis = on_device(self.basis, dtype)
+        rounded_basis = np.asarray(basis, np.float64)
+        return Stored(
+            basis,
+            _from_identity(rounded_basis, self.basis),
+            _from_identity(rounded_basis, rounded_basis),
+        )
 
 
 def symmetric_factor(matrix: np.ndarray) -> Factor:
     """A factor (g, m, m) that is positive semidefinite; rounding below zero is cut off."""
-    whole = (matrix + matrix.swapaxes(1, 2)) / 2
-    values, basis = np.linalg.eigh(whole)
-    return Factor(whole, values.clip(0), basis)
+    symmetric = (matrix + matrix.swapaxes(1, 2)) / 2
+    values, basis = np.linalg.eigh(symmetric)
+    return Factor(symmetric, values.clip(0), basis)
 
 
 def diagonal_factor(entries: np.ndarray) -> Factor:
@@ -109,8 +113,8 @@ def diagonal_factor(entries: np.ndarray) -> Factor:
     return Factor(entries, entries, None)
 
 
-def _from_identity(one: np.ndarray, other: np.ndarray) -> float:
+def _from_identity(u: np.ndarray, v: np.ndarray) -> float:
     """A bound on ||U^T V - I|| for all groups, rounding included."""
-    size = one.shape[1]
-    found = float(np.linalg.norm(one.swapaxes(1, 2) @ other - np.eye(size), axis=(1, 2)).max())
-    return raised(found + gamma(size + 2, _DOUBLE) * size)
+    size = u.shape[1]
+    distance = float(np.linalg.norm(u.swapaxes(1, 2) @ v - np.eye(size), axis=(1, 2)).max())
+    return raised(distance + gamma(size + 2, _DOUBLE) * size)

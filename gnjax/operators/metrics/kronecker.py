@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.kernels import traced_sample
+from gnjax.networks.kernels import sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of
@@ -70,8 +70,8 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     (True, 'measured')
     """
     added = check_damping(damping)
-    found = _layers(op, others)
-    return Metric("K-FAC", (*_kronecker_blocks(found), *_other_blocks(found)), added)
+    layers = _layers(op, others)
+    return Metric("K-FAC", (*_kronecker_blocks(layers), *_other_blocks(layers)), added)
 
 
 def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
@@ -91,9 +91,9 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     True
     """
     added = check_damping(damping)
-    found = _layers(op, others)
-    blocks = _corrected(op, found, _kronecker_blocks(found))
-    return Metric("EK-FAC", (*blocks, *_other_blocks(found)), added)
+    layers = _layers(op, others)
+    blocks = _corrected(op, layers, _kronecker_blocks(layers))
+    return Metric("EK-FAC", (*blocks, *_other_blocks(layers)), added)
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,19 @@ def _layers(op: Any, others: str) -> _Layers:
     scale = _scale(op)
     net = next(_networks(op))
     if net.coupled or not has_root(net.target):
-        why = (
+        reason = (
             "the samples of this model are coupled, and a layer's inputs belong to one sample each"
             if net.coupled
             else "the loss's output Hessian has no factor for so many outputs"
         )
-        msg = f"{why}; use the metric 'diagonal' or 'layers'"
+        msg = f"{reason}; use the metric 'diagonal' or 'layers'"
         raise ValueError(msg)
-    chosen, entries = plan(net, blocks=others == "block")
-    found = reduce(_added, (moments(one, chosen) for one in _networks(op)))
-    here = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), found)
-    return _Layers(net, scale, chosen, entries, here, _biases(chosen, here, net.dtype))
+    layer_plan, entries = plan(net, blocks=others == "block")
+    sums = reduce(_added, (moments(batch, layer_plan) for batch in _networks(op)))
+    host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
+    return _Layers(
+        net, scale, layer_plan, entries, host_sums, _biases(layer_plan, host_sums, net.dtype)
+    )
 
 
 def _scale(op: Any) -> float:
@@ -148,63 +150,63 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
         yield from (part.net for part in op.parts())
 
 
-def _added(one: Any, other: Any) -> Any:
-    return jax.tree.map(jnp.add, one, other)
+def _added(first: Any, second: Any) -> Any:
+    return jax.tree.map(jnp.add, first, second)
 
 
-def _biases(chosen: Plan, found: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
+def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | None, ...]:
     """For each part the index of its bias: a parameter whose columns of J are sum_t delta_t."""
     share = float(jnp.finfo(dtype).eps)  # relative to |J_b|^2: half of the digits agree
-    taken: list[int | None] = []
-    for part, own in zip(chosen.parts, found.parts, strict=True):
-        pairs = zip(part.biases, own.gaps, strict=True)
-        equal = (b for b, (gap, size) in pairs if gap <= share * size and b not in taken)
-        taken.append(next(equal, None))
-    return tuple(taken)
+    biases: list[int | None] = []
+    for part, sums_of_part in zip(layer_plan.parts, sums.parts, strict=True):
+        pairs = zip(part.biases, sums_of_part.gaps, strict=True)
+        equal = (b for b, (gap, size) in pairs if gap <= share * size and b not in biases)
+        biases.append(next(equal, None))
+    return tuple(biases)
 
 
-def _kronecker_blocks(found: _Layers) -> list[KroneckerBlock]:
-    parts = zip(found.plan.parts, found.entries, found.moments.parts, found.biases, strict=True)
-    names, blocks = parameter_names(found.net), []
-    traced = traced_sample(found.net)
-    for part, entries, own, bias in parts:
-        places = indices_of(found.net.counts, [part.place])[entries]
-        positions = sum(traced.layers[part.layer].uses[use].positions for use in part.uses)
-        share = 1.0 / (positions * float(found.moments.weight))
-        left, name = share * own.left, names[part.place]
+def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
+    parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
+    names, blocks = parameter_names(layers.net), []
+    trace = sample_trace(layers.net)
+    for part, entries, sums_of_part, bias in parts:
+        places = indices_of(layers.net.counts, [part.place])[entries]
+        positions = sum(trace.layers[part.layer].uses[use].positions for use in part.uses)
+        share = 1.0 / (positions * float(layers.moments.weight))
+        inputs, name = share * sums_of_part.left, names[part.place]
         if bias is not None:
-            mean = share * own.mean[:, :, None]
+            mean = share * sums_of_part.mean[:, :, None]
             corner = np.ones_like(mean[:, :1])
-            left = np.block([[left, mean], [mean.swapaxes(1, 2), corner]])
-            added = indices_of(found.net.counts, [bias]).reshape(len(places), 1, -1)
+            inputs = np.block([[inputs, mean], [mean.swapaxes(1, 2), corner]])
+            added = indices_of(layers.net.counts, [bias]).reshape(len(places), 1, -1)
             places, name = np.concatenate([places, added], axis=1), f"{name} + {names[bias]}"
-        factor = diagonal_factor(left) if part.is_lookup else symmetric_factor(left)
-        right = symmetric_factor(found.scale * own.right)
+        factor = diagonal_factor(inputs) if part.is_lookup else symmetric_factor(inputs)
+        right = symmetric_factor(layers.scale * sums_of_part.right)
         blocks.append(product_block(name, places, factor, right))
     return blocks
 
 
-def _other_blocks(found: _Layers) -> list[Block]:
+def _other_blocks(layers: _Layers) -> list[Block]:
     """The exact diagonals or blocks of parameters that are no part of a Kronecker block."""
-    names = parameter_names(found.net)
+    names = parameter_names(layers.net)
     blocks: list[Block] = []
-    for place, own in zip(found.plan.others, found.moments.others, strict=True):
-        if place not in found.biases:
-            kind = MatrixBlock if found.plan.blocks else DiagonalBlock
-            places = indices_of(found.net.counts, [place])
-            blocks.append(kind(names[place], places, found.scale * own))
+    for place, block in zip(layers.plan.others, layers.moments.others, strict=True):
+        if place not in layers.biases:
+            kind = MatrixBlock if layers.plan.blocks else DiagonalBlock
+            places = indices_of(layers.net.counts, [place])
+            blocks.append(kind(names[place], places, layers.scale * block))
     return blocks
 
 
-def _corrected(op: Any, found: _Layers, blocks: list[KroneckerBlock]) -> list[KroneckerBlock]:
+def _corrected(op: Any, layers: _Layers, blocks: list[KroneckerBlock]) -> list[KroneckerBlock]:
     """The same eigenvectors with the exact diagonal of G in their basis."""
-    dtype = found.net.dtype
+    dtype = layers.net.dtype
     bases = [(_basis(block.left, dtype), _basis(block.right, dtype)) for block in blocks]
-    biased = tuple(bias is not None for bias in found.biases)
-    sums = (squares(net, found.plan, biased, bases) for net in _networks(op))
-    values = (found.scale * np.asarray(s, np.float64) for s in reduce(_added, sums))
+    biased = tuple(bias is not None for bias in layers.biases)
+    sums = (squares(net, layers.plan, biased, bases) for net in _networks(op))
+    values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_added, sums))
     pairs = zip(blocks, values, strict=True)
-    return [replace(block, values=own, distance=0.0) for block, own in pairs]
+    return [replace(block, values=s, distance=0.0) for block, s in pairs]
 
 
 def _basis(factor: Factor, dtype: jnp.dtype) -> jax.Array | None:

@@ -79,12 +79,12 @@ class MatrixBlock:
         _check_positive(values[0], values[-1], size)
         root = (vectors / np.sqrt(values)) @ vectors.T
         stored = on_device((root + root.T) / 2, dtype)
-        kept = np.asarray(stored, np.float64)
-        off = float(np.linalg.norm(kept @ matrix @ kept - np.eye(size)))
+        s = np.asarray(stored, np.float64)
+        off = float(np.linalg.norm(s @ matrix @ s - np.eye(size)))
         quotient = float(values[-1] / values[0])
-        seen = gamma(2 * size, np.dtype(np.float64)) * quotient**0.5 * size**0.5
+        rounding = gamma(2 * size, np.dtype(np.float64)) * quotient**0.5 * size**0.5
         ends = float(values[0] ** -0.5), float(values[-1] ** 0.5)
-        return MatrixRoot(on_device(self.own), stored, Bounds(raised(off + seen), *ends))
+        return MatrixRoot(on_device(self.own), stored, Bounds(raised(off + rounding), *ends))
 
     def as_matrix(self) -> np.ndarray:
         return self.matrix
@@ -128,19 +128,19 @@ class KroneckerBlock:
         damped = self.values + damping
         least, most = float(damped.min()), float(damped.max())
         _check_positive(least, most, int(np.prod(self.own.shape[1:])))
-        near, far = self.left.stored(dtype), self.right.stored(dtype)
-        f = near.off + far.off + near.off * far.off  # of C from the identity
-        around = near.own + far.own + near.own * far.own  # of W W^T from the identity
+        u, v = self.left.stored(dtype), self.right.stored(dtype)
+        f = u.off + v.off + u.off * v.off  # of C from the identity
+        around = u.own + v.own + u.own * v.own  # of W W^T from the identity
         x = f * (most / least) ** 0.5
         inside = 2 * x + x * x
         norm2 = (1 + around) / least
         roundings = _ROUNDINGS * unit_roundoff(dtype)
         exact = self.left.off + self.right.off + self.left.off * self.right.off  # of W_0 W_0^T
-        moved = norm2 * (self.distance + damping * exact)
-        eta = raised(around + (1 + around) * (inside + roundings) + moved)
+        from_decomposition = norm2 * (self.distance + damping * exact)
+        eta = raised(around + (1 + around) * (inside + roundings) + from_decomposition)
         bounds = Bounds(eta, raised(norm2**0.5), most**0.5)
         entries = on_device(damped**-0.5, dtype)
-        return KroneckerRoot(on_device(self.own), near.basis, far.basis, entries, bounds)
+        return KroneckerRoot(on_device(self.own), u.basis, v.basis, entries, bounds)
 
     def as_matrix(self) -> np.ndarray:
         """The block from its eigenvalues and eigenvectors, in the order of ``own``."""
@@ -149,20 +149,20 @@ class KroneckerBlock:
         left, right = self.left.eigenvectors, self.right.eigenvectors
         for g in range(groups):
             basis = np.einsum("ax,by->abxy", left[g], right[g]).reshape(i * o, i * o)
-            whole = (basis * self.values[g].ravel()) @ basis.T
-            matrix[g, :, :, g] = whole.reshape(i, o, i, o)
+            group_matrix = (basis * self.values[g].ravel()) @ basis.T
+            matrix[g, :, :, g] = group_matrix.reshape(i, o, i, o)
         return matrix.reshape(self.own.size, self.own.size)
 
 
 def product_block(
-    name: str, own: np.ndarray, left: Factor, right: Factor, power: float = 1.0
+    name: str, indices: np.ndarray, left: Factor, right: Factor, power: float = 1.0
 ) -> KroneckerBlock:
     """The block A^power (x) B^power, with a bound on the error of its eigendecomposition."""
     a, b = left.powered(power), right.powered(power)
     values = a.values[:, :, None] * b.values[:, None, :]
     rounding = _ROUNDINGS * unit_roundoff(values.dtype) * a.norm * b.norm
     distance = a.distance * (b.norm + b.distance) + a.norm * b.distance + rounding
-    return KroneckerBlock(name, own, left, right, values, raised(distance))
+    return KroneckerBlock(name, indices, left, right, values, raised(distance))
 
 
 Block = DiagonalBlock | MatrixBlock | KroneckerBlock
@@ -219,8 +219,8 @@ class Metric:
         """P (p, p)."""
         matrix = self.damping * np.eye(self.parameters)
         for block in self.blocks:
-            own = block.own.ravel()
-            matrix[np.ix_(own, own)] += block.as_matrix()
+            indices = block.own.ravel()
+            matrix[np.ix_(indices, indices)] += block.as_matrix()
         return matrix
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.kernels import traced_sample
+from gnjax.networks.kernels import sample_trace
 from gnjax.networks.layer_types.uses import by_positions, has_places
 from gnjax.networks.network import Network, parameter_names, sample_batches
 from gnjax.networks.outputs.hessians import root_rows
@@ -91,28 +91,30 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 
 def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
     """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
-    traced = traced_sample(net)
-    of_leaf = {layer.leaf: index for index, layer in enumerate(traced.layers)}
+    trace = sample_trace(net)
+    of_leaf = {layer.leaf: index for index, layer in enumerate(trace.layers)}
     parts: list[Part] = []
     entries: list[np.ndarray] = []
     for place, leaf in enumerate(net.chosen):
         index = of_leaf.get(leaf)
         if index is None or net.kept[place] is not None:
             continue
-        layer = traced.layers[index]
-        found = layers.with_same_matrices(layer, net.leaves[leaf].shape)
-        covered = np.sort(np.concatenate([places.ravel() for places, _ in found]))
+        layer = trace.layers[index]
+        matrices_and_uses = layers.with_same_matrices(layer, net.leaves[leaf].shape)
+        covered = np.sort(np.concatenate([places.ravel() for places, _ in matrices_and_uses]))
         if not np.array_equal(covered, np.arange(net.counts[place])):
             continue  # an entry in two matrices, or in none
-        for places, uses in found:
+        for places, uses in matrices_and_uses:
             is_lookup = all(has_places(layer.uses[use]) for use in uses)
             parts.append(Part(place, index, tuple(uses), is_lookup, ()))
             entries.append(places)
-    held = {part.place for part in parts}
-    others = tuple(place for place in range(len(net.chosen)) if place not in held)
+    with_matrices = {part.place for part in parts}
+    others = tuple(place for place in range(len(net.chosen)) if place not in with_matrices)
     pairs = zip(parts, entries, strict=True)
-    whole = tuple(replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs)
-    return Plan(whole, others, blocks), entries
+    with_biases = tuple(
+        replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs
+    )
+    return Plan(with_biases, others, blocks), entries
 
 
 def _biases(
@@ -130,34 +132,34 @@ def _biases(
     )
 
 
-def moments(net: Network, chosen: Plan) -> Moments:
+def moments(net: Network, plan: Plan) -> Moments:
     """The sums over all samples of a network."""
-    found = None
-    for x, target, start, rows in _portions(net, chosen, squares=False):
-        more = _moments(net, chosen, x, target, start, rows)
-        found = more if found is None else jax.tree.map(jnp.add, found, more)
-    assert found is not None
-    return found
+    total = None
+    for x, target, start, rows in _portions(net, plan, squares=False):
+        more = _moments(net, plan, x, target, start, rows)
+        total = more if total is None else jax.tree.map(jnp.add, total, more)
+    assert total is not None
+    return total
 
 
-def squares(net: Network, chosen: Plan, biased: tuple[bool, ...], bases: Bases) -> list[jax.Array]:
+def squares(net: Network, plan: Plan, biased: tuple[bool, ...], bases: Bases) -> list[jax.Array]:
     """s (g, i, o) of every part in its bases; ``biased`` says which parts have a bias."""
-    found = None
-    for x, target, start, rows in _portions(net, chosen, squares=True):
-        more = _squares(net, chosen, biased, bases, x, target, start, rows)
-        found = more if found is None else jax.tree.map(jnp.add, found, more)
-    assert found is not None
-    return found
+    total = None
+    for x, target, start, rows in _portions(net, plan, squares=True):
+        more = _squares(net, plan, biased, bases, x, target, start, rows)
+        total = more if total is None else jax.tree.map(jnp.add, total, more)
+    assert total is not None
+    return total
 
 
 def _portions(
-    net: Network, chosen: Plan, *, squares: bool
+    net: Network, plan: Plan, *, squares: bool
 ) -> Iterator[tuple[Any, Target | None, int, int]]:
     """Yield x and target of some samples, and the start and number of some rows of R^T."""
-    traced = traced_sample(net)
-    width = net.k + sum(net.counts[place] for place in chosen.others)
-    for part in chosen.parts:
-        uses = [traced.layers[part.layer].uses[use] for use in part.uses]
+    trace = sample_trace(net)
+    width = net.k + sum(net.counts[place] for place in plan.others)
+    for part in plan.parts:
+        uses = [trace.layers[part.layer].uses[use] for use in part.uses]
         width += sum(use.results for use in uses) + squares * net.counts[part.place]
     rows = int(min(net.rows, max(1, _NUMBERS // width)))
     samples = int(min(net.batch, max(1, _NUMBERS // (rows * width))))
@@ -168,31 +170,31 @@ def _portions(
 
 @bounded_jit(static_argnames=("chosen", "rows"))
 def _moments(
-    net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
+    net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
-    pairs, gradients = _sensitivities(net, chosen, x, target, start, rows)
+    pairs, gradients = _sensitivities(net, plan, x, target, start, rows)
     weights = _sample_weights(target, len(jax.tree.leaves(x)[0]))
-    rest = dict(zip(chosen.others, gradients, strict=True))
-    found = []
-    for part, (a, delta) in zip(chosen.parts, pairs, strict=True):
+    gradient_of = dict(zip(plan.others, gradients, strict=True))
+    parts = []
+    for part, (a, delta) in zip(plan.parts, pairs, strict=True):
         weighted = weights[:, None, None, None] * a
         rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
-        summed = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions, (n, j, g o)
+        bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions, (n, j, g o)
         gaps = [
-            (jnp.square(rest[bias] - summed).sum(), jnp.square(rest[bias]).sum())
+            (jnp.square(gradient_of[bias] - bias_rows).sum(), jnp.square(gradient_of[bias]).sum())
             for bias in part.biases
         ]
         left = _einsum(rule, weighted, a)
         right = _einsum("njtgo,njtgp->gop", delta, delta)
-        found.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
-    rule = "njp,njq->pq" if chosen.blocks else "njp,njp->p"
-    return Moments(found, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
+        parts.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
+    rule = "njp,njq->pq" if plan.blocks else "njp,njp->p"
+    return Moments(parts, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
 
 
 @bounded_jit(static_argnames=("chosen", "biased", "rows"))
 def _squares(
     net: Network,
-    chosen: Plan,
+    plan: Plan,
     biased: tuple[bool, ...],
     bases: Bases,
     x: Any,
@@ -200,48 +202,48 @@ def _squares(
     start: int,
     rows: int,
 ) -> list[jax.Array]:
-    pairs, _ = _sensitivities(net, replace(chosen, others=()), x, target, start, rows)
-    found = []
+    pairs, _ = _sensitivities(net, replace(plan, others=()), x, target, start, rows)
+    sums = []
     for (a, delta), (u, v), has_bias in zip(pairs, bases, biased, strict=True):
         if has_bias:
             a = jnp.concatenate([a, jnp.ones_like(a[..., :1])], axis=-1)
         a = a if u is None else _einsum("ntgi,gix->ntgx", a, u)
         delta = delta if v is None else _einsum("njtgo,goy->njtgy", delta, v)
         if a.shape[1] == 1:
-            found.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
+            sums.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
         else:
-            whole = _einsum("ntgx,njtgy->njgxy", a, delta)
-            found.append(jnp.square(whole).sum(axis=(0, 1)))
-    return found
+            products = _einsum("ntgx,njtgy->njgxy", a, delta)
+            sums.append(jnp.square(products).sum(axis=(0, 1)))
+    return sums
 
 
 def _sensitivities(
-    net: Network, chosen: Plan, x: Any, target: Target | None, start: int, rows: int
+    net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
     """a (n, t, g, i) and delta (n, j, t, g, o) of every part, and rows (n, j, m) of the others."""
-    traced = traced_sample(net)
-    uses = [traced.layers[part.layer].uses[use] for part in chosen.parts for use in part.uses]
-    others = [net.chosen[place] for place in chosen.others]
+    trace = sample_trace(net)
+    uses = [trace.layers[part.layer].uses[use] for part in plan.parts for use in part.uses]
+    other_leaves = [net.chosen[place] for place in plan.others]
 
     def weights(target: Target | None, outputs: jax.Array) -> jax.Array:
-        every = jnp.eye(net.k, dtype=net.dtype) if target is None else root_rows(target, outputs)
-        padded = jnp.pad(every, ((0, -len(every) % rows), (0, 0)))
+        all_rows = jnp.eye(net.k, dtype=net.dtype) if target is None else root_rows(target, outputs)
+        padded = jnp.pad(all_rows, ((0, -len(all_rows) % rows), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(padded, start, rows)
 
-    def sample(xi: Any, one: Target | None) -> Any:
+    def sample(xi: Any, target: Target | None) -> Any:
         pairs, gradients = layers.sensitivities(
-            traced, uses, others, net.leaves, xi, partial(weights, one)
+            trace, uses, other_leaves, net.leaves, xi, partial(weights, target)
         )
         placed = zip(uses, pairs, strict=True)
-        found = iter([by_positions(use, pair, net.dtype) for use, pair in placed])
-        joined = []
-        for part in chosen.parts:
-            own = [next(found) for _ in part.uses]
-            a = jnp.concatenate([pair[0] for pair in own])
-            joined.append((a, jnp.concatenate([pair[1] for pair in own], axis=1)))
-        kept = [net.kept[place] for place in chosen.others]
-        indexed = zip(gradients, kept, strict=True)
-        return joined, [g if some is None else g[:, some] for g, some in indexed]
+        pairs_by_use = iter([by_positions(use, pair, net.dtype) for use, pair in placed])
+        pairs_by_part = []
+        for part in plan.parts:
+            pairs_of_part = [next(pairs_by_use) for _ in part.uses]
+            a = jnp.concatenate([pair[0] for pair in pairs_of_part])
+            pairs_by_part.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=1)))
+        indices = [net.kept[place] for place in plan.others]
+        indexed = zip(gradients, indices, strict=True)
+        return pairs_by_part, [g if some is None else g[:, some] for g, some in indexed]
 
     return jax.vmap(sample)(x, target)
 
@@ -253,5 +255,5 @@ def _sample_weights(target: Target | None, samples: int) -> jax.Array:
     return target.weights.reshape(samples, -1).mean(axis=1)
 
 
-def _einsum(rule: str, one: jax.Array, other: jax.Array) -> jax.Array:
-    return jnp.einsum(rule, one, other, precision="highest")
+def _einsum(rule: str, first: jax.Array, second: jax.Array) -> jax.Array:
+    return jnp.einsum(rule, first, second, precision="highest")

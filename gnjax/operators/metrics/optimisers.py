@@ -52,34 +52,37 @@ def optimizer_metric(
     >>> gnjax.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
-    found = list(_second_moments(state, {}))
-    for one, _ in found:
-        reason = _NO_METRIC.get(type(one).__name__)
+    states = list(_second_moments(state, {}))
+    for inner, _ in states:
+        reason = _NO_METRIC.get(type(inner).__name__)
         if reason:
             msg = f"{reason}, so that there is no diagonal P to take from this state"
             raise ValueError(msg)
-    if len(found) != 1:
-        what = "none" if not found else f"{len(found)} of them"
+    if len(states) != 1:
+        number = "none" if not states else f"{len(states)} of them"
         msg = (
             "an optimiser's state has second moments (Adam's, RMSprop's, Adagrad's) in one place, "
-            f"and this one has {what}; pass the inner state, or a tree of positive entries"
+            f"and this one has {number}; pass the inner state, or a tree of positive entries"
         )
         raise ValueError(msg)
-    one, held = found[0]
-    given = {"b2": b2, "eps": eps, "eps_root": eps_root}
-    known = {**held, **{name: value for name, value in given.items() if value is not None}}
-    return _metric(one, known, eps_in_sqrt)
+    inner, injected = states[0]
+    arguments = {"b2": b2, "eps": eps, "eps_root": eps_root}
+    constants = {
+        **injected,
+        **{name: value for name, value in arguments.items() if value is not None},
+    }
+    return _metric(inner, constants, eps_in_sqrt)
 
 
 def soap_state(state: Any) -> Any:
     """The state of SOAP inside of an optimiser's state."""
-    found = [
+    states = [
         node for node, _ in _nodes(state, {}) if type(node).__name__ in ("SoapState", "SOAPState")
     ]
-    if len(found) != 1:
-        msg = f"a state of SOAP is needed, in one place, got {len(found)} of them in this state"
+    if len(states) != 1:
+        msg = f"a state of SOAP is needed, in one place, got {len(states)} of them in this state"
         raise ValueError(msg)
-    return found[0]
+    return states[0]
 
 
 def has_optimizer_state(tree: Any) -> bool:
@@ -88,13 +91,13 @@ def has_optimizer_state(tree: Any) -> bool:
     return any(name.endswith("State") and name != "State" for name in names)
 
 
-def _metric(state: Any, known: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
+def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     kind = type(state).__name__
-    root, b2 = float(known.get("eps_root", 0.0)), float(known.get("b2", 0.999))
+    root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
     if kind == "ScaleByRssState":
-        eps = float(known.get("eps", 1e-7))
+        eps = float(constants.get("eps", 1e-7))
         return jax.tree.map(lambda s: jnp.sqrt(_wide(s) + eps), state.sum_of_squares)
-    eps = float(known.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
+    eps = float(constants.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
     moments = state.nu_max if kind == "ScaleByAmsgradState" else state.nu
     moments = jax.tree.map(_wide, moments)
     if kind.startswith("ScaleByRStdDev"):
@@ -107,7 +110,7 @@ def _metric(state: Any, known: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
                 "state from the first step on"
             )
             raise ValueError(msg)
-        decay = b2 if kind in _CORRECTED else float(known.get("decay", 0.9))
+        decay = b2 if kind in _CORRECTED else float(constants.get("decay", 0.9))
         moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)
     if "Rms" in kind or "RStdDev" in kind:
         inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
@@ -119,17 +122,19 @@ def _wide(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
 
 
-def _second_moments(state: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+def _second_moments(
+    state: Any, constants: Mapping[str, Any]
+) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield each state that has second moments, or is known to have none, with its constants."""
-    wanted = (*_KNOWN, *_NO_METRIC)
-    return (pair for pair in _nodes(state, held) if type(pair[0]).__name__ in wanted)
+    kinds = (*_KNOWN, *_NO_METRIC)
+    return (pair for pair in _nodes(state, constants) if type(pair[0]).__name__ in kinds)
 
 
-def _nodes(node: Any, held: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+def _nodes(node: Any, constants: Mapping[str, Any]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield the node and all nodes inside it, each with the hyperparameters injected around it."""
-    yield node, held
+    yield node, constants
     injected = getattr(node, "hyperparams", None)
-    inside = held if injected is None else {**held, **injected}
+    inside = constants if injected is None else {**constants, **injected}
     if isinstance(node, Mapping):
         children: Any = node.values()
     elif isinstance(node, tuple | list):

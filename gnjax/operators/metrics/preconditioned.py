@@ -76,41 +76,43 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     def _by_factor(self) -> jax.Array:
         """J S (J S)^T, which takes fewer multiplications than products with unit vectors."""
-        known = self.factorisation()
-        if known is None or known.size_in_bytes > LIMITS.factor_bytes:
+        factorisation = self.factorisation()
+        if factorisation is None or factorisation.size_in_bytes > LIMITS.factor_bytes:
             return symmetric_columns(self)
-        factor = known.form()
+        factor = factorisation.form()
         return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
         """S J, or its transpose J S on the side of outputs."""
-        known = factorisation_of(self.op)
-        if known is None:
+        factor_of_op = factorisation_of(self.op)
+        if factor_of_op is None:
             return None
 
         def form() -> np.ndarray:
-            factor = known.form().T if self.side == "outputs" else known.form()
-            scaled = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
-            found = scaled.T if self.side == "outputs" else scaled
-            vars(self)["_length"] = float(np.linalg.norm(found))  # so that it is not formed again
-            return found
+            factor = factor_of_op.form().T if self.side == "outputs" else factor_of_op.form()
+            columns = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
+            factor = columns.T if self.side == "outputs" else columns
+            vars(self)["_length"] = float(np.linalg.norm(factor))  # so that it is not formed again
+            return factor
 
         def error() -> Error:
             """For a network the measured error of J S, else ||S|| times the error of the factor."""
             if isinstance(self.op, NetworkGram):
-                own = self._measured_rounding
+                error_of_factor = self._measured_rounding
             else:
-                own = known.error().scaled(raised(self.scaling.norm))
-            return own + self._scaling_error(self.scaling.eta * self._length, self._length)
+                error_of_factor = factor_of_op.error().scaled(raised(self.scaling.norm))
+            return error_of_factor + self._scaling_error(
+                self.scaling.eta * self._length, self._length
+            )
 
-        return Factorisation(known.shape, form, error)
+        return Factorisation(factor_of_op.shape, form, error)
 
     @cached_property
     def _length(self) -> float:
         """The Frobenius norm of the factor."""
-        known = self.factorisation()
-        assert known is not None
-        return float(np.linalg.norm(known.form()))
+        factorisation = self.factorisation()
+        assert factorisation is not None
+        return float(np.linalg.norm(factorisation.form()))
 
     @property
     def _measured_rounding(self) -> Error:
@@ -126,28 +128,30 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         """From the products that measure the error, or from one more."""
         if not isinstance(self.op, NetworkGram) or self.op.factorisation() is None:
             return trial_magnitude(self)
-        own = exponent_of(self._measured.size)
-        return None if own is None else 2 * own + (exponent_of(self.op.scale) or 0)
+        exponent = exponent_of(self._measured.size)
+        return None if exponent is None else 2 * exponent + (exponent_of(self.op.scale) or 0)
 
     @cached_property
     def _factor_error(self) -> Error:
-        known = self.factorisation()
-        assert known is not None
-        return known.error()
+        factorisation = self.factorisation()
+        assert factorisation is not None
+        return factorisation.error()
 
     def error(self, norm: float) -> Error:
         """The error of S A S from those of A and of S, and from the rounding of products with S."""
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
             return gram_error(norm, self._factor_error)
         size, eta = abs(float(norm)), self.scaling.eta
-        own = error_of(self.op, raised(size * self.scaling.inverse**2))
-        moved = self._scaling_error((2 + eta) * eta * size, size * (self.shape[0] ** 0.5))
-        return own.scaled(raised(self.scaling.norm**2)) + moved
+        error_of_op = error_of(self.op, raised(size * self.scaling.inverse**2))
+        error_of_scaling = self._scaling_error(
+            (2 + eta) * eta * size, size * (self.shape[0] ** 0.5)
+        )
+        return error_of_op.scaled(raised(self.scaling.norm**2)) + error_of_scaling
 
-    def _scaling_error(self, moved: float, length: float) -> Error:
+    def _scaling_error(self, distance: float, length: float) -> Error:
         """The error of S, and the rounding of its products with numbers of the given norm."""
         rounding = self.scaling.rounding(length, self.dtype)
-        return Error(raised(moved + rounding), reason="the error of the scaling P^{-1/2}")
+        return Error(raised(distance + rounding), reason="the error of the scaling P^{-1/2}")
 
 
 def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditioned:
@@ -182,14 +186,14 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
         msg = "this operator acts on the outputs of the model; make it with side='parameters'"
         raise ValueError(msg)
     added = check_damping(damping)
-    known = metric if isinstance(metric, Metric) else _metric(op, metric)
-    if known.parameters != op.net.parameters:
+    p = metric if isinstance(metric, Metric) else _metric(op, metric)
+    if p.parameters != op.net.parameters:
         msg = (
-            f"the metric is on {known.parameters} parameters, and the operator on "
+            f"the metric is on {p.parameters} parameters, and the operator on "
             f"{op.net.parameters}; make both with the same only= and mask="
         )
         raise ValueError(msg)
-    return Preconditioned(op, known.scaling(op.dtype, added))
+    return Preconditioned(op, p.scaling(op.dtype, added))
 
 
 def _metric(op: Any, metric: Any) -> Metric:
@@ -198,11 +202,13 @@ def _metric(op: Any, metric: Any) -> Metric:
     if isinstance(metric, str) and metric == "layers":
         groups = grouped(parameter_names(op.net), "layer")
         parts = [indices_of(op.net.counts, group) for group in groups.values()]
-        found = zip(groups, parts, exact_blocks(inner, parts), strict=True)
-        return Metric("exact layers", tuple(MatrixBlock(*block) for block in found))
+        blocks = zip(groups, parts, exact_blocks(inner, parts), strict=True)
+        return Metric("exact layers", tuple(MatrixBlock(*block) for block in blocks))
     if isinstance(metric, Operator) or callable(metric):
-        every = np.arange(op.net.parameters)
-        return Metric("given", (MatrixBlock("all parameters", every, _matrix(op, metric)),))
+        all_parameters = np.arange(op.net.parameters)
+        return Metric(
+            "given", (MatrixBlock("all parameters", all_parameters, _matrix(op, metric)),)
+        )
     entries = _entries(inner, metric)
     return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
 
@@ -217,8 +223,8 @@ def _matrix(op: Any, metric: Any) -> np.ndarray:
             "parameters by only="
         )
         raise ValueError(msg)
-    given = metric.as_matrix() if isinstance(metric, Operator) else _columns(metric, op)
-    matrix = np.asarray(given, np.float64)
+    values = metric.as_matrix() if isinstance(metric, Operator) else _columns(metric, op)
+    matrix = np.asarray(values, np.float64)
     if matrix.shape != (size, size):
         msg = f"P is a metric of {size} parameters, got shape {matrix.shape}"
         raise ValueError(msg)
@@ -230,22 +236,22 @@ def _columns(function: Callable[[jax.Array], Any], op: Any) -> Any:
     """The images P e_i, one in each row."""
     size = op.net.parameters
     try:
-        found = jax.vmap(function)(jnp.eye(size, dtype=op.dtype))
+        images = jax.vmap(function)(jnp.eye(size, dtype=op.dtype))
     except RAISED as error:
         msg = (
             f"the metric fails on a vector ({size},): {told(error)}; for trees write "
             "lambda v: op.ravel(metric(op.unravel(v)))"
         )
         raise ValueError(msg) from error
-    shape = getattr(found, "shape", None)
+    shape = getattr(images, "shape", None)
     if shape != (size, size):
-        what = f"a {type(found).__name__}" if shape is None else f"the shape {shape[1:]}"
+        returned = f"a {type(images).__name__}" if shape is None else f"the shape {shape[1:]}"
         msg = (
-            f"a metric is a function from a vector ({size},) to P v, and this one returns {what}; "
-            "let it return one vector of as many numbers"
+            f"a metric is a function from a vector ({size},) to P v, and this one returns "
+            f"{returned}; let it return one vector of as many numbers"
         )
         raise ValueError(msg)
-    return found
+    return images
 
 
 def _entries(op: Any, metric: Any) -> np.ndarray:

@@ -52,22 +52,22 @@ def shampoo(
         msg = f"exponent={exponent} is not in (0, 1]; Shampoo's own is 1/4 for a matrix"
         raise ValueError(msg)
     blocks: list[Block] = []
-    for name, own, shape, leaf in _placed(op, factors):
+    for name, indices, shape, leaf in _placed(op, factors):
         a, b = _sides(shape)
-        found = [np.asarray(factor, np.float64) for factor in leaf]
-        wanted = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
-        if [factor.shape for factor in found] != wanted:
-            shapes = ", ".join(str(factor.shape) for factor in found) or "none"
-            msg = f"{name} {shape} needs factors of shapes {wanted}, got {shapes}"
+        arrays = [np.asarray(factor, np.float64) for factor in leaf]
+        sides = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
+        if [factor.shape for factor in arrays] != sides:
+            shapes = ", ".join(str(factor.shape) for factor in arrays) or "none"
+            msg = f"{name} {shape} needs factors of shapes {sides}, got {shapes}"
             raise ValueError(msg)
-        left = symmetric_factor(found[0][None])
+        left = symmetric_factor(arrays[0][None])
         right = (
             diagonal_factor(np.ones((1, 1)))
-            if len(found) == 1
-            else symmetric_factor(found[1][None])
+            if len(arrays) == 1
+            else symmetric_factor(arrays[1][None])
         )
-        power = (0.5 if len(found) == 1 else 0.25) if exponent is None else exponent
-        blocks.append(product_block(name, own.reshape(1, a, b), left, right, power))
+        power = (0.5 if len(arrays) == 1 else 0.25) if exponent is None else exponent
+        blocks.append(product_block(name, indices.reshape(1, a, b), left, right, power))
     return Metric("Shampoo", tuple(blocks), added)
 
 
@@ -119,40 +119,42 @@ def soap(
     >>> gnjax.soap(op, held, b2=0.0, eps=0.0).as_matrix().diagonal()
     array([2., 3.])
     """
-    found = soap_state(state)
-    t = int(np.asarray(found.count)) - 1 if steps is None else steps
+    soap_part = soap_state(state)
+    t = int(np.asarray(soap_part.count)) - 1 if steps is None else steps
     if t < 1:
         msg = "the optimiser has made no step yet, so that it has no second moments"
         raise ValueError(msg)
-    bases = found.q if hasattr(found, "q") else found.Q
+    bases = soap_part.q if hasattr(soap_part, "q") else soap_part.Q
     correction = (1 - b2**t) ** 0.5
     blocks: list[Block] = []
-    moments = op.net.structure.flatten_up_to(found.exp_avg_sq)
+    moments = op.net.structure.flatten_up_to(soap_part.exp_avg_sq)
     moments = [moments[leaf] for leaf in op.net.chosen]
-    for (name, own, shape, leaf), v in zip(_placed(op, bases), moments, strict=True):
+    for (name, indices, shape, leaf), v in zip(_placed(op, bases), moments, strict=True):
         a, b = _sides(shape)
         values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
-        given = zip(getattr(leaf, "matrices", leaf), shape or (1,), strict=True)
-        *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in given]
+        bases_and_sizes = zip(getattr(leaf, "matrices", leaf), shape or (1,), strict=True)
+        *first, last = [np.eye(m) if q is None else _orthogonal(q) for q, m in bases_and_sizes]
         left, right = (reduce(np.kron, first), last) if first else (last, np.eye(1))
         sides = _with_basis(left), _with_basis(right)
-        blocks.append(KroneckerBlock(name, own.reshape(1, a, b), *sides, values.reshape(1, a, b)))
+        blocks.append(
+            KroneckerBlock(name, indices.reshape(1, a, b), *sides, values.reshape(1, a, b))
+        )
     return Metric("SOAP", tuple(blocks))
 
 
 def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
     """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
     net: Network = op.net
-    if any(kept is not None for kept in net.kept):
+    if any(mask is not None for mask in net.kept):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
         raise ValueError(msg)
     try:
-        held = net.structure.flatten_up_to(tree)
+        values = net.structure.flatten_up_to(tree)
     except (ValueError, TypeError) as error:
         msg = f"the tree does not look like the parameters of the model: {error}"
         raise ValueError(msg) from error
     for place, (name, leaf) in enumerate(zip(parameter_names(net), net.chosen, strict=True)):
-        yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, held[leaf]
+        yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, values[leaf]
 
 
 def _sides(shape: Sequence[int]) -> tuple[int, int]:

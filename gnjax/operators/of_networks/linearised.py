@@ -112,8 +112,8 @@ def linearised(op: Operator) -> Operator:
 
 def fits(op: NetworkGram | NetworkHessian) -> bool:
     """Whether the linear maps of all batches take at most ``LIMITS.linearisation_bytes``."""
-    kept = _all_maps.of(op).eval_shape(op)
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
+    maps = _all_maps.of(op).eval_shape(op)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
     return size <= LIMITS.linearisation_bytes
 
 
@@ -137,18 +137,18 @@ def _linear_outputs(net: Network, x: Any, target: Target | None, rooted: bool) -
     """v -> dF/dtheta v of a batch, and how the loss weighs it."""
     outputs = partial(_moved_outputs, net, x)
     if net.forward:
-        found, linear = jax.linearize(outputs, _origin(net))
+        output, linear = jax.linearize(outputs, _origin(net))
     else:
-        found, pullback = jax.vjp(outputs, _origin(net))
+        output, pullback = jax.vjp(outputs, _origin(net))
         shape = (sample_count(x), net.k)
         linear = jax.tree_util.Partial(partial(_transposed, shape), pullback)
     if target is None:
         return LinearMap(linear)
-    return LinearMap(linear, output_hessian(target, found, rooted=rooted))
+    return LinearMap(linear, output_hessian(target, output, rooted=rooted))
 
 
 def _moved_outputs(net: Network, x: Any, w: jax.Array) -> jax.Array:
-    return net.outputs(_moved(net, w), x)
+    return net.outputs(_moved_leaves(net, w), x)
 
 
 def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Array:
@@ -162,7 +162,7 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
 def _linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
     """v -> the Hessian of a batch's summed loss times v."""
     net = op.net
-    gradient = jax.grad(lambda w: op.objective(x, target, _moved(net, w)))
+    gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
     if not net.forward:
         return jax.tree_util.Partial(_first, jax.vjp(gradient, _origin(net))[1])
     linear = jax.linearize(gradient, _origin(net))[1]
@@ -179,7 +179,7 @@ def _origin(net: Network) -> jax.Array:
     return jnp.zeros(net.parameters, net.dtype)
 
 
-def _moved(net: Network, w: jax.Array) -> list[jax.Array]:
+def _moved_leaves(net: Network, w: jax.Array) -> list[jax.Array]:
     """theta + w, as leaves."""
     return [leaf + part for leaf, part in zip(net.leaves, scatter(net, w), strict=True)]
 
@@ -191,26 +191,26 @@ def _image(linear: Any, share: float, v: jax.Array) -> jax.Array:
 
 
 @bounded_jit
-def _jacobian_product(one: LinearMap, v: jax.Array) -> jax.Array:
+def _jacobian_product(batch: LinearMap, v: jax.Array) -> jax.Array:
     """J_b v, samples and outputs in one axis."""
-    rows = batched(lambda w: apply_factor(one.hessian, one.linear(w), transpose=True), v)
+    rows = batched(lambda w: apply_factor(batch.hessian, batch.linear(w), transpose=True), v)
     return rows.reshape(rows.shape[0] * rows.shape[1], *v.shape[1:])
 
 
 @bounded_jit(static_argnums=1)
-def _transposed_product(one: LinearMap, size: int, u: jax.Array) -> jax.Array:
+def _transposed_product(batch: LinearMap, size: int, u: jax.Array) -> jax.Array:
     """J_b^T u."""
-    transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((size,), u.dtype))
-    return batched(lambda w: transpose(apply_factor(one.hessian, w, transpose=False))[0], u, 2)
+    transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((size,), u.dtype))
+    return batched(lambda w: transpose(apply_factor(batch.hessian, w, transpose=False))[0], u, 2)
 
 
 @bounded_jit
-def _gauss_newton(one: LinearMap, v: jax.Array) -> jax.Array:
+def _gauss_newton(batch: LinearMap, v: jax.Array) -> jax.Array:
     """J_b^T J_b v: B is applied between the two, and not its factors."""
-    transpose = jax.linear_transpose(one.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
+    transpose = jax.linear_transpose(batch.linear, jax.ShapeDtypeStruct((len(v),), v.dtype))
 
     def product(w: jax.Array) -> jax.Array:
-        image = one.linear(w)
-        return transpose(image if one.hessian is None else one.hessian.apply(image))[0]
+        image = batch.linear(w)
+        return transpose(image if batch.hessian is None else batch.hessian.apply(image))[0]
 
     return batched(product, v)

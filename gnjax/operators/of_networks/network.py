@@ -146,8 +146,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """Proved, but for the rank where trials show it, and the curvature of a caller's loss."""
         if fact == RANK_BOUND:
             return self._rank.evidence
-        own = self.net.target is not None and callable(self.net.target.loss)
-        return _CONVEX if fact == POSITIVE and own else STATED[fact]
+        loss_of_caller = self.net.target is not None and callable(self.net.target.loss)
+        return _CONVEX if fact == POSITIVE and loss_of_caller else STATED[fact]
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
@@ -158,9 +158,9 @@ class NetworkGram(Algebra, ParameterTrees):
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
         if self.side == "parameters":
-            summed, images = gram.parameter_gram(self.net, self.probes)
+            total, images = gram.parameter_gram(self.net, self.probes)
             self._formed.append(forms_of_images(images))
-            return summed if self.scale == 1 else self.scale * summed
+            return total if self.scale == 1 else self.scale * total
         matrix = gram.output_gram(self.net)
         self._formed.append(forms_of_kernel(self.probes, matrix))
         if self.scale != 1:
@@ -192,8 +192,8 @@ class NetworkGram(Algebra, ParameterTrees):
     def factor_error(self) -> Error:
         """The error of the Jacobian in products, and in all that was formed of it until now."""
         error = self.measured.whole
-        for formed in self._formed:
-            error = checked(error, self.measured.forms, formed)
+        for forms in self._formed:
+            error = checked(error, self.measured.forms, forms)
         return error.scaled(self.scale**0.5)
 
     @cached_property
@@ -217,11 +217,11 @@ class NetworkGram(Algebra, ParameterTrees):
     def magnitude(self) -> int | None:
         """From the products that measure the error, which every answer needs."""
         if self._by_products:
-            own = exponent_of(self._measured_products[0].size)
+            exponent = exponent_of(self._measured_products[0].size)
         else:
             root = exponent_of(self.measured.size)
-            own = None if root is None else 2 * root
-        return None if own is None else own + (exponent_of(self.scale) or 0)
+            exponent = None if root is None else 2 * root
+        return None if exponent is None else exponent + (exponent_of(self.scale) or 0)
 
     def error(self, norm: float) -> Error:
         """The error of the matrix from the rounding of the Jacobian, measured.
@@ -232,8 +232,8 @@ class NetworkGram(Algebra, ParameterTrees):
         """
         if not self._by_products:
             return gram_error(norm, self.factor_error())
-        found = [known.error for known in self._measured_products]
-        return max(found, key=lambda error: error.value).scaled(self.scale)
+        errors = [product.error for product in self._measured_products]
+        return max(errors, key=lambda error: error.value).scaled(self.scale)
 
     @property
     def _by_products(self) -> bool:
@@ -344,10 +344,10 @@ class NetworkHessian(Algebra, ParameterTrees):
 
 def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
     """One line: the matrix, its size and network; with ``layers``, the number of known layers."""
-    known = net.parameters - sum(differentiated(net).values())
+    in_known_layers = net.parameters - sum(differentiated(net).values())
     parameters = f"{net.parameters} parameters"
-    if layers and known < net.parameters:
-        parameters = f"{known:,} of {net.parameters:,} parameters in known layers"
+    if layers and in_known_layers < net.parameters:
+        parameters = f"{in_known_layers:,} of {net.parameters:,} parameters in known layers"
     samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
@@ -394,16 +394,16 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
 def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:
     """The product with the Hessian of the summed loss of one batch."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    moved = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
-    return gather(net, moved)
+    images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
+    return gather(net, images)
 
 
 def without_idle_target(net: Network) -> Network:
     """The network, with only that part of its target on which the output Hessian B depends."""
     if net.target is None or not net.target.weighs:
         return replace(net, target=None)
-    kept = net.target if callable(net.target.loss) else replace(net.target, y=None)
-    return replace(net, target=kept)
+    target = net.target if callable(net.target.loss) else replace(net.target, y=None)
+    return replace(net, target=target)
 
 
 def chosen_side(net: Network, side: str) -> str:

@@ -101,7 +101,7 @@ def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Ope
         )
         raise ValueError(msg)
     net = op.net
-    items = _items(net, gram.traced_sample(net), memory)
+    items = _items(net, gram.sample_trace(net), memory)
     size = _bytes(net, items)
     if not size <= memory:
         msg = (
@@ -124,12 +124,14 @@ def products_before(op: NetworkGram) -> float:
     alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
     if net.coupled or not (net.convolves and alone and device().stores):
         return np.inf
-    traced = gram.traced_sample(net)
-    items = _items(net, traced, LIMITS.jacobian_bytes)
-    work = [sum(use.terms * use.results for use in layer.uses) for layer in traced.layers]
+    trace = gram.sample_trace(net)
+    items = _items(net, trace, LIMITS.jacobian_bytes)
+    work = [sum(use.terms * use.results for use in layer.uses) for layer in trace.layers]
     pairs = [item for item in items if item.form == "pair"]
-    read = sum(item.width for item in items)
-    with_j = _READ * read + sum(work[item.layer] for item in pairs if item.layer is not None)
+    numbers_read = sum(item.width for item in items)
+    with_j = _READ * numbers_read + sum(
+        work[item.layer] for item in pairs if item.layer is not None
+    )
     without = 2 * sum(work)
     if _bytes(net, items) > LIMITS.jacobian_bytes or _GAIN * with_j > without:
         return np.inf
@@ -140,14 +142,14 @@ def _bytes(net: Network, items: Items) -> float:
     return float(net.samples * sum(item.width for item in items) * net.dtype.itemsize)
 
 
-def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
+def _items(net: Network, trace: layers.Trace, memory: float) -> Items:
     """Choose how each parameter is kept: for the fastest products that fit in ``memory``.
 
     The ``width`` of an item is how many numbers are kept for each sample.
     """
     items = [
         replace(item, form="rows", width=net.rows * net.counts[item.place])
-        for item in gram.items_of(net, traced)
+        for item in gram.items_of(net, trace)
     ]
     if net.coupled:
         return tuple(items)
@@ -155,7 +157,7 @@ def _items(net: Network, traced: layers.Traced, memory: float) -> Items:
     for index, item in enumerate(items):
         if item.layer is None:
             continue
-        uses = traced.layers[item.layer].uses
+        uses = trace.layers[item.layer].uses
         width = sum(use.operands + net.rows * use.results for use in uses)
         pair = replace(item, form="pair", width=width)
         work = sum(use.results * (use.terms + net.rows) for use in uses)  # multiplications
@@ -180,42 +182,42 @@ def _blocks(net: Network, items: Items) -> Iterator[Block]:
 
 def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
     """Join the blocks into larger ones."""
-    held: list[Block] = []
+    collected: list[Block] = []
     for block in blocks:
-        held.append(block)
-        if sum(part.nbytes for part in jax.tree.leaves(held)) >= _BLOCK_BYTES:
-            yield gram.joined(held)
-            held = []
-    if held:
-        yield gram.joined(held)
+        collected.append(block)
+        if sum(part.nbytes for part in jax.tree.leaves(collected)) >= _BLOCK_BYTES:
+            yield gram.joined(collected)
+            collected = []
+    if collected:
+        yield gram.joined(collected)
 
 
 @bounded_jit(static_argnames=("items",))
 def _jacobian_product(net: Network, items: Items, block: Block, v: jax.Array) -> jax.Array:
     """J_b v."""
     maps = iter(_maps(net, items, block))
-    stored, moved = [], []
+    parts_for_rows, images = [], []
     for item, part in zip(items, jnp.split(v, np.cumsum(net.counts)[:-1]), strict=True):
         if item.form == "rows":
-            stored.append(part)
+            parts_for_rows.append(part)
         else:
-            moved.append(batched(next(maps), part))
-    if stored:
-        moved.append(jnp.matmul(block.rows, jnp.concatenate(stored), precision="highest"))
-    return sum_of(iter(moved))
+            images.append(batched(next(maps), part))
+    if parts_for_rows:
+        images.append(jnp.matmul(block.rows, jnp.concatenate(parts_for_rows), precision="highest"))
+    return sum_of(iter(images))
 
 
 @bounded_jit(static_argnames=("items",))
 def _transposed_product(net: Network, items: Items, block: Block, u: jax.Array) -> jax.Array:
     """J_b^T u; with rows as (u^T J_b)^T: XLA would write J_b transposed."""
     maps = iter(_maps(net, items, block))
-    stored = jnp.matmul(u.T, block.rows, precision="highest").T
+    from_rows = jnp.matmul(u.T, block.rows, precision="highest").T
     ends = np.cumsum([net.counts[item.place] for item in items if item.form == "rows"])
-    near = iter(jnp.split(stored, ends[:-1]))
+    parts_from_rows = iter(jnp.split(from_rows, ends[:-1]))
     parts = []
     for item in items:
         if item.form == "rows":
-            parts.append(next(near))
+            parts.append(next(parts_from_rows))
             continue
         size = jax.ShapeDtypeStruct((net.counts[item.place],), net.dtype)
         parts.append(batched(partial(_transposed, next(maps), size), u))
@@ -235,12 +237,12 @@ def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.A
 
 def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     """V -> J_b V of each layer kept as a pair."""
-    traced = gram.traced_sample(net)
+    trace = gram.sample_trace(net)
     pairs = iter(block.pairs)
     for item in items:
         if item.form == "pair":
             assert item.layer is not None
-            uses = traced.layers[item.layer].uses
+            uses = trace.layers[item.layer].uses
             yield partial(_through, net, item.place, [(use, next(pairs)) for use in uses])
 
 

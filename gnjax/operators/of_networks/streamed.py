@@ -112,11 +112,11 @@ class Streamed(Algebra, ParameterTrees):
 
     def _gram_error(self, norm: float) -> Error:
         errors = [part.factor_error() for part in self.parts() if isinstance(part, NetworkGram)]
-        whole = reduce(add, errors).scaled(self.total**-0.5)
-        if whole.kind == UNKNOWN:
-            return whole
+        total = reduce(add, errors).scaled(self.total**-0.5)
+        if total.kind == UNKNOWN:
+            return total
         size = math.hypot(*(error.value for error in errors)) / self.total**0.5
-        return gram_error(norm, whole.to(size))
+        return gram_error(norm, total.to(size))
 
     def parts(self) -> Iterator[NetworkGram | NetworkHessian]:
         """Yield the operator of each batch, a sum over its samples, if one of them counts."""

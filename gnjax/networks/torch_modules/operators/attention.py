@@ -36,8 +36,8 @@ def _attention(
     if mask.dtype != bool:
         return jnp.matmul(jax.nn.softmax(scores + mask, -1), v)
     some = jnp.any(mask, -1, keepdims=True)
-    chosen = jnp.where(mask, scores, jnp.where(some, -jnp.inf, 0.0).astype(scores.dtype))
-    return jnp.matmul(jnp.where(some, jax.nn.softmax(chosen, -1), 0), v)
+    masked = jnp.where(mask, scores, jnp.where(some, -jnp.inf, 0.0).astype(scores.dtype))
+    return jnp.matmul(jnp.where(some, jax.nn.softmax(masked, -1), 0), v)
 
 
 TABLE: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": _attention}

@@ -45,12 +45,12 @@ def _convolution(
     )
     images = x[None] if alone else x
     if transposed:
-        found = _transposed(images, weight, strides, pads, gaps, more, groups)
+        result = _transposed(images, weight, strides, pads, gaps, more, groups)
     else:
         borders = [(pad, pad) for pad in pads]
-        found = _convolved(images, weight, strides, borders, gaps, groups)
-    found = found if bias is None else found + bias.reshape(-1, *[1] * count)
-    return found[0] if alone else found
+        result = _convolved(images, weight, strides, borders, gaps, groups)
+    result = result if bias is None else result + bias.reshape(-1, *[1] * count)
+    return result[0] if alone else result
 
 
 def _convolved(
@@ -95,13 +95,13 @@ def _transposed(
     reach = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
     borders = [(r - p + m, r - p) for r, p, m in zip(reach, pads, more, strict=True)]
     ones = [1] * len(strides)
-    turned = jnp.split(jnp.flip(x, space), groups, axis=1)
+    flipped = jnp.split(jnp.flip(x, space), groups, axis=1)
     kernels = jnp.split(weight, groups, axis=0) if groups > 1 else [weight]
-    found = [
+    results = [
         _convolved(part, kernel, ones, borders, gaps, 1, strides, transposed=True)
-        for part, kernel in zip(turned, kernels, strict=True)
+        for part, kernel in zip(flipped, kernels, strict=True)
     ]
-    return jnp.flip(found[0] if groups == 1 else jnp.concatenate(found, axis=1), space)
+    return jnp.flip(results[0] if groups == 1 else jnp.concatenate(results, axis=1), space)
 
 
 TABLE: dict[str, Callable[..., Any]] = {

@@ -25,15 +25,15 @@ def _batch_norm(
 ) -> tuple[jax.Array, None, None]:
     """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training."""
     scale = jax.lax.rsqrt(variance + eps)
-    found = (x - _by_channel(mean, x)) * _by_channel(scale, x)
-    return _scaled(found, weight, bias, x), None, None
+    normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
+    return _scaled(normalised, weight, bias, x), None, None
 
 
 def _scaled(
-    found: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
+    normalised: jax.Array, weight: jax.Array | None, bias: jax.Array | None, x: jax.Array
 ) -> jax.Array:
-    found = found if weight is None else found * _by_channel(weight, x)
-    return found if bias is None else found + _by_channel(bias, x)
+    normalised = normalised if weight is None else normalised * _by_channel(weight, x)
+    return normalised if bias is None else normalised + _by_channel(bias, x)
 
 
 def _normalised(x: jax.Array, axes: Sequence[int], eps: float) -> jax.Array:
@@ -63,9 +63,9 @@ def _layer_norm(
     bias: jax.Array | None,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    found = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
-    found = found if weight is None else found * weight
-    return (found if bias is None else found + bias), None, None
+    normalised = _normalised(x, range(x.ndim - len(shape), x.ndim), eps)
+    normalised = normalised if weight is None else normalised * weight
+    return (normalised if bias is None else normalised + bias), None, None
 
 
 def _group_norm(
@@ -79,8 +79,8 @@ def _group_norm(
     eps: float,
 ) -> tuple[jax.Array, None, None]:
     parts = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
-    found = _normalised(parts, (2,), eps).reshape(x.shape)
-    return _scaled(found, weight, bias, x), None, None
+    normalised = _normalised(parts, (2,), eps).reshape(x.shape)
+    return _scaled(normalised, weight, bias, x), None, None
 
 
 TABLE: dict[str, Callable[..., Any]] = {

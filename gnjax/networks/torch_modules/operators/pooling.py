@@ -14,9 +14,11 @@ import numpy as np
 Pairs = list[tuple[int, int]]
 
 
-def _every(given: int | Sequence[int] | None, default: Sequence[int], count: int) -> list[int]:
-    """A number for each of the axes."""
-    values = [given] if isinstance(given, int) else list(given or ()) or list(default)
+def _for_every_axis(
+    numbers: int | Sequence[int] | None, default: Sequence[int], count: int
+) -> list[int]:
+    """A number for each of ``count`` axes; one number stands for all of them."""
+    values = [numbers] if isinstance(numbers, int) else list(numbers or ()) or list(default)
     return values * count if len(values) == 1 else values
 
 
@@ -29,15 +31,15 @@ def _borders(
     ceil_mode: bool,
 ) -> Pairs:
     """What is added on either side; with ceil_mode the last window may stick out on the right."""
-    found = []
+    borders = []
     for size, window, stride, pad, gap in zip(sizes, windows, strides, pads, gaps, strict=True):
         room, more = size + 2 * pad - gap * (window - 1) - 1, 0
         if ceil_mode and room % stride:
             steps = -(-room // stride)
             if steps * stride < size + pad:  # a window that starts in the padding is left out
                 more = steps * stride - room
-        found.append((pad, pad + more))
-    return found
+        borders.append((pad, pad + more))
+    return borders
 
 
 def _max_pool(count: int) -> Callable[..., Any]:
@@ -49,9 +51,10 @@ def _max_pool(count: int) -> Callable[..., Any]:
         dilation: Sequence[int] = (1,),
         ceil_mode: bool = False,
     ) -> tuple[jax.Array, None]:
-        windows = _every(kernel_size, (), count)
-        strides, pads = _every(stride, windows, count), _every(padding, (0,), count)
-        gaps = _every(dilation, (1,), count)
+        windows = _for_every_axis(kernel_size, (), count)
+        strides = _for_every_axis(stride, windows, count)
+        pads = _for_every_axis(padding, (0,), count)
+        gaps = _for_every_axis(dilation, (1,), count)
         borders = _borders(x.shape[-count:], windows, strides, pads, gaps, ceil_mode)
         lead = x.ndim - count
         lowest = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
@@ -60,10 +63,10 @@ def _max_pool(count: int) -> Callable[..., Any]:
             edges = [*[(0, 0, 0)] * lead, *[(low, high, 0) for low, high in borders]]
             return _dilated(jax.lax.pad(x, empty, edges), windows, strides, gaps), None
         ones, none = [1] * lead, [(0, 0)] * lead
-        found = jax.lax.reduce_window(
+        maxima = jax.lax.reduce_window(
             x, empty, jax.lax.max, (*ones, *windows), (*ones, *strides), [*none, *borders]
         )
-        return found, None
+        return maxima, None
 
     return pooled
 
@@ -72,7 +75,7 @@ def _dilated(
     x: jax.Array, windows: Sequence[int], strides: Sequence[int], gaps: Sequence[int]
 ) -> jax.Array:
     """Maxima over windows with gaps, by shifted copies: JAX has no derivative of its own."""
-    seen = []
+    shifted = []
     for offsets in itertools.product(*map(range, windows)):
         part = x
         for axis, (offset, window, stride, gap) in enumerate(
@@ -80,9 +83,9 @@ def _dilated(
         ):
             last = x.shape[axis] - gap * (window - 1 - offset)
             part = jax.lax.slice_in_dim(part, gap * offset, last, stride, axis)
-        seen.append(part)
-    every = jnp.stack(seen)
-    return jnp.take_along_axis(every, jnp.argmax(every, 0, keepdims=True), 0)[0]
+        shifted.append(part)
+    values = jnp.stack(shifted)
+    return jnp.take_along_axis(values, jnp.argmax(values, 0, keepdims=True), 0)[0]
 
 
 def _sums(x: jax.Array, windows: Sequence[int], strides: Sequence[int], borders: Pairs) -> Any:
@@ -104,21 +107,22 @@ def _avg_pool(count: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> jax.Array:
-        windows = _every(kernel_size, (), count)
-        strides, pads = _every(stride, windows, count), _every(padding, (0,), count)
+        windows = _for_every_axis(kernel_size, (), count)
+        strides = _for_every_axis(stride, windows, count)
+        pads = _for_every_axis(padding, (0,), count)
         space = x.shape[-count:]
         borders = _borders(space, windows, strides, pads, [1] * count, ceil_mode)
         total = _sums(x, windows, strides, borders)
         if divisor_override:
             return total / divisor_override
         inside = pads if count_include_pad else [0] * count
-        counted = [
+        counts_by_axis = [
             _counts(size, window, stride, border, pad)
             for size, window, stride, border, pad in zip(
                 space, windows, strides, borders, inside, strict=True
             )
         ]
-        return total / _outer(counted).astype(x.dtype)
+        return total / _outer(counts_by_axis).astype(x.dtype)
 
     return pooled
 
@@ -130,11 +134,11 @@ def _counts(size: int, window: int, stride: int, border: tuple[int, int], pad: i
     return np.minimum(starts + window, size + pad) - np.maximum(starts, -pad)
 
 
-def _outer(counted: Sequence[np.ndarray]) -> np.ndarray:
-    found = np.ones((), int)
-    for counts in counted:
-        found = np.multiply.outer(found, counts)
-    return found
+def _outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    product = np.ones((), int)
+    for counts in vectors:
+        product = np.multiply.outer(product, counts)
+    return product
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:

@@ -47,12 +47,12 @@ def _norm(
 def _extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
     """The value and its index along one axis: of equal ones the first, which has the derivative."""
 
-    def found(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
+    def extreme(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
         indices = find(x, axis=dim, keepdims=True)
         values = jnp.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
-    return found
+    return extreme
 
 
 def _max(x: jax.Array, *args: Any) -> Any:
@@ -87,10 +87,10 @@ def _topk(
 
 
 def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    def found(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
+    def index(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
         return find(x, axis=dim, keepdims=keepdim)
 
-    return found
+    return index
 
 
 TABLE: dict[str, Callable[..., Any]] = {

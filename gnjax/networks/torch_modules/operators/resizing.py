@@ -18,8 +18,8 @@ def _lengths(
     space = x.shape[2:]
     if sizes is None:
         assert scales is not None
-        made = [math.floor(length * scale) for length, scale in zip(space, scales, strict=True)]
-        return made, [1 / scale for scale in scales]
+        lengths = [math.floor(length * scale) for length, scale in zip(space, scales, strict=True)]
+        return lengths, [1 / scale for scale in scales]
     return list(sizes), [length / size for length, size in zip(space, sizes, strict=True)]
 
 
@@ -54,10 +54,10 @@ def _weights(before: int, after: int, step: float, align_corners: bool) -> np.nd
         places = np.maximum((np.arange(after) + 0.5) * step - 0.5, 0)
     lower = np.minimum(np.floor(places).astype(int), before - 1)
     upper, share = np.minimum(lower + 1, before - 1), places - lower
-    found = np.zeros((after, before))
-    np.add.at(found, (np.arange(after), lower), 1 - share)
-    np.add.at(found, (np.arange(after), upper), share)
-    return found
+    matrix = np.zeros((after, before))
+    np.add.at(matrix, (np.arange(after), lower), 1 - share)
+    np.add.at(matrix, (np.arange(after), upper), share)
+    return matrix
 
 
 TABLE: dict[str, Callable[..., Any]] = {

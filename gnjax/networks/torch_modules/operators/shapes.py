@@ -11,8 +11,8 @@ import numpy as np
 
 
 def _axes(x: jax.Array, dims: int | Sequence[int]) -> tuple[int, ...]:
-    given = (dims,) if isinstance(dims, int) else dims
-    return tuple(dim % x.ndim for dim in given) if x.ndim else ()
+    axes = (dims,) if isinstance(dims, int) else dims
+    return tuple(dim % x.ndim for dim in axes) if x.ndim else ()
 
 
 def _expand(x: jax.Array, sizes: Sequence[int], **_: Any) -> jax.Array:
