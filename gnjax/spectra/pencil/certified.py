@@ -1,8 +1,10 @@
-"""One end of a spectrum with a certificate: a Ritz value, and a shift that no eigenvalue passes.
+"""Eigenvalues at one end of a spectrum with a certificate: Ritz values, and shifts beside them.
 
 A Lanczos run on C from a random start decides whether C is positive definite, to the probability of
 :func:`gnjax.spectra.krylov.missed.missed_probability`. With R R^T near (A - s I)^{-1}, C has its
-spectrum in a short interval around 1, so that few steps are enough.
+spectrum in a short interval around 1, so that few steps are enough. For several eigenvalues C at
+the innermost shift is positive definite on the complement of the vectors that are deflated. At the
+other shifts, further out, it is larger there. So one run certifies them all.
 """
 
 from __future__ import annotations
@@ -25,34 +27,55 @@ _TRIES = 2  # attempts with each widening
 
 @dataclass(frozen=True)
 class Enclosed:
-    """One end of a spectrum: the Ritz value bounds it from inside, ``bound`` from outside."""
+    """Eigenvalues at one end of a spectrum, the outermost first.
 
-    ritz: float
-    bound: float
+    Each Ritz value bounds its eigenvalue from inside, and each of ``bounds`` from outside.
+    """
+
+    values: np.ndarray
+    bounds: np.ndarray
     missed: float
     products: int
 
+    @property
+    def ritz(self) -> float:
+        """The Ritz value of the outermost eigenvalue."""
+        return float(self.values[0])
+
+    @property
+    def bound(self) -> float:
+        """The bound on the outermost eigenvalue."""
+        return float(self.bounds[0])
+
 
 def certified(
-    end: End, rtol: float, missed: float, seed: int = 0, stopped: Stopped = lambda: False
+    end: End,
+    rtol: float,
+    missed: float,
+    seed: int = 0,
+    stopped: Stopped = lambda: False,
+    count: int = 1,
 ) -> Enclosed:
-    """Locate the end, then certify that no eigenvalue lies beyond a bound near it.
+    """Locate the outermost eigenvalues, then certify that none lies beyond bounds near them.
 
-    Where that takes too many steps, a wider bound is tried. Each attempt may be wrong with a
+    Where that takes too many steps, wider bounds are tried. Each attempt may be wrong with a
     probability of at most ``share``, and these probabilities add up. When it is ``stopped``, or
-    where no attempt succeeds, the bound is 0 or infinite.
+    where no attempt succeeds, the bounds are 0 or infinite.
     """
     share, spent = missed / (_TRIES * len(_WIDENINGS)), 0.0
-    located = locate(end, rtol, stopped)
+    located = locate(end, rtol, stopped, count=count)
     if located is None:
-        return _unbounded(end, 0.0, 0)
+        return _unbounded(end, np.zeros(count), 0)
     best, products = located.ritz, located.products
     below = np.inf  # the largest floor that C is expected to exceed
     seeds = iter(range(seed, seed + _TRIES * len(_WIDENINGS)))  # a start knows of no run before it
     for widening in _WIDENINGS:
         for _ in range(_TRIES):
-            pencil = located.pencil.at(beside(end, best.value, rtol * widening))
-            apart = deflation(end, pencil, best, below)
+            shifts = [beside(end, value, rtol * widening) for value in best.values[:count]]
+            pencil = located.pencil.at(shifts[-1])
+            apart = deflation(end, pencil, best, shifts, below)
+            if apart is None:
+                break
             start = random_rows(end.size, end.block, next(seeds), apart=apart.rows)
             enough = partial(
                 _decided, pencil=pencil, floor=apart.floor, missed=share, stopped=stopped
@@ -72,25 +95,27 @@ def certified(
             if exceeds:
                 chance = 0.0 if run.complete else float(missed_probability(run, floor)[0])
                 if chance <= share:
-                    return Enclosed(best.value, pencil.shift, spent + chance, products)
+                    bounds = np.array(shifts)
+                    return Enclosed(best.values[:count], bounds, spent + chance, products)
             if stopped():
-                return _unbounded(end, best.value, products)
+                return _unbounded(end, best.values[:count], products)
             spent += share
             least = float(np.linalg.eigvalsh(run.projection)[0])
             if 0 < least <= floor:
                 below = least / 2
             elif not exceeds:
-                again = locate(end, rtol, stopped, _beyond(end, pencil, run, best))
+                beyond = _beyond(end, pencil, run, best)
+                again = locate(end, rtol, stopped, beyond, count=count)
                 if again is None:
-                    return _unbounded(end, 0.0, products)
+                    return _unbounded(end, np.zeros(count), products)
                 best, products = again.ritz, products + again.products
             if exceeds:  # but the probability is too large: try a wider bound
                 break
-    return _unbounded(end, best.value, products)
+    return _unbounded(end, best.values[:count], products)
 
 
-def _unbounded(end: End, value: float, products: int) -> Enclosed:
-    return Enclosed(value, 0.0 if end.sign > 0 else np.inf, 0.0, products)
+def _unbounded(end: End, values: np.ndarray, products: int) -> Enclosed:
+    return Enclosed(values, np.full(len(values), 0.0 if end.sign > 0 else np.inf), 0.0, products)
 
 
 def _image(pencil: Pencil, rows: np.ndarray) -> np.ndarray:

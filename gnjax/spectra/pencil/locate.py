@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +30,16 @@ class Located:
 
 @dataclass(frozen=True)
 class Deflation:
-    """Orthonormal rows X near the end of C, and the floor that C must exceed on their complement.
+    """Orthonormal rows, and the floor that C must exceed on their complement.
 
-    With T = X C X^T positive definite and R^T = C X^T - X^T T, C is positive definite when its
-    compression C' to the complement of X exceeds |T^{-1/2} R|^2: the Schur complement C' - R^T
-    T^{-1} R then is positive definite. Without the few eigenvectors at the very end, the other
-    eigenvalues are further away from zero, and far fewer steps show that they are positive.
+    The rows span R^T W for some Ritz vectors W of A, so that their complement consists of all z
+    with R z orthogonal to W. On W and its complement A - s I is a matrix of two blocks, the smaller
+    of which is T = W (A - s I) W^T. By the Schur complement of T, A - s I has as many eigenvalues
+    beyond zero as T has, where C exceeds E^T T^{-1} E on the complement of the rows; E is the part
+    of (A - s I) W^T that is orthogonal to W, in the coordinates of C. The negative part of T only
+    helps. So C has to exceed |T_+^{-1/2} E_+|^2 of the positive part. Without the few eigenvectors
+    at the very end, the other eigenvalues are further away from zero, and far fewer steps show that
+    they are positive.
     """
 
     rows: np.ndarray
@@ -43,9 +47,15 @@ class Deflation:
 
 
 def locate(
-    end: End, rtol: float, stopped: Stopped, beyond: np.ndarray | None = None
+    end: End,
+    rtol: float,
+    stopped: Stopped,
+    beyond: np.ndarray | None = None,
+    count: int = 1,
 ) -> Located | None:
-    """Ritz values to a fraction of rtol; a few more steps are taken to find vectors to deflate.
+    """The outermost Ritz values to a fraction of rtol, and vectors to deflate.
+
+    A few more steps are taken for these vectors.
 
     None for the smallest eigenvalue of a matrix that is singular to working precision. The search
     begins at rows ``beyond`` instead where they are given.
@@ -54,19 +64,22 @@ def locate(
     rows = rows if beyond is None else beyond
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
     seen = space.ritz(end.block)
-    extra, before = 0, np.inf
+    extra, before = 0, np.full(count, np.inf)
     for _ in range(_STEPS):
         if seen is None:
             return None
         ritz, residuals = seen
-        if abs(ritz.value - before) <= _SETTLED * rtol * abs(ritz.value):
+        values = ritz.values[:count]
+        if len(values) == count and (abs(values - before) <= _SETTLED * rtol * abs(values)).all():
             extra += 1
-            outside = pencil.at(beside(end, ritz.value, rtol))
-            if extra > _EXTRA_STEPS or len(deflation(end, outside, ritz).rows) >= end.block // 2:
+            shifts = [beside(end, value, rtol) for value in values]
+            apart = deflation(end, pencil.at(shifts[-1]), ritz, shifts)
+            enough = apart is not None and len(apart.rows) >= max(end.block // 2, count)
+            if extra > _EXTRA_STEPS or enough:
                 break
         if stopped() or not space.grow(residuals):
             break
-        before, seen = ritz.value, space.ritz(end.block)
+        before, seen = np.resize(values, count), space.ritz(end.block)
     if end.exact:
         return Located(ritz, pencil, space.products)
     return Located(refined(end, ritz.rows), pencil, space.products + len(ritz.rows))
@@ -80,42 +93,66 @@ def refined(end: End, rows: np.ndarray) -> Ritz:
     return Ritz(end.sign * values, vectors.T @ basis, vectors.T @ products.images)
 
 
-def deflation(end: End, pencil: Pencil, ritz: Ritz, below: float = np.inf) -> Deflation:
+def deflation(
+    end: End, pencil: Pencil, ritz: Ritz, shifts: Sequence[float], below: float = np.inf
+) -> Deflation | None:
     """Deflate as many of the Ritz vectors near the end as are accurate enough.
 
-    The floor of what is deflated is at most ``below``.
+    The j-th shift is a bound on the j-th eigenvalue if T at this shift has at most j negative
+    eigenvalues, counted from 0. The pencil has the last shift, the innermost one, and the floor is
+    the largest that any of the shifts needs. It is at most ``below``. None where the Ritz vectors
+    are not accurate enough for so many eigenvalues.
 
-    At least one dimension is left, because a certificate needs a run in the complement. X spans
-    R^{-1} W for the Ritz vectors W, and C X^T follows from the products A W.
+    At least one dimension is left, because a certificate needs a run in the complement. W is
+    scaled such that R^{-1} W is orthonormal, and R^T A W follows from the products A W.
     """
     q, triangle = np.linalg.qr(pencil.preimage(ritz.rows).T)
     diagonal = np.abs(np.diagonal(triangle))
     most = min(len(ritz.rows), end.size - 1)
+    nothing = Deflation(np.empty((0, end.size)), 0.0) if len(shifts) == 1 else None
     if not diagonal.size or diagonal.min() == 0:
-        return Deflation(np.empty((0, end.size)), 0.0)
-    shifted = end.sign * (ritz.images - pencil.shift * ritz.rows)
-    image = scipy.linalg.solve_triangular(triangle, pencil.transposed(shifted), trans="T")
-    rows = q.T
-    compressed = symmetric(rows @ image.T)
-    values, vectors = np.linalg.eigh(compressed)
-    rows, image = vectors.T @ rows, vectors.T @ image
-    residual = image - values[:, None] * rows
-    several = (_deflated(rows, residual, values, n, pencil.rounding) for n in range(most + 1))
-    allowed = [pair for pair in several if pair[1].floor <= below]
-    return max(allowed, key=lambda pair: pair[0])[1]
+        return nothing
+
+    def scaled(rows: np.ndarray) -> np.ndarray:
+        return scipy.linalg.solve_triangular(triangle, pencil.transposed(rows), trans="T")
+
+    images = scaled(end.sign * (ritz.images - pencil.shift * ritz.rows))
+    masses = scaled(end.sign * ritz.rows)
+    values, vectors = np.linalg.eigh(symmetric(q.T @ images.T))
+    basis, images, masses = vectors.T @ q.T, vectors.T @ images, vectors.T @ masses
+    apart = np.linalg.qr(masses.T)[0].T
+    best, widest = nothing, -np.inf
+    for size in range(len(shifts) - 1, most + 1):
+        parts = ((images + (pencil.shift - shift) * masses)[:size] for shift in shifts)
+        floors = [
+            _floor(basis[:size], image, apart[:size], place, pencil.rounding)
+            for place, image in enumerate(parts)
+        ]
+        room = float(values[min(size, len(values) - 1)]) - max(floors)
+        if max(floors) <= below and room > widest:
+            best, widest = Deflation(apart[:size], max(floors)), room
+    return best
 
 
-def _deflated(
-    rows: np.ndarray, residual: np.ndarray, values: np.ndarray, count: int, rounding: float
-) -> tuple[float, Deflation]:
-    """The deflation of the first rows, and by how much C is expected to exceed its floor."""
-    if not count:
-        return float(values[0]), Deflation(rows[:0], 0.0)
-    moved = 2 * count**0.5 * rounding
-    if values[0] <= 2 * moved:
-        return -np.inf, Deflation(rows[:0], 0.0)
-    weights = (values[:count, None] - moved) ** 0.5
-    scaled = residual[:count] / weights
-    size = float(np.linalg.eigvalsh(scaled @ scaled.T)[-1]) ** 0.5
-    floor = (size + moved / float(weights[0, 0])) ** 2
-    return float(values[min(count, len(values) - 1)]) - floor, Deflation(rows[:count], floor)
+def _floor(
+    basis: np.ndarray, images: np.ndarray, apart: np.ndarray, negative: int, rounding: float
+) -> float:
+    """What C must exceed on the complement of the rows ``apart``; the images are R^T (A - s I) W.
+
+    T may have at most so many negative eigenvalues. The floor is infinite where it has more, or
+    where rounding does not let their number be seen.
+    """
+    if not len(basis):
+        return 0.0
+    values, vectors = np.linalg.eigh(symmetric(basis @ images.T))
+    moved = 2 * len(basis) ** 0.5 * rounding
+    if (abs(values) <= 2 * moved).any() or (values < 0).sum() > negative:
+        return np.inf
+    positive = values > 0
+    if not positive.any():
+        return 0.0
+    residual = (vectors.T @ (images - (images @ apart.T) @ apart))[positive]
+    weights = (values[positive] - moved) ** 0.5
+    quotients = residual / weights[:, None]
+    size = float(np.linalg.eigvalsh(quotients @ quotients.T)[-1]) ** 0.5
+    return (size + moved / float(weights.min())) ** 2

@@ -93,19 +93,22 @@ def test_a_ritz_value_is_on_the_inside_and_close(end):
 
 @pytest.mark.parametrize("end", ENDS)
 def test_what_is_deflated_leaves_a_schur_complement_that_the_floor_makes_positive(end):
-    """floor >= ||T^{-1/2} R||^2, with T and R from dense matrices."""
+    """C >= floor on the complement of the rows, and A - s I is positive definite, both dense."""
     located = locate(end, RTOL, _never)
     pencil = located.pencil.at(beside(end, located.ritz.value, RTOL))
-    apart = deflation(end, pencil, located.ritz)
-    inner = pencil.inner(np.eye(end.size))
-    matrix = end.products(np.eye(end.size)).images
-    dense = end.sign * inner @ (matrix - pencil.shift * np.eye(end.size)) @ inner.T
-    x = apart.rows
-    assert_allclose(x @ x.T, np.eye(len(x)), atol=1e-9)
-    t = x @ dense @ x.T
-    residual = x @ dense - t @ x
-    exact = np.linalg.eigvalsh(residual.T @ np.linalg.solve(t, residual))[-1] if len(x) else 0.0
-    assert exact <= apart.floor * (1 + 1e-6) + 1e-12
+    apart = deflation(end, pencil, located.ritz, [pencil.shift])
+    assert_allclose(apart.rows @ apart.rows.T, np.eye(len(apart.rows)), atol=1e-9)
+    inner = pencil.inner(np.eye(end.size)).T  # R
+    matrix = end.sign * (end.products(np.eye(end.size)).images - pencil.shift * np.eye(end.size))
+    rest = scipy.linalg.null_space(apart.rows) if len(apart.rows) else np.eye(end.size)
+    deflated = scipy.linalg.null_space((inner @ rest).T).T  # W, orthonormal rows
+    assert len(deflated) == len(apart.rows)
+    compressed = deflated @ matrix @ deflated.T
+    cross = rest.T @ inner.T @ matrix @ deflated.T
+    if len(deflated):
+        schur = cross @ np.linalg.solve(compressed, cross.T)
+        assert np.linalg.eigvalsh(compressed)[0] > 0
+        assert np.linalg.eigvalsh(schur)[-1] <= apart.floor * (1 + 1e-6) + 1e-12
 
 
 def _spectrum(draw, rows):
@@ -143,6 +146,26 @@ def test_property_both_ends_are_enclosed(data):
     assert np.sqrt(high.ritz) - error <= exact[0] ** 0.5 <= np.sqrt(high.bound) + error
     assert low.missed <= MISSED
     assert made.factor.lost == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_property_several_of_the_smallest_eigenvalues_are_enclosed(data):
+    """The i-th Ritz value is at least the i-th eigenvalue, and the i-th bound at most."""
+    rows = data.draw(st.integers(12, 40))
+    values = _spectrum(data.draw, rows)
+    columns = int(rows * data.draw(st.floats(1.0, 20.0)))
+    j = prescribed.factor(values, columns, data.draw(st.integers(0, 99)))
+    width = data.draw(st.sampled_from([0, *(w * rows for w in (2, 4) if w * rows < columns)]))
+    count = data.draw(st.integers(2, 6))
+    _, bottom, _ = prescribed.ready(j, width=width, block=min(count + 4, rows // 2))
+    several = certified(bottom, RTOL, MISSED, count=count)
+    exact = np.linalg.svd(j, compute_uv=False)[::-1][:count]
+    error = 1e-13 * np.linalg.norm(j, 2)
+    assert (np.sqrt(np.maximum(several.bounds, 0)) - error <= exact).all()
+    assert (exact <= np.sqrt(np.maximum(several.values, 0)) + error).all()
+    if exact[0] > 1e-4 * np.linalg.norm(j, 2):
+        assert (several.bounds > 0).all()
 
 
 @settings(max_examples=15, deadline=None)
