@@ -28,6 +28,7 @@ from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.few import OuterRitzPairs, outer_ritz_pairs
 from gnjax.spectra.krylov.host_products import beside_xla, host_product
 from gnjax.spectra.on_device import bytes_on_device, few_on_device, why_unfinished
+from gnjax.spectra.pencil.smallest import smallest_of_factor
 from gnjax.spectra.spectrum import Spectrum, in_units, part_of, shifted, with_zeros
 from gnjax.spectra.watch import Progress, Watch, watching
 from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectrum
@@ -53,7 +54,9 @@ def eigenvalues(
     else from the dense matrix. A few of a large operator are computed by Lanczos, with repeated
     eigenvalues as often as they occur. Their errors are residual norms: some eigenvalue is that
     close to each value. If a residual is above rtol times the norm of the operator, ``converged``
-    is False.
+    is False. The smallest ones of a Gauss-Newton matrix or kernel of full rank are computed from
+    the rows of its Jacobian, where these fit in memory, to a tolerance relative to each value
+    (method "preconditioned").
 
     Args:
       op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
@@ -114,6 +117,11 @@ def _few_of_twin(
         return _zeros(k)
     wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
     width = bytes_on_device(twin, wanted, rtol, limits)
+    preconditioned = None
+    if which == "smallest" and wanted == k:
+        preconditioned = smallest_of_factor(twin, k, rtol, limits, watch)
+    if preconditioned is not None:
+        return preconditioned
     if width:
         found = few_on_device(twin, wanted, which, rtol, limits, watch, width=width)
     else:

@@ -8,11 +8,12 @@ import scipy.linalg
 from gnjax.conditioning.ends import GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import dense
 from gnjax.conditioning.methods.base import Method
-from gnjax.conditioning.methods.krylov import MISSED, chance
+from gnjax.conditioning.methods.krylov import MISSED
 from gnjax.conditioning.positive import cholesky, matrix_on_range
 from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import forming_work, forms_cheaply
 from gnjax.spectra.krylov import lanczos
+from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.whole import dense_error
 
 _BLOCK = 8  # vectors in one product: eight cost little more than four, as A is read once

@@ -24,13 +24,14 @@ from gnjax.conditioning.ends import (
     ends_of_spectrum,
 )
 from gnjax.conditioning.methods.base import Method
-from gnjax.numerics.certificate import PROBABLE, Error, certificate
+from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.rounding import LAPACK, spectral_error
 from gnjax.operators.facts import SYMMETRIC, evidence_for, forms_cheaply
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov import lanczos
 from gnjax.spectra.krylov.host_products import beside_xla, host_product, too_large
+from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.whole import dense_error
 
@@ -40,16 +41,6 @@ OVERHEAD = 2e10  # the time of compiling and of many small calls, counted in mul
 _RUN = 2.0  # the rounding of the recurrence and of T's eigenvalues, in units of LAPACK's error
 _LOOK = 8  # steps from one check of both ends to the next
 _OPAQUE = 3.4e10  # the cost where only products are known; above 1500 rows "dense" costs more
-
-
-def chance(failure: float) -> Error:
-    """The part of a certificate that states with what probability an eigenvalue was missed.
-
-    If the probability is 0, because the basis spans the whole space, only rounding remains.
-    """
-    if failure == 0:
-        return LAPACK
-    return Error(0.0, PROBABLE, failure, "a random start may have missed an eigenvalue")
 
 
 def _refuses(problem: Problem) -> str:

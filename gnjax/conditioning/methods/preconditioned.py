@@ -9,47 +9,25 @@ number is. Then few products with A find both ends, and few more certify them
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import inverse
 from gnjax.conditioning.methods.base import Method
-from gnjax.conditioning.methods.krylov import MISSED, chance
-from gnjax.numerics.certificate import Error, certificate
-from gnjax.numerics.rounding import LAPACK, gamma
+from gnjax.conditioning.methods.krylov import MISSED
+from gnjax.numerics.certificate import certificate
 from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
-from gnjax.spectra.krylov.host_products import check_products, host_product
-from gnjax.spectra.pencil import Enclosed, End, Products, certified
-from gnjax.spectra.pencil.ends import Matrix, largest_end, smallest_end
-from gnjax.spectra.pencil.plan import BLOCK, Plan, planned
-from gnjax.spectra.pencil.prepared import Prepared, prepared, triangle_of
-from gnjax.spectra.whole import dense_error
+from gnjax.spectra.krylov.missed import chance
+from gnjax.spectra.pencil import Enclosed, End, certified
+from gnjax.spectra.pencil.ends import largest_end, smallest_end
+from gnjax.spectra.pencil.plan import Plan, planned
+from gnjax.spectra.pencil.preconditioned import Preconditioned, by_factor, by_products
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
 _SLOWER = 4.0  # how much longer its multiplications take than those of a matrix product, measured
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
 _LARGE = 1e11  # multiplications from which on the rank is looked at before, see _deficient
 _WIDE = 2.0  # a factor with so many times more columns than rows has full rank, but for zero rows
-_LOST = 0.25  # the largest share of rtol that holding J in float32 may cost
-
-
-@dataclass(frozen=True)
-class _Ready:
-    """A by its products, and L with L L^T near A.
-
-    ``widened`` is given an eigenvalue of the computed A with its bounds and the norm of A, and
-    returns bounds on the true one, ``error`` the part of the certificate.
-    """
-
-    matrix: Matrix
-    triangle: np.ndarray
-    block: int
-    error: Callable[[float], Error]
-    widened: Callable[[Enclosure, float], Enclosure]
-    floor: Callable[[float], float]
 
 
 def _plan(problem: Problem) -> Plan | None:
@@ -98,72 +76,21 @@ def _cost(problem: Problem) -> float:
 
 def _ends(problem: Problem) -> Ends | None:
     """Both ends, or those of Cholesky and Lanczos on the matrix where J does not resolve them."""
-    ready = _by_products(problem) if problem.preconditioner is not None else _by_factor(problem)
+    ready = _preconditioned(problem)
     ends = None if ready is None else _certified(problem, ready)
     return inverse.METHOD.ends(problem) if ends is None else ends
 
 
-def _by_products(problem: Problem) -> _Ready | None:
-    """A by the products of the operator, with the matrix of the caller."""
-    assert problem.preconditioner is not None
-    triangle = triangle_of(problem.preconditioner)
-    if triangle is None:
-        msg = (
-            "preconditioner= is not positive definite: it is to be a symmetric positive definite "
-            "matrix near the operator's"
-        )
-        raise ValueError(msg)
-    multiply = problem.watch(host_product(problem.op))
-
-    def full(rows: np.ndarray) -> Products:
-        images = multiply(rows)
-        return Products(images, images @ rows.T)
-
-    def error(norm: float) -> Error:
-        return dense_error(problem.op, norm)
-
-    return _Ready(
-        Matrix(problem.size, full, multiply, exact=True),
-        triangle,
-        min(BLOCK, max(problem.size // 4, 1)),
-        error,
-        lambda end, norm: end.widened(error(norm).value),
-        lambda norm: error(norm).value,
-    )
-
-
-def _by_factor(problem: Problem) -> _Ready | None:
-    """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows."""
+def _preconditioned(problem: Problem) -> Preconditioned | None:
+    if problem.preconditioner is not None:
+        return by_products(problem.op, problem.preconditioner, problem.watch)
     factor, plan = factorisation_of(problem.op), _plan(problem)
     assert factor is not None
     assert plan is not None
-    ready = prepared(factor, plan, problem.seed, problem.watch)
-    if ready is not None and _loses(ready, problem.rtol) and plan.wide_fits:
-        ready = prepared(factor, plan.wide(), problem.seed, problem.watch)
-    if ready is None:
-        return None
-    held = ready.factor
-    check_products(held.squared)
-    rounding = gamma(max(held.shape), np.dtype(float)) * held.squared**0.5
-    lost = Error(held.lost, reason=f"J is held in {held.dtype}")
-    error = factor.error() + lost + LAPACK.to(rounding)
-    return _Ready(
-        ready.matrix(problem.watch),
-        ready.triangle,
-        ready.block,
-        lambda norm: error,
-        lambda end, norm: _squared(end, error.value),
-        lambda norm: (3 + 2 * 2**0.5) * error.value**2,
-    )
+    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
 
 
-def _loses(ready: Prepared, rtol: float) -> bool:
-    """Whether the precision in which J is held is too low for the tolerance."""
-    least = max(ready.least, np.finfo(float).tiny) ** 0.5
-    return 2 * ready.factor.lost / least > _LOST * rtol
-
-
-def _certified(problem: Problem, ready: _Ready) -> Ends | None:
+def _certified(problem: Problem, ready: Preconditioned) -> Ends | None:
     """Both ends, or None where the smallest cannot be told from zero or is not certified."""
 
     def enclosed(end: End, rtol: float) -> Enclosed:
@@ -174,9 +101,9 @@ def _certified(problem: Problem, ready: _Ready) -> Ends | None:
     bottom_end = smallest_end(ready.matrix, ready.triangle, ready.block)
     bottom = enclosed(bottom_end, problem.rtol - 2 * share)
     norm = top.ritz
-    largest = ready.widened(Enclosure(top.ritz, top.ritz, top.bound), norm)
-    smallest = ready.widened(Enclosure(bottom.ritz, bottom.bound, bottom.ritz), norm)
-    smallest = Enclosure(smallest.value, max(smallest.low, 0.0), smallest.high)
+    largest = Enclosure(top.ritz, *ready.widened((top.ritz, top.bound), norm))
+    low, high = ready.widened((bottom.bound, bottom.ritz), norm)
+    smallest = Enclosure(bottom.ritz, max(low, 0.0), high)
     certain = smallest.low > 0 and np.isfinite(largest.high)
     if not certain and not problem.watch.stopped:
         return None
@@ -193,12 +120,6 @@ def _certified(problem: Problem, ready: _Ready) -> Ends | None:
         top.products + bottom.products,
         finished=not problem.watch.stopped,
     )
-
-
-def _squared(end: Enclosure, error: float) -> Enclosure:
-    """The square of a singular value known to ``error``, whose square without it is enclosed."""
-    least = max(max(end.low, 0.0) ** 0.5 - error, 0.0)
-    return Enclosure(end.value, least**2, (max(end.high, 0.0) ** 0.5 + error) ** 2)
 
 
 METHOD = Method(

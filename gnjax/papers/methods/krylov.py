@@ -6,12 +6,13 @@ from typing import Any
 
 from gnjax.conditioning.ends import FLOOR, GIVEN, Enclosure, Ends, Problem, bound_source
 from gnjax.conditioning.methods import Method
-from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD, chance
+from gnjax.conditioning.methods.krylov import MISSED, OVERHEAD
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.papers.kronecker import ends as certified_ends
 from gnjax.papers.kronecker.on_range import OnRange
 from gnjax.papers.kronecker.operator import product_rounding
+from gnjax.spectra.krylov.missed import chance
 
 _PRODUCTS = 600.0  # the number of products that a run is assumed to make, to estimate its cost
 

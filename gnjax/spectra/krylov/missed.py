@@ -31,8 +31,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnjax.numerics.certificate import PROBABLE, Error
+from gnjax.numerics.rounding import LAPACK
+
 if TYPE_CHECKING:
     from gnjax.spectra.krylov.lanczos import Run
+
+
+def chance(failure: float) -> Error:
+    """The part of a certificate that states with what probability an eigenvalue was missed.
+
+    If the probability is 0, because the basis spans the whole space, only rounding remains.
+    """
+    if failure == 0:
+        return LAPACK
+    return Error(0.0, PROBABLE, failure, "a random start may have missed an eigenvalue")
 
 
 def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:

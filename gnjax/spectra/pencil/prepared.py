@@ -78,7 +78,7 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[np.ndarray, float]
     diagonal = np.abs(np.diagonal(triangle))
     if not diagonal.min() > 0:
         return None
-    return triangle, _least(triangle)
+    return triangle, least_of(triangle)
 
 
 def _accurate(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
@@ -87,7 +87,7 @@ def _accurate(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     triangle = _factored(matrix.astype(np.float64))
     if triangle is None:
         return None
-    least = _least(triangle)
+    least = least_of(triangle)
     return (triangle, least) if least > _ROUNDED * unit else None
 
 
@@ -98,7 +98,7 @@ def _near(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
         moved = wide.copy()
         np.fill_diagonal(moved, np.diagonal(wide) + shift * unit)
         triangle = _factored(moved)
-        if triangle is not None and (least := _least(triangle)) > 0:
+        if triangle is not None and (least := least_of(triangle)) > 0:
             return triangle, least
     return None
 
@@ -120,7 +120,7 @@ def _factored(matrix: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def _least(triangle: np.ndarray) -> float:
+def least_of(triangle: np.ndarray) -> float:
     """About the smallest eigenvalue of L L^T, by inverse iteration."""
     rows = random_rows(len(triangle), 4, 0)
     solve: Callable[[np.ndarray], np.ndarray] = lambda v: scipy.linalg.solve_triangular(  # noqa: E731

@@ -1,0 +1,114 @@
+"""A matrix A with a preconditioner: by a factor J in memory, or by products and a matrix near A."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.rounding import LAPACK, gamma
+from gnjax.operators.base import Operator
+from gnjax.operators.factorisation import Factorisation
+from gnjax.spectra.krylov.host_products import check_products, host_product
+from gnjax.spectra.pencil.base import Products
+from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.plan import BLOCK, Plan
+from gnjax.spectra.pencil.prepared import Prepared, prepared, triangle_of
+from gnjax.spectra.watch import Watch
+from gnjax.spectra.whole import dense_error
+
+_LOST = 0.25  # the largest share of rtol that holding J in float32 may cost
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Preconditioned:
+    """A by its products, and L with L L^T near A.
+
+    Attributes:
+      matrix: the products with A.
+      triangle: L.
+      block: how many vectors are multiplied together.
+      error: the part of a certificate that says how well A is known, from the norm of A.
+      widened: bounds on a true eigenvalue from bounds on that of the computed A and its norm.
+      floor: the smallest eigenvalue that can be told from zero, from the norm of A.
+    """
+
+    matrix: Matrix
+    triangle: np.ndarray
+    block: int
+    error: Callable[[float], Error]
+    widened: Callable[[Interval, float], Interval]
+    floor: Callable[[float], float]
+
+
+def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
+    """A by the products of the operator, with the caller's matrix near A."""
+    triangle = triangle_of(near)
+    if triangle is None:
+        msg = (
+            "preconditioner= is not positive definite: it is to be a symmetric positive definite "
+            "matrix near the operator's"
+        )
+        raise ValueError(msg)
+    multiply, size = watch(host_product(op)), op.shape[0]
+
+    def full(rows: np.ndarray) -> Products:
+        images = multiply(rows)
+        return Products(images, images @ rows.T)
+
+    def widened(bounds: Interval, norm: float) -> Interval:
+        error = dense_error(op, norm).value
+        return bounds[0] - error, bounds[1] + error
+
+    return Preconditioned(
+        Matrix(size, full, multiply, exact=True),
+        triangle,
+        min(BLOCK, max(size // 4, 1)),
+        lambda norm: dense_error(op, norm),
+        widened,
+        lambda norm: dense_error(op, norm).value,
+    )
+
+
+def by_factor(
+    factor: Factorisation, plan: Plan, rtol: float, seed: int, watch: Watch
+) -> Preconditioned | None:
+    """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
+
+    J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
+    where no matrix near J J^T is positive definite.
+    """
+    ready = prepared(factor, plan, seed, watch)
+    if ready is not None and _loses(ready, rtol) and plan.wide_fits:
+        ready = prepared(factor, plan.wide(), seed, watch)
+    if ready is None:
+        return None
+    held = ready.factor
+    check_products(held.squared)
+    rounding = gamma(max(held.shape), np.dtype(float)) * held.squared**0.5
+    lost = Error(held.lost, reason=f"J is held in {held.dtype}")
+    error = factor.error() + lost + LAPACK.to(rounding)
+    return Preconditioned(
+        ready.matrix(watch),
+        ready.triangle,
+        ready.block,
+        lambda norm: error,
+        lambda bounds, norm: _squares(bounds, error.value),
+        lambda norm: (3 + 2 * 2**0.5) * error.value**2,
+    )
+
+
+def _loses(ready: Prepared, rtol: float) -> bool:
+    """Whether the precision in which J is held is too low for the tolerance."""
+    least = max(ready.least, np.finfo(float).tiny) ** 0.5
+    return 2 * ready.factor.lost / least > _LOST * rtol
+
+
+def _squares(bounds: Interval, error: float) -> Interval:
+    """Bounds on the square of a singular value known to ``error``, from those without it."""
+    least = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
+    return least**2, (max(bounds[1], 0.0) ** 0.5 + error) ** 2

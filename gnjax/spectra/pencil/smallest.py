@@ -1,0 +1,59 @@
+"""A few of the smallest eigenvalues of A = J J^T, without forming A."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnjax.numerics.certificate import certificate
+from gnjax.numerics.limits import Limits
+from gnjax.operators.base import Operator
+from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
+from gnjax.spectra.krylov.hidden import MISSED
+from gnjax.spectra.krylov.missed import chance
+from gnjax.spectra.pencil.certified import certified
+from gnjax.spectra.pencil.ends import largest_end, smallest_end
+from gnjax.spectra.pencil.plan import BLOCK, planned
+from gnjax.spectra.pencil.preconditioned import by_factor
+from gnjax.spectra.pencil.prepared import least_of
+from gnjax.spectra.spectrum import Spectrum
+from gnjax.spectra.watch import Watch
+
+_LOOSEST, _FINEST = 1e-3, 1e-9  # tolerances relative to an eigenvalue
+_SPARE = 8  # vectors of a block beside those that are asked for
+
+
+def smallest_of_factor(
+    op: Operator, k: int, rtol: float, limits: Limits, watch: Watch
+) -> Spectrum | None:
+    """The k smallest eigenvalues, or None where this method has no answer.
+
+    It has one for a matrix of full rank with a factor whose rows fit in memory. Their errors are
+    relative to each eigenvalue, and at most ``rtol`` times the norm, as far as J is known.
+    """
+    factor, size = factorisation_of(op), op.shape[0]
+    if factor is None or factor.shape[1] < size or size > limits.matrix_rows:
+        return None
+    plan, block = planned(factor, limits), max(BLOCK, k + _SPARE)
+    if plan.refused or block > size // 2:
+        return None
+    ready = by_factor(factor, plan, _LOOSEST, 0, watch)
+    if ready is None:
+        return None
+    norm = largest_end(ready.matrix, min(BLOCK, block)).norm
+    relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
+    end = smallest_end(ready.matrix, ready.triangle, block)
+    answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
+    pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
+    bounds = np.array([ready.widened(pair, norm) for pair in pairs])
+    done = bool((bounds[:, 0] > 0).all())
+    if not done and not watch.stopped:
+        return None
+    errors = np.abs(bounds - answer.values[:, None]).max(axis=1)
+    parts = ready.error(norm), chance(answer.missed), evidence_for(op, SYMMETRIC)
+    return Spectrum(
+        answer.values[::-1],
+        errors[::-1],
+        "preconditioned",
+        certificate(*parts),
+        done,
+    )
