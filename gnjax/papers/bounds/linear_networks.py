@@ -113,7 +113,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     reason = _why_not_applicable(lefts, rights) or sigma.reason
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
-    formed = Error(
+    product_error = Error(
         float(max(left_errors.max(), right_errors.max())),
         factors.evidence,
         factors.failure,
@@ -129,7 +129,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
         *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
         applicable=not reason,
         reason=reason,
-        certificate=certificate(formed, *(e.part for e in (*lefts, *rights)), sigma.part),
+        certificate=certificate(product_error, *(e.part for e in (*lefts, *rights)), sigma.part),
     )
 
 
@@ -162,7 +162,7 @@ def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
 
 def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
-        layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
+        layers = [str(layer) for layer, extremes in enumerate(side, start=1) if extremes.below == 0]
         if layers:
             return (
                 f"{name} is rank deficient, exactly or to working precision, at l = "

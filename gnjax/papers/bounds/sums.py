@@ -67,6 +67,6 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
         raise ValueError(msg)
     if (host == host.T).all():
         return eigenvalues(host)
-    found = eigenvalues(host / 2 + host.T / 2)
+    of_symmetric_part = eigenvalues(host / 2 + host.T / 2)
     rounding = unit_roundoff(host.dtype) * frobenius_norm(host)
-    return Eigenvalues(found.values, raised(found.error + rounding))
+    return Eigenvalues(of_symmetric_part.values, raised(of_symmetric_part.error + rounding))

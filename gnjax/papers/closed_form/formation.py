@@ -65,13 +65,13 @@ def _chain_errors(
 ) -> list[float]:
     """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
     errors = [error]
-    for step, ((w, moved), product) in enumerate(zip(chain, products[:-1], strict=True)):
+    for step, ((w, layer_error), product) in enumerate(zip(chain, products[:-1], strict=True)):
         norm, frobenius = _norms(w)
         size, rounding = frobenius_norm(product), 0.0
         if not (exact and step == 0):
-            rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + moved)
+            rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + layer_error)
             rounding += underflow(w.shape[1], len(product) * len(w), product.dtype)
-        error = raised(error * (norm + moved) + (size + error) * moved + rounding)
+        error = raised(error * (norm + layer_error) + (size + error) * layer_error + rounding)
         errors.append(error)
     return errors
 

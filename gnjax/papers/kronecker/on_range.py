@@ -49,6 +49,6 @@ class OnRange(Algebra):
 
     def error(self, norm: float) -> Error:
         """That of the whole matrix, and what the rotation to the range rounds."""
-        stored = error_of(self.reduced.operator, norm).value
-        error = error_of(self.whole, norm).to(stored)
+        error_on_range = error_of(self.reduced.operator, norm).value
+        error = error_of(self.whole, norm).to(error_on_range)
         return error + LAPACK if self.reduced.rotated else error

@@ -59,14 +59,16 @@ def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)
     rotated = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
-    kept = stairs.kept
+    lengths = stairs.lengths
     if len(lefts[0]) > len(rights[0]):
         lefts, rights = rights, lefts
-        kept = np.array([(kept > column).sum() for column in range(kept.max())])
-    groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
+        lengths = np.array([(lengths > column).sum() for column in range(lengths.max())])
+    groups = tuple(
+        (len(list(equal)), int(columns)) for columns, equal in groupby(lengths) if columns
+    )
     error = stored_bound(float(op.stored_error) + rotated, op.dtype)
-    stored = SumOfKroneckers(on_device(lefts), on_device(rights), error)
-    return Reduced(stored, groups, stairs.left_rounding + stairs.right_rounding > 0)
+    operator = SumOfKroneckers(on_device(lefts), on_device(rights), error)
+    return Reduced(operator, groups, stairs.left_rounding + stairs.right_rounding > 0)
 
 
 def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -104,8 +104,8 @@ def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
 def floor(data: Moments) -> float:
     """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum."""
     values, vectors = axes(data.covariance)
-    kept = values > len(values) * np.finfo(np.float64).eps * values.max()
-    explained = (np.asarray(data.cross) @ vectors[:, kept]) ** 2 / values[kept]
+    nonzero = values > len(values) * np.finfo(np.float64).eps * values.max()
+    explained = (np.asarray(data.cross) @ vectors[:, nonzero]) ** 2 / values[nonzero]
     return float(data.energy) - float(explained.sum()) / 2
 
 
@@ -149,10 +149,10 @@ def _isotropic(covariance: jax.Array) -> float:
 
 
 def _rotated(weights: Weights, data: Moments, covariance: jax.Array, basis: Array) -> Reduced:
-    first, *rest = weights
+    first, *later = weights
     inputs = on_device(basis)
     return Reduced(
-        [first @ inputs, *rest],
+        [first @ inputs, *later],
         Moments(covariance, data.cross @ inputs, data.energy),
         (inputs, *[None] * len(weights)),
     )
@@ -165,8 +165,8 @@ def core(weights: Weights, data: Moments, rank: int) -> Reduced:
     in it, because W_l moves by S_l^T E P_l^T and S_l^T ends in W_{l+1}^T while P_{l+1} begins with
     W_l. Strongly balanced weights of rank r (Assumption 3) have r.
     """
-    hidden = [_span(after, before, rank) for before, after in pairwise(weights)]
-    bases = (None, *hidden, None)
+    hidden_bases = [_span(after, before, rank) for before, after in pairwise(weights)]
+    bases = (None, *hidden_bases, None)
     sides = zip(weights, bases, bases[1:], strict=False)
     return Reduced([_inside(w, after, before) for w, before, after in sides], data, bases)
 
@@ -175,11 +175,11 @@ def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
     """Orthonormal columns that span those of ``before`` and the rows of ``after``."""
     vectors = np.concatenate([np.asarray(before), np.asarray(after).T], axis=1)
     basis = np.linalg.svd(vectors, full_matrices=False)[0][:, :rank]
-    left = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
-    if not left <= _SPANNED * float(np.linalg.norm(vectors)):
+    outside = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
+    if not outside <= _SPANNED * float(np.linalg.norm(vectors)):
         msg = (
             f"a hidden layer of width {len(vectors)} uses more than rank={rank} dimensions "
-            f"({left:.1e} of its weights lie outside); give the rank of balanced weights"
+            f"({outside:.1e} of its weights lie outside); give the rank of balanced weights"
         )
         raise ValueError(msg)
     return jnp.asarray(basis)
