@@ -38,9 +38,9 @@ class LinearNet(nnx.Module):
         :func:`gnjax.models.initializers.chain`."""
         self.widths = layer_widths(inputs, outputs, depth, width)
         self.skip = check_finite_number("skip", skip)
-        drawn = initializers.chain(key, self.widths, initializer, **options)
+        matrices = initializers.chain(key, self.widths, initializer, **options)
         self.depth = depth
-        for layer, weight in enumerate(drawn, start=1):
+        for layer, weight in enumerate(matrices, start=1):
             setattr(self, f"w{layer}", nnx.Param(weight))
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -63,12 +63,12 @@ class MLP(nnx.Module):
           key: draws the weights.
         """
         self.activation, self.slope = check_activation(activation, slope)
-        drawn = initializers.chain(key, widths, initializer, **options)
+        matrices = initializers.chain(key, widths, initializer, **options)
         self.widths = tuple(widths)
         rngs = nnx.Rngs(key)
-        for layer, weight in enumerate(drawn, start=1):
+        for layer, weight in enumerate(matrices, start=1):
             setattr(self, f"dense{layer}", dense(weight, bias=bias, rngs=rngs))
-            if layer < len(drawn):
+            if layer < len(matrices):
                 between = normalisation(norm, weight.shape[0], weight.dtype, rngs=rngs)
                 setattr(self, f"norm{layer}", between)
 
