@@ -51,7 +51,7 @@ class ExtremeSingularValues:
 
 
 def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> ExtremeSingularValues:
-    """The extreme singular values of a matrix that is stored with an error of norm ``stored_error``.
+    """The extreme singular values of a matrix whose stored entries have an error of that norm.
 
     The smallest one is 0 for a matrix with fewer columns than rows. For a large matrix the largest
     one is the root of an eigenvalue of its Gram matrix, and so is the smallest one of a

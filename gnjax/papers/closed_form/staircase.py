@@ -52,8 +52,8 @@ class Staircase:
       lefts: Q^T S_l, (u_l, a_l), for an orthogonal Q.
       rights: R^T T_l, (v_l, a_{l-1}), for an orthogonal R.
       lengths: (u_L,): pairs (i, j) with j < lengths[i] are in the staircase.
-      left_distances, right_distances: (L,), bounds on ||S_l - Q Q^T S_l||_F and ||T_l - R R^T T_l||_F,
-        what the stored factors have outside the spaces; 0 where that is exact.
+      left_distances, right_distances: (L,), bounds on ||S_l - Q Q^T S_l||_F and
+        ||T_l - R R^T T_l||_F, the parts of the stored factors outside the spaces; 0 where exact.
       left_rounding, right_rounding: what the rotations round, as a share of ||A_l|| and ||B_l||; 0
         where rows are only left out.
     """
@@ -78,7 +78,7 @@ class Staircase:
 
 
 def _gram_distance(norms: Array, distances: Array, rounding: float) -> Array:
-    """How far each Gram matrix moves, for their norms ||S_l||_F^2 and the distances of the S_l."""
+    """How far each Gram matrix A_l moves, from ||A_l||_F and the distance that S_l moves."""
     norms = np.asarray(norms, np.float64)
     return (2 * np.sqrt(norms) + distances) * distances + rounding * norms
 
