@@ -51,8 +51,8 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
 
     end = time.monotonic() + seconds
     threading.Thread(target=run, daemon=daemon).start()
-    while not outcome.done() and (left := end - time.monotonic()) > 0:
-        wait([outcome], min(_LISTEN, left))  # an interrupted Thread.join forgets its thread
+    while not outcome.done() and (seconds_left := end - time.monotonic()) > 0:
+        wait([outcome], min(_LISTEN, seconds_left))  # an interrupted Thread.join forgets its thread
     if not outcome.done():
         msg = f"it took longer than {seconds:.0f} seconds"
         raise TimeoutError(msg)
