@@ -82,11 +82,11 @@ def _versions() -> Iterator[Finding]:
 
 def _devices() -> tuple[frozenset[str], list[Finding]]:
     """The platforms of JAX's devices, none where it cannot start, and the findings."""
-    chosen = os.environ.get("JAX_PLATFORMS", "")
+    selected = os.environ.get("JAX_PLATFORMS", "")
     try:
         devices = jax.devices()
     except RuntimeError as error:
-        remedy = f"unset JAX_PLATFORMS (it is {chosen!r}) or install what drives that device"
+        remedy = f"unset JAX_PLATFORMS (it is {selected!r}) or install what drives that device"
         return frozenset(), [Finding("devices", "JAX", str(error).splitlines()[0], remedy)]
     kinds = [f"{device.platform}: {device.device_kind}" for device in devices]
     findings = [
@@ -94,7 +94,7 @@ def _devices() -> tuple[frozenset[str], list[Finding]]:
         for kind, count in Counter(kinds).items()
     ]
     platforms = frozenset(device.platform for device in devices)
-    if _NVIDIA.exists() and platforms == {"cpu"} and not chosen:
+    if _NVIDIA.exists() and platforms == {"cpu"} and not selected:
         remedy = "install gnjax[cuda], or set JAX_PLATFORMS=cpu if the CPU is what you want"
         findings.append(Finding("devices", "NVIDIA driver", "loaded, but JAX sees no GPU", remedy))
     return platforms, findings
@@ -140,17 +140,17 @@ def _programs(environment: Mapping[str, str]) -> Finding:
         folder = compiled_folder(environment)
     except ValueError as error:
         return Finding(section, name, str(error), f"set {SWITCH} to on or off, or unset it")
-    own = environment.get("JAX_COMPILATION_CACHE_DIR")
-    return Finding(section, name, str(folder or own or f"nothing ({SWITCH}=off)"))
+    folder_of_jax = environment.get("JAX_COMPILATION_CACHE_DIR")
+    return Finding(section, name, str(folder or folder_of_jax or f"nothing ({SWITCH}=off)"))
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:
     section = "data"
     root = environment.get("GNJAX_DATA")
     if root is not None:
-        here = Path(root).expanduser().is_dir()
-        remedy = "" if here else "point GNJAX_DATA at a folder that is there, or unset it"
-        yield Finding(section, "GNJAX_DATA", root if here else f"{root} is no folder", remedy)
+        is_folder = Path(root).expanduser().is_dir()
+        remedy = "" if is_folder else "point GNJAX_DATA at a folder that is there, or unset it"
+        yield Finding(section, "GNJAX_DATA", root if is_folder else f"{root} is no folder", remedy)
     cache = cache_folder("").resolve()
     parent = _existing(cache)
     text = str(cache) if cache == parent else f"{cache}, made when something is fetched"
@@ -177,10 +177,10 @@ def _room(results: Path) -> Iterator[Finding]:
         remedy = "close other programs, or run one cell at a time with --jobs=1" if little else ""
         yield Finding(section, "memory", f"{_gigabytes(memory)} {source}", remedy)
     for name, folder in (("results", results.resolve()), ("cache", cache_folder("").resolve())):
-        free = shutil.disk_usage(_existing(folder)).free
-        little = free < _LEAST_DISK
+        free_space = shutil.disk_usage(_existing(folder)).free
+        little = free_space < _LEAST_DISK
         remedy = f"free {_gigabytes(_LEAST_DISK)} on the disk of {folder}" if little else ""
-        yield Finding(section, f"disk for {name}", f"{_gigabytes(free)} free", remedy)
+        yield Finding(section, f"disk for {name}", f"{_gigabytes(free_space)} free", remedy)
 
 
 def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
@@ -188,8 +188,8 @@ def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
     accelerators = sorted(platforms - {"cpu"})
     products = ", ".join(accelerators).upper() or "CPU"
     yield Finding(section, "training, products", products)
-    where = "CPU, by LAPACK" if platforms != {"tpu"} else "CPU, with JAX_PLATFORMS=cpu"
-    yield Finding(section, "dense eigenvalues", where)
+    device = "CPU, by LAPACK" if platforms != {"tpu"} else "CPU, with JAX_PLATFORMS=cpu"
+    yield Finding(section, "dense eigenvalues", device)
     memory, _ = free_memory()
     if memory is not None:
         size = largest_dense(memory)

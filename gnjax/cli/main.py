@@ -57,8 +57,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    called = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
-    parser = argparse.ArgumentParser(prog=called, description="gnjax at the shell")
+    name = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
+    parser = argparse.ArgumentParser(prog=name, description="gnjax at the shell")
     parser.add_argument("--version", action="version", version=f"gnjax {gnjax.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
@@ -126,7 +126,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
         if parsed.out is not None:
             check_format(parsed.out)
         model, x, y = problem(parsed, factory_named(parsed.factory)())
-        found = diagnose(
+        diagnosis = diagnose(
             model,
             x,
             y,
@@ -139,9 +139,9 @@ def _diagnose(parsed: argparse.Namespace) -> None:
     except ValueError as error:
         msg = f"{parsed.factory}: {error}"
         raise MistakeError(msg) from error
-    print(found)
+    print(diagnosis)
     if parsed.out is not None:
-        write_picture(figure_of(found), parsed.out)
+        write_picture(figure_of(diagnosis), parsed.out)
         print(f"\npicture: {parsed.out}")
 
 
@@ -161,16 +161,16 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _doctor(parsed: argparse.Namespace) -> int:
     """Print the report of the machine; return 1 if something is wrong."""
     findings = doctor.examine(parsed.results)
-    shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     section = ""
     for finding in findings:
         if finding.section != section:
             section = finding.section
-            shown.add_row(Text(section, "bold"))
+            table.add_row(Text(section, "bold"))
         mark = ("x", "red") if finding.remedy else " "
-        shown.add_row(Text.assemble(mark, f" {finding.name}"), finding.text)
+        table.add_row(Text.assemble(mark, f" {finding.name}"), finding.text)
     console = Terminal()
-    console.print(shown)
+    console.print(table)
     wrong = doctor.problems(findings)
     for finding in wrong:
         console.print(f"{finding.name}: {finding.text}. Remedy: {finding.remedy}", style="red")
