@@ -38,8 +38,8 @@ class Imbalanced(NamedTuple):
     """A data set in which class 0 dominates, and the share of class 0 in it.
 
     >>> images = gnjax.data.load("digits")
-    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
-    >>> found.largest_share, len(found.dataset.inputs)
+    >>> imbalanced = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> imbalanced.largest_share, len(imbalanced.dataset.inputs)
     (0.55, 100)
     """
 
@@ -218,8 +218,8 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
     0 gives the rest. Its actual share, which is returned too, is thus at least the one asked for.
 
     >>> images = gnjax.data.load("digits")
-    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
-    >>> int((found.dataset.labels == 0).sum())
+    >>> imbalanced = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> int((imbalanced.dataset.labels == 0).sum())
     55
     """
     other_classes = dataset.classes - 1

@@ -146,11 +146,11 @@ def _check_same_outputs(apply: Apply, params: Any, x: Any, size: int, shapes: Ou
     """Refuse a model whose outputs of one sample have another shape in a batch of another size."""
     if size == sample_count(x):
         return
-    _, whole = described(apply, params, x)
-    if whole != shapes:
+    _, of_all = described(apply, params, x)
+    if of_all != shapes:
         msg = (
             f"with batch_size the outputs of a sample have shape {shapes.shapes}, and "
-            f"{whole.shapes} among all {sample_count(x)} samples; leave batch_size out where the "
+            f"{of_all.shapes} among all {sample_count(x)} samples; leave batch_size out where the "
             "model compares samples of one batch"
         )
         raise ValueError(msg)

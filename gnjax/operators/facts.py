@@ -151,12 +151,12 @@ def scaled(op: Operator, factor: float) -> Operator | None:
     if scaled_by_operator is None:
         return None
     beyond_range = abs(exponent) > reach(op.dtype) or getattr(op, "uneven", False)
-    if not beyond_range or not hasattr(op, "times_power_of_two"):
+    times_power = getattr(op, "times_power_of_two", None)
+    if not beyond_range or times_power is None:
         multiple: Operator = scaled_by_operator(factor)
         return multiple
     even = exponent - exponent % 2
-    shifted: Any = op
-    return cast(Operator, shifted.times_power_of_two(even).scaled(math.ldexp(factor, -even)))
+    return cast(Operator, times_power(even).scaled(math.ldexp(factor, -even)))
 
 
 def on_range(op: Operator) -> Operator:

@@ -36,8 +36,8 @@ class RankSensitivity(Result):
         0 where nothing is resolved, 1 for a single eigenvalue.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
-    >>> found = gnjax.papers.rank_sensitivity(spectrum)
-    >>> found.kappa[:3].tolist(), found.largest_gap
+    >>> sensitivity = gnjax.papers.rank_sensitivity(spectrum)
+    >>> sensitivity.kappa[:3].tolist(), sensitivity.largest_gap
     ([1.0, 2.0, 4.0], 3)
     """
 

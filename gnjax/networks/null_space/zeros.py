@@ -49,7 +49,7 @@ def nonzero_columns(
     total = np.zeros(0)
     for sizes in _column_sizes(batches):
         total = total + sizes if len(total) else sizes
-        if all(np.count_nonzero(total[own]) > most for own in parts):
+        if all(np.count_nonzero(total[columns]) > most for columns in parts):
             break
     return total != 0
 

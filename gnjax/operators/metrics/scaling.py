@@ -125,8 +125,8 @@ class Scaling:
 
     def __call__(self, v: jax.Array) -> jax.Array:
         """S v for a vector (p,) or a block of columns (p, b)."""
-        bare = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
-        return _image(bare, v)
+        roots = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
+        return _image(roots, v)
 
 
 _UNSTATED = Bounds(0.0, 0.0, 0.0)  # so that one compiled product serves all roots of these shapes

@@ -23,8 +23,8 @@ class FunctionalHessianBound(Result):
     ``value`` is None where the bound does not apply, and ``reason`` then says why.
 
     >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
-    >>> found = gnjax.papers.bounds.functional_hessian(w, v, z, np.eye(2))
-    >>> round(found.kappa, 9), found.kappa <= found.value
+    >>> bound = gnjax.papers.bounds.functional_hessian(w, v, z, np.eye(2))
+    >>> round(bound.kappa, 9), bound.kappa <= bound.value
     (2.0, True)
     """
 
@@ -53,8 +53,8 @@ def functional_hessian(
     the rank is no proved number, and the certificate says so.
 
     >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
-    >>> found = gnjax.papers.bounds.functional_hessian(w, v, z, covariance=np.diag([1.0, 3.0]))
-    >>> round(found.kappa, 9), round(found.value, 9)
+    >>> bound = gnjax.papers.bounds.functional_hessian(w, v, z, covariance=np.diag([1.0, 3.0]))
+    >>> round(bound.kappa, 9), round(bound.value, 9)
     (1.5, 6.0)
     """
     for name, matrix in (("W", w), ("V", v), ("Z", z)):

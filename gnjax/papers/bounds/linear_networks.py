@@ -44,8 +44,8 @@ class LinearBound(Result):
       certificate: what both bounds rest on.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> found = gnjax.papers.bounds.linear(weights)
-    >>> found.convex <= found.maximum, found.terms.shape, found.weights.sum().round(6).item()
+    >>> bound = gnjax.papers.bounds.linear(weights)
+    >>> bound.convex <= bound.maximum, bound.terms.shape, bound.weights.sum().round(6).item()
     (True, (2,), 1.0)
     """
 
@@ -75,8 +75,8 @@ def linear(
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> kappa = gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights))
-    >>> found = gnjax.papers.bounds.linear(weights)
-    >>> kappa.value <= found.convex <= found.maximum
+    >>> bound = gnjax.papers.bounds.linear(weights)
+    >>> kappa.value <= bound.convex <= bound.maximum
     True
     """
     factors = linear_factors(weights, None, skip)

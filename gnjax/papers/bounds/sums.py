@@ -20,8 +20,8 @@ from gnjax.papers.bounds.enclosures import Eigenvalues, eigenvalues
 class Sides(Result):
     """Bounds lower <= kappa <= upper; ``upper`` is None where the theorem gives none.
 
-    >>> found = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
-    >>> found.lower <= 5 / 3 <= found.upper  # kappa of the sum
+    >>> sides = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> sides.lower <= 5 / 3 <= sides.upper  # kappa of the sum
     True
     """
 
@@ -39,8 +39,8 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
     for every j. Eigenvalues are first moved outwards by their errors; ``upper`` is None unless
     these inequalities prove that A + B is not singular.
 
-    >>> found = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
-    >>> round(found.lower, 9), round(found.upper, 9)
+    >>> sides = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> round(sides.lower, 9), round(sides.upper, 9)
     (1.666666667, 1.666666667)
     """
     first, second = (_symmetric_eigenvalues(m) for m in (a, b))

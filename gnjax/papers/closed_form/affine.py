@@ -60,9 +60,11 @@ def what_bends(function: Callable[[Any], Any], x: Any) -> str:
       function: any JAX function.
       x: an argument, of which only the shapes and dtypes matter.
     """
-    closed = jax.make_jaxpr(function)(x)
-    inputs = [_Form(_AFFINE) for _ in closed.jaxpr.invars]
-    results = evaluate(closed.jaxpr, [_constant(c) for c in closed.consts], inputs, _bind)
+    closed_jaxpr = jax.make_jaxpr(function)(x)
+    inputs = [_Form(_AFFINE) for _ in closed_jaxpr.jaxpr.invars]
+    results = evaluate(
+        closed_jaxpr.jaxpr, [_constant(c) for c in closed_jaxpr.consts], inputs, _bind
+    )
     reasons = [form.reason for form in map(_form, results) if form.kind == _UNKNOWN]
     return reasons[0] if reasons else ""
 

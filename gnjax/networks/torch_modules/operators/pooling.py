@@ -75,7 +75,7 @@ def _dilated(
     x: jax.Array, windows: Sequence[int], strides: Sequence[int], gaps: Sequence[int]
 ) -> jax.Array:
     """Maxima over windows with gaps, by shifted copies: JAX has no derivative of its own."""
-    shifted = []
+    parts = []
     for offsets in itertools.product(*map(range, windows)):
         part = x
         for axis, (offset, window, stride, gap) in enumerate(
@@ -83,8 +83,8 @@ def _dilated(
         ):
             last = x.shape[axis] - gap * (window - 1 - offset)
             part = jax.lax.slice_in_dim(part, gap * offset, last, stride, axis)
-        shifted.append(part)
-    values = jnp.stack(shifted)
+        parts.append(part)
+    values = jnp.stack(parts)
     return jnp.take_along_axis(values, jnp.argmax(values, 0, keepdims=True), 0)[0]
 
 
