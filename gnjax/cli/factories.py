@@ -16,7 +16,7 @@ from flax import nnx
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
-from gnjax.networks.model import checked
+from gnjax.networks.model import evaluated_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +120,7 @@ def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
     for shape in shapes:
         x = dataset.inputs.reshape(len(dataset.inputs), *shape)
         try:
-            outputs = checked(model, x)[-1]
+            outputs = evaluated_model(model, x)[-1]
         except ValueError as error:
             refusals.append(str(error).splitlines()[0])
             continue

@@ -107,7 +107,7 @@ class ConditionNumber(Result):
         return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
 
 
-def assembled(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
+def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     """The answer for an operator of ``size`` rows, of which ``problem.op`` may be a smaller form.
 
     Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where

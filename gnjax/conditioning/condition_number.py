@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, assembled, in_units, undefined
+from gnjax.conditioning.answer import ConditionNumber, answer_of, in_units, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method, methods_for
@@ -83,7 +83,7 @@ def condition_number(
         if preconditioner is not None:
             matrix = _preconditioner_matrix(preconditioner, small.shape[0], method)
             problem = replace(problem, preconditioner=matrix)
-        return _solved(problem, method, certify, size)
+        return _solve(problem, method, certify, size)
 
 
 def condition_of_spectrum(
@@ -95,10 +95,10 @@ def condition_of_spectrum(
     """
     problem = Problem(op, None, 1e-3, 0, limit=limit)
     ends = ends_of_spectrum(problem, spectrum)
-    return undefined(spectrum.method, size) if ends is None else assembled(problem, ends, size)
+    return undefined(spectrum.method, size) if ends is None else answer_of(problem, ends, size)
 
 
-def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
     rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
@@ -109,7 +109,7 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
     scaled_problem, exponent = _at_unit_scale(problem, chosen)
     ends = _ends(scaled_problem, chosen, method == "auto", certify)
-    answer = undefined(chosen.name, size) if ends is None else assembled(scaled_problem, ends, size)
+    answer = undefined(chosen.name, size) if ends is None else answer_of(scaled_problem, ends, size)
     return in_units(answer, exponent)
 
 

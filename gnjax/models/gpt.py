@@ -41,13 +41,13 @@ class CausalBlock(nnx.Module):
         self.dense2 = linear(4 * width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = self._added(x, self.attention, "norm1")
-        return self._added(x, self._dense, "norm2")
+        x = self._with_branch(x, self.attention, "norm1")
+        return self._with_branch(x, self._dense, "norm2")
 
     def _dense(self, x: jax.Array) -> jax.Array:
         return self.dense2(jax.nn.gelu(self.dense1(x), approximate=True))
 
-    def _added(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
+    def _with_branch(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
         inside = getattr(self, norm)(x) if self.norm == "pre" else x
         x = self.skip[...] * x + self.branch[...] * layers(inside)
         return getattr(self, norm)(x) if self.norm == "post" else x

@@ -108,14 +108,14 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum, norm.use_running_average = 0.0, False
-    _called(frozen, x)
+    _run_once(frozen, x)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum, norm.use_running_average = momentum, True
     return frozen
 
 
 @nnx.jit
-def _called(model: nnx.Module, x: jax.Array) -> None:
+def _run_once(model: nnx.Module, x: jax.Array) -> None:
     """Call the model for what it stores, by one program for all models of one structure."""
     model(x)
 

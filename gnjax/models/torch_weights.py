@@ -78,7 +78,9 @@ def load_torch(model: nnx.Module, state: State) -> nnx.Module:
         if arrays[name].shape != shape:
             wrong.append(f"{name} has shape {arrays[name].shape} in place of {shape}")
         elif not missing and not wrong:
-            value[...] = on_device(_turned(model, ours, arrays[name], value.shape), value.dtype)
+            value[...] = on_device(
+                _in_our_order(model, ours, arrays[name], value.shape), value.dtype
+            )
     _check(model, missing, sorted(arrays.keys() - names_used), wrong)
     loaded.eval()
     return loaded
@@ -234,7 +236,9 @@ def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[
     return (outputs, inputs, *positions)
 
 
-def _turned(model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _in_our_order(
+    model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
     """An array of PyTorch in our order of axes."""
     if ours == "head.kernel" and isinstance(model, VGG):
         side = model.shape[0] // 2**model.depth

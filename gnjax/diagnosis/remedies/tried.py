@@ -18,7 +18,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     Problem,
     Remedy,
     Suggestion,
-    measured,
+    best_variant,
 )
 from gnjax.diagnosis.remedies.weights import skips, wider
 
@@ -33,7 +33,7 @@ def suggestions(
     measurements, left_out = [], []
     for name, remedy in REMEDIES.items():
         try:
-            measurements.append(measured(remedy(problem, baseline), baseline.condition))
+            measurements.append(best_variant(remedy(problem, baseline), baseline.condition))
         except ValueError as error:  # from the remedy, or from the operator of the changed model
             left_out.append(LeftOut(name, str(error)))
         advance()

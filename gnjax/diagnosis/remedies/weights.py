@@ -18,7 +18,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     NotMeasurableError,
     Problem,
     Remedy,
-    counted,
+    count_of,
 )
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
@@ -45,7 +45,7 @@ def skips(problem: Problem, baseline: Baseline) -> Remedy:
     variants = tuple(
         (f"beta={beta:.3g}", _with_skip(problem, op, places, beta).kappa) for beta in betas
     )
-    kernels = "every layer" if chain else counted(depth, "square kernel")
+    kernels = "every layer" if chain else count_of(depth, "square kernel")
     name = "skip connections" if depth > 1 else "skip connections beta=1"
     return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
 

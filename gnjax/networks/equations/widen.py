@@ -156,13 +156,13 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if name in _SCATTERS:
         return _scatter(eqn, values)
     if name in _ANY_FORMAT:
-        return _rebound(eqn, values)
+        return _bind_in_float64(eqn, values)
     narrow = [_as_written(o, v) for o, v in zip(values, eqn.invars, strict=True)]
     bound = bind(eqn, narrow)
     return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
 
 
-def _rebound(eqn: Any, operands: Sequence[Any]) -> Any:
+def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
     """The same operation, whose parameters that name float32 name float64."""
     params = {name: _wide_parameter(value) for name, value in eqn.params.items()}
     return eqn.primitive.bind(*operands, **params)
@@ -182,7 +182,7 @@ def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
     """Rounding to float32 is left out; rounding to a coarser format is kept, as it is intended."""
     if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
         return operands[0]
-    return _rebound(eqn, operands)
+    return _bind_in_float64(eqn, operands)
 
 
 def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:

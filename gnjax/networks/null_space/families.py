@@ -82,7 +82,7 @@ def families(net: Network) -> Iterator[Family]:
     for source, target, behind in itertools.islice(_pairs(leaves, chosen_layers), MOST_PAIRS):
         yield from _exchanges(leaves, source, target)
         for bias in behind:
-            yield from _carried(leaves, source, target, bias)
+            yield from _bias_shifts(leaves, source, target, bias)
 
 
 def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
@@ -100,12 +100,12 @@ def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
         count = int(pattern.max()) + 1
         if count <= MOST_DIRECTIONS:
             yield Family(
-                partial(_shifted, leaf, index, pattern),
+                partial(_random_shift, leaf, index, pattern),
                 [{index: (pattern == i).astype(float)} for i in range(count)],
             )
 
 
-def _shifted(
+def _random_shift(
     leaf: np.ndarray, index: int, pattern: np.ndarray, rng: np.random.Generator, decades: float
 ) -> Leaves:
     del decades
@@ -166,7 +166,7 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
         yield Family(mix, [derivative(i, j) for i, j in everywhere])
 
 
-def _carried(
+def _bias_shifts(
     leaves: list[np.ndarray], source: list[int], target: int, bias: int
 ) -> Iterator[Family]:
     """Add c to the bias of one layer, and subtract its effect from the next: b_2 - W_2^T c."""

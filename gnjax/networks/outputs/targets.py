@@ -118,7 +118,7 @@ def make_target(
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
     terms = _terms(loss, outputs, targets, dtype)
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
-    counts = _counted(loss, targets, y)
+    counts = _labels_that_count(loss, targets, y)
     total = _total(loss, n, terms, weights_array, counts)
     if not (total > 0 or idle):
         raise ValueError(NOTHING_COUNTS)
@@ -282,7 +282,7 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
     return array.astype(dtype)
 
 
-def _counted(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
+def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
     """Which labels count; None where the loss has no labels."""
     if callable(loss) or is_squared(loss) or targets is None:
         return None

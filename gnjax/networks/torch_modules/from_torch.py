@@ -19,7 +19,7 @@ from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import told
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
 from gnjax.networks.torch_modules.export import exported
-from gnjax.networks.torch_modules.outputs import Output, chosen
+from gnjax.networks.torch_modules.outputs import Output, choose_output
 from gnjax.networks.torch_modules.program import Program
 from gnjax.networks.torch_modules.translate import translated
 from gnjax.numerics.host import on_device
@@ -179,8 +179,8 @@ class _TorchCall:
         results: list[Any] = []
 
         def forward(module: Any, tensors: Sequence[Any]) -> list[Any]:
-            returned = _called(module, jax.tree.unflatten(structure, list(tensors)))
-            outputs, structure_of_outputs = jax.tree.flatten(chosen(returned, self.output))
+            returned = _call(module, jax.tree.unflatten(structure, list(tensors)))
+            outputs, structure_of_outputs = jax.tree.flatten(choose_output(returned, self.output))
             results.append(structure_of_outputs)
             return list(outputs)
 
@@ -201,7 +201,7 @@ def _as_floats(leaf: Any, dtype: Any) -> jax.Array:
     return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
-def _called(module: Any, x: Any) -> Any:
+def _call(module: Any, x: Any) -> Any:
     """A tuple is several arguments, and a dict keywords where the module has them."""
     if type(x) is dict:
         names = inspect.signature(module.forward).parameters

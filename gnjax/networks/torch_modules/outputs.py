@@ -12,7 +12,7 @@ Output = str | int | Callable[[Any], Any] | None
 """A name, an index, a function of what the module returns, or None for the tensor or the logits."""
 
 
-def chosen(returned: Any, output: Output) -> Any:
+def choose_output(returned: Any, output: Output) -> Any:
     """A tensor, or a dict or a tuple of tensors, of what a module returns."""
     if callable(output):
         return output(returned)

@@ -249,7 +249,7 @@ def off_share(
             total += square
     error_of_squares = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
     rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
-    return shared(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
+    return share_outside(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
@@ -257,7 +257,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     if isinstance(op, NetworkGram):
         op = replace(op, side="parameters")
     is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
-    columns = _formed(op) if is_formed else _multiplied(op)
+    columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
     inside, total, blocks = 0.0, 0.0, []
     for indices in parts:
         _check_rows(len(indices), limits)
@@ -274,17 +274,17 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks
     ]
     frobenius_error = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
-    share, off_error = shared(inside, total, frobenius_error)
+    share, off_error = share_outside(inside, total, frobenius_error)
     return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
 
 
-def _formed(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_symmetric(op, lambda rows: rows @ matrix.T)
     return lambda indices: matrix[:, indices]
 
 
-def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
@@ -308,7 +308,7 @@ def _check_rows(size: int, limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def shared(inside: float, total: float, error: Error) -> tuple[float, Error]:
+def share_outside(inside: float, total: float, error: Error) -> tuple[float, Error]:
     """1 - D / T and its error, for squared Frobenius norms D and T of matrices.
 
     ``error`` bounds that of the matrices in Frobenius norm.

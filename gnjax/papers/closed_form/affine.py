@@ -110,7 +110,7 @@ def _constants(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
 
 
 def _plain(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
-    same = _unchanged(eqn, forms)
+    same = _returned_operand(eqn, forms)
     if same is not None:
         return [same]
     unknown = [form for form in forms if form.kind == _UNKNOWN]
@@ -120,7 +120,7 @@ def _plain(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     return [_Form(kind, reason="" if kind == _AFFINE else eqn.primitive.name) for _ in eqn.outvars]
 
 
-def _unchanged(eqn: Any, forms: Sequence[_Form]) -> _Form | None:
+def _returned_operand(eqn: Any, forms: Sequence[_Form]) -> _Form | None:
     """The operand that the equation returns as it is: 1 x, or a choice between x and x."""
     name = eqn.primitive.name
     if name == "select_n" and all(form is forms[1] for form in forms[2:]):
@@ -177,7 +177,9 @@ def _worst(forms: Sequence[_Form]) -> _Form:
     return _Form(worst.kind, reason=worst.reason)
 
 
-def _settled(body: Callable[[list[_Form]], list[_Form]], carry: list[_Form]) -> list[_Form]:
+def _carry_after_loop(
+    body: Callable[[list[_Form]], list[_Form]], carry: list[_Form]
+) -> list[_Form]:
     """The carried values of a loop after any number of steps; every step can only make it worse."""
     current = [_worst([form]) for form in carry]
     while True:
@@ -192,7 +194,7 @@ def _while(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     second = first + params["body_nconsts"]
     condition_consts, body_consts, carry = forms[:first], forms[first:second], list(forms[second:])
     body, condition = params["body_jaxpr"], params["cond_jaxpr"]
-    carry = _settled(
+    carry = _carry_after_loop(
         lambda current: _inside(body.jaxpr, body.consts, [*body_consts, *current]), carry
     )
     goes_on = _inside(condition.jaxpr, condition.consts, [*condition_consts, *carry])[0]
@@ -207,7 +209,9 @@ def _scan(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     def step(current: list[_Form]) -> list[_Form]:
         return _inside(body.jaxpr, body.consts, [*consts, *current, *rows])
 
-    carry = _settled(lambda current: step(current)[:count], list(forms[first : first + count]))
+    carry = _carry_after_loop(
+        lambda current: step(current)[:count], list(forms[first : first + count])
+    )
     return [*carry, *(_worst([form]) for form in step(carry)[count:])]
 
 

@@ -60,7 +60,7 @@ class Moments:
     energy: jax.Array
 
 
-class Reduced(NamedTuple):
+class ReducedProblem(NamedTuple):
     """Weights w_l and moments in the coordinates of bases U_0 .. U_L (None: the identity)."""
 
     weights: list[jax.Array]
@@ -116,13 +116,13 @@ def axes(covariance: jax.Array) -> tuple[Array, Array]:
     return np.maximum(values, 0.0), vectors
 
 
-def principal_axes(weights: Weights, data: Moments) -> Reduced:
+def principal_axes(weights: Weights, data: Moments) -> ReducedProblem:
     """Rotate the inputs to the eigenvectors of C, so that C becomes diagonal."""
     values, vectors = axes(data.covariance)
     return _rotated(weights, data, on_device(values), vectors)
 
 
-def row_space(weights: Weights, data: Moments) -> Reduced:
+def row_space(weights: Weights, data: Moments) -> ReducedProblem:
     """Rotate the inputs onto the min(d, k + m) directions of B and W_1, for C = c I.
 
     W_1 moves by S_1^T (c W - B), whose rows are combinations of those of W_1 and of B.
@@ -148,17 +148,19 @@ def _isotropic(covariance: jax.Array) -> float:
     return variance
 
 
-def _rotated(weights: Weights, data: Moments, covariance: jax.Array, basis: Array) -> Reduced:
+def _rotated(
+    weights: Weights, data: Moments, covariance: jax.Array, basis: Array
+) -> ReducedProblem:
     first, *later = weights
     inputs = on_device(basis)
-    return Reduced(
+    return ReducedProblem(
         [first @ inputs, *later],
         Moments(covariance, data.cross @ inputs, data.energy),
         (inputs, *[None] * len(weights)),
     )
 
 
-def core(weights: Weights, data: Moments, rank: int) -> Reduced:
+def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
     """Shrink every hidden width to ``rank``, the dimension of what W_l and W_{l+1} share.
 
     Weights whose columns (of W_l) and rows (of W_{l+1}) lie in one span U_l of that dimension stay
@@ -168,7 +170,7 @@ def core(weights: Weights, data: Moments, rank: int) -> Reduced:
     hidden_bases = [_span(after, before, rank) for before, after in pairwise(weights)]
     bases = (None, *hidden_bases, None)
     sides = zip(weights, bases, bases[1:], strict=False)
-    return Reduced([_inside(w, after, before) for w, before, after in sides], data, bases)
+    return ReducedProblem([_inside(w, after, before) for w, before, after in sides], data, bases)
 
 
 def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
@@ -191,7 +193,7 @@ def _inside(w: jax.Array, after: jax.Array | None, before: jax.Array | None) -> 
     return w if before is None else w @ before
 
 
-def lift(weights: Weights, reduced: Reduced) -> list[jax.Array]:
+def lift(weights: Weights, reduced: ReducedProblem) -> list[jax.Array]:
     """W_l = U_l w_l U_{l-1}^T: weights of the reduced problem in the original coordinates."""
     sides = zip(weights, reduced.bases, reduced.bases[1:], strict=False)
     return [
@@ -200,7 +202,7 @@ def lift(weights: Weights, reduced: Reduced) -> list[jax.Array]:
     ]
 
 
-class Aligned(NamedTuple):
+class AlignedData(NamedTuple):
     """c of C = c I, the singular values m_i of B, and |Y|^2 / 2n."""
 
     variance: jax.Array
@@ -208,7 +210,7 @@ class Aligned(NamedTuple):
     energy: jax.Array
 
 
-def aligned(data: Moments) -> Aligned:
+def aligned(data: Moments) -> AlignedData:
     """The data for weights W_l = U_l diag(s) U_{l-1}^T, with U_0 and U_L from the SVD of B.
 
     Descending ``aligned_loss`` from s, (L, k), is the recursion
@@ -216,10 +218,10 @@ def aligned(data: Moments) -> Aligned:
     """
     strengths = np.linalg.svd(np.asarray(data.cross), compute_uv=False)
     variance = jnp.asarray(_isotropic(data.covariance))
-    return Aligned(variance, jnp.asarray(strengths), data.energy)
+    return AlignedData(variance, jnp.asarray(strengths), data.energy)
 
 
-def aligned_loss(singular_values: jax.Array, data: Aligned) -> jax.Array:
+def aligned_loss(singular_values: jax.Array, data: AlignedData) -> jax.Array:
     """sum_i (c p_i^2 / 2 - m_i p_i) + |Y|^2 / 2n, p_i the product over the layers (rows)."""
     p = jnp.prod(singular_values, axis=0)
     return (data.variance * p**2 / 2 - data.cross * p).sum() + data.energy

@@ -160,7 +160,7 @@ def train(
         thread and convolutions ten times slower; the scan for everything else.
     """
     scan = not _convolves_on_cpu(problem, state) if scan is None else scan
-    state, losses = (_scanned if scan else _looped)(problem, state, epochs)
+    state, losses = (_epochs_by_scan if scan else _epochs_by_loop)(problem, state, epochs)
     sizes = np.array(_sizes(problem), float)
     host = np.asarray(jax.device_get(losses), float)
     host = host.reshape(epochs, *state.epoch.shape, len(sizes))  # also for no epoch at all
@@ -194,7 +194,7 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
     return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
 
 
-def _scanned(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
     problem_leaves, outer = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_epoch, losses = _of_leaves(_scanned_epoch, outer, structure), []
@@ -204,7 +204,7 @@ def _scanned(problem: Problem, state: State, epochs: int) -> tuple[State, list[j
     return jax.tree.unflatten(structure, leaves), losses
 
 
-def _looped(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
     problem_leaves, outer = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_step, losses = _of_leaves(_stacked_step, outer, structure), []
