@@ -242,7 +242,7 @@ def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.
     if unknown:
         msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
         raise ValueError(msg)
-    for path, leaf, indices in zip(paths, net.chosen, net.kept, strict=True):
+    for path, leaf, indices in zip(paths, net.leaf_indices, net.entry_indices, strict=True):
         shape = net.leaves[leaf].shape
         labels = np.asarray(by.get(path, "others"))
         try:

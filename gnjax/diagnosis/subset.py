@@ -48,13 +48,13 @@ def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]
 class _SomeTokens:
     """The outputs of a model at some of its tokens."""
 
-    kept: tuple[int, ...]
+    tokens: tuple[int, ...]
     axes: int  # how many axes of tokens follow the axis of the samples
 
     def __call__(self, apply: Any, params: Any, x: Any) -> jax.Array:
         outputs = apply(params, x)
         flat = outputs.reshape(outputs.shape[0], -1, *outputs.shape[1 + self.axes :])
-        return flat[:, jnp.array(self.kept)]
+        return flat[:, jnp.array(self.tokens)]
 
 
 def _samples(problem: Problem, op: NetworkGram, indices: np.ndarray) -> Problem:

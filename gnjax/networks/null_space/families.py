@@ -39,7 +39,7 @@ def as_vector(net: Network, direction: Leaves) -> np.ndarray | None:
     """A direction as a vector (p,); None where it moves parameters that are held fixed."""
     parts = []
     remaining = dict(direction)
-    for leaf, indices in zip(net.chosen, net.kept, strict=True):
+    for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
         shape = net.leaves[leaf].shape
         flat = np.ravel(remaining.pop(leaf, np.zeros(shape)))
         if indices is not None:
@@ -73,11 +73,11 @@ def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
 def families(net: Network) -> Iterator[Family]:
     """Yield the families of transformations that change only chosen leaves."""
     leaves, layers = layers_of(net)
-    for index in net.chosen:
+    for index in net.leaf_indices:
         if leaves[index].ndim:
             yield from _shifts(leaves[index], index)
     chosen_layers = {
-        name: members for name, members in layers.items() if set(members) <= set(net.chosen)
+        name: members for name, members in layers.items() if set(members) <= set(net.leaf_indices)
     }
     for source, target, behind in itertools.islice(_pairs(leaves, chosen_layers), MOST_PAIRS):
         yield from _exchanges(leaves, source, target)

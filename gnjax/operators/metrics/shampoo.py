@@ -128,7 +128,7 @@ def soap(
     correction = (1 - b2**t) ** 0.5
     blocks: list[Block] = []
     moments = op.net.structure.flatten_up_to(soap_part.exp_avg_sq)
-    moments = [moments[leaf] for leaf in op.net.chosen]
+    moments = [moments[leaf] for leaf in op.net.leaf_indices]
     for (name, indices, shape, leaf), v in zip(
         _leaves_with_indices(op, bases), moments, strict=True
     ):
@@ -149,7 +149,7 @@ def _leaves_with_indices(
 ) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
     """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
     net: Network = op.net
-    if any(mask is not None for mask in net.kept):
+    if any(mask is not None for mask in net.entry_indices):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
         raise ValueError(msg)
     try:
@@ -157,7 +157,7 @@ def _leaves_with_indices(
     except (ValueError, TypeError) as error:
         msg = f"the tree does not look like the parameters of the model: {error}"
         raise ValueError(msg) from error
-    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.chosen, strict=True)):
+    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.leaf_indices, strict=True)):
         yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, values[leaf]
 
 

@@ -133,7 +133,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _rank(self) -> RankBound:
-        return rank_bounds(self.net, [range(len(self.net.chosen))])[0]
+        return rank_bounds(self.net, [range(len(self.net.leaf_indices))])[0]
 
     @cached_property
     def forming_work(self) -> float:
