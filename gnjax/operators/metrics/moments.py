@@ -168,7 +168,7 @@ def _portions(
             yield x, target, start, rows
 
 
-@bounded_jit(static_argnames=("chosen", "rows"))
+@bounded_jit(static_argnames=("plan", "rows"))
 def _moments(
     net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
@@ -191,7 +191,7 @@ def _moments(
     return Moments(parts, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
 
 
-@bounded_jit(static_argnames=("chosen", "biased", "rows"))
+@bounded_jit(static_argnames=("plan", "biased", "rows"))
 def _squares(
     net: Network,
     plan: Plan,
