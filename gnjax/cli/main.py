@@ -87,6 +87,7 @@ def _list_data(_: argparse.Namespace) -> None:
 
 
 def _fetch_data(parsed: argparse.Namespace) -> None:
+    """Download data sets, with a bar for every file, and print where the files are."""
     pooch = optional("pooch", "a download")
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says what is being fetched
     columns = (column("description"), BarColumn(), DownloadColumn())

@@ -241,6 +241,7 @@ def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:
+    """The images as rows of pixels, and the labels, of one pickled batch of CIFAR-10."""
     batch = unpickle_arrays(data, name)
     pixels = batch.get(b"data") if isinstance(batch, dict) else None
     labels = np.asarray(batch.get(b"labels") if isinstance(batch, dict) else None)

@@ -225,7 +225,7 @@ def _blocks(
         raise ValueError(msg)
     paths, counts = parameter_names(op.net), op.net.counts
     if isinstance(by, Mapping):
-        parts = _labelled(op, paths, by)
+        parts = _entries_by_label(op, paths, by)
         blocks = entry_blocks(op, list(parts.values()), limits)
         sizes = [len(indices) for indices in parts.values()]
         return list(parts), [None] * len(parts), sizes, blocks
@@ -235,8 +235,11 @@ def _blocks(
     return list(groups), [None] * len(groups), sizes, blocks
 
 
-def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """For each label, the indices of its entries in the flat vector of parameters."""
+def _entries_by_label(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """For each label, the indices of its entries in the flat vector of parameters.
+
+    ``by`` has the labels of the parameters by their paths; all others have the label "others".
+    """
     net, labels_of_leaves = op.net, []
     unknown = [path for path in by if path not in paths]
     if unknown:

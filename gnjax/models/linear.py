@@ -61,7 +61,7 @@ def weights(model: LinearNet) -> list[jax.Array]:
 def layer_widths(
     inputs: int, outputs: int, depth: int, width: int | Sequence[int]
 ) -> tuple[int, ...]:
-    """(d, m_1, .., m_{L-1}, k)."""
+    """The widths (d, m_1, .., m_{L-1}, k); ``width`` is that of all hidden layers, or of each."""
     hidden = (width,) * (depth - 1) if isinstance(width, int) else tuple(width)
     if depth < 1 or len(hidden) != depth - 1:
         msg = f"depth {depth} has {max(depth - 1, 0)} hidden layers, but {len(hidden)} widths came"

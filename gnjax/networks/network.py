@@ -153,7 +153,7 @@ def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
 
 
 def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
-    """The transpose of :func:`scatter`."""
+    """The chosen entries of arrays like the leaves, as a vector (p,): the transpose of scatter."""
     parts = []
     for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
         flat = cotangents[leaf].reshape(-1)

@@ -127,8 +127,8 @@ def _wide(value: Any) -> Any:
     return value.astype(_WIDER[dtype]) if dtype in _WIDER else value
 
 
-def _as_written(operand: Any, v: Any) -> Any:
-    """An operand with the dtype that its equation was written for."""
+def _in_traced_dtype(operand: Any, v: Any) -> Any:
+    """The operand in float32 where the variable ``v`` of its equation was traced in float32."""
     return jnp.asarray(operand, v.aval.dtype) if _is_narrow(v.aval) else operand
 
 
@@ -157,7 +157,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
         return _scatter(eqn, values)
     if name in _ANY_FORMAT:
         return _bind_in_float64(eqn, values)
-    narrow = [_as_written(o, v) for o, v in zip(values, eqn.invars, strict=True)]
+    narrow = [_in_traced_dtype(o, v) for o, v in zip(values, eqn.invars, strict=True)]
     bound = bind(eqn, narrow)
     return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
 

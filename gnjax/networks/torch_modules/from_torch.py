@@ -155,7 +155,7 @@ class _TorchCall:
         return jax.tree.unflatten(results, program(flat, fixed, leaves))
 
     def _has_types_of(self, flat: Mapping[str, Any]) -> bool:
-        """Whether a module whose parameters are of several types keeps them."""
+        """Whether the arrays have the types that these parameters have in the module."""
         parameters = dict(self.module.named_parameters())
         return all(
             type_name(parameters[name].dtype) == value.dtype.name for name, value in flat.items()

@@ -44,6 +44,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _not_json(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python reads as numbers though JSON has none such."""
     msg = f"{name} is not JSON"
     raise ValueError(msg)
 

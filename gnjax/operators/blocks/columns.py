@@ -111,7 +111,10 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
 
 
 def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
-    """Whether to form the Jacobian of a block; its singular values resolve small eigenvalues."""
+    """Whether a block is computed from its columns J_b, and not from the kernel J_b J_b^T.
+
+    The singular values of J_b resolve smaller eigenvalues.
+    """
     rows = net.samples * net.rows
     small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
     fits = 8.0 * rows * net.parameters <= limits.factor_bytes
@@ -235,20 +238,20 @@ def off_share(
     squares: Iterator[np.ndarray]
     if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
         jacobian = np.concatenate(matrices, axis=1)
-        total, is_summed = jacobian.T @ jacobian, True
+        total, is_whole = jacobian.T @ jacobian, True
         squares = (matrix.T @ matrix for matrix in matrices)
     else:
-        total, is_summed = np.zeros(2 * (len(matrices[0]),)), False
+        total, is_whole = np.zeros(2 * (len(matrices[0]),)), False
         pairs = zip(matrices, narrow, strict=True)
-        squares = (matrix @ matrix.T if is_formed else matrix for matrix, is_formed in pairs)
-    inside, lengths = 0.0, 0.0
+        squares = (matrix @ matrix.T if is_narrow else matrix for matrix, is_narrow in pairs)
+    inside, trace = 0.0, 0.0
     for square in squares:
         inside += float(np.linalg.norm(square)) ** 2
-        lengths += float(np.trace(square))
-        if not is_summed:
+        trace += float(np.trace(square))
+        if not is_whole:
             total += square
-    error_of_squares = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
-    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
+    error_of_squares = gram_error(trace, error)  # in Frobenius norm, as the error of J is
+    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * trace)
     return share_outside(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
 
 
@@ -279,24 +282,26 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
 
 
 def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    """From indices to these columns of A, which is formed as a whole."""
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_symmetric(op, lambda rows: rows @ matrix.T)
     return lambda indices: matrix[:, indices]
 
 
 def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    """From indices to these columns of A, each a product with a unit vector."""
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
         return np.asarray(product(on_device(columns, op.dtype)), np.float64)
 
-    def units(indices: np.ndarray) -> np.ndarray:
-        columns = np.zeros((size, len(indices)))
-        columns[indices, np.arange(len(indices))] = 1.0
-        return images(columns)
+    def columns_at(indices: np.ndarray) -> np.ndarray:
+        units = np.zeros((size, len(indices)))
+        units[indices, np.arange(len(indices))] = 1.0
+        return images(units)
 
     check_symmetric(op, lambda rows: images(rows.T).T)
-    return units
+    return columns_at
 
 
 def _check_rows(size: int, limits: Limits) -> None:

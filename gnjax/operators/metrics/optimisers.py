@@ -52,7 +52,7 @@ def optimizer_metric(
     >>> gnjax.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
-    states = list(_second_moments(state, {}))
+    states = list(_states_with_moments(state, {}))
     for inner, _ in states:
         reason = _NO_METRIC.get(type(inner).__name__)
         if reason:
@@ -122,7 +122,7 @@ def _wide(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
 
 
-def _second_moments(
+def _states_with_moments(
     state: Any, constants: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield each state that has second moments, or is known to have none, with its constants."""

@@ -146,6 +146,7 @@ def _check_sizes(d: int, k: int, m: int) -> None:
 
 
 def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
+    """The variances of the weights and kappa(Sigma) as floats, within their ranges."""
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
             msg = f"{name} is a variance and must not be negative, got {value}"

@@ -29,15 +29,16 @@ class Reduced:
 
     @property
     def size(self) -> int:
+        """The dimension of the range."""
         return sum(rows * columns for rows, columns in self.groups)
 
 
 def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
-    """Restrict to the staircase of the factors (the whole space where nothing is null)."""
+    """sum_l A_l (x) B_l on a space that contains its range, of the size that the ranks allow."""
     _, k, _ = op.lefts.shape
     d = op.rights.shape[-1]
     if (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
-        return _larger_side_right(op, ((k, d),))
+        return _larger_side_right(op, ((k, d),))  # the whole space: no null space is known
     if factors.left_ranks[-1] == 0 or factors.right_ranks[0] == 0:
         return Reduced(op, ())
     return _restricted(op, factors)

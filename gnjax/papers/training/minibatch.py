@@ -195,26 +195,28 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
 
 
 def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
-    problem_leaves, outer = jax.tree.flatten(problem)
+    """The state after some epochs, each one compiled scan, and the losses of the steps of each."""
+    problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
-    one_epoch, losses = _of_leaves(_scanned_epoch, outer, structure), []
+    one_epoch, losses = _of_leaves(_scanned_epoch, problem_structure, structure), []
     for _ in range(epochs):
-        leaves, of_steps = one_epoch(problem_leaves, leaves)
-        losses.append(of_steps)
+        leaves, losses_of_steps = one_epoch(problem_leaves, leaves)
+        losses.append(losses_of_steps)
     return jax.tree.unflatten(structure, leaves), losses
 
 
 def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
-    problem_leaves, outer = jax.tree.flatten(problem)
+    """The same by a Python loop over compiled steps."""
+    problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
-    one_step, losses = _of_leaves(_stacked_step, outer, structure), []
+    one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []
     n, batch = len(problem.x), problem.recipe.batch
     for epoch in range(epochs):
-        of_steps = []
+        losses_of_steps = []
         for indices in _stacked_batches(n, batch, state.key, state.epoch + epoch):
             leaves, loss = one_step(problem_leaves, leaves, indices)
-            of_steps.append(loss)
-        losses.append(jnp.stack(of_steps, -1))
+            losses_of_steps.append(loss)
+        losses.append(jnp.stack(losses_of_steps, -1))
     return replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epochs), losses
 
 

@@ -47,9 +47,9 @@ def _clamp(x: jax.Array, low: Entry = None, high: Entry = None, **names: Entry) 
     return clamped if high is None else jnp.where(clamped > high, high, clamped)
 
 
-def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **names: Entry) -> jax.Array:
-    """The derivative is zero at the ends too."""
-    low, high = names.get("min_val", low), names.get("max_val", high)
+def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entry) -> jax.Array:
+    """min(max(x, low), high), with the derivative zero at x = low and x = high, as in PyTorch."""
+    low, high = bounds.get("min_val", low), bounds.get("max_val", high)
     return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 
 def _axes(x: jax.Array, dims: int | Sequence[int]) -> tuple[int, ...]:
+    """The axes counted from the front; none where x is a number."""
     axes = (dims,) if isinstance(dims, int) else dims
     return tuple(dim % x.ndim for dim in axes) if x.ndim else ()
 
