@@ -203,6 +203,7 @@ _DRAWN: dict[type, Callable[[Axes, Any], None]] = {
 
 
 def _is_wide(values: np.ndarray) -> bool:
+    """Whether positive values differ so much that they need a logarithmic axis."""
     return bool(len(values) and values.min() > 0 and values.max() > _WIDE * values.min())
 
 

@@ -132,8 +132,8 @@ def _in_traced_dtype(operand: Any, v: Any) -> Any:
     return jnp.asarray(operand, v.aval.dtype) if _is_narrow(v.aval) else operand
 
 
-def _as_array(operand: Any, v: Any) -> Any:
-    """An operand as an array, float64 where the equation was written for float32."""
+def _wide_operand(operand: Any, v: Any) -> Any:
+    """The operand in float64 where the variable ``v`` of its equation was traced in float32."""
     dtype = getattr(v.aval, "dtype", None)
     if dtype not in _WIDER:
         return operand
@@ -147,7 +147,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     all_of_it = (eqn, *equations_inside(eqn))
     if not any(_is_narrow(v.aval) for e in all_of_it for v in _values(e)):
         return bind(eqn, operands)
-    values = [_as_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
+    values = [_wide_operand(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     name = eqn.primitive.name
     if name in _RULES:
         return _RULES[name](eqn, values)

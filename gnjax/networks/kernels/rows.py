@@ -81,8 +81,8 @@ def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[
 
     The last part overlaps the one before it, and what was computed twice is yielded once.
     """
-    fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
-    for (x, target), skip in windows(samples, fewer):
+    size = even_size(sample_count(samples), max(1, net.batch // net.rows))
+    for (x, target), skip in windows(samples, size):
         pieces = _pieces(net, items, x, target)
         yield take(pieces, slice(skip, None)) if skip else pieces
 

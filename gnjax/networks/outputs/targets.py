@@ -85,7 +85,7 @@ def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
     def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
         f = target.outputs.unravel(row)
         if is_squared(target.loss) and not target.outputs.is_array:
-            f = row
+            f = row  # the squared error sums over the entries of all outputs
         losses = terms(f) if y is None else terms(f, y)
         return (losses if weights is None else weights * losses).reshape(-1)
 

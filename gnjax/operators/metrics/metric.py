@@ -129,8 +129,8 @@ class KroneckerBlock:
         least, most = float(damped.min()), float(damped.max())
         _check_positive(least, most, int(np.prod(self.own.shape[1:])))
         u, v = self.left.stored(dtype), self.right.stored(dtype)
-        f = u.off + v.off + u.off * v.off  # of C from the identity
-        around = u.own + v.own + u.own * v.own  # of W W^T from the identity
+        f = u.distance + v.distance + u.distance * v.distance  # of C from the identity
+        around = u.defect + v.defect + u.defect * v.defect  # of W W^T from the identity
         x = f * (most / least) ** 0.5
         inside = 2 * x + x * x
         norm2 = (1 + around) / least

@@ -60,6 +60,7 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
 
 
 def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
+    """Eigenvalues with proved errors; of (M + M^T) / 2 where M is symmetric up to rounding."""
     check_matrix("A and B", matrix)
     host = np.asarray(matrix, np.float64)
     if host.shape[0] != host.shape[1] or np.abs(host - host.T).max() > 1e-8 * np.abs(host).max():
