@@ -114,7 +114,7 @@ def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionN
 
 
 def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
-    """The same problem for 2^-e A near norm 1, and e.
+    """The problem with 2^-e A in place of A, so that the norm is near 1, and the exponent e.
 
     An operator that loses a method of its own by this stays as it is.
     """
@@ -183,7 +183,7 @@ def _too_wide(ends: Ends, rtol: float) -> bool:
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """Compute both ends again from the singular values of a factor, if there is a small one.
+    """Both ends from the singular values of a factor J, where one is stated and small enough.
 
     Singular values resolve smaller eigenvalues than the matrix does.
     """

@@ -29,7 +29,7 @@ _INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the m
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method has to solve: an operator, and what the caller of condition_number asked for.
+    """The operator whose kappa a method computes, with the arguments of condition_number.
 
     ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
     ``limit`` returns a bound on its rank that the operator does not state itself.

@@ -59,7 +59,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Archive:
-    """One file as it is published, and what it holds of one split."""
+    """One published file, and its members that belong to one split."""
 
     name: str
     sha256: str

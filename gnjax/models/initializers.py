@@ -233,5 +233,5 @@ def _prefix_stable(key: jax.Array) -> bool:
 
 
 def _rounded_up(size: int) -> int:
-    """The next length at which numbers are drawn; there are only a few of them."""
+    """The smallest length of at least ``size`` out of a few, so that JAX compiles few programs."""
     return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()

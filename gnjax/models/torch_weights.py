@@ -225,7 +225,7 @@ def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 
 def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in PyTorch of an array that has this shape here."""
+    """The shape that an array of the model has in PyTorch."""
     if ours in ("token", "positions"):
         return (1,) * (3 - len(shape)) + shape
     if ours == "patches.kernel" and isinstance(model, ViT):

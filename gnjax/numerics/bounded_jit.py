@@ -66,7 +66,7 @@ def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> A
 
 
 def functions_of(owner: Any) -> tuple[Hashable, ...]:
-    """What a pytree holds in its structure beside numbers and names, such as models and losses."""
+    """The functions in a pytree's structure, such as models and losses."""
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
         return (owner,) if callable(owner) else ()

@@ -70,11 +70,11 @@ class Error(Result):
         )
 
     def scaled(self, factor: float) -> Error:
-        """The same evidence for a number that is ``factor`` times as large."""
+        """The error of ``factor`` times the number, with the same evidence."""
         return self if self.kind == UNKNOWN else replace(self, value=self.value * abs(factor))
 
     def to(self, value: float) -> Error:
-        """The same evidence for another bound that follows from this one."""
+        """The same evidence with another bound, which follows from this one."""
         return self if self.kind == UNKNOWN else replace(self, value=value)
 
 
@@ -124,7 +124,7 @@ class Certificate(Result):
         return 1.0 - self.failure if self.kind in (PROVED, PROBABLE) else math.nan
 
     def __add__(self, other: Certificate) -> Certificate:
-        """Both together. Chances add up, also those of parts that look the same."""
+        """The certificate of an answer that needs both. Chances of failure add up."""
         return certificate(*self.parts, *other.parts)
 
     @property

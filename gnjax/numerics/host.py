@@ -58,7 +58,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def by_numpy(array: Any) -> Any:
-    """The array for NumPy, where that can read it, and else as it is; the methods are the same.
+    """The array as one of NumPy where it is on a CPU, and otherwise the array itself.
 
     ``on_device(by_numpy(a).T)`` is the transpose, and compiles nothing where ``a`` is on a CPU.
     """

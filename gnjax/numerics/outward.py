@@ -70,7 +70,7 @@ def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
 
 
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
-    """The same by NumPy and in float64, several times sooner on a CPU.
+    """The scale and the squares of the rows by NumPy in float64, several times sooner on a CPU.
 
     Where no square can overflow, and none that counts underflow, the scale is 1: nothing is copied.
     """

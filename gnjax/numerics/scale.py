@@ -84,7 +84,7 @@ def values_in_units(
 
 
 def error_in_units(error: Error, exponent: int) -> Error:
-    """The same evidence for a number that is 2^exponent times as large."""
+    """The error of 2^exponent times the number, with the same evidence."""
     return error.to(raised_power(error.value, exponent)) if error.value else error
 
 

@@ -168,7 +168,7 @@ class LinearCombination(Algebra, ParameterTrees):
         return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
 
     def evidence_for(self, fact: str) -> Error:
-        """That of all terms together; a multiple of the identity is symmetric and of full rank."""
+        """The evidence of all terms together; the rank of a sum with s I is bounded by its size."""
         if fact == RANK_BOUND and (self.shift or self.rank_bound == self.shape[0]):
             return SHAPES
         return reduce(add, (evidence_for(part, fact) for part in self.parts))
@@ -179,7 +179,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def magnitude(self) -> int | None:
-        """That of the largest term."""
+        """The exponent of the largest term."""
         sizes = [exponent_of(float(self.shift))]
         for weight, part in zip(self.weights, self.parts, strict=True):
             exponent, times = magnitude_of(part)[0], exponent_of(float(weight))

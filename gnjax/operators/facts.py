@@ -102,7 +102,7 @@ def rank_bound_of(op: Operator) -> int:
 
 
 def evidence_for(op: Operator, fact: str) -> Error:
-    """What one of the facts "rank_bound", "positive" and "symmetric" of an operator rests on.
+    """The evidence for the fact "rank_bound", "positive" or "symmetric" of an operator.
 
     Products that nobody states to be symmetric are compared on two random vectors wherever they are
     used (:func:`check_symmetric`), and a factor makes a matrix positive semidefinite.

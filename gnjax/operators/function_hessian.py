@@ -204,7 +204,7 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
 
 
 def _advice(error: BaseException) -> str:
-    """What a user can do about an error that a loss_fn has raised."""
+    """What a user can do about an error that the loss_fn raised."""
     if isinstance(error, PYTHON_VALUES):
         return (
             "it is traced, so write it with jax.numpy in place of numpy and float, and with "

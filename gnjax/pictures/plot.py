@@ -123,7 +123,7 @@ def _density(axes: Axes, density: SpectralDensity) -> None:
 
 
 def _condition(axes: Axes, condition: ConditionNumber) -> None:
-    """Both ends of the non-zero spectrum over the floor of the computation."""
+    """lambda_max and the smallest non-zero eigenvalue, with the floor as a dashed line."""
     ends = np.array([condition.lambda_max, condition.lambda_min])
     index = np.array([1, max(condition.rank, 1)])
     positive = ends > 0

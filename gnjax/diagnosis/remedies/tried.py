@@ -26,7 +26,7 @@ from gnjax.diagnosis.remedies.weights import skips, wider
 def suggestions(
     problem: Problem, baseline: Baseline, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
-    """The remedies that could be measured on this model, and the others with the reason why not.
+    """The remedies measured on this model, and those that cannot be measured, with the reason.
 
     ``advance`` is called after each of the :data:`REMEDIES`.
     """

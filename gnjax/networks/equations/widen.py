@@ -163,7 +163,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The same operation, whose parameters that name float32 name float64."""
+    """Bind the equation's primitive with float64 in place of float32 in its parameters."""
     params = {name: _wide_parameter(value) for name, value in eqn.params.items()}
     return eqn.primitive.bind(*operands, **params)
 
@@ -179,7 +179,7 @@ def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Rounding to float32 is left out; rounding to a coarser format is kept, as it is intended."""
+    """Leave rounding to float32 out; keep rounding to a coarser format, which is intended."""
     if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
         return operands[0]
     return _bind_in_float64(eqn, operands)

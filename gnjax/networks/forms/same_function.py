@@ -74,7 +74,7 @@ class _Compared:
 
 
 def compared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, comparing by what it does where that can be said; else as it is."""
+    """The function so that it compares by what it does; unchanged where that cannot be told."""
     try:
         return _Compared(_key(function, {}), function)
     except _UnknownError:

@@ -77,7 +77,7 @@ def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
 
 
 def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
-    """Like :func:`in_batches` for ``samples``, by one program: all parts have the same size.
+    """Yield the pieces of J for ``samples`` in parts of one size, so that one program serves all.
 
     The last part overlaps the one before it, and what was computed twice is yielded once.
     """

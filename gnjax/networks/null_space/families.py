@@ -62,7 +62,7 @@ def tolerance(net: Network) -> float:
 
 
 def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
-    """All leaves, and the leaves of each layer: their paths differ only in the last name."""
+    """All leaves, and by its path each layer's leaves: they differ only in their last names."""
     names = paths(jax.tree.unflatten(net.structure, list(net.leaves)))
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):

@@ -46,6 +46,7 @@ def normalised_units(net: Network) -> list[np.ndarray]:
 def _null_vectors_of_units(
     net: Network, leaves: list[np.ndarray], source: list[int], norm: list[int]
 ) -> list[np.ndarray]:
+    """The null vectors of all units of one layer that stay null at other random parameters."""
     vectors = _unit_directions(net, leaves, source, norm)
     if vectors is None:
         return []

@@ -119,7 +119,7 @@ class Softmax:
         return product.reshape(len(product), -1)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
-        """Elimination of one class after the other: see :func:`_elimination`."""
+        """R u, with the R of :func:`_elimination` for each token."""
         last, p, diagonal, below = _elimination(self.logits)
         u = self._weighed(u.reshape(*self.logits.shape[:-1], -1))
         before = jnp.cumsum(below * u, axis=-1)
@@ -251,7 +251,7 @@ def _symmetric_root(hessian: jax.Array) -> jax.Array:
 
 
 def check_convex(target: Target, outputs: jax.Array) -> None:
-    """Refuse a loss of the caller's whose output Hessian is not positive semidefinite here.
+    """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
     The smallest eigenvalue decides, or, for more outputs than ``LARGEST_ROOT``, the sign of
     u^T B u for a few random u.

@@ -35,7 +35,7 @@ _ONE_CLASS = (
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Target:
-    """What the outputs of n samples are compared with, and by which loss.
+    """The targets and weights of n samples, and the loss that compares outputs with them.
 
     Attributes:
       y: labels or targets, samples first; None where the loss needs none.

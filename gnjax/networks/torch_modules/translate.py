@@ -69,7 +69,7 @@ def _operator(target: Any) -> str:
 
 
 def _module(node: Any) -> str:
-    """Where in the module an operator is asked for."""
+    """The path of the submodule that uses an operator."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]

@@ -85,7 +85,7 @@ def _brief_text(value: Any) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """What ``json`` writes for a value of a field."""
+    """A value of a field in the types that ``json`` writes."""
     if isinstance(value, Result):
         fields = {name: _encoded(part) for name, part in _fields(value)}
         return {"type": type(value).__name__, **fields}

@@ -23,7 +23,7 @@ _AXES = 64  # the most that NumPy allows
 
 
 def parsed(text: str) -> Any:
-    """What JSON says, without NaN and Infinity, which it has not, and with no name twice."""
+    """The value of a JSON text; refuses NaN, Infinity and objects that repeat a name."""
     try:
         return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_not_json)
     except RecursionError:
@@ -67,7 +67,7 @@ def is_shape(value: Any) -> bool:
 
 
 def value_of(value: Any, kind: Any, path: str) -> Any:
-    """What JSON gives as the value of a field that is annotated with ``kind``."""
+    """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         if value is None and NoneType in parts:

@@ -60,7 +60,7 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
 
 
 class _Raised:
-    """What is raised inside is kept in a future, and raised where its value is awaited."""
+    """A context whose exceptions go into a future, which raises them for the thread that waits."""
 
     def __init__(self, outcome: Future[Any]) -> None:
         self._outcome = outcome

@@ -59,7 +59,7 @@ class Factor:
         return unit if self.basis is None else self.basis
 
     @cached_property
-    def off(self) -> float:
+    def defect(self) -> float:
         """A bound on ||U^T U - I||, which is also ||U U^T - I||."""
         return 0.0 if self.basis is None else _from_identity(self.basis, self.basis)
 

@@ -201,7 +201,7 @@ def _other_blocks(layers: _Layers) -> list[Block]:
 def _with_exact_values(
     op: Any, layers: _Layers, blocks: list[KroneckerBlock]
 ) -> list[KroneckerBlock]:
-    """The same eigenvectors with the exact diagonal of G in their basis."""
+    """The blocks with the exact diagonal of G in the basis of their eigenvectors."""
     dtype = layers.net.dtype
     bases = [(_basis(block.left, dtype), _basis(block.right, dtype)) for block in blocks]
     biased = tuple(bias is not None for bias in layers.biases)

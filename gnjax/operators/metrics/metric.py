@@ -72,7 +72,7 @@ class MatrixBlock:
         return f"exact block of {self.name}"
 
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """(P + damping)^{-1/2}, with ||S P S - I|| as it is found."""
+        """S = (P + damping)^{-1/2}, with a bound on ||S (P + damping) S - I||."""
         size = len(self.own)
         matrix = self.matrix + damping * np.eye(size)
         values, vectors = np.linalg.eigh(matrix)
@@ -135,7 +135,8 @@ class KroneckerBlock:
         inside = 2 * x + x * x
         norm2 = (1 + around) / least
         roundings = _ROUNDINGS * unit_roundoff(dtype)
-        exact = self.left.off + self.right.off + self.left.off * self.right.off  # of W_0 W_0^T
+        a, b = self.left.defect, self.right.defect
+        exact = a + b + a * b  # of W_0 W_0^T from the identity
         from_decomposition = norm2 * (self.distance + damping * exact)
         eta = raised(around + (1 + around) * (inside + roundings) + from_decomposition)
         bounds = Bounds(eta, raised(norm2**0.5), most**0.5)

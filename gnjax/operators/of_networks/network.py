@@ -137,7 +137,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def forming_work(self) -> float:
-        """About how many multiplications the matrix takes when the rows of J are there."""
+        """About how many multiplications the matrix takes, beside those for the rows of J."""
         if self.side == "parameters":
             return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
         return gram.gram_work(self.net)
@@ -198,7 +198,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def measured(self) -> Measured:
-        """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
+        """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
         return measured(self.net if self.unmerged is None else self.unmerged)
 
     @cached_property

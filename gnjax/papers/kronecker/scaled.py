@@ -25,7 +25,7 @@ def uneven(op: SumOfKroneckers) -> bool:
 
 
 def _exponents(op: SumOfKroneckers) -> list[tuple[int | None, int | None]]:
-    """Those of A_l and B_l, or twice those of S_l and T_l; None for a matrix of zeros."""
+    """The exponents of A_l and B_l, from those of S_l and T_l if known; None for zero matrices."""
     factors: KroneckerFactors | None = getattr(op, "factors", None)
     times = 1 if factors is None else 2
     sides = (op.lefts, op.rights) if factors is None else (factors.lefts, factors.rights)

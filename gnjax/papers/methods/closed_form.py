@@ -73,7 +73,7 @@ def _padded(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def _factors(problem: Problem) -> KroneckerFactors:
-    """Those of the operator, which brought this method."""
+    """The factors of the operator, which states this method."""
     op: Any = problem.op
     factors: KroneckerFactors = op.factors
     return factors

@@ -206,7 +206,7 @@ def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State,
 
 
 def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
-    """The same by a Python loop over compiled steps."""
+    """The state after some epochs and the losses, by a Python loop over compiled steps."""
     problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
     one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []

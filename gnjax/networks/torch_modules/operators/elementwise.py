@@ -32,7 +32,7 @@ def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
 
 
 def _pow(a: Entry, b: Entry) -> jax.Array:
-    """Whole powers are products: their derivatives are there at 0 and for negative numbers."""
+    """x^y; integer powers are products, which have derivatives at 0 and for negative x."""
     if isinstance(b, float) and b.is_integer():
         b = int(b)
     if isinstance(b, int) and not isinstance(a, int | float):

@@ -59,7 +59,7 @@ def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
 
 
 def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
-    """Indices of every axis: along ``dim`` those given, and along the others the entry's own."""
+    """Indices of every axis: ``index`` along ``dim``, and along the others the entry's place."""
     ranges = [jnp.arange(size) for size in index.shape]
     grid = jnp.meshgrid(*ranges, indexing="ij")
     grid[dim % x.ndim] = index

@@ -30,7 +30,7 @@ def _borders(
     gaps: Sequence[int],
     ceil_mode: bool,
 ) -> Pairs:
-    """What is added on either side; with ceil_mode the last window may stick out on the right."""
+    """The padding on both sides of every axis; ceil_mode lets the last window stick out."""
     borders = []
     for size, window, stride, pad, gap in zip(sizes, windows, strides, pads, gaps, strict=True):
         room, more = size + 2 * pad - gap * (window - 1) - 1, 0
@@ -142,7 +142,7 @@ def _outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Means over windows whose number is given, one axis after the other."""
+    """Means over as many windows as the output has places, one axis after the other."""
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
         if size == 1:
