@@ -67,6 +67,7 @@ def problems(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _versions() -> Iterator[Finding]:
+    """The versions of Python, of the packages and of the checkout; a remedy for what is missing."""
     section = "versions"
     yield Finding(section, "python", f"{sys.version.split()[0]}, {platform.platform(terse=True)}")
     for name in PACKAGES:
@@ -101,6 +102,7 @@ def _devices() -> tuple[frozenset[str], list[Finding]]:
 
 
 def _arithmetic(platforms: frozenset[str]) -> Iterator[Finding]:
+    """Whether JAX computes in 64 bits, or can."""
     section = "64-bit arithmetic"
     on = "on" if precision.x64_enabled() else "off; the commands that compute switch it on"
     yield Finding(section, "by default", on)
@@ -145,6 +147,7 @@ def _programs(environment: Mapping[str, str]) -> Finding:
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Where data sets are looked for, and which are there."""
     section = "data"
     root = environment.get("GNJAX_DATA")
     if root is not None:
@@ -184,6 +187,7 @@ def _room(results: Path) -> Iterator[Finding]:
 
 
 def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
+    """Which device serves which work, and up to which size."""
     section = "what would run where"
     accelerators = sorted(platforms - {"cpu"})
     products = ", ".join(accelerators).upper() or "CPU"

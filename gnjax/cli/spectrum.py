@@ -50,6 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
+    """Print what was asked for; return 1 if it is not finished."""
     precision.enable_x64()
     try:
         if parsed.out is not None:

@@ -54,6 +54,7 @@ def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
 
 
 def _status(command: Callable[[], int], output: _Stream, interrupted: str) -> int:
+    """The command's status, or the one that stands for what stopped it."""
     status = _FAILED
     try:
         try:

@@ -99,6 +99,7 @@ def condition_of_spectrum(
 
 
 def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+    """Choose a method, compute both ends of A near norm 1, and return kappa in the units of A."""
     rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (

@@ -136,6 +136,7 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
 
 
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
+    """The rank, and what it rests on: the caller, structure, a gap, or the floor."""
     if problem.rank is not None:
         return problem.rank, GIVEN
     above = values > errors

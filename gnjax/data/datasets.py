@@ -230,6 +230,7 @@ def _splits(name: str) -> tuple[str, ...]:
 
 
 def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
+    """One split of a published data set, from verified files."""
     data = PUBLISHED[name]
     files = places.read(name, data, split, directory)
     images, labels = data.parse(files.members)
@@ -245,6 +246,7 @@ def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
 
 
 def _folder(directory: Path, split: str) -> _Samples:
+    """One split of the user's own idx files."""
     members = places.read_all(directory, FOLDER_ARCHIVES[split])
     if members is None:
         archive_names = " and ".join(archive.name for archive in FOLDER_ARCHIVES[split])
@@ -286,6 +288,7 @@ def _photo_patches(samples: int, seed: int) -> _Samples:
 
 
 def _draw(everything: _Samples, samples: int | None, seed: int) -> _Samples:
+    """Some samples without replacement, in their order; all where ``samples`` is None."""
     n = len(everything.labels)
     if samples is None:
         return everything

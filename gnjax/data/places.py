@@ -222,6 +222,7 @@ class _LimitedBar:
 
 
 def _reason(error: Exception) -> str:
+    """Why a download failed, in a few words."""
     if isinstance(error, ValueError):  # pooch's verdict on a hash
         return "what came does not have the published sha256"
     response = getattr(error, "response", None)

@@ -260,6 +260,7 @@ def _entries_by_label(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[
 
 
 def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
+    """The operator on parameters, made from a model and x, or checked."""
     if x is not None:
         return gauss_newton(op, x, **options)
     if not isinstance(op, Operator) or getattr(op, "net", None) is None:

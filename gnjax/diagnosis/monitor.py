@@ -244,6 +244,7 @@ class Monitor:
         return residual + rounding.error
 
     def _rounding(self, name: str, scale: jax.Array | None) -> Error:
+        """The rounding of products with one of the matrices, measured by trials."""
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
         work = HESSIAN * op.net.written * op.net.batch
@@ -298,6 +299,7 @@ def _row(
     curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
+    """The row of a step, from the Lanczos runs, their errors, the curvature and trace samples."""
     hessian_top = runs["hessian"]
     rounding = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
     products = sum(run.products for run in runs.values())

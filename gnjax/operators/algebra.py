@@ -325,6 +325,7 @@ def _combined(
 
 
 def _product(op: Operator, v: Any) -> jax.Array:
+    """A v for a vector or a block of columns; refuses operators and trees."""
     if isinstance(v, Operator):
         msg = (
             "the product of two operators is not symmetric in general, so that it is no operator; "
@@ -363,6 +364,7 @@ def _multiple(op: Operator, factor: float) -> LinearCombination:
 
 
 def _sum(op: Operator, other: Any) -> LinearCombination:
+    """A + B, or A + s I for a number s."""
     first = _multiple(op, 1.0)
     if not isinstance(other, Operator):
         if np.ndim(other):

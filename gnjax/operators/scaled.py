@@ -141,6 +141,7 @@ class Scaled(Around):
         return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
+        """2^{e/2} J for A = J J^T, where A states it."""
         factorisation, half = factorisation_of(self.op), self.exponent // 2
         if factorisation is None:
             return None

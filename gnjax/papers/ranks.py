@@ -87,6 +87,7 @@ class RankSensitivity(Result):
         axes.set_title(text, loc="left", fontsize="medium")
 
     def _line(self, rank: int) -> str:
+        """The row of the table for one rank."""
         at = rank - 1
         gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
         marks = ((self.largest_gap, "largest gap"), (self.floor_rank, "last above the floor"))

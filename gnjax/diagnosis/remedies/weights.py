@@ -133,6 +133,7 @@ def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> Cond
 
 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
+    """W_1 .. W_L with Gaussian entries and ``factor`` times the hidden widths."""
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
     weights = []

@@ -146,6 +146,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
+    """A key of the code, the defaults, and the values that the function reads from outside."""
     if id(function) in numbers:  # it calls itself
         return "seen", numbers[id(function)]
     numbers[id(function)] = len(numbers)

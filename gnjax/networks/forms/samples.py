@@ -115,6 +115,7 @@ def check_not_traced(name: str, leaf: Any) -> None:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
+    """The array of one leaf, finite, with at least one sample, in the working precision."""
     check_not_traced(name, leaf)
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:

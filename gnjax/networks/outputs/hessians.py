@@ -129,6 +129,7 @@ class Softmax:
         return _swapped(image, last).reshape(len(image), -1)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
+        """R^T u, with the R of :func:`_elimination` for each token."""
         last, p, diagonal, below = _elimination(self.logits)
         u = _swapped(u.reshape(self.logits.shape), last)
         behind = jnp.cumsum((p * u)[..., :0:-1], axis=-1)[..., ::-1]

@@ -216,6 +216,7 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
+    """Checked labels; one-hot where the loss is not the cross-entropy."""
     host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
     lowest, highest = int(host_labels.min()), int(host_labels.max())
     least = -1 if loss == "cross_entropy" else 0
@@ -234,6 +235,7 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
 
 
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """Checked targets of the binary cross-entropy, in the shape of the outputs."""
     if y.shape != shape and y.size == math.prod(shape):
         y = y.reshape(shape)
     if y.shape != shape:
@@ -267,6 +269,7 @@ def _check_probabilities(targets: jax.Array) -> None:
 
 
 def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """The weights (n,) or (n, terms), none of them negative."""
     if not (hasattr(weights, "__array__") or isinstance(weights, list)):
         kind = type(weights).__name__
         msg = f"weights must be one array, with a number for each sample or label, got {kind}"

@@ -162,6 +162,7 @@ class _TorchCall:
         )
 
     def _program(self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool) -> Any:
+        """The program for inputs of these shapes, and the structure of its results; made once."""
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
         key = (dtype, keeps_types, structure, shapes)
@@ -174,6 +175,7 @@ class _TorchCall:
     def _translated(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> tuple[Program, Any, bool]:
+        """The program, the structure of its results, and whether it takes any number of samples."""
         floating = getattr(torch(), jnp.dtype(dtype).name)
         module = self.module if keeps_types else copy.deepcopy(self.module).to(floating)
         results: list[Any] = []

@@ -27,6 +27,7 @@ def choose_output(returned: Any, output: Output) -> Any:
 
 
 def _usual(returned: Any) -> Any:
+    """The tensor, or the logits, that a module returns."""
     if isinstance(returned, torch().Tensor):
         return returned
     if isinstance(returned, Mapping) and "logits" in returned:

@@ -137,6 +137,7 @@ def _array(value: Any, path: str) -> np.ndarray:
 
 
 def _floats(entries: list[Any], dtype: np.dtype, path: str) -> np.ndarray:
+    """An array of numbers of a floating dtype, with "nan", "inf" and "-inf" by name."""
     try:
         numbers = [_NOT_FINITE[n] if isinstance(n, str) else n for n in entries]
         wide = np.array(numbers, np.float64)

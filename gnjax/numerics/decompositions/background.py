@@ -42,6 +42,7 @@ def within(seconds: float, work: Callable[[], Value]) -> Value:
 
 
 def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Value:
+    """The value of ``work()`` in a thread; a TimeoutError after so many seconds."""
     outcome: Future[Value] = Future()
     context = contextvars.copy_context()
 

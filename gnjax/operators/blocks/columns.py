@@ -122,6 +122,7 @@ def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
 
 
 def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
+    """Whether the columns J_b, and the kernels and their sums, are within the limits of memory."""
     rows = net.samples * net.rows
     columns = sum(size for size, is_narrow in zip(sizes, narrow, strict=True) if is_narrow)
     matrices = 3 + len(sizes) - sum(narrow)  # K, and two for intermediate results

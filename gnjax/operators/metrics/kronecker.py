@@ -109,6 +109,7 @@ class _Layers:
 
 
 def _layers(op: Any, others: str) -> _Layers:
+    """The sums over samples that the blocks of all layers are made of."""
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
         raise ValueError(msg)
@@ -166,6 +167,7 @@ def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | No
 
 
 def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
+    """A (x) B of every layer with known structure, its bias included."""
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
     names, blocks = parameter_names(layers.net), []
     trace = sample_trace(layers.net)

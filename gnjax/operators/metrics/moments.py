@@ -172,6 +172,7 @@ def _portions(
 def _moments(
     net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
+    """The sums over some samples, and over some rows of R^T."""
     pairs, gradients = _sensitivities(net, plan, x, target, start, rows)
     weights = _sample_weights(target, len(jax.tree.leaves(x)[0]))
     gradient_of = dict(zip(plan.others, gradients, strict=True))

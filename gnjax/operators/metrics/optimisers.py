@@ -92,6 +92,7 @@ def has_optimizer_state(tree: Any) -> bool:
 
 
 def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
+    """The diagonal P of one state with second moments, by the rule of its optimiser."""
     kind = type(state).__name__
     root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
     if kind == "ScaleByRssState":

@@ -100,6 +100,7 @@ def of_operator(op: LinearGaussNewton) -> LinearBound:
 
 
 def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
+    """The bounds of Lemma 2 from the singular values of all S_l and T_l."""
     left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
     lefts, rights = (
         [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]

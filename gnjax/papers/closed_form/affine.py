@@ -110,6 +110,7 @@ def _constants(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
 
 
 def _plain(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
+    """The forms of the results of an equation that is no loop, branch or call."""
     same = _returned_operand(eqn, forms)
     if same is not None:
         return [same]
@@ -190,6 +191,7 @@ def _carry_after_loop(
 
 
 def _while(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
+    """The carried values of a loop; unknown if x decides when it ends."""
     params, first = eqn.params, eqn.params["cond_nconsts"]
     second = first + params["body_nconsts"]
     condition_consts, body_consts, carry = forms[:first], forms[first:second], list(forms[second:])
@@ -202,6 +204,7 @@ def _while(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
 
 
 def _scan(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
+    """The carried values after the last step, and the stacked results of all steps."""
     params, body, first = eqn.params, eqn.params["jaxpr"], eqn.params["num_consts"]
     count = params["num_carry"]
     consts, rows = forms[:first], [_worst([form]) for form in forms[first + count :]]

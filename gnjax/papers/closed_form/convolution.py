@@ -52,6 +52,7 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
 
 
 def _toeplitz(fibres: np.ndarray, length: int, stride: int, padding: int) -> np.ndarray:
+    """The matrix (f positions, c length) of a convolution with the fibres (f, c, size)."""
     filters, channels, size = fibres.shape
     positions = output_length(length, size, stride, padding)
     taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
@@ -154,6 +155,7 @@ def _check_kernels(kernels: ArrayLike) -> np.ndarray:
 def _check_head(
     head: ArrayLike, kernels: jax.Array, length: int, stride: int, padding: int
 ) -> jax.Array:
+    """The head as an array, with a column for every filter and position."""
     outer = check_matrix("head", head)
     filters, size = kernels.shape
     positions = output_length(length, size, stride, padding)

@@ -223,6 +223,7 @@ def _both_pass(layer: LeakyLayer) -> jax.Array:
 
 @jax.jit
 def _gram_of_paths(outer: jax.Array, passes: jax.Array) -> jax.Array:
+    """P P^T (j, c, l, e) for P_(jc),i = w_ci passes_ij."""
     units, samples = passes.shape
     outputs = outer.shape[0]
     paths = (passes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)

@@ -148,6 +148,7 @@ def _stored(factor: Array, error: float) -> Factored:
 
 
 def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Network:
+    """The network and its inputs in float64, with shapes that chain."""
     for name, matrix in (("V", V), ("W", W), ("x", x)):
         check_matrix(name, matrix)
     inner, outer, inputs = (np.asarray(matrix, np.float64) for matrix in (V, W, x))

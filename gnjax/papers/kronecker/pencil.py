@@ -211,6 +211,7 @@ def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
+    """Start vectors u (x) v: v of the compression with the extreme eigenvalue, u the best for v."""
     group = int(np.argmin([(sign * c.values).min() for c in compressed]))
     rows, columns = reduced.groups[group]
     first = sum(r for r, _ in reduced.groups[:group])

@@ -56,6 +56,7 @@ def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
 
 
 def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
+    """G in the bases of the staircase, with its larger side on the right."""
     stairs = adapt(factors)
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)

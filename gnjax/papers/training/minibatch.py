@@ -168,6 +168,7 @@ def train(
 
 
 def _convolves_on_cpu(problem: Problem, state: State) -> bool:
+    """Whether the forward pass has a convolution that would run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
     networks = state.epoch.ndim  # the axis that a forward pass of one network lacks
@@ -249,6 +250,7 @@ def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
 
 
 def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
+    """One epoch: its full batches in a scan, and then the last batch."""
     n, batch = len(problem.x), problem.recipe.batch
     full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
     state, losses = lax.scan(partial(_step, problem), state, full_batches)
