@@ -171,6 +171,7 @@ def _existing(path: Path) -> Path:
 
 
 def _room(results: Path) -> Iterator[Finding]:
+    """How much memory and disk is free, and a remedy where that is little."""
     section = "room"
     memory, source = free_memory()
     if memory is None:

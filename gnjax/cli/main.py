@@ -25,7 +25,7 @@ from gnjax.cli.factories import (
     problem,
     write_picture,
 )
-from gnjax.cli.terminal import Terminal, column, ended
+from gnjax.cli.terminal import Terminal, column, exit_status
 from gnjax.data.datasets import describe
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
@@ -37,9 +37,9 @@ from gnjax.numerics.extras import MissingExtraError, optional
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call.
 
-    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return ended(lambda: _run(arguments))
+    return exit_status(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:

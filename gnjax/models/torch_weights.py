@@ -127,6 +127,7 @@ def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each layer or array here, and the names that it may have in PyTorch."""
     yield "patches", ("embedding.patch_embeddings.projection",)
     yield "token", ("embedding.cls_token",)
     yield "positions", ("embedding.position_embeddings",)

@@ -203,7 +203,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def probes(self) -> np.ndarray:
-        """The vectors u (m, n r) of :func:`measured`, for the rows of J as they are formed here."""
+        """The random vectors u (m, n r) of :func:`measured`, folded where samples are merged."""
         if self.unmerged is None:
             return probe_rows(self.net)
         return folded(self.unmerged, probe_rows(self.unmerged))

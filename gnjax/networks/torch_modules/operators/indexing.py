@@ -37,6 +37,7 @@ def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
 
 
 def _index(x: jax.Array, indices: Sequence[jax.Array | None]) -> jax.Array:
+    """x[indices], where None stands for a whole axis; an index out of range gives nan."""
     return x.at[_at(indices)].get(mode="fill")
 
 
