@@ -93,13 +93,13 @@ class Model(nnx.Module):
 
 
 images = gnjax.data.load("fashion_mnist_5000", samples=30, seed=0)
-found = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels)
-print(found)
+diagnosis = gnjax.diagnose(Model(nnx.Rngs(0)), images.inputs, images.labels)
+print(diagnosis)
 
 # %% [markdown]
 # The spectrum above its floor, and each layer's share of both ends:
 
 # %%
 picture = ROOT / "results" / "diagnosis.png"
-gnjax.plot(found).savefig(picture)
+gnjax.plot(diagnosis).savefig(picture)
 display(Image(str(picture), width=900))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from figures import catalogue
-from gnjax.cli.terminal import ended
+from gnjax.cli.terminal import exit_status
 from reproduction import appendices, figure_findings
 from reproduction.appendices import PAGES
 from reproduction.corrections import CORRECTIONS, KINDS
@@ -147,8 +147,8 @@ def _behind() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write all pages again; the status is that of :func:`gnjax.cli.terminal.ended`."""
-    return ended(lambda: _main(arguments))
+    """Write all pages again; the status is that of :func:`gnjax.cli.terminal.exit_status`."""
+    return exit_status(lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str] | None) -> int:

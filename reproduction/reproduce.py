@@ -20,7 +20,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from figures import catalogue
-from gnjax.cli.terminal import Terminal, ended
+from gnjax.cli.terminal import Terminal, exit_status
 from reproduction import findings, published, readings, records, report
 from reproduction.drawing import Drawing
 from reproduction.records import Section
@@ -63,9 +63,9 @@ class Ran:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if everything ran and was drawn and, with --strict, if no verdict has changed.
 
-    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return ended(lambda: _main(arguments), cli.STOPPED)
+    return exit_status(lambda: _main(arguments), cli.STOPPED)
 
 
 def _main(arguments: Sequence[str] | None) -> int:

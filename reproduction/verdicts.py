@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
-from gnjax.cli.terminal import ended
+from gnjax.cli.terminal import exit_status
 from reproduction import records
 from reproduction.published import GALLERY, gallery
 from reproduction.readings import figure_of
@@ -25,9 +25,9 @@ from sweeps.claims import Claim, Verdict, judge
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print every sentence with its verdict; 1 if a decided verdict is not the recorded one.
 
-    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return ended(lambda: _main(arguments))
+    return exit_status(lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str] | None) -> int:

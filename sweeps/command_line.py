@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gnjax.cli.compilation import keep_compiled
-from gnjax.cli.terminal import Terminal, ended
+from gnjax.cli.terminal import Terminal, exit_status
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
 from sweeps import collect, progress
@@ -79,9 +79,9 @@ class Done:
 def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake.
 
-    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return ended(lambda: _main(program, arguments), STOPPED)
+    return exit_status(lambda: _main(program, arguments), STOPPED)
 
 
 def _main(program: Program, arguments: Sequence[str] | None) -> int:

@@ -13,15 +13,23 @@ gnjax.enable_x64()
 images = gnjax.data.load("fashion_mnist_5000", samples=60)
 small = gnjax.data.downsample(images.inputs, images.shape, (14, 14))
 spectrum = gnjax.eigenvalues(gnjax.data.covariance(small))  # 196 x 196, of rank 60 at most
-found = gnjax.papers.rank_sensitivity(spectrum)
+sensitivity = gnjax.papers.rank_sensitivity(spectrum)
 
 figure, axes = plt.subplots()
-axes.plot(found.ranks, found.kappa, label="kappa, or a lower bound of it")
+axes.plot(sensitivity.ranks, sensitivity.kappa, label="kappa, or a lower bound of it")
 axes.axvline(
-    found.largest_gap, color="grey", lw=0.8, ls="--", label=f"largest gap: {found.largest_gap}"
+    sensitivity.largest_gap,
+    color="grey",
+    lw=0.8,
+    ls="--",
+    label=f"largest gap: {sensitivity.largest_gap}",
 )
-known = found.ranks <= found.floor_rank
-axes.fill_between(found.ranks[known], found.low[known], found.high[known], alpha=0.3)
-axes.axvspan(found.floor_rank, len(spectrum), color="grey", alpha=0.12, label="below the floor")
+resolved = sensitivity.ranks <= sensitivity.floor_rank
+axes.fill_between(
+    sensitivity.ranks[resolved], sensitivity.low[resolved], sensitivity.high[resolved], alpha=0.3
+)
+axes.axvspan(
+    sensitivity.floor_rank, len(spectrum), color="grey", alpha=0.12, label="below the floor"
+)
 axes.set(yscale="log", xlabel="assumed rank", ylabel="condition number")
 axes.legend()

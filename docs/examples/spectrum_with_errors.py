@@ -21,9 +21,11 @@ spectra = {
 }
 
 figure, axes = plt.subplots()
-for (name, found), size in zip(spectra.items(), (6, 3), strict=True):
-    places = np.arange(1, len(found) + 1)
-    line = axes.plot(places, np.maximum(found.values, 0), "o", ms=size, label=f"eigenvalues {name}")
-    axes.plot(places, found.errors, "--", color=line[0].get_color(), label="their errors")
+for (name, spectrum), size in zip(spectra.items(), (6, 3), strict=True):
+    places = np.arange(1, len(spectrum) + 1)
+    line = axes.plot(
+        places, np.maximum(spectrum.values, 0), "o", ms=size, label=f"eigenvalues {name}"
+    )
+    axes.plot(places, spectrum.errors, "--", color=line[0].get_color(), label="their errors")
 axes.set(yscale="log", xlabel="place", ylabel="eigenvalue")
 axes.legend(ncols=2)

@@ -61,7 +61,7 @@ def measure(cell: Cell) -> dict[str, object]:
 
 
 def rows(config: Config, measured: dict[Cell, dict]) -> tuple[Row, ...]:
-    return tuple(Row(cell.width, cell.seed, **found) for cell, found in measured.items())
+    return tuple(Row(cell.width, cell.seed, **numbers) for cell, numbers in measured.items())
 
 
 CLAIMS = (Claim("own", "wider is better", BEYOND, lambda t: trend(t, "width", "m", rises=False)),)
@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     measure,
     rows,
     cost=lambda cell: float(cell.width),
-    progress=lambda found: f"kappa {found['kappa']:.4g}",
+    progress=lambda numbers: f"kappa {numbers['kappa']:.4g}",
 )
 PROGRAM = command_line.Program(EXPERIMENT, Config, CLAIMS, sources=lambda config: [])
 

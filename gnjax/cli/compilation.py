@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from gnjax.data.places import cache_folder
 
 SWITCH = "GNJAX_CACHE"
-_OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
+_SETTINGS_OF_JAX = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE")
 _MOST = 1_000_000_000  # bytes; with a limit JAX takes a lock, so that processes can share a folder
 _UNLIMITED = -1  # JAX's value for "no limit"
 _WORTH = 0.1  # seconds: a program that compiles faster is compiled as soon as it is read
@@ -69,12 +69,15 @@ def mend(folder: Path) -> None:
 
 
 def compiled_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder for this kind of machine; None where programs are not kept, or not by us."""
+    """Where compiled programs are kept for this kind of machine; None where gnjax keeps none.
+
+    It keeps none if it is switched off, or if the user's own settings of JAX say where.
+    """
     switch = environment.get(SWITCH, "on")
     if switch not in ("on", "off"):
         msg = f"{SWITCH}={switch!r} is neither on nor off; unset it, or say {SWITCH}=off"
         raise ValueError(msg)
-    if switch == "off" or any(environment.get(name) for name in _OWN):
+    if switch == "off" or any(environment.get(name) for name in _SETTINGS_OF_JAX):
         return None
     return cache_folder("compiled") / _machine()
 

@@ -67,6 +67,7 @@ def problems(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _versions() -> Iterator[Finding]:
+    """The versions of Python, of the packages and of the checkout; a remedy for what is missing."""
     section = "versions"
     yield Finding(section, "python", f"{sys.version.split()[0]}, {platform.platform(terse=True)}")
     for name in PACKAGES:
@@ -82,11 +83,11 @@ def _versions() -> Iterator[Finding]:
 
 def _devices() -> tuple[frozenset[str], list[Finding]]:
     """The platforms of JAX's devices, none where it cannot start, and the findings."""
-    chosen = os.environ.get("JAX_PLATFORMS", "")
+    selected = os.environ.get("JAX_PLATFORMS", "")
     try:
         devices = jax.devices()
     except RuntimeError as error:
-        remedy = f"unset JAX_PLATFORMS (it is {chosen!r}) or install what drives that device"
+        remedy = f"unset JAX_PLATFORMS (it is {selected!r}) or install what drives that device"
         return frozenset(), [Finding("devices", "JAX", str(error).splitlines()[0], remedy)]
     kinds = [f"{device.platform}: {device.device_kind}" for device in devices]
     findings = [
@@ -94,13 +95,14 @@ def _devices() -> tuple[frozenset[str], list[Finding]]:
         for kind, count in Counter(kinds).items()
     ]
     platforms = frozenset(device.platform for device in devices)
-    if _NVIDIA.exists() and platforms == {"cpu"} and not chosen:
+    if _NVIDIA.exists() and platforms == {"cpu"} and not selected:
         remedy = "install gnjax[cuda], or set JAX_PLATFORMS=cpu if the CPU is what you want"
         findings.append(Finding("devices", "NVIDIA driver", "loaded, but JAX sees no GPU", remedy))
     return platforms, findings
 
 
 def _arithmetic(platforms: frozenset[str]) -> Iterator[Finding]:
+    """Whether JAX computes in 64 bits, or can."""
     section = "64-bit arithmetic"
     on = "on" if precision.x64_enabled() else "off; the commands that compute switch it on"
     yield Finding(section, "by default", on)
@@ -140,17 +142,18 @@ def _programs(environment: Mapping[str, str]) -> Finding:
         folder = compiled_folder(environment)
     except ValueError as error:
         return Finding(section, name, str(error), f"set {SWITCH} to on or off, or unset it")
-    own = environment.get("JAX_COMPILATION_CACHE_DIR")
-    return Finding(section, name, str(folder or own or f"nothing ({SWITCH}=off)"))
+    folder_of_jax = environment.get("JAX_COMPILATION_CACHE_DIR")
+    return Finding(section, name, str(folder or folder_of_jax or f"nothing ({SWITCH}=off)"))
 
 
 def _data(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Where data sets are looked for, and which are there."""
     section = "data"
     root = environment.get("GNJAX_DATA")
     if root is not None:
-        here = Path(root).expanduser().is_dir()
-        remedy = "" if here else "point GNJAX_DATA at a folder that is there, or unset it"
-        yield Finding(section, "GNJAX_DATA", root if here else f"{root} is no folder", remedy)
+        is_folder = Path(root).expanduser().is_dir()
+        remedy = "" if is_folder else "point GNJAX_DATA at a folder that is there, or unset it"
+        yield Finding(section, "GNJAX_DATA", root if is_folder else f"{root} is no folder", remedy)
     cache = cache_folder("").resolve()
     parent = _existing(cache)
     text = str(cache) if cache == parent else f"{cache}, made when something is fetched"
@@ -168,6 +171,7 @@ def _existing(path: Path) -> Path:
 
 
 def _room(results: Path) -> Iterator[Finding]:
+    """How much memory and disk is free, and a remedy where that is little."""
     section = "room"
     memory, source = free_memory()
     if memory is None:
@@ -177,19 +181,20 @@ def _room(results: Path) -> Iterator[Finding]:
         remedy = "close other programs, or run one cell at a time with --jobs=1" if little else ""
         yield Finding(section, "memory", f"{_gigabytes(memory)} {source}", remedy)
     for name, folder in (("results", results.resolve()), ("cache", cache_folder("").resolve())):
-        free = shutil.disk_usage(_existing(folder)).free
-        little = free < _LEAST_DISK
+        free_space = shutil.disk_usage(_existing(folder)).free
+        little = free_space < _LEAST_DISK
         remedy = f"free {_gigabytes(_LEAST_DISK)} on the disk of {folder}" if little else ""
-        yield Finding(section, f"disk for {name}", f"{_gigabytes(free)} free", remedy)
+        yield Finding(section, f"disk for {name}", f"{_gigabytes(free_space)} free", remedy)
 
 
 def _what_runs_where(platforms: frozenset[str]) -> Iterator[Finding]:
+    """Which device serves which work, and up to which size."""
     section = "what would run where"
     accelerators = sorted(platforms - {"cpu"})
     products = ", ".join(accelerators).upper() or "CPU"
     yield Finding(section, "training, products", products)
-    where = "CPU, by LAPACK" if platforms != {"tpu"} else "CPU, with JAX_PLATFORMS=cpu"
-    yield Finding(section, "dense eigenvalues", where)
+    device = "CPU, by LAPACK" if platforms != {"tpu"} else "CPU, with JAX_PLATFORMS=cpu"
+    yield Finding(section, "dense eigenvalues", device)
     memory, _ = free_memory()
     if memory is not None:
         size = largest_dense(memory)

@@ -16,7 +16,7 @@ from flax import nnx
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
-from gnjax.networks.model import checked
+from gnjax.networks.model import evaluated_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,14 +42,14 @@ def known_name(name: str) -> str:
     return name
 
 
-def problem(parsed: argparse.Namespace, made: Any) -> tuple[Any, Any, Any]:
+def problem(parsed: argparse.Namespace, returned: Any) -> tuple[Any, Any, Any]:
     """The model with the inputs that the factory made, or with a data set's."""
-    model, *rest = _parts(made)
-    if rest and (parsed.data is not None or parsed.samples is not None):
+    model, *data_returned = _parts(returned)
+    if data_returned and (parsed.data is not None or parsed.samples is not None):
         msg = "it returns inputs of its own; leave --data and --samples out"
         raise MistakeError(msg)
-    if rest:
-        return model, rest[0], rest[1] if len(rest) > 1 else None
+    if data_returned:
+        return model, data_returned[0], data_returned[1] if len(data_returned) > 1 else None
     if parsed.data is None:
         msg = "it returns no inputs; return (model, x) or name a data set with --data"
         raise MistakeError(msg)
@@ -74,14 +74,14 @@ def factory_named(name: str) -> Callable[[], Any]:
     if not callable(factory):
         msg = f"{module_name} has no function {attribute}"
         raise MistakeError(msg)
-    needed = [
+    required = [
         parameter.name
         for parameter in inspect.signature(factory).parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    if needed:
-        msg = f"it is called without arguments, but it needs {', '.join(needed)}"
+    if required:
+        msg = f"it is called without arguments, but it needs {', '.join(required)}"
         raise MistakeError(msg)
     return factory
 
@@ -96,21 +96,21 @@ def write_picture(figure: Figure, path: Path) -> None:
         raise MistakeError(msg) from error
 
 
-def _parts(made: Any) -> tuple[Any, ...]:
+def _parts(returned: Any) -> tuple[Any, ...]:
     """The parts of a factory's result: (model,), (model, x) or (model, x, y).
 
     A pair may also be a Linen or a functional model without x.
     """
-    if isinstance(made, nnx.Module):
-        return (made,)
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        msg = f"it must return a model, (model, x) or (model, x, y), not {type(made).__name__}"
+    if isinstance(returned, nnx.Module):
+        return (returned,)
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        msg = f"it must return a model, (model, x) or (model, x, y), not {type(returned).__name__}"
         raise MistakeError(msg)
-    first = made[0]
+    first = returned[0]
     alone = callable(first) and not isinstance(first, nnx.Module)
-    if len(made) == 2 and (alone or isinstance(first, flax.linen.Module)):
-        return (made,)
-    return made
+    if len(returned) == 2 and (alone or isinstance(first, flax.linen.Module)):
+        return (returned,)
+    return returned
 
 
 def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
@@ -120,7 +120,7 @@ def _fitting(model: Any, dataset: data.Dataset) -> tuple[Any, Any]:
     for shape in shapes:
         x = dataset.inputs.reshape(len(dataset.inputs), *shape)
         try:
-            outputs = checked(model, x)[-1]
+            outputs = evaluated_model(model, x)[-1]
         except ValueError as error:
             refusals.append(str(error).splitlines()[0])
             continue

@@ -25,7 +25,7 @@ from gnjax.cli.factories import (
     problem,
     write_picture,
 )
-from gnjax.cli.terminal import Terminal, column, ended
+from gnjax.cli.terminal import Terminal, column, exit_status
 from gnjax.data.datasets import describe
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
@@ -37,9 +37,9 @@ from gnjax.numerics.extras import MissingExtraError, optional
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 where it succeeded, 1 where it failed, 2 for a mistake in the call.
 
-    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.ended` says.
+    After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
-    return ended(lambda: _run(arguments))
+    return exit_status(lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -57,8 +57,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    called = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
-    parser = argparse.ArgumentParser(prog=called, description="gnjax at the shell")
+    name = "python -m gnjax" if sys.argv[0].endswith("__main__.py") else "gnjax"
+    parser = argparse.ArgumentParser(prog=name, description="gnjax at the shell")
     parser.add_argument("--version", action="version", version=f"gnjax {gnjax.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_data(commands)
@@ -87,6 +87,7 @@ def _list_data(_: argparse.Namespace) -> None:
 
 
 def _fetch_data(parsed: argparse.Namespace) -> None:
+    """Download data sets, with a bar for every file, and print where the files are."""
     pooch = optional("pooch", "a download")
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says what is being fetched
     columns = (column("description"), BarColumn(), DownloadColumn())
@@ -126,7 +127,7 @@ def _diagnose(parsed: argparse.Namespace) -> None:
         if parsed.out is not None:
             check_format(parsed.out)
         model, x, y = problem(parsed, factory_named(parsed.factory)())
-        found = diagnose(
+        diagnosis = diagnose(
             model,
             x,
             y,
@@ -139,9 +140,9 @@ def _diagnose(parsed: argparse.Namespace) -> None:
     except ValueError as error:
         msg = f"{parsed.factory}: {error}"
         raise MistakeError(msg) from error
-    print(found)
+    print(diagnosis)
     if parsed.out is not None:
-        write_picture(figure_of(found), parsed.out)
+        write_picture(figure_of(diagnosis), parsed.out)
         print(f"\npicture: {parsed.out}")
 
 
@@ -161,16 +162,16 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _doctor(parsed: argparse.Namespace) -> int:
     """Print the report of the machine; return 1 if something is wrong."""
     findings = doctor.examine(parsed.results)
-    shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     section = ""
     for finding in findings:
         if finding.section != section:
             section = finding.section
-            shown.add_row(Text(section, "bold"))
+            table.add_row(Text(section, "bold"))
         mark = ("x", "red") if finding.remedy else " "
-        shown.add_row(Text.assemble(mark, f" {finding.name}"), finding.text)
+        table.add_row(Text.assemble(mark, f" {finding.name}"), finding.text)
     console = Terminal()
-    console.print(shown)
+    console.print(table)
     wrong = doctor.problems(findings)
     for finding in wrong:
         console.print(f"{finding.name}: {finding.text}. Remedy: {finding.remedy}", style="red")

@@ -41,28 +41,29 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--k", type=int, help="how many eigenvalues (all)")
     parser.add_argument("--which", choices=("largest", "smallest"), help="with --k (largest)")
     parser.add_argument("--rtol", type=float, help="what iterations work towards")
-    wanted = parser.add_mutually_exclusive_group()
-    wanted.add_argument("--kappa", action="store_true", help="the condition number instead")
-    wanted.add_argument("--density", action="store_true", help="the spectral density instead")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--kappa", action="store_true", help="the condition number instead")
+    answer.add_argument("--density", action="store_true", help="the spectral density instead")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
     parser.add_argument("--json", action="store_true", help="print what Result.from_json reads")
     parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
 
 
 def run(parsed: argparse.Namespace) -> int:
+    """Print what was asked for; return 1 if it is not finished."""
     precision.enable_x64()
     try:
         if parsed.out is not None:
             check_format(parsed.out)
-        found = _result(parsed, _operator(parsed))
+        result = _result(parsed, _operator(parsed))
     except ValueError as error:
         msg = f"{parsed.factory}: {error}"
         raise MistakeError(msg) from error
-    print(found.to_json() if parsed.json else _text(found))
+    print(result.to_json() if parsed.json else _text(result))
     if parsed.out is not None:
-        write_picture(plot(found), parsed.out)
+        write_picture(plot(result), parsed.out)
         print(f"picture: {parsed.out}", file=sys.stderr)
-    if getattr(found, "finished", True) and getattr(found, "converged", True):
+    if getattr(result, "finished", True) and getattr(result, "converged", True):
         return 0
     print("not finished: these are the best values so far", file=sys.stderr)
     return 1
@@ -70,20 +71,20 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _operator(parsed: argparse.Namespace) -> Operator:
     """The operator that the factory returns, or the matrix of the model that it returns."""
-    made = factory_named(parsed.factory)()
-    if is_matrix(made):
+    returned = factory_named(parsed.factory)()
+    if is_matrix(returned):
         for name in ("matrix", "loss", "data", "samples"):
             if getattr(parsed, name) is not None:
                 msg = f"it returns an operator, and --{name} is for a model; leave it out"
                 raise MistakeError(msg)
-        return as_operator(made)
+        return as_operator(returned)
     loss: Any = parsed.loss or "squared_error"
-    if isinstance(made, tuple) and len(made) == 4:
+    if isinstance(returned, tuple) and len(returned) == 4:
         if parsed.loss is not None:
             msg = "it returns a loss of its own; leave --loss out"
             raise MistakeError(msg)
-        *made, loss = made
-    model, x, y = problem(parsed, tuple(made) if isinstance(made, list) else made)
+        *returned, loss = returned
+    model, x, y = problem(parsed, tuple(returned) if isinstance(returned, list) else returned)
     if parsed.matrix == "ntk":
         return ntk(model, x)
     if parsed.matrix == "hessian":
@@ -111,10 +112,10 @@ def _result(parsed: argparse.Namespace, op: Operator) -> Result:
     return eigenvalues(op, k=parsed.k, which=parsed.which, progress=watched, **rtol)
 
 
-def _text(found: Result) -> str:
+def _text(result: Result) -> str:
     """The result in a line, and every eigenvalue with its error below it."""
-    if not isinstance(found, Spectrum):
-        return str(found)
+    if not isinstance(result, Spectrum):
+        return str(result)
     lines = [f"{'eigenvalue':>24}  error"]
-    lines += [f"{v:24.16e}  {e:.2g}" for v, e in zip(found.values, found.errors, strict=True)]
-    return "\n".join([str(found), *lines])
+    lines += [f"{v:24.16e}  {e:.2g}" for v, e in zip(result.values, result.errors, strict=True)]
+    return "\n".join([str(result), *lines])

@@ -26,7 +26,7 @@ class Terminal(Console):
         self.print(text, soft_wrap=True)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave it to :func:`ended` that the reader has gone."""
+        """Leave it to :func:`exit_status` that the reader has gone."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -35,7 +35,7 @@ def column(of: str) -> TextColumn:
     return TextColumn(f"{{task.{of}}}", markup=False)
 
 
-def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
+def exit_status(command: Callable[[], int], interrupted: str = "interrupted") -> int:
     """Run a command and return the status that a shell expects, without a traceback.
 
     It is 130 after Ctrl-C, with the message ``interrupted``. If the reader of the output has
@@ -54,6 +54,7 @@ def ended(command: Callable[[], int], interrupted: str = "interrupted") -> int:
 
 
 def _status(command: Callable[[], int], output: _Stream, interrupted: str) -> int:
+    """The command's status, or the one that stands for what stopped it."""
     status = _FAILED
     try:
         try:

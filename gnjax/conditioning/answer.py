@@ -90,15 +90,15 @@ class ConditionNumber(Result):
 
     def __str__(self) -> str:
         low, high = self.at_rank
-        known = (
+        details = (
             f"(rank {self.rank} of {self.size}, {self.rank_source}; "
             f"{self.method}, {self.certificate.brief}{'' if self.finished else ', INTERRUPTED'})"
         )
         if math.isnan(self.value):
-            return f"kappa is not defined: no eigenvalue can be told from zero {known}"
+            return f"kappa is not defined: no eigenvalue can be told from zero {details}"
         if self.certificate.kind == UNKNOWN:
-            return f"kappa about {self.value:.6g} {known}"
-        within = f"{self.value:.6g} in [{low:.6g}, {high:.6g}] {known}"
+            return f"kappa about {self.value:.6g} {details}"
+        within = f"{self.value:.6g} in [{low:.6g}, {high:.6g}] {details}"
         if self.resolved:
             return f"kappa = {within}"
         if self.bounded:
@@ -107,7 +107,7 @@ class ConditionNumber(Result):
         return f"kappa >= {within}, NOT RESOLVED: lambda_min is below the floor"
 
 
-def assembled(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
+def answer_of(problem: Problem, ends: Ends, size: int) -> ConditionNumber:
     """The answer for an operator of ``size`` rows, of which ``problem.op`` may be a smaller form.
 
     Its bounds on kappa are quotients of the bounds on both eigenvalues, rounded outwards. Where

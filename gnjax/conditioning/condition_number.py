@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.conditioning.answer import ConditionNumber, assembled, in_units, undefined
+from gnjax.conditioning.answer import ConditionNumber, answer_of, in_units, undefined
 from gnjax.conditioning.choice import asked_for, cheapest, small_factor
 from gnjax.conditioning.ends import Enclosure, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method, methods_for
@@ -78,25 +78,28 @@ def condition_number(
     _check_word("method", method, ("auto", *methods_for(small)))
     _check_word("certify", certify, _CERTIFICATES)
     with watching(progress, stoppable=True) as watch:
-        given = None if rank is None else int(rank)
-        near = None if preconditioner is None else _near(preconditioner, small.shape[0], method)
-        problem = Problem(small, given, float(rtol), int(seed), limits, watch, near)
-        return _solved(problem, method, certify, size)
+        rank = None if rank is None else int(rank)
+        problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
+        if preconditioner is not None:
+            matrix = _preconditioner_matrix(preconditioner, small.shape[0], method)
+            problem = replace(problem, preconditioner=matrix)
+        return _solve(problem, method, certify, size)
 
 
 def condition_of_spectrum(
-    op: Operator, whole: Spectrum, size: int, limit: Callable[[], RankBound] | None = None
+    op: Operator, spectrum: Spectrum, size: int, limit: Callable[[], RankBound] | None = None
 ) -> ConditionNumber:
     """kappa of a semidefinite matrix of ``size`` rows from all of its eigenvalues.
 
     ``op`` is a matrix with the same non-zero eigenvalues, and ``limit`` a bound on their number.
     """
     problem = Problem(op, None, 1e-3, 0, limit=limit)
-    ends = ends_of_spectrum(problem, whole)
-    return undefined(whole.method, size) if ends is None else assembled(problem, ends, size)
+    ends = ends_of_spectrum(problem, spectrum)
+    return undefined(spectrum.method, size) if ends is None else answer_of(problem, ends, size)
 
 
-def _solved(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+def _solve(problem: Problem, method: str, certify: str, size: int) -> ConditionNumber:
+    """Choose a method, compute both ends of A near norm 1, and return kappa in the units of A."""
     rank = problem.rank
     if rank is not None and rank > problem.size:
         msg = (
@@ -105,38 +108,40 @@ def _solved(problem: Problem, method: str, certify: str, size: int) -> Condition
         )
         raise ValueError(msg)
     chosen = cheapest(problem) if method == "auto" else asked_for(problem, method)
-    near, exponent = _at_unit_scale(problem, chosen)
-    ends = _ends(near, chosen, method == "auto", certify)
-    answer = undefined(chosen.name, size) if ends is None else assembled(near, ends, size)
+    scaled_problem, exponent = _at_unit_scale(problem, chosen)
+    ends = _ends(scaled_problem, chosen, method == "auto", certify)
+    answer = undefined(chosen.name, size) if ends is None else answer_of(scaled_problem, ends, size)
     return in_units(answer, exponent)
 
 
 def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
-    """The same problem for 2^-e A near norm 1, and e.
+    """The problem with 2^-e A in place of A, so that the norm is near 1, and the exponent e.
 
-    A method that the operator brings is given no operator that does not bring it.
+    An operator that loses a method of its own by this stays as it is.
     """
-    near, exponent = at_unit_scale(problem.op)
-    if methods_for(near)[chosen.name] is not chosen:
+    scaled_op, exponent = at_unit_scale(problem.op)
+    if methods_for(scaled_op)[chosen.name] is not chosen:
         return problem, 0
-    given = problem.preconditioner
-    scaled = given if given is None or not exponent else np.ldexp(given, -exponent)
-    return replace(problem, op=near, preconditioner=scaled), exponent
+    matrix = problem.preconditioner
+    scaled_matrix = matrix if matrix is None or not exponent else np.ldexp(matrix, -exponent)
+    return replace(problem, op=scaled_op, preconditioner=scaled_matrix), exponent
 
 
 def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:
-    """Both ends by the chosen method, by a sharper one where that is open, and proved if asked."""
+    """Both ends by the chosen method, by a sharper one if they are too wide; proved if asked."""
     ends = chosen.ends(problem)
     if ends is None or not ends.finished:
         return ends
-    if automatic and not chosen.sharp and _open(ends, problem.rtol):
+    if automatic and not chosen.sharp and _too_wide(ends, problem.rtol):
         ends = _sharper(problem, ends)
     if certify == "inertia" and ends.certificate.kind != PROVED:
         ends = _by_inertia(problem, ends)
     return ends
 
 
-def _near(preconditioner: Operator | ArrayLike, size: int, method: str) -> np.ndarray:
+def _preconditioner_matrix(
+    preconditioner: Operator | ArrayLike, size: int, method: str
+) -> np.ndarray:
     """The caller's matrix near the operator's, of which kappa is computed on ``size`` rows."""
     if method not in ("auto", "preconditioned"):
         msg = f"preconditioner= is for method='preconditioned', got method={method!r}"
@@ -170,24 +175,24 @@ def _check_word(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(msg)
 
 
-def _open(ends: Ends, rtol: float) -> bool:
+def _too_wide(ends: Ends, rtol: float) -> bool:
     """Whether kappa is not resolved, or its interval is wider than ``rtol`` allows."""
-    both = (ends.largest, ends.smallest)
-    if not ends.resolved or any(end.value <= 0 for end in both):
+    both_ends = (ends.largest, ends.smallest)
+    if not ends.resolved or any(end.value <= 0 for end in both_ends):
         return True
-    return not sum((end.high - end.low) / end.value for end in both) <= rtol
+    return not sum((end.high - end.low) / end.value for end in both_ends) <= rtol
 
 
 def _sharper(problem: Problem, ends: Ends) -> Ends:
-    """Compute both ends again from the singular values of a factor, if there is a small one.
+    """Both ends from the singular values of a factor J, where one is stated and small enough.
 
     Singular values resolve smaller eigenvalues than the matrix does.
     """
     method = METHODS["factored"]
     if method.refuses(problem) or not small_factor(problem):
         return ends
-    found = method.ends(problem)
-    return ends if found is None else found
+    sharper = method.ends(problem)
+    return ends if sharper is None else sharper
 
 
 def _by_inertia(problem: Problem, ends: Ends) -> Ends:
@@ -199,19 +204,19 @@ def _by_inertia(problem: Problem, ends: Ends) -> Ends:
     """
     if not ends.resolved or ends.rank != problem.range_size:
         return ends
-    matrix, stored, asymmetry = matrix_on_range(problem)
+    matrix, operator, asymmetry = matrix_on_range(problem)
     share = problem.rtol / 4
     least = least_eigenvalue(matrix, ends.smallest.value, share)
     negative = least_eigenvalue(-matrix, -ends.largest.value, share)
     if least is None or negative is None:
-        found = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
-        return ends if found is None else found
-    own = error_of(stored, -negative.low)
-    error = own + asymmetry
+        dense_ends = ends_of_spectrum(problem, dense_spectrum(problem.op, problem.limits))
+        return ends if dense_ends is None else dense_ends
+    product_error = error_of(operator, -negative.low)
+    error = product_error + asymmetry
     top = Enclosure(-negative.value, -negative.high, -negative.low).widened(error.value)
     bottom = least.widened(error.value)
     bottom = replace(bottom, low=max(bottom.low, 0.0))
     proof = Error(0.0, PROVED, 0.0, "Cholesky factors and Rayleigh quotients, with their rounding")
     return replace(
-        ends, largest=top, smallest=bottom, certificate=certificate(own, asymmetry, proof)
+        ends, largest=top, smallest=bottom, certificate=certificate(product_error, asymmetry, proof)
     )

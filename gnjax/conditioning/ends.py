@@ -29,7 +29,7 @@ _INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the m
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method has to solve: an operator, and what the caller of condition_number asked for.
+    """The operator whose kappa a method computes, with the arguments of condition_number.
 
     ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
     ``limit`` returns a bound on its rank that the operator does not state itself.
@@ -51,8 +51,8 @@ class Problem:
     @property
     def bound(self) -> RankBound:
         """A bound on the rank, with its evidence. It may take trials, so ask where it matters."""
-        stated = rank_of(self.op)
-        return stated if self.limit is None else least(stated, self.limit())
+        bound_of_operator = rank_of(self.op)
+        return bound_of_operator if self.limit is None else least(bound_of_operator, self.limit())
 
     @property
     def rank_bound(self) -> int:
@@ -107,7 +107,7 @@ def bound_source(problem: Problem, rank: int) -> str:
     return FULL if rank == problem.size else ANALYTIC
 
 
-def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
+def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     """Both ends of a whole spectrum; None where no eigenvalue can be told from zero.
 
     The rank is the one that the caller gave. Otherwise it is the largest that structure allows, if
@@ -115,10 +115,10 @@ def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
     the number of eigenvalues above their errors, which is an assumption. If an eigenvalue beyond
     the structural bound is certified to be positive, the bound is wrong and is not used.
     """
-    values, errors = whole.values, whole.errors
+    values, errors = spectrum.values, spectrum.errors
     norm = float(np.abs(values).max())
     if not np.isfinite(errors).all():
-        return _uncertified(problem, whole, norm)
+        return _uncertified(problem, spectrum, norm)
     check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
     if values[0] <= errors[0]:
         return None
@@ -129,26 +129,27 @@ def ends_of_spectrum(problem: Problem, whole: Spectrum) -> Ends | None:
         replace(smallest, low=0.0) if source == FLOOR else smallest,
         rank,
         source,
-        _floor(whole),
-        whole.method,
-        whole.certificate,
+        _floor(spectrum),
+        spectrum.method,
+        spectrum.certificate,
     )
 
 
 def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int, str]:
+    """The rank, and what it rests on: the caller, structure, a gap, or the floor."""
     if problem.rank is not None:
         return problem.rank, GIVEN
     above = values > errors
     if above[-1] and not rank_is_assumed(problem.op):
         return problem.size, FULL  # whatever structure says
-    stated = problem.rank_bound
-    contradicted = bool(above[stated:].any())
-    bound = problem.size if contradicted else stated
+    bound_by_structure = problem.rank_bound
+    contradicted = bool(above[bound_by_structure:].any())
+    bound = problem.size if contradicted else bound_by_structure
     if bound and above[bound - 1]:
         return bound, FULL if contradicted else bound_source(problem, bound)
-    counted = max(int(above[:bound].sum()), 1)
-    following = max(abs(values[counted]), errors[counted])
-    return counted, GAP if values[counted - 1] >= _CLEAR_GAP * following else FLOOR
+    above_errors = max(int(above[:bound].sum()), 1)
+    following = max(abs(values[above_errors]), errors[above_errors])
+    return above_errors, GAP if values[above_errors - 1] >= _CLEAR_GAP * following else FLOOR
 
 
 def semidefinite(value: float, error: float) -> Enclosure:
@@ -156,21 +157,21 @@ def semidefinite(value: float, error: float) -> Enclosure:
     return Enclosure(max(float(value), 0.0), max(float(value - error), 0.0), float(value + error))
 
 
-def _floor(whole: Spectrum) -> float:
+def _floor(spectrum: Spectrum) -> float:
     """The smallest eigenvalue that can be told from zero with the errors of the smallest values.
 
     For the eigenvalues of a matrix it is their error. For squares of singular values that are known
     to e it is :data:`FLOOR_OF_SQUARES` times e^2, and the error of a zero is e^2. Zeros that follow
     from the shapes of the factors have no error and are left out.
     """
-    computed = whole.errors[whole.errors > 0]
+    computed = spectrum.errors[spectrum.errors > 0]
     last = float(computed[-1]) if len(computed) else 0.0
-    return last * FLOOR_OF_SQUARES if whole.method == "factored" else last
+    return last * FLOOR_OF_SQUARES if spectrum.method == "factored" else last
 
 
-def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:
+def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | None:
     """The ends of a spectrum whose errors are unknown: values as computed, without bounds."""
-    values = whole.values
+    values = spectrum.values
     noise = spectral_error(problem.size, problem.op.dtype) * norm
     if norm == 0:
         return None
@@ -182,8 +183,8 @@ def _uncertified(problem: Problem, whole: Spectrum, norm: float) -> Ends | None:
         rank,
         GIVEN if problem.rank is not None else FLOOR,
         float(noise),
-        whole.method,
-        whole.certificate,
+        spectrum.method,
+        spectrum.certificate,
     )
 
 

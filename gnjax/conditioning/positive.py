@@ -49,11 +49,11 @@ def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
     the quotient.
     """
     unit = 2.0 ** np.floor(np.log2(np.abs(matrix).max()))  # powers of two divide without rounding
-    found = _least_of_scaled(matrix / unit, guess / unit, rtol)
-    if found is None:
+    bounds = _least_of_scaled(matrix / unit, guess / unit, rtol)
+    if bounds is None:
         return None
     return Enclosure(
-        found.value * unit, _outwards(found.low, unit, -1), _outwards(found.high, unit, 1)
+        bounds.value * unit, _outwards(bounds.low, unit, -1), _outwards(bounds.high, unit, 1)
     )
 
 
@@ -66,14 +66,14 @@ def _outwards(bound: float, unit: float, way: int) -> float:
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
     """:func:`least_eigenvalue` for entries of size one, so that nothing under- or overflows."""
     shift = guess - rtol * abs(guess)
-    shifted = matrix.copy()
-    shifted[np.diag_indices_from(shifted)] -= shift
-    factor = cholesky(shifted)
+    shifted_matrix = matrix.copy()
+    shifted_matrix[np.diag_indices_from(shifted_matrix)] -= shift
+    factor = cholesky(shifted_matrix)
     if factor is None:
         return None
     size = len(matrix)
     share = gamma(size + 2, np.dtype(float))
-    diagonal = np.abs(np.diagonal(shifted))
+    diagonal = np.abs(np.diagonal(shifted_matrix))
     rounding = share / (1 - share) * float(diagonal.sum()) * (1 + share)
     rounding += float(np.finfo(float).eps) * float(diagonal.max() + abs(shift))
     x = np.random.default_rng(_STREAM).standard_normal(size)
@@ -81,5 +81,5 @@ def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure
         x = scipy.linalg.cho_solve((factor, True), x, check_finite=False)
         x /= np.linalg.norm(x)
     quotient = float(x @ (matrix @ x))
-    moved = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
-    return Enclosure(min(guess, quotient + moved), shift - rounding, quotient + moved)
+    slack = 3 * gamma(2 * size + 2, np.dtype(float)) * float(np.linalg.norm(matrix))
+    return Enclosure(min(guess, quotient + slack), shift - rounding, quotient + slack)

@@ -59,7 +59,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Archive:
-    """One file as it is published, and what it holds of one split."""
+    """One published file, and its members that belong to one split."""
 
     name: str
     sha256: str
@@ -85,15 +85,15 @@ def holds(folder: Path, archive: Archive) -> bool:
     return all(loose) or _tar_path(folder, archive) is not None
 
 
-def verify(data: bytes, digest: str | None, what: str) -> None:
+def verify(data: bytes, digest: str | None, name: str) -> None:
     """Raise an error unless ``data`` has the published hash, given as ``algorithm:hex``."""
     if digest is None:
         return
     algorithm, expected = digest.split(":")
-    found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
-    if found != expected:
+    hexadecimal = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+    if hexadecimal != expected:
         msg = (
-            f"{what}: its {algorithm} is {found} but {expected} was published; the file is "
+            f"{name}: its {algorithm} is {hexadecimal} but {expected} was published; the file is "
             "damaged or belongs to another data set. Replace it, or keep every data set in a "
             "sub-folder of its own name (mnist/, fashion_mnist/, cifar10/)"
         )
@@ -113,8 +113,8 @@ def _read_loose(folder: Path, archive: Archive) -> dict[str, bytes] | None:
         path = _loose_path(folder, archive, member)
         if path is None:
             return None
-        read = _gunzip if path.suffix == ".gz" else _read_plain
-        contents[member.name] = read(path, member)
+        read_member = _gunzip if path.suffix == ".gz" else _read_plain
+        contents[member.name] = read_member(path, member)
     return contents
 
 
@@ -177,17 +177,17 @@ def _tar_path(folder: Path, archive: Archive) -> Path | None:
 
 def _extracted(tar: tarfile.TarFile, archive: Archive) -> Iterator[tuple[str, bytes]]:
     """Each member of the archive with its bytes, in the order of the file."""
-    wanted = {f"{archive.inside}/{member.name}": member for member in archive.members}
+    members = {f"{archive.inside}/{member.name}": member for member in archive.members}
     for entry in tar:
         if entry.size < 0:
             msg = f"{entry.name!r:.80} has a negative size"
             raise ValueError(msg)
-        member = wanted.pop(entry.name, None)
+        member = members.pop(entry.name, None)
         if member is not None:
             yield member.name, _extract(tar, entry, _OWN if member.most is None else member.most)
-        if not wanted:
+        if not members:
             return
-    msg = f"it lacks {', '.join(wanted)}"
+    msg = f"it lacks {', '.join(members)}"
     raise KeyError(msg)
 
 
@@ -241,6 +241,7 @@ def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
 
 
 def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:
+    """The images as rows of pixels, and the labels, of one pickled batch of CIFAR-10."""
     batch = unpickle_arrays(data, name)
     pixels = batch.get(b"data") if isinstance(batch, dict) else None
     labels = np.asarray(batch.get(b"labels") if isinstance(batch, dict) else None)

@@ -52,8 +52,8 @@ def photo_patches(samples: int, seed: int) -> Samples:
     if samples > most:
         msg = f"photo_patches has at most {most:,} samples, and {samples:,} were asked for"
         raise ValueError(msg)
-    needed = 2.0 * 8 * samples * PATCH * PATCH * 3
-    check_room(f"photo_patches of {samples:,} samples", needed, "ask for fewer")
+    memory = 2.0 * 8 * samples * PATCH * PATCH * 3
+    check_room(f"photo_patches of {samples:,} samples", memory, "ask for fewer")
     labels = np.arange(samples) % len(strips)
     patches = np.empty((samples, PATCH, PATCH, 3))
     for label, stream in enumerate(np.random.SeedSequence(seed).spawn(len(strips))):
@@ -69,8 +69,8 @@ def crops(
     windows = _windows(image)
     rows, columns = windows.shape[:2]
     positions = rng.choice(rows * columns, count, replace=False)
-    chosen = windows[positions // columns, positions % columns]  # (count, 3, 32, 32)
-    return chosen.transpose(0, 2, 3, 1)
+    patches = windows[positions // columns, positions % columns]  # (count, 3, 32, 32)
+    return patches.transpose(0, 2, 3, 1)
 
 
 def _windows(image: NDArray[np.uint8]) -> NDArray[np.uint8]:  # (rows, columns, 3, 32, 32)

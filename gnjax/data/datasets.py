@@ -96,8 +96,8 @@ def unknown_name(name: str) -> str:
     """The message about a name that is not a data set, with the nearest name that is."""
     if name in TEXTS:
         return f"{name} is a text; load it with gnjax.data.load_text({name!r})"
-    near = difflib.get_close_matches(name, names(), n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    similar = difflib.get_close_matches(name, names(), n=1)
+    hint = f"did you mean {similar[0]!r}? " if similar else ""
     return f"no data set is named {name!r}; {hint}The names are {', '.join(names())}"
 
 
@@ -130,12 +130,12 @@ def load(
     if name == "photo_patches":
         return _rows(name, split, _photo_patches(samples or _PATCHES, seed))
     if name == "digits":
-        whole = _digits()
+        everything = _digits()
     elif name == "folder":
-        whole = _folder(Path(directory or "").expanduser(), split)
+        everything = _folder(Path(directory or "").expanduser(), split)
     else:
-        whole = _published(name, split, directory)
-    return _rows(name, split, _draw(whole, samples, seed))
+        everything = _published(name, split, directory)
+    return _rows(name, split, _draw(everything, samples, seed))
 
 
 def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
@@ -230,9 +230,10 @@ def _splits(name: str) -> tuple[str, ...]:
 
 
 def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
+    """One split of a published data set, from verified files."""
     data = PUBLISHED[name]
-    found = places.read(name, data, split, directory)
-    images, labels = data.parse(found.members)
+    files = places.read(name, data, split, directory)
+    images, labels = data.parse(files.members)
     expected = (data.sizes[split], *data.shape)
     if images.shape != expected or labels.min() < 0 or labels.max() >= data.classes:
         msg = (
@@ -240,15 +241,16 @@ def _published(name: str, split: str, directory: str | Path | None) -> _Samples:
             f"{expected} with labels below {data.classes}; its files are not what they are named"
         )
         raise ValueError(msg)
-    source = f"{data.title}, {split} split, from {found.where}, published hash verified"
+    source = f"{data.title}, {split} split, from {files.where}, published hash verified"
     return _Samples(images, labels, data.classes, source, data.licence, scale=255.0)
 
 
 def _folder(directory: Path, split: str) -> _Samples:
+    """One split of the user's own idx files."""
     members = places.read_all(directory, FOLDER_ARCHIVES[split])
     if members is None:
-        wanted = " and ".join(archive.name for archive in FOLDER_ARCHIVES[split])
-        msg = f"{directory} lacks {wanted} (plain or gzipped); put them there"
+        archive_names = " and ".join(archive.name for archive in FOLDER_ARCHIVES[split])
+        msg = f"{directory} lacks {archive_names} (plain or gzipped); put them there"
         raise places.DataUnavailableError(msg)
     images, labels = parse_idx_pair(members)
     images_bytes = next(iter(members.values()))
@@ -285,19 +287,20 @@ def _photo_patches(samples: int, seed: int) -> _Samples:
     return _Samples(values, labels, 10, source, _LICENCES["photo_patches"])
 
 
-def _draw(whole: _Samples, samples: int | None, seed: int) -> _Samples:
-    n = len(whole.labels)
+def _draw(everything: _Samples, samples: int | None, seed: int) -> _Samples:
+    """Some samples without replacement, in their order; all where ``samples`` is None."""
+    n = len(everything.labels)
     if samples is None:
-        return whole
+        return everything
     if samples > n:
         msg = f"samples={samples} of a data set that has {n}; ask for at most {n}"
         raise ValueError(msg)
-    chosen = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
+    indices = np.sort(np.random.default_rng(seed).choice(n, samples, replace=False))
     return replace(
-        whole,
-        values=whole.values[chosen],
-        labels=whole.labels[chosen],
-        source=f"{whole.source}; {samples} of {n} samples drawn with seed {seed}",
+        everything,
+        values=everything.values[indices],
+        labels=everything.labels[indices],
+        source=f"{everything.source}; {samples} of {n} samples drawn with seed {seed}",
     )
 
 

@@ -34,14 +34,14 @@ class DataUnavailableError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Found:
+class Files:
     """The verified members of one split, and in words where they were."""
 
     members: dict[str, bytes]
     where: str
 
 
-def read(name: str, data: Published, split: str, directory: str | Path | None = None) -> Found:
+def read(name: str, data: Published, split: str, directory: str | Path | None = None) -> Files:
     """The files of one split from the first place that holds them all.
 
     If a ``directory`` is given, it is the only place. Otherwise the places are GNJAX_DATA, the
@@ -56,17 +56,17 @@ def read(name: str, data: Published, split: str, directory: str | Path | None = 
     for folder, where in places:
         members = read_all(folder, archives)
         if members is not None:
-            return Found(members, where)
-    tried = [f"{folder} ({where}): does not hold its files" for folder, where in places]
+            return Files(members, where)
+    failures = [f"{folder} ({where}): does not hold its files" for folder, where in places]
     if directory is not None or data.bundled:
-        raise DataUnavailableError(_nowhere(name, tried))
+        raise DataUnavailableError(_nowhere(name, failures))
     for archive in archives:
-        download(name, data, archive, tried)
+        download(name, data, archive, failures)
     members = read_all(cache_folder(name), archives)
     if members is None:
         msg = f"{cache_folder(name)} lost a file that was just fetched; is something clearing it?"
         raise DataUnavailableError(msg)
-    return Found(members, "published files")
+    return Files(members, "published files")
 
 
 def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | None:
@@ -109,15 +109,15 @@ def cache_root() -> Path:
         return Path(local) / "gnjax" / "gnjax" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "gnjax"
-    given = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(given) if given else Path.home() / ".cache") / "gnjax"
+    folder = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(folder) if folder else Path.home() / ".cache") / "gnjax"
 
 
 def download(
     name: str,
     data: Published,
     archive: Archive,
-    tried: Sequence[str] = (),
+    failures: Sequence[str] = (),
     progress: Callable[[str], Any] | None = None,
 ) -> Path:
     """One archive in the cache with its published sha256, from the first mirror that has it.
@@ -133,22 +133,22 @@ def download(
         msg = f"{path} does not have the published sha256 of {archive.name}; fetching it again"
         warnings.warn(msg, UserWarning, stacklevel=2)
     optional("pooch", f'a download of "{name}"')
-    tried = [*tried, f"{folder} (cache): no intact {archive.name}"]
+    failures = [*failures, f"{folder} (cache): no intact {archive.name}"]
     for mirror in data.mirrors:
-        bounded = _Bounded(archive.size, progress(archive.name) if progress else None)
-        retrieve = partial(_retrieve, mirror + archive.name, archive, folder, bounded)
+        bar = _LimitedBar(archive.size, progress(archive.name) if progress else None)
+        retrieve = partial(_retrieve, mirror + archive.name, archive, folder, bar)
         try:
             within(_SECONDS + archive.size / _RATE, retrieve)
         except (OSError, ValueError) as error:  # requests' errors are OSErrors
-            tried.append(f"{mirror}{archive.name}: {_reason(error)}")
+            failures.append(f"{mirror}{archive.name}: {_reason(error)}")
         else:
             return path
         finally:
-            bounded.ended.set()
-    raise DataUnavailableError(_nowhere(name, tried))
+            bar.ended.set()
+    raise DataUnavailableError(_nowhere(name, failures))
 
 
-def _retrieve(address: str, archive: Archive, folder: Path, bar: _Bounded) -> None:
+def _retrieve(address: str, archive: Archive, folder: Path, bar: _LimitedBar) -> None:
     responses: list[Any] = []
     pooch = optional("pooch", "a download")
     over_http = pooch.HTTPDownloader(
@@ -175,7 +175,7 @@ def _retrieve(address: str, archive: Archive, folder: Path, bar: _Bounded) -> No
             response.close()
 
 
-class _Bounded:
+class _LimitedBar:
     """A bar as pooch advances it, which ends a download that is too large or not wanted any more.
 
     The total is the size that the mirror announces.
@@ -222,6 +222,7 @@ class _Bounded:
 
 
 def _reason(error: Exception) -> str:
+    """Why a download failed, in a few words."""
     if isinstance(error, ValueError):  # pooch's verdict on a hash
         return "what came does not have the published sha256"
     response = getattr(error, "response", None)
@@ -232,8 +233,8 @@ def _reason(error: Exception) -> str:
     return type(error).__name__ if failed_request else f"{type(error).__name__}, {error}"
 
 
-def _nowhere(name: str, tried: Sequence[str]) -> str:
-    places = "\n".join(f"  - {place}" for place in tried)
+def _nowhere(name: str, failures: Sequence[str]) -> str:
+    places = "\n".join(f"  - {place}" for place in failures)
     remedies = [
         f'give a folder that holds its files: load("{name}", directory=...)',
         "or set GNJAX_DATA to a folder with one sub-folder for each data set",

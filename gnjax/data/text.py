@@ -63,16 +63,16 @@ def load_text(name: str = "python_topics", *, vocabulary: int | None = None) -> 
     if name not in TEXTS:
         msg = f"no text is named {name!r}; the texts are {', '.join(TEXTS)}"
         raise ValueError(msg)
-    found = read_archive(BUNDLED, _TOPICS)
-    if found is None:
+    members = read_archive(BUNDLED, _TOPICS)
+    if members is None:
         msg = f"{BUNDLED} lacks {_TOPICS.name}; install gnjax again"
         raise ValueError(msg)
-    written = found[_TOPICS.members[0].name].decode()
-    ranked = [item for item, _ in sorted(Counter(written).items(), key=lambda c: (-c[1], c[0]))]
+    text = members[_TOPICS.members[0].name].decode()
+    ranked = [item for item, _ in sorted(Counter(text).items(), key=lambda c: (-c[1], c[0]))]
     if vocabulary is not None:
         ranked = _shortened(ranked, vocabulary)
     number = {character: rank for rank, character in enumerate(ranked)}
-    tokens = np.array([number.get(character, len(ranked) - 1) for character in written], np.int64)
+    tokens = np.array([number.get(character, len(ranked) - 1) for character in text], np.int64)
     source = "the topics of the documentation of Python 3.11.7, bundled, recorded hash verified"
     if vocabulary is not None:
         source += f"; the {vocabulary - 1} most frequent characters, the others as one"
@@ -111,6 +111,6 @@ def sequences(
     if samples > pieces:
         msg = f"samples={samples} of a text that has {pieces} pieces of length {length}"
         raise ValueError(msg)
-    chosen = np.sort(np.random.default_rng(seed).choice(pieces, samples, replace=False))
-    places = chosen[:, None] * length + np.arange(length)
+    piece_indices = np.sort(np.random.default_rng(seed).choice(pieces, samples, replace=False))
+    places = piece_indices[:, None] * length + np.arange(length)
     return text.tokens[places], text.tokens[places + 1]

@@ -38,8 +38,8 @@ class Imbalanced(NamedTuple):
     """A data set in which class 0 dominates, and the share of class 0 in it.
 
     >>> images = gnjax.data.load("digits")
-    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
-    >>> found.largest_share, len(found.dataset.inputs)
+    >>> imbalanced = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> imbalanced.largest_share, len(imbalanced.dataset.inputs)
     (0.55, 100)
     """
 
@@ -201,14 +201,14 @@ def subsample(dataset: Dataset, n: int, seed: int, balanced: bool = False) -> Da
         msg = f"n={n} of a data set with {size} samples; choose between 1 and {size}"
         raise ValueError(msg)
     if not balanced:
-        chosen = np.random.default_rng(seed).choice(size, n, replace=False)
-        return _take(dataset, chosen, f"{n} of {size} samples drawn with seed {seed}")
+        indices = np.random.default_rng(seed).choice(size, n, replace=False)
+        return _take(dataset, indices, f"{n} of {size} samples drawn with seed {seed}")
     if n % dataset.classes:
         msg = f"n={n} cannot be balanced over {dataset.classes} classes; take a multiple"
         raise ValueError(msg)
     counts = [n // dataset.classes] * dataset.classes
-    chosen = _draw_classes(dataset, counts, seed)
-    return _take(dataset, chosen, f"{n} of {size} samples, balanced, drawn with seed {seed}")
+    indices = _draw_classes(dataset, counts, seed)
+    return _take(dataset, indices, f"{n} of {size} samples, balanced, drawn with seed {seed}")
 
 
 def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: int) -> Imbalanced:
@@ -218,12 +218,12 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
     0 gives the rest. Its actual share, which is returned too, is thus at least the one asked for.
 
     >>> images = gnjax.data.load("digits")
-    >>> found = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
-    >>> int((found.dataset.labels == 0).sum())
+    >>> imbalanced = gnjax.data.class_imbalance(images, samples=100, largest_share=0.5, seed=0)
+    >>> int((imbalanced.dataset.labels == 0).sum())
     55
     """
-    others = dataset.classes - 1
-    if others < 1:
+    other_classes = dataset.classes - 1
+    if other_classes < 1:
         msg = "the data set has a single class; imbalance needs at least two"
         raise ValueError(msg)
     if not 1 / dataset.classes <= largest_share <= 1:
@@ -236,18 +236,18 @@ def class_imbalance(dataset: Dataset, samples: int, largest_share: float, seed: 
         msg = f"samples={samples}; it must be at least 1"
         raise ValueError(msg)
     # 1 - 0.9 is a little less than 0.1: a part in 1e12 keeps floor from losing a sample to it.
-    each = math.floor((1 - largest_share) * samples / others * (1 + 1e-12))
-    counts = [samples - others * each] + [each] * others
-    chosen = _draw_classes(dataset, counts, seed)
+    per_class = math.floor((1 - largest_share) * samples / other_classes * (1 + 1e-12))
+    counts = [samples - other_classes * per_class] + [per_class] * other_classes
+    indices = _draw_classes(dataset, counts, seed)
     share = counts[0] / samples
     note = f"{samples} samples, class 0 being {share:.4g} of them, drawn with seed {seed}"
-    return Imbalanced(_take(dataset, chosen, note), share)
+    return Imbalanced(_take(dataset, indices, note), share)
 
 
 def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.int64]:
     """Positions of ``counts[c]`` samples of each class c."""
     rng = np.random.default_rng(seed)
-    chosen = []
+    indices_by_class = []
     for label, count in enumerate(counts):
         members = np.flatnonzero(dataset.labels == label)
         if count > members.size:
@@ -256,16 +256,16 @@ def _draw_classes(dataset: Dataset, counts: list[int], seed: int) -> NDArray[np.
                 f"{members.size}; ask for fewer samples or load more data"
             )
             raise ValueError(msg)
-        chosen.append(rng.choice(members, count, replace=False))
-    return np.concatenate(chosen)
+        indices_by_class.append(rng.choice(members, count, replace=False))
+    return np.concatenate(indices_by_class)
 
 
-def _take(dataset: Dataset, chosen: NDArray[np.int64], note: str) -> Dataset:
-    chosen = np.sort(chosen)
+def _take(dataset: Dataset, indices: NDArray[np.int64], note: str) -> Dataset:
+    indices = np.sort(indices)
     return replace(
         dataset,
-        inputs=dataset.inputs[chosen],
-        labels=dataset.labels[chosen],
+        inputs=dataset.inputs[indices],
+        labels=dataset.labels[indices],
         source=f"{dataset.source}; {note}",
     )
 

@@ -225,7 +225,7 @@ def _blocks(
         raise ValueError(msg)
     paths, counts = parameter_names(op.net), op.net.counts
     if isinstance(by, Mapping):
-        parts = _labelled(op, paths, by)
+        parts = _entries_by_label(op, paths, by)
         blocks = entry_blocks(op, list(parts.values()), limits)
         sizes = [len(indices) for indices in parts.values()]
         return list(parts), [None] * len(parts), sizes, blocks
@@ -235,14 +235,17 @@ def _blocks(
     return list(groups), [None] * len(groups), sizes, blocks
 
 
-def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """For each label, the indices of its entries in the flat vector of parameters."""
+def _entries_by_label(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """For each label, the indices of its entries in the flat vector of parameters.
+
+    ``by`` has the labels of the parameters by their paths; all others have the label "others".
+    """
     net, labels_of_leaves = op.net, []
     unknown = [path for path in by if path not in paths]
     if unknown:
         msg = f"by= has labels for {', '.join(unknown)}, and the parameters are {', '.join(paths)}"
         raise ValueError(msg)
-    for path, leaf, indices in zip(paths, net.chosen, net.kept, strict=True):
+    for path, leaf, indices in zip(paths, net.leaf_indices, net.entry_indices, strict=True):
         shape = net.leaves[leaf].shape
         labels = np.asarray(by.get(path, "others"))
         try:
@@ -257,6 +260,7 @@ def _labelled(op: Any, paths: list[str], by: Mapping[str, Any]) -> dict[str, np.
 
 
 def _operator(op: Any, x: Any, options: dict[str, Any]) -> Any:
+    """The operator on parameters, made from a model and x, or checked."""
     if x is not None:
         return gauss_newton(op, x, **options)
     if not isinstance(op, Operator) or getattr(op, "net", None) is None:

@@ -15,10 +15,10 @@ from jax.tree_util import Partial
 from gnjax.conditioning.condition_number import condition_number
 from gnjax.diagnosis.monitor_products import (
     along,
+    half_random,
     inverse_root,
-    mixed,
-    probed,
     product,
+    quadratic_forms,
     random_start,
     scaled_product,
 )
@@ -172,7 +172,11 @@ class Monitor:
         runs = self._tracked(linearised, scale, number)
         errors = {name: self._error(name, run, scale, number) for name, run in runs.items()}
         curvature = None if update is None else float(along(linearised, op.ravel(update)))
-        samples = None if not self._probes else probed(linearised, np.uint32(number), self._probes)
+        samples = (
+            None
+            if not self._probes
+            else quadratic_forms(linearised, np.uint32(number), self._probes)
+        )
         rounding = self._roundings["hessian"].error
         rests_on = certificate(*errors.values(), rounding, evidence_for(op, SYMMETRIC))
         row = _row(int(step), runs, errors, rests_on, curvature, samples)
@@ -189,7 +193,7 @@ class Monitor:
         """The largest eigenvalue of each matrix, by Lanczos from the last row's eigenvector."""
         last = self._vectors.get("hessian")
         cold = last is None or number % _RENEWED == 0
-        start = partial(mixed, np.uint32(number)) if cold else _unchanged
+        start = partial(half_random, np.uint32(number)) if cold else _unchanged
         fully = partial(tracked, rtol=self._rtol, steps=self._steps)
         track = fully if cold else partial(fully, steps=self._warm_steps)
         assert self._hessian is not None
@@ -240,6 +244,7 @@ class Monitor:
         return residual + rounding.error
 
     def _rounding(self, name: str, scale: jax.Array | None) -> Error:
+        """The rounding of products with one of the matrices, measured by trials."""
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
         work = HESSIAN * op.net.written * op.net.batch
@@ -294,6 +299,7 @@ def _row(
     curvature: float | None,
     samples: jax.Array | None,
 ) -> MonitorRow:
+    """The row of a step, from the Lanczos runs, their errors, the curvature and trace samples."""
     hessian_top = runs["hessian"]
     rounding = errors["hessian"].value - hessian_top.residual  # rounding of x^T H x / x^T x
     products = sum(run.products for run in runs.values())

@@ -47,7 +47,7 @@ def along(op: Operator, update: jax.Array) -> jax.Array:
 
 
 @bounded_jit(static_argnums=2)
-def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
+def quadratic_forms(op: Operator, number: jax.Array, probes: int) -> jax.Array:
     """z^T H z for ``probes`` vectors z of random signs; their mean estimates the trace of H."""
     key = jax.random.fold_in(jax.random.key(2), number)
     signs = jax.random.rademacher(key, (op.shape[0], probes), op.dtype)
@@ -55,7 +55,7 @@ def probed(op: Operator, number: jax.Array, probes: int) -> jax.Array:
 
 
 @jax.jit
-def mixed(number: jax.Array, vector: jax.Array) -> jax.Array:
+def half_random(number: jax.Array, vector: jax.Array) -> jax.Array:
     """The sum of ``vector`` and of a random vector, both scaled to length 1."""
     key = jax.random.fold_in(jax.random.key(1), number)
     random = jax.random.normal(key, vector.shape, vector.dtype)

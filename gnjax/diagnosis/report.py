@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gnjax.conditioning.condition_number import ConditionNumber
 from gnjax.diagnosis.remedies.learning_rate import own_rate
-from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, counted
+from gnjax.diagnosis.remedies.suggestion import HELPS, Suggestion, count_of
 
 if TYPE_CHECKING:
     from gnjax.diagnosis.diagnose import Diagnosis, LayerShare
@@ -32,7 +32,7 @@ def _heading(diagnosis: Diagnosis) -> str:
         "sample": diagnosis.samples,
         "output": diagnosis.outputs,
     }
-    text = ", ".join(counted(count, noun) for noun, count in counts.items())
+    text = ", ".join(count_of(count, noun) for noun, count in counts.items())
     if not diagnosis.part:
         return text
     part = f"measured on {diagnosis.part}, which can be decomposed; learning rates are for all data"

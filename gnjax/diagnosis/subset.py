@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.diagnosis.remedies.suggestion import Problem, counted
+from gnjax.diagnosis.remedies.suggestion import Problem, count_of
 from gnjax.networks.forms.samples import take
 from gnjax.operators.of_networks.network import NetworkGram
 
@@ -29,7 +29,7 @@ def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]
     if rows_per_sample <= rows:
         indices = _spread_out(n, rows // rows_per_sample)
         part = _samples(problem, op, indices)
-        return part, f"{len(indices)} of {counted(n, 'sample')}"
+        return part, f"{len(indices)} of {count_of(n, 'sample')}"
     labels = None if problem.y is None else np.asarray(problem.y)
     tokens = 1 if labels is None or labels.dtype.kind not in "iu" else labels[0].size
     if tokens == 1 or rows_per_sample // tokens > rows:
@@ -41,20 +41,20 @@ def part_of(problem: Problem, op: NetworkGram, rows: int) -> tuple[Problem, str]
     model = Partial(_SomeTokens(tuple(indices.tolist()), len(shape)), apply), params
     labels_of_part = np.asarray(first.y).reshape(1, -1)[:, indices]
     part = replace(first, model=model, given=model, y=labels_of_part)
-    return part, f"{len(indices)} of the {counted(tokens, 'token')} of one sample"
+    return part, f"{len(indices)} of the {count_of(tokens, 'token')} of one sample"
 
 
 @dataclass(frozen=True)
 class _SomeTokens:
     """The outputs of a model at some of its tokens."""
 
-    kept: tuple[int, ...]
+    tokens: tuple[int, ...]
     axes: int  # how many axes of tokens follow the axis of the samples
 
     def __call__(self, apply: Any, params: Any, x: Any) -> jax.Array:
         outputs = apply(params, x)
         flat = outputs.reshape(outputs.shape[0], -1, *outputs.shape[1 + self.axes :])
-        return flat[:, jnp.array(self.kept)]
+        return flat[:, jnp.array(self.tokens)]
 
 
 def _samples(problem: Problem, op: NetworkGram, indices: np.ndarray) -> Problem:

@@ -117,8 +117,8 @@ class CNN(nnx.Module):
         height, width, channels = shape
         for layer, features in enumerate(filters, start=1):
             fan = (channels * kernel * kernel, features)
-            drawn = jax.random.fold_in(key, layer)
-            weight = by_numpy(initializers.chain(drawn, fan, initializer, **options)[0])
+            layer_key = jax.random.fold_in(key, layer)
+            weight = by_numpy(initializers.chain(layer_key, fan, initializer, **options)[0])
             weight = weight.reshape(features, channels, kernel, kernel)
             convolution = _convolution(weight, stride, padding, bias=bias, rngs=rngs)
             setattr(self, f"conv{layer}", convolution)
@@ -129,8 +129,8 @@ class CNN(nnx.Module):
             )
             channels = features
         fan = (height * width * channels, outputs)
-        drawn = jax.random.fold_in(key, self.depth + 1)
-        head = initializers.chain(drawn, fan, initializer, **options)[0]
+        layer_key = jax.random.fold_in(key, self.depth + 1)
+        head = initializers.chain(layer_key, fan, initializer, **options)[0]
         self.head = dense(head, bias=bias, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:

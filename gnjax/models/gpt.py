@@ -41,13 +41,13 @@ class CausalBlock(nnx.Module):
         self.dense2 = linear(4 * width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = self._added(x, self.attention, "norm1")
-        return self._added(x, self._dense, "norm2")
+        x = self._with_branch(x, self.attention, "norm1")
+        return self._with_branch(x, self._dense, "norm2")
 
     def _dense(self, x: jax.Array) -> jax.Array:
         return self.dense2(jax.nn.gelu(self.dense1(x), approximate=True))
 
-    def _added(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
+    def _with_branch(self, x: jax.Array, layers: Callable[..., jax.Array], norm: str) -> jax.Array:
         inside = getattr(self, norm)(x) if self.norm == "pre" else x
         x = self.skip[...] * x + self.branch[...] * layers(inside)
         return getattr(self, norm)(x) if self.norm == "post" else x
@@ -104,12 +104,12 @@ class GPT(nnx.Module):
         table = width**-0.5 if tied else 1.0
         scale = _SCALE if initializer == "gpt2" else table
         self.tokens, self.positions = (
-            nnx.Param(_drawn(jax.random.fold_in(key, index), (rows, width), scale))
+            nnx.Param(_gaussian(jax.random.fold_in(key, index), (rows, width), scale))
             for index, rows in enumerate((vocabulary, length))
         )
         for block in range(1, depth + 1):
-            made = CausalBlock(width, heads, norm, skip, branch, rngs=rngs)
-            setattr(self, f"block{block}", made)
+            causal_block = CausalBlock(width, heads, norm, skip, branch, rngs=rngs)
+            setattr(self, f"block{block}", causal_block)
         self.norm = layer_norm(width, rngs=rngs) if norm == "pre" else None
         self.head = None if tied else linear(width, vocabulary, bias=False, rngs=rngs)
         _start(self, jax.random.fold_in(key, 2), initializer)
@@ -155,9 +155,9 @@ def _start(model: GPT, key: jax.Array, initializer: str) -> None:
         if initializer == "gpt2" and path.endswith(("out", "dense2")):
             scale *= (2 * model.depth) ** -0.5
         shape = (layer.in_features, layer.out_features)
-        layer.kernel[...] = _drawn(jax.random.fold_in(key, index), shape, scale)
+        layer.kernel[...] = _gaussian(jax.random.fold_in(key, index), shape, scale)
 
 
-def _drawn(key: jax.Array, shape: initializers.Shape, scale: float) -> jax.Array:
+def _gaussian(key: jax.Array, shape: initializers.Shape, scale: float) -> jax.Array:
     """N(0, scale^2)."""
     return initializers.kaiming_normal(key, shape, gain=scale**2 * shape[1])

@@ -84,8 +84,8 @@ def orthogonal(key: jax.Array, shape: Shape, dtype: jnp.dtype | None = None) -> 
     >>> np.allclose(weight @ weight.T, np.eye(2))
     True
     """
-    found: jax.Array = _orthogonal(key, shape, dtype or real_dtype())
-    return found
+    matrix: jax.Array = _orthogonal(key, shape, dtype or real_dtype())
+    return matrix
 
 
 _orthogonal = jax.jit(jax_initializers.orthogonal(), static_argnums=(1, 2))
@@ -145,7 +145,7 @@ def start_as_pytorch(model: nnx.Module, key: jax.Array) -> None:
         msg = f"{type(model).__name__} has no nnx.Linear or nnx.Conv layer to draw"
         raise ValueError(msg)
     ends = np.cumsum([value.size for _, value in values])
-    flat = _drawn(_centred, key, (int(ends[-1]),), 1.0, real_dtype())
+    flat = _scaled_draw(_centred, key, (int(ends[-1]),), 1.0, real_dtype())
     for (edge, value), part in zip(values, np.split(np.asarray(flat), ends[:-1]), strict=True):
         value[...] = on_device(edge * part.reshape(value.shape), value.dtype)
 
@@ -185,8 +185,8 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
     if name == "balanced":
         return balanced(key, widths, **options)  # type: ignore[arg-type]
     if name not in _LAYERS:
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        similar = difflib.get_close_matches(name, names(), n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
         msg = f"initialiser {name!r} is not one of {', '.join(names())}{hint}"
         raise ValueError(msg)
     shapes = [(after, before) for before, after in pairwise(widths)]
@@ -197,18 +197,18 @@ def chain(key: jax.Array, widths: Sequence[int], name: str, **options: object) -
 
 
 def _normal(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
-    return _drawn(jax.random.normal, key, shape, math.sqrt(variance), dtype)
+    return _scaled_draw(jax.random.normal, key, shape, math.sqrt(variance), dtype)
 
 
 def _uniform(key: jax.Array, shape: Shape, variance: float, dtype: jnp.dtype) -> jax.Array:
-    return _drawn(_centred, key, shape, math.sqrt(3 * variance), dtype)
+    return _scaled_draw(_centred, key, shape, math.sqrt(3 * variance), dtype)
 
 
 def _centred(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
     return jax.random.uniform(key, shape, dtype, -1.0, 1.0)
 
 
-def _drawn(
+def _scaled_draw(
     law: Callable[..., jax.Array],
     key: jax.Array,
     shape: tuple[int, ...],
@@ -233,5 +233,5 @@ def _prefix_stable(key: jax.Array) -> bool:
 
 
 def _rounded_up(size: int) -> int:
-    """The next length at which numbers are drawn; there are only a few of them."""
+    """The smallest length of at least ``size`` out of a few, so that JAX compiles few programs."""
     return -(-size // _GRAIN) * _GRAIN if size > _GRAIN else 1 << max(size - 1, 0).bit_length()

@@ -38,9 +38,9 @@ class LinearNet(nnx.Module):
         :func:`gnjax.models.initializers.chain`."""
         self.widths = layer_widths(inputs, outputs, depth, width)
         self.skip = check_finite_number("skip", skip)
-        drawn = initializers.chain(key, self.widths, initializer, **options)
+        matrices = initializers.chain(key, self.widths, initializer, **options)
         self.depth = depth
-        for layer, weight in enumerate(drawn, start=1):
+        for layer, weight in enumerate(matrices, start=1):
             setattr(self, f"w{layer}", nnx.Param(weight))
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -61,7 +61,7 @@ def weights(model: LinearNet) -> list[jax.Array]:
 def layer_widths(
     inputs: int, outputs: int, depth: int, width: int | Sequence[int]
 ) -> tuple[int, ...]:
-    """(d, m_1, .., m_{L-1}, k)."""
+    """The widths (d, m_1, .., m_{L-1}, k); ``width`` is that of all hidden layers, or of each."""
     hidden = (width,) * (depth - 1) if isinstance(width, int) else tuple(width)
     if depth < 1 or len(hidden) != depth - 1:
         msg = f"depth {depth} has {max(depth - 1, 0)} hidden layers, but {len(hidden)} widths came"

@@ -63,12 +63,12 @@ class MLP(nnx.Module):
           key: draws the weights.
         """
         self.activation, self.slope = check_activation(activation, slope)
-        drawn = initializers.chain(key, widths, initializer, **options)
+        matrices = initializers.chain(key, widths, initializer, **options)
         self.widths = tuple(widths)
         rngs = nnx.Rngs(key)
-        for layer, weight in enumerate(drawn, start=1):
+        for layer, weight in enumerate(matrices, start=1):
             setattr(self, f"dense{layer}", dense(weight, bias=bias, rngs=rngs))
-            if layer < len(drawn):
+            if layer < len(matrices):
                 between = normalisation(norm, weight.shape[0], weight.dtype, rngs=rngs)
                 setattr(self, f"norm{layer}", between)
 
@@ -108,14 +108,14 @@ def freeze_statistics(model: nnx.Module, x: jax.Array) -> nnx.Module:
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum, norm.use_running_average = 0.0, False
-    _called(frozen, x)
+    _run_once(frozen, x)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum, norm.use_running_average = momentum, True
     return frozen
 
 
 @nnx.jit
-def _called(model: nnx.Module, x: jax.Array) -> None:
+def _run_once(model: nnx.Module, x: jax.Array) -> None:
     """Call the model for what it stores, by one program for all models of one structure."""
     model(x)
 

@@ -68,14 +68,14 @@ def reduced_chain(key: jax.Array, widths: Sequence[int], gain: float = 2.0) -> l
 
 def _triangle(rng: np.random.Generator, size: int, rows: int) -> Array:
     """The upper triangular factor of a standard Gaussian matrix (rows, size): Bartlett's."""
-    found = np.triu(rng.standard_normal((size, size)), 1)
-    return found + np.diag(np.sqrt(rng.chisquare(rows - np.arange(size))))
+    above_diagonal = np.triu(rng.standard_normal((size, size)), 1)
+    return above_diagonal + np.diag(np.sqrt(rng.chisquare(rows - np.arange(size))))
 
 
 def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list[Array]:
     """Draw W_2 .. W_(L-1) from the top, each in the bases that the product above it defines."""
     inputs = right[0].shape[0] if right else 0
-    found: list[Array] = []
+    weights: list[Array] = []
     product = last
     for r, t in zip(reversed(right), reversed(lower), strict=True):
         directions = np.linalg.qr(product.T)[0]  # an orthonormal basis of the rows of S_l
@@ -84,8 +84,8 @@ def _middle(right: Sequence[Array], lower: Sequence[Array], last: Array) -> list
         weight[:inputs, :inputs] = r
         weight[:, inputs:] = directions @ t
         product = np.hstack([product[:, :inputs] @ r, triangular @ t])
-        found.insert(0, weight)
-    return found
+        weights.insert(0, weight)
+    return weights
 
 
 def _on_device(weight: Array) -> jax.Array:

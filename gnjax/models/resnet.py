@@ -76,8 +76,8 @@ class ResNet(nnx.Module):
         ``shortcut`` is "projection", as in the code that paper A names, or "zeros", which has no
         parameters.
         """
-        blocks, rest = divmod(depth - 2, 2 * STAGES)
-        if rest or blocks < 1:
+        blocks, remainder = divmod(depth - 2, 2 * STAGES)
+        if remainder or blocks < 1:
             msg = f"depth={depth} is not 6 b + 2 for b >= 1 blocks a stage (8, 14, 20, 26, 32, ..)"
             raise ValueError(msg)
         if shortcut not in SHORTCUTS:
@@ -93,8 +93,8 @@ class ResNet(nnx.Module):
         for stage in range(1, STAGES + 1):
             filters = width * 2 ** (stage - 1)
             for block in range(1, blocks + 1):
-                made = Block(before, filters, shortcut, rngs=rngs)
-                setattr(self, f"stage{stage}_block{block}", made)
+                module = Block(before, filters, shortcut, rngs=rngs)
+                setattr(self, f"stage{stage}_block{block}", module)
                 before = filters
         self.head = linear(before, outputs, rngs=rngs)
         initializers.start_as_pytorch(self, key)

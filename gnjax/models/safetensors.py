@@ -102,7 +102,7 @@ def _short(name: str) -> str:
 
 
 def _array(data: np.ndarray, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    found = data.view(_TYPES[kind]) if data.size else np.empty(0, _TYPES[kind])
+    array = data.view(_TYPES[kind]) if data.size else np.empty(0, _TYPES[kind])
     if kind == "BF16":
-        found = (found.astype(np.uint32) << 16).view(np.float32)
-    return found.reshape(shape)
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.reshape(shape)

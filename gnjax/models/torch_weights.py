@@ -62,24 +62,26 @@ def load_torch(model: nnx.Module, state: State) -> nnx.Module:
     >>> np.allclose(model.layer1.conv.kernel[:, :, 0, 1], state["features.0.weight"][1, 0])
     True
     """
-    known = _names(model)
+    names_there = _names(model)
     arrays = _separated(model, _arrays(state))
     loaded = nnx.clone(model)
-    missing, wrong, used = [], [], set()
+    missing, wrong, names_used = [], [], set()
     for path, value in nnx.to_flat_state(nnx.state(loaded, (nnx.Param, nnx.BatchStat))):
         ours = ".".join(map(str, path))
-        candidates = _candidates(known, ours)
+        candidates = _candidates(names_there, ours)
         name = next((name for name in candidates if name in arrays), None)
         if name is None:
             missing.append(candidates[0])
             continue
-        used.add(name)
+        names_used.add(name)
         shape = _shape_there(model, ours, value.shape)
         if arrays[name].shape != shape:
             wrong.append(f"{name} has shape {arrays[name].shape} in place of {shape}")
         elif not missing and not wrong:
-            value[...] = on_device(_turned(model, ours, arrays[name], value.shape), value.dtype)
-    _check(model, missing, sorted(arrays.keys() - used), wrong)
+            value[...] = on_device(
+                _in_our_order(model, ours, arrays[name], value.shape), value.dtype
+            )
+    _check(model, missing, sorted(arrays.keys() - names_used), wrong)
     loaded.eval()
     return loaded
 
@@ -125,6 +127,7 @@ def _of_vgg(model: VGG) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each layer or array here, and the names that it may have in PyTorch."""
     yield "patches", ("embedding.patch_embeddings.projection",)
     yield "token", ("embedding.cls_token",)
     yield "positions", ("embedding.position_embeddings",)
@@ -139,12 +142,12 @@ def _of_vit(model: ViT) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "head", ("classifier",)
 
 
-def _candidates(known: Names, ours: str) -> list[str]:
+def _candidates(names_there: Names, ours: str) -> list[str]:
     """The names that one of our arrays may have in the state from PyTorch."""
-    if ours in known:
-        return list(known[ours])
+    if ours in names_there:
+        return list(names_there[ours])
     layer, _, kind = ours.rpartition(".")
-    return [f"{name}.{_KINDS[kind]}" for name in known[layer]]
+    return [f"{name}.{_KINDS[kind]}" for name in names_there[layer]]
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
@@ -163,15 +166,15 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
             ".safetensors file"
         )
         raise ValueError(msg)
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in state.items():
         plain = _unwrapped(name)
-        if plain in found:
+        if plain in arrays:
             msg = f"{plain} comes twice, once as {name}; leave one of the two out of state"
             raise ValueError(msg)
         if plain.rpartition(".")[2] not in _COUNTERS:
-            found[plain] = _numbers(name, value)
-    return found
+            arrays[plain] = _numbers(name, value)
+    return arrays
 
 
 def _unwrapped(name: str) -> str:
@@ -223,7 +226,7 @@ def _separated(model: nnx.Module, arrays: dict[str, np.ndarray]) -> dict[str, np
 
 
 def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in PyTorch of an array that has this shape here."""
+    """The shape that an array of the model has in PyTorch."""
     if ours in ("token", "positions"):
         return (1,) * (3 - len(shape)) + shape
     if ours == "patches.kernel" and isinstance(model, ViT):
@@ -234,7 +237,9 @@ def _shape_there(model: nnx.Module, ours: str, shape: tuple[int, ...]) -> tuple[
     return (outputs, inputs, *positions)
 
 
-def _turned(model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _in_our_order(
+    model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
     """An array of PyTorch in our order of axes."""
     if ours == "head.kernel" and isinstance(model, VGG):
         side = model.shape[0] // 2**model.depth
@@ -246,12 +251,12 @@ def _turned(model: nnx.Module, ours: str, array: np.ndarray, shape: tuple[int, .
 
 def _check(model: nnx.Module, missing: list[str], unused: list[str], wrong: list[str]) -> None:
     """Refuse with one message that says all that does not fit."""
-    found = [
+    problems_and_words = [
         (missing, "not found in state: "),
         (unused, "in state and not used: "),
         (wrong, "of another shape: "),
     ]
-    problems = [words + _listed(names) for names, words in found if names]
+    problems = [words + _listed(names) for names, words in problems_and_words if names]
     if problems:
         msg = (
             f"these weights are not those of this {type(model).__name__}: {'; '.join(problems)}. "

@@ -38,8 +38,8 @@ class VGG(nnx.Module):
     ) -> None:
         """One convolution for each of ``filters``; every one halves the side."""
         self.shape, self.depth = (side, side, channels), len(filters)
-        smallest, rest = divmod(side, 2**self.depth)
-        if rest or smallest < 1:
+        smallest, remainder = divmod(side, 2**self.depth)
+        if remainder or smallest < 1:
             msg = (
                 f"side={side} cannot be halved {self.depth} times; give a multiple of "
                 f"{2**self.depth} or fewer filters"

@@ -29,8 +29,8 @@ class Attention(nnx.Module):
         scores = jnp.einsum("nthd,nshd->nhts", q, k, precision="highest")
         scores = scores * q.shape[-1] ** -0.5
         if self.causal:
-            seen = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-            scores = jnp.where(seen[None, None], scores, -jnp.inf)
+            visible = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+            scores = jnp.where(visible[None, None], scores, -jnp.inf)
         shares = jax.nn.softmax(scores)
         mixed = jnp.einsum("nhts,nshd->nthd", shares, v, precision="highest")
         return self.out(mixed.reshape(x.shape))
@@ -95,8 +95,8 @@ class ViT(nnx.Module):
         layers, places = jax.random.split(key)
         initializers.start_as_pytorch(self, layers)
         shape = (side // patch) ** 2 + 2, width
-        drawn = by_numpy(jax.random.normal(places, shape, real_dtype()))
-        self.token, self.positions = (nnx.Param(on_device(d)) for d in (drawn[0], drawn[1:]))
+        rows = by_numpy(jax.random.normal(places, shape, real_dtype()))
+        self.token, self.positions = (nnx.Param(on_device(d)) for d in (rows[0], rows[1:]))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         check_images(x, self.shape)

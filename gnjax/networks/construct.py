@@ -18,7 +18,13 @@ from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
 from gnjax.networks.forms.samples import same_size, sample_count, take
 from gnjax.networks.losses import Loss, check_loss
-from gnjax.networks.model import Apply, check_outputs, described, opened, prepared
+from gnjax.networks.model import (
+    Apply,
+    apply_and_outputs,
+    apply_and_params,
+    apply_params_and_inputs,
+    check_outputs,
+)
 from gnjax.networks.network import Network
 from gnjax.networks.outputs.hessians import check_convex
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
@@ -54,10 +60,10 @@ def network(
     """
     check_loss(loss)
     _check_declared(coupled, batch_size)
-    apply, params, inputs = prepared(model, x, has_aux=has_aux)
+    apply, params, inputs = apply_params_and_inputs(model, x, has_aux=has_aux)
     n = sample_count(inputs)
     size = n if batch_size is None else min(n, max(batch_size, 2))
-    apply, shapes = _described(apply, params, inputs, size)
+    apply, shapes = _apply_and_outputs(apply, params, inputs, size)
     try:
         target, total = make_target(loss, y, weights, shapes, n, real_dtype(), idle=idle)
     except ValueError:
@@ -92,7 +98,7 @@ def network(
         _check_not_one_sample(inputs)
     net, coarsest = _with_facts(net, 1 if takes_one else size)
     net = replace(net, batch=_batch(net, batch_size))
-    coupling = _evaluated(net, size, coarsest, coupled, takes_one, convex)
+    coupling = _checked_coupling(net, size, coarsest, coupled, takes_one, convex)
     _check_coupled(coupling, coupled, batch_size)
     if not coupling.coupled:
         return net
@@ -104,7 +110,7 @@ def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Netw
 
     Its facts about the structure are reused: coupled samples, layers, sizes of batches.
     """
-    apply, params = opened(model, has_aux=has_aux)
+    apply, params = apply_and_params(model, has_aux=has_aux)
     apply = rewritten_alike(apply, net.apply)
     leaves, structure = jax.tree.flatten(params)
     expected = (net.structure, jax.tree.structure(net.apply), _shapes(net.leaves))
@@ -128,10 +134,10 @@ def _check_declared(coupled: bool | None, batch_size: int | None) -> None:
         raise ValueError(msg)
 
 
-def _described(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Outputs]:
+def _apply_and_outputs(apply: Apply, params: Any, x: Any, size: int) -> tuple[Apply, Outputs]:
     """Call :func:`described` at the first samples, with a clear error if the model refuses them."""
     try:
-        return described(apply, params, take(x, slice(0, size)))
+        return apply_and_outputs(apply, params, take(x, slice(0, size)))
     except ValueError as error:
         if size == sample_count(x):
             raise
@@ -146,11 +152,11 @@ def _check_same_outputs(apply: Apply, params: Any, x: Any, size: int, shapes: Ou
     """Refuse a model whose outputs of one sample have another shape in a batch of another size."""
     if size == sample_count(x):
         return
-    _, whole = described(apply, params, x)
-    if whole != shapes:
+    _, of_all = apply_and_outputs(apply, params, x)
+    if of_all != shapes:
         msg = (
             f"with batch_size the outputs of a sample have shape {shapes.shapes}, and "
-            f"{whole.shapes} among all {sample_count(x)} samples; leave batch_size out where the "
+            f"{of_all.shapes} among all {sample_count(x)} samples; leave batch_size out where the "
             "model compares samples of one batch"
         )
         raise ValueError(msg)
@@ -207,7 +213,7 @@ def _batch(net: Network, batch_size: int | None) -> int:
     return same_size(net.samples, largest)
 
 
-def _evaluated(
+def _checked_coupling(
     net: Network,
     together: int,
     coarsest: float,

@@ -127,6 +127,7 @@ def _judged(
     limit: float,
     kinks: float,
 ) -> Coupling:
+    """Compare the outputs and derivatives in a batch with those of samples alone."""
     working = float(jnp.finfo(net.dtype).eps)
     gaps = _gaps(in_batch, (on_host(alone[0]), on_host(alone[1])), limit)
     if gaps.outputs > limit:
@@ -200,6 +201,7 @@ def _direction(net: Network) -> list[jax.Array]:
 
 
 def _gaps(in_batch: Response, alone: Response, limit: float) -> Gaps:
+    """The largest differences relative to the size, and the share of differing derivatives."""
     first, second = ([on_host(part) for part in side] for side in (in_batch, alone))
     size = sum(np.abs(part).max(axis=1) for part in first)
     gaps = []

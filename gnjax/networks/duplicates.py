@@ -28,11 +28,11 @@ def merged(net: Network) -> Network:
     first, counts = _groups(net, (net.x, net.target))
     if len(first) == net.samples:
         return net
-    repeated = jnp.asarray(counts, net.dtype)
+    sizes = jnp.asarray(counts, net.dtype)
     if net.target is None:
-        target = Target(None, repeated, "squared_error", net.shapes)
+        target = Target(None, sizes, "squared_error", net.shapes)
     else:
-        target = take(net.target, first).repeated(repeated)
+        target = take(net.target, first).repeated(sizes)
     return replace(net, x=take(net.x, first), target=target, batch=min(net.batch, len(first)))
 
 

@@ -74,7 +74,7 @@ def trace(function: Function, leaves: Sequence[jax.Array], sample: Any) -> Trace
 
 @dataclass(frozen=True)
 class _Place:
-    """The parameter whose entries a variable holds, and the steps from the one to the other."""
+    """The parameter whose entries a variable holds, and the steps from the parameter to it."""
 
     leaf: int
     steps: tuple[Relabel | Loop, ...] = ()
@@ -244,7 +244,7 @@ Part = tuple[np.ndarray, jax.Array]
 
 
 def _disjoint(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
-    """Parts that have no entry in common, and the other parts."""
+    """Some parts of which no two have an entry in common, and the remaining parts."""
     unused = np.ones(size, bool)
     disjoint: list[Part] = []
     overlapping: list[Part] = []

@@ -29,7 +29,14 @@ from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
 
-__all__ = ["Apply", "Params", "checked", "described", "functional", "prepared"]
+__all__ = [
+    "Apply",
+    "Params",
+    "apply_and_outputs",
+    "apply_params_and_inputs",
+    "evaluated_model",
+    "functional",
+]
 
 _FORMS = (
     "a Flax NNX module, a Linen (module, variables) pair, a TrainState, an Equinox module, "
@@ -111,13 +118,13 @@ def _check_variables(apply: Any, params: Any) -> None:
         raise ValueError(msg)
 
 
-def checked(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
+def evaluated_model(model: Any, x: ArrayLike) -> tuple[Apply, Params, jax.Array, jax.Array]:
     """apply -> (n, k), parameters and inputs in the working precision, and the outputs (n, k)."""
-    apply, params, inputs = prepared(model, x)
+    apply, params, inputs = apply_params_and_inputs(model, x)
     if not isinstance(inputs, jax.Array):
         msg = "x must be one array (n, ...) here, not a dict or a tuple of arrays"
         raise ValueError(msg)
-    apply, shapes = described(apply, params, inputs)
+    apply, shapes = apply_and_outputs(apply, params, inputs)
     flat = Partial(_Flattened(shapes), apply)
     outputs = evaluate(flat, params, inputs)
     check_outputs(outputs)
@@ -134,13 +141,15 @@ class _Flattened:
         return self.shapes.ravel(apply(params, x), real_dtype())
 
 
-def prepared(model: Any, x: Any, *, has_aux: bool = False) -> tuple[Apply, Params, Any]:
+def apply_params_and_inputs(
+    model: Any, x: Any, *, has_aux: bool = False
+) -> tuple[Apply, Params, Any]:
     """apply, parameters and inputs in the working precision; the model is not evaluated."""
     inputs = check_samples("x", x)
-    return *opened(model, has_aux=has_aux), inputs
+    return *apply_and_params(model, has_aux=has_aux), inputs
 
 
-def opened(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
+def apply_and_params(model: Any, *, has_aux: bool = False) -> tuple[Apply, Params]:
     """apply and the parameters in the working precision."""
     apply, params = functional(model)
     return (Partial(_without_extras, apply) if has_aux else apply), checked_parameters(params)
@@ -205,7 +214,7 @@ def evaluate(apply: Apply, params: Params, x: Any) -> Any:
     return apply(params, x)
 
 
-def described(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
+def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outputs]:
     """The shapes of the outputs, checked without evaluating the model.
 
     The model comes back with its equations rewritten where they ask for it, see

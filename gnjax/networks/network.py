@@ -36,13 +36,13 @@ class Network:
     """F(theta) at fixed inputs; theta holds the chosen entries of the parameters, in one vector."""
 
     leaves: tuple[jax.Array, ...]
-    kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
+    entry_indices: tuple[jax.Array | None, ...]  # of a leaf's chosen entries; None for all
     x: Any  # a pytree of arrays with the samples first
     target: Target | None  # the loss and its targets; None: B is the identity
     total: Any  # the mean loss is the sum over samples divided by this
     apply: Apply  # a pytree, see functional
     structure: Any = field(metadata={"static": True})
-    chosen: tuple[int, ...] = field(metadata={"static": True})  # indices of the leaves
+    leaf_indices: tuple[int, ...] = field(metadata={"static": True})  # of the chosen leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # chosen entries of each
     shapes: Outputs = field(metadata={"static": True})
     coupled: bool = field(metadata={"static": True})
@@ -92,8 +92,8 @@ def restricted(net: Network, places: Sequence[int]) -> Network:
     """The network in which only the chosen leaves at these indices are parameters, in order."""
     return replace(
         net,
-        chosen=tuple(net.chosen[place] for place in places),
-        kept=tuple(net.kept[place] for place in places),
+        leaf_indices=tuple(net.leaf_indices[place] for place in places),
+        entry_indices=tuple(net.entry_indices[place] for place in places),
         counts=tuple(net.counts[place] for place in places),
     )
 
@@ -102,7 +102,7 @@ def parameter_names(net: Network) -> list[str]:
     """The path of every chosen leaf, in the order of the parameter vector."""
     params = jax.tree.unflatten(net.structure, list(net.leaves))
     names = paths(params)
-    return [names[leaf] for leaf in net.chosen]
+    return [names[leaf] for leaf in net.leaf_indices]
 
 
 def differentiated(net: Network) -> dict[str, int]:
@@ -111,7 +111,7 @@ def differentiated(net: Network) -> dict[str, int]:
     Kernels and Jacobians are computed by automatic differentiation for these leaves, and from the
     structure of the layers for all others.
     """
-    parameters = zip(parameter_names(net), net.chosen, net.counts, strict=True)
+    parameters = zip(parameter_names(net), net.leaf_indices, net.counts, strict=True)
     return {name: count for name, leaf, count in parameters if leaf not in net.layered}
 
 
@@ -122,10 +122,10 @@ class HasParameters(Protocol):
     def leaves(self) -> tuple[jax.Array, ...]: ...
 
     @property
-    def kept(self) -> tuple[jax.Array | None, ...]: ...
+    def entry_indices(self) -> tuple[jax.Array | None, ...]: ...
 
     @property
-    def chosen(self) -> tuple[int, ...]: ...
+    def leaf_indices(self) -> tuple[int, ...]: ...
 
     @property
     def counts(self) -> tuple[int, ...]: ...
@@ -138,14 +138,14 @@ def scatter(net: HasParameters, v: jax.Array) -> list[jax.Array]:
     """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
-    for place, (leaf, part) in enumerate(zip(net.chosen, parts, strict=True)):
+    for place, (leaf, part) in enumerate(zip(net.leaf_indices, parts, strict=True)):
         tangents[leaf] = scatter_leaf(net, place, part)
     return tangents
 
 
 def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
     """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
-    shape, indices = net.leaves[net.chosen[place]].shape, net.kept[place]
+    shape, indices = net.leaves[net.leaf_indices[place]].shape, net.entry_indices[place]
     if indices is not None:
         zeros = jnp.zeros(int(np.prod(shape)))
         part = zeros.at[indices].set(part, unique_indices=True)  # as its transpose needs
@@ -153,9 +153,9 @@ def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
 
 
 def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
-    """The transpose of :func:`scatter`."""
+    """The chosen entries of arrays like the leaves, as a vector (p,): the transpose of scatter."""
     parts = []
-    for leaf, indices in zip(net.chosen, net.kept, strict=True):
+    for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
         flat = cotangents[leaf].reshape(-1)
         parts.append(flat if indices is None else flat[indices])
     return jnp.concatenate(parts)

@@ -84,7 +84,7 @@ def _masks(params: Any, mask: Any) -> list[Any]:
 
 
 def _wrong_mask(mask_shapes: dict[str, Any], shapes: dict[str, Any]) -> str:
-    """Where the shapes of a mask are not those of the parameters, by their paths."""
+    """The message about a mask whose shapes are not those of the parameters."""
     wrong = next((name for name in shapes if mask_shapes.get(name) != shapes[name]), None)
     about = f"it has entries {', '.join(mask_shapes)} and the parameters {', '.join(shapes)}"
     if wrong is not None:

@@ -34,8 +34,8 @@ class BoundedJit(Generic[Arguments, Value]):
         self._of_functions = lru_cache(_REMEMBERED)(lambda key: _compiled(function, options))
         self._last: tuple[Callable[[], Any], Any] = (lambda: self, None)
 
-    def __call__(self, *args: Arguments.args, **named: Arguments.kwargs) -> Value:
-        value: Value = self.of(args[0])(*args, **named)
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        value: Value = self.of(args[0])(*args, **kwargs)
         return value
 
     def of(self, owner: Any) -> Any:
@@ -66,7 +66,7 @@ def bounded_jit(function: Callable[..., Any] | None = None, **options: Any) -> A
 
 
 def functions_of(owner: Any) -> tuple[Hashable, ...]:
-    """What a pytree holds in its structure beside numbers and names, such as models and losses."""
+    """The functions in a pytree's structure, such as models and losses."""
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
         return (owner,) if callable(owner) else ()
@@ -102,8 +102,8 @@ def _reference(value: Any) -> Callable[[], Any]:
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """A ``jax.jit`` with programs of its own: JAX keeps those of one function together."""
 
-    def again(*args: Any, **named: Any) -> Any:
-        return function(*args, **named)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
 
     update_wrapper(again, function)
     return jax.jit(again, **options)

@@ -57,9 +57,9 @@ class Error(Result):
 
     def __add__(self, other: Error) -> Error:
         """The bound on the sum of both errors; the reason is that of the weaker evidence."""
-        for one, rest in ((self, other), (other, self)):
-            if rest.value == 0 and rest.failure == 0 and rest.kind == PROVED:
-                return one
+        for bound, exact in ((self, other), (other, self)):
+            if exact.value == 0 and exact.failure == 0 and exact.kind == PROVED:
+                return bound
         kind = weakest(self.kind, other.kind)
         reasons = (error.reason for error in (self, other) if error.kind == kind and error.reason)
         return Error(
@@ -70,11 +70,11 @@ class Error(Result):
         )
 
     def scaled(self, factor: float) -> Error:
-        """The same evidence for a number that is ``factor`` times as large."""
+        """The error of ``factor`` times the number, with the same evidence."""
         return self if self.kind == UNKNOWN else replace(self, value=self.value * abs(factor))
 
     def to(self, value: float) -> Error:
-        """The same evidence for another bound that follows from this one."""
+        """The same evidence with another bound, which follows from this one."""
         return self if self.kind == UNKNOWN else replace(self, value=value)
 
 
@@ -124,7 +124,7 @@ class Certificate(Result):
         return 1.0 - self.failure if self.kind in (PROVED, PROBABLE) else math.nan
 
     def __add__(self, other: Certificate) -> Certificate:
-        """Both together. Chances add up, also those of parts that look the same."""
+        """The certificate of an answer that needs both. Chances of failure add up."""
         return certificate(*self.parts, *other.parts)
 
     @property
@@ -145,13 +145,13 @@ class Certificate(Result):
 def certificate(*errors: Error) -> Certificate:
     """The certificate of an answer that needs every one of the errors to hold.
 
-    Of equal parts without a chance of failure one is kept; random ones are separate draws.
+    Of equal parts without a chance of failure one stays; random ones are separate draws.
     """
-    kept: list[Error] = []
+    parts: list[Error] = []
     for error in errors:
-        if error.failure or error not in kept:
-            kept.append(error)
-    return Certificate(tuple(kept))
+        if error.failure or error not in parts:
+            parts.append(error)
+    return Certificate(tuple(parts))
 
 
 def _rounded_up(probability: float) -> str:

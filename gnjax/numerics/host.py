@@ -58,7 +58,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def by_numpy(array: Any) -> Any:
-    """The array for NumPy, where that can read it, and else as it is; the methods are the same.
+    """The array as one of NumPy where it is on a CPU, and otherwise the array itself.
 
     ``on_device(by_numpy(a).T)`` is the transpose, and compiles nothing where ``a`` is on a CPU.
     """
@@ -124,11 +124,11 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
     """The Euclidean length of a, or of a - factor b, in float64, without underflow."""
     parts = [in_parts(a)] if b is None else [in_parts(a), in_parts(b)]
     lengths = []
-    for part, *other in zip(*parts, strict=True):
-        moved = part.astype(np.float64, copy=bool(other))
-        for subtracted in other:
-            moved -= factor * subtracted.astype(np.float64)
-        lengths.append(_length(moved))
+    for part, *subtrahend in zip(*parts, strict=True):
+        difference = part.astype(np.float64, copy=bool(subtrahend))
+        for subtracted in subtrahend:
+            difference -= factor * subtracted.astype(np.float64)
+        lengths.append(_length(difference))
     return math.hypot(*lengths)
 
 

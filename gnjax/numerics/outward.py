@@ -43,9 +43,9 @@ def stored_bound(bounds: float | Sequence[float], dtype: jnp.dtype) -> jax.Array
     """Bounds in the given precision, none of them below the float64 number that it stands for."""
     exact = np.asarray(bounds, np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        rounded = exact.astype(dtype)
-    above = np.nextafter(rounded, np.asarray(np.inf, rounded.dtype))
-    return on_device(np.where(rounded.astype(np.float64) < exact, above, rounded))
+        converted = exact.astype(dtype)
+    above = np.nextafter(converted, np.asarray(np.inf, converted.dtype))
+    return on_device(np.where(converted.astype(np.float64) < exact, above, converted))
 
 
 def frobenius_norm(matrix: jax.Array | np.ndarray) -> float:
@@ -70,7 +70,7 @@ def _row_squares(matrix: jax.Array | np.ndarray) -> tuple[jax.Array, jax.Array]:
 
 
 def _host_row_squares(matrix: jax.Array | np.ndarray) -> tuple[float, np.ndarray]:
-    """The same by NumPy and in float64, several times sooner on a CPU.
+    """The scale and the squares of the rows by NumPy in float64, several times sooner on a CPU.
 
     Where no square can overflow, and none that counts underflow, the scale is 1: nothing is copied.
     """
@@ -100,16 +100,17 @@ def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
     host = given if isinstance(given, jax.Array) else np.asarray(given)
     if host.dtype == stored.dtype:
         return 0.0
-    host, kept = np.asarray(host), np.asarray(stored)
+    host, rounded = np.asarray(host), np.asarray(stored)
     if host.dtype.itemsize > 8:  # beyond float64: what one rounding does to each entry
         return unit_roundoff(stored.dtype) * frobenius_norm(stored) * (1 + 2.0**-20)
     if host.dtype.kind in "iu":  # an integer above 2^53 is rounded twice
-        wide = sum(float(int(a) - int(b)) ** 2 for a, b in zip(*_changed(host, kept), strict=True))
-        return raised(math.sqrt(wide))
+        pairs = zip(*_changed(host, rounded), strict=True)
+        return raised(math.sqrt(sum(float(int(a) - int(b)) ** 2 for a, b in pairs)))
     exact = np.asarray(host, np.float64)
-    flushed = np.where(np.abs(kept) < np.finfo(kept.dtype).tiny, 0, kept).astype(np.float64)
-    moved = np.maximum(np.abs(exact - kept.astype(np.float64)), np.abs(exact - flushed))
-    return raised(_host_norm(moved))
+    is_tiny = np.abs(rounded) < np.finfo(rounded.dtype).tiny
+    wide, flushed = (a.astype(np.float64) for a in (rounded, np.where(is_tiny, 0, rounded)))
+    distance = np.maximum(np.abs(exact - wide), np.abs(exact - flushed))
+    return raised(_host_norm(distance))
 
 
 def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:

@@ -20,8 +20,8 @@ def unit_roundoff(dtype: jnp.dtype) -> float:
 
 def gamma(terms: int, dtype: jnp.dtype) -> float:
     """gamma_n = n u / (1 - n u): |fl(x.y) - x.y| <= gamma_n |x|.|y| for vectors of length n."""
-    scaled = terms * unit_roundoff(dtype)
-    return scaled / (1 - scaled)
+    n_u = terms * unit_roundoff(dtype)
+    return n_u / (1 - n_u)
 
 
 def spectral_error(size: int, dtype: jnp.dtype) -> float:

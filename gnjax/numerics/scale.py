@@ -33,9 +33,9 @@ def exponent_of(number: float) -> int | None:
 def largest_exponent(array: Any) -> int | None:
     """The exponent of the largest entry; None where every entry is zero."""
     if not on_cpu(array):  # where numbers below the normal ones count as zeros
-        found = exponent_of(float(jnp.abs(array).max()))
-        if found is not None:
-            return found
+        exponent = exponent_of(float(jnp.abs(array).max()))
+        if exponent is not None:
+            return exponent
     host = np.asarray(array)
     return exponent_of(max(float(host.max()), -float(host.min())))
 
@@ -47,18 +47,18 @@ def times_power(array: Any, exponent: int) -> tuple[Any, float]:
     """
     host = np.asarray(array)
     with np.errstate(under="ignore", over="ignore"):
-        scaled = np.ldexp(host, exponent)
+        multiple = np.ldexp(host, exponent)
     tiny = float(jnp.finfo(host.dtype).tiny)
-    lost = int(np.count_nonzero((np.abs(scaled) < tiny) & (host != 0)))
-    return on_device(scaled), tiny * math.sqrt(lost)
+    lost = int(np.count_nonzero((np.abs(multiple) < tiny) & (host != 0)))
+    return on_device(multiple), tiny * math.sqrt(lost)
 
 
 def raised_power(bound: float, exponent: int) -> float:
     """2^exponent times a bound that is not negative, and no less: infinite beyond float64."""
     with np.errstate(under="ignore", over="ignore"):
-        moved = float(np.ldexp(bound, exponent))
-        rounded = np.ldexp(moved, -exponent) < bound
-    return math.nextafter(moved, math.inf) if rounded else moved
+        multiple = float(np.ldexp(bound, exponent))
+        is_below = np.ldexp(multiple, -exponent) < bound
+    return math.nextafter(multiple, math.inf) if is_below else multiple
 
 
 def values_in_units(
@@ -69,10 +69,10 @@ def values_in_units(
     Refuses values beyond the largest float.
     """
     with np.errstate(under="ignore", over="ignore"):
-        moved, bounds = np.ldexp(values, exponent), np.ldexp(errors, exponent)
-        rounded = np.ldexp(moved, -exponent) != values
+        multiples, bounds = np.ldexp(values, exponent), np.ldexp(errors, exponent)
+        is_rounded = np.ldexp(multiples, -exponent) != values
         short = np.ldexp(bounds, -exponent) < errors
-    if not np.isfinite(moved).all():
+    if not np.isfinite(multiples).all():
         about = math.log10(float(np.abs(values).max())) + exponent * math.log10(2)
         msg = (
             f"the answer is about 1e{about:+.0f}, beyond the largest float; divide the matrix, or "
@@ -80,11 +80,11 @@ def values_in_units(
         )
         raise ValueError(msg)
     bounds = np.where(short, np.nextafter(bounds, np.inf), bounds)
-    return moved, np.where(rounded, bounds + SMALLEST, bounds)
+    return multiples, np.where(is_rounded, bounds + SMALLEST, bounds)
 
 
 def error_in_units(error: Error, exponent: int) -> Error:
-    """The same evidence for a number that is 2^exponent times as large."""
+    """The error of 2^exponent times the number, with the same evidence."""
     return error.to(raised_power(error.value, exponent)) if error.value else error
 
 

@@ -73,10 +73,10 @@ def check_symmetric_matrix(name: str, matrix: jax.Array | np.ndarray, tolerance:
     """
     if on_cpu(matrix):
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _largest_and_asymmetry(np.asarray(matrix))
+            largest_and_asymmetry = _largest_and_asymmetry(np.asarray(matrix))
     else:
-        found = _on_accelerator(matrix)
-    largest, asymmetry = map(float, found)
+        largest_and_asymmetry = _on_accelerator(matrix)
+    largest, asymmetry = map(float, largest_and_asymmetry)
     if asymmetry > tolerance * largest:
         msg = (
             f"{name} must be symmetric, but entries differ from their mirror by {asymmetry:.3g} "
@@ -121,16 +121,16 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     if host.dtype.kind not in "fiu":
         msg = f"{name} must hold real numbers, got dtype {host.dtype}"
         raise ValueError(msg)
-    needed = float(host.size) * np.dtype(real_dtype()).itemsize
-    check_room(f"{name} of shape {host.shape}", needed, "give a smaller one")
+    memory = float(host.size) * np.dtype(real_dtype()).itemsize
+    check_room(f"{name} of shape {host.shape}", memory, "give a smaller one")
     if not np.isfinite(host).all():
         msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
         raise ValueError(msg)
-    stored = on_device(value, real_dtype())
-    if not all_finite(stored):
-        msg = f"{name} has entries beyond the largest {stored.dtype}; divide it by a power of two"
+    array = on_device(value, real_dtype())
+    if not all_finite(array):
+        msg = f"{name} has entries beyond the largest {array.dtype}; divide it by a power of two"
         raise ValueError(msg)
-    return stored
+    return array
 
 
 def _describe(value: object) -> str:

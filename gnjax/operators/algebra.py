@@ -79,7 +79,7 @@ class Algebra:
         return f"<{type(self).__name__}: {rows} x {columns}, {jnp.dtype(self.dtype).name}>"
 
     def __mul__(self: Operator, factor: Any) -> LinearCombination:
-        return _scaled(self, check_finite_number("the factor of an operator", factor))
+        return _multiple(self, check_finite_number("the factor of an operator", factor))
 
     __rmul__ = __mul__
 
@@ -88,21 +88,21 @@ class Algebra:
         if number == 0:
             msg = "an operator cannot be divided by zero"
             raise ValueError(msg)
-        return _scaled(self, 1 / number)
+        return _multiple(self, 1 / number)
 
     def __neg__(self: Operator) -> LinearCombination:
-        return _scaled(self, -1.0)
+        return _multiple(self, -1.0)
 
     def __add__(self: Operator, other: Any) -> LinearCombination:
-        return _added(self, other)
+        return _sum(self, other)
 
     __radd__ = __add__
 
     def __sub__(self: Operator, other: Any) -> LinearCombination:
-        return _added(self, -other)
+        return _sum(self, -other)
 
     def __rsub__(self: Operator, other: Any) -> LinearCombination:
-        return _added(_scaled(self, -1.0), other)
+        return _sum(_multiple(self, -1.0), other)
 
     def __matmul__(self: Operator, v: ArrayLike) -> jax.Array:
         """A v for a vector (n,) or a block of columns (n, b)."""
@@ -168,7 +168,7 @@ class LinearCombination(Algebra, ParameterTrees):
         return size if self.shift else min(size, sum(rank_bound_of(a) for w, a in terms if w))
 
     def evidence_for(self, fact: str) -> Error:
-        """That of all terms together; a multiple of the identity is symmetric and of full rank."""
+        """The evidence of all terms together; the rank of a sum with s I is bounded by its size."""
         if fact == RANK_BOUND and (self.shift or self.rank_bound == self.shape[0]):
             return SHAPES
         return reduce(add, (evidence_for(part, fact) for part in self.parts))
@@ -179,7 +179,7 @@ class LinearCombination(Algebra, ParameterTrees):
 
     @property
     def magnitude(self) -> int | None:
-        """That of the largest term."""
+        """The exponent of the largest term."""
         sizes = [exponent_of(float(self.shift))]
         for weight, part in zip(self.weights, self.parts, strict=True):
             exponent, times = magnitude_of(part)[0], exponent_of(float(weight))
@@ -325,6 +325,7 @@ def _combined(
 
 
 def _product(op: Operator, v: Any) -> jax.Array:
+    """A v for a vector or a block of columns; refuses operators and trees."""
     if isinstance(v, Operator):
         msg = (
             "the product of two operators is not symmetric in general, so that it is no operator; "
@@ -355,15 +356,16 @@ def _is_tree(v: Any) -> bool:
     return not (isinstance(v, list | tuple) and nested)
 
 
-def _scaled(op: Operator, factor: float) -> LinearCombination:
+def _multiple(op: Operator, factor: float) -> LinearCombination:
     if isinstance(op, LinearCombination):
         weights = tuple(factor * weight for weight in op.weights)
         return LinearCombination(op.parts, weights, factor * op.shift)
     return LinearCombination((op,), (factor,))
 
 
-def _added(op: Operator, other: Any) -> LinearCombination:
-    first = _scaled(op, 1.0)
+def _sum(op: Operator, other: Any) -> LinearCombination:
+    """A + B, or A + s I for a number s."""
+    first = _multiple(op, 1.0)
     if not isinstance(other, Operator):
         if np.ndim(other):
             is_array = hasattr(other, "__array__") or isinstance(other, list | tuple)
@@ -378,7 +380,7 @@ def _added(op: Operator, other: Any) -> LinearCombination:
     if tuple(op.shape) != tuple(other.shape):
         msg = f"operators of one shape can be added, got {op.shape} and {other.shape}"
         raise ValueError(msg)
-    second = _scaled(other, 1.0)
+    second = _multiple(other, 1.0)
     parts = (*first.parts, *second.parts)
     weights = (*first.weights, *second.weights)
     return LinearCombination(parts, weights, first.shift + second.shift)

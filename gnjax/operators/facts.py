@@ -102,7 +102,7 @@ def rank_bound_of(op: Operator) -> int:
 
 
 def evidence_for(op: Operator, fact: str) -> Error:
-    """What one of the facts "rank_bound", "positive" and "symmetric" of an operator rests on.
+    """The evidence for the fact "rank_bound", "positive" or "symmetric" of an operator.
 
     Products that nobody states to be symmetric are compared on two random vectors wherever they are
     used (:func:`check_symmetric`), and a factor makes a matrix positive semidefinite.
@@ -151,12 +151,12 @@ def scaled(op: Operator, factor: float) -> Operator | None:
     if scaled_by_operator is None:
         return None
     beyond_range = abs(exponent) > reach(op.dtype) or getattr(op, "uneven", False)
-    if not beyond_range or not hasattr(op, "times_power_of_two"):
+    times_power = getattr(op, "times_power_of_two", None)
+    if not beyond_range or times_power is None:
         multiple: Operator = scaled_by_operator(factor)
         return multiple
     even = exponent - exponent % 2
-    shifted: Any = op
-    return cast(Operator, shifted.times_power_of_two(even).scaled(math.ldexp(factor, -even)))
+    return cast(Operator, times_power(even).scaled(math.ldexp(factor, -even)))
 
 
 def on_range(op: Operator) -> Operator:

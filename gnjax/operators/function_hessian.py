@@ -49,11 +49,11 @@ class FunctionHessian(Algebra, ParameterTrees):
     """
 
     leaves: tuple[jax.Array, ...]
-    kept: tuple[jax.Array | None, ...]  # flat indices of a leaf's chosen entries, None for all
+    entry_indices: tuple[jax.Array | None, ...]  # of a leaf's chosen entries; None for all
     args: tuple[Any, ...]
     function: Callable[..., jax.Array]  # a pytree
     structure: Any = field(metadata={"static": True})
-    chosen: tuple[int, ...] = field(metadata={"static": True})  # of the leaves
+    leaf_indices: tuple[int, ...] = field(metadata={"static": True})  # of the chosen leaves
     counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
     convolves: bool = field(metadata={"static": True})
     forward: bool = field(metadata={"static": True})  # the function has a forward mode
@@ -204,7 +204,7 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
 
 
 def _advice(error: BaseException) -> str:
-    """What a user can do about an error that a loss_fn has raised."""
+    """What a user can do about an error that the loss_fn raised."""
     if isinstance(error, PYTHON_VALUES):
         return (
             "it is traced, so write it with jax.numpy in place of numpy and float, and with "

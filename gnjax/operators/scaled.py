@@ -141,6 +141,7 @@ class Scaled(Around):
         return on_device(factor @ factor.T, self.dtype)
 
     def factorisation(self) -> Factorisation | None:
+        """2^{e/2} J for A = J J^T, where A states it."""
         factorisation, half = factorisation_of(self.op), self.exponent // 2
         if factorisation is None:
             return None
@@ -188,8 +189,8 @@ class Scaled(Around):
         return np.ldexp(np.asarray(image), exponent_left) if exponent_left else image
 
     def _underflow(self) -> Error:
-        """Each of the sums and products inside of A may lose the smallest normal number."""
+        """What a product may lose: the smallest normal number in each sum and product inside A."""
         rows = self.shape[0]
-        lost = underflow(rows, rows, self.dtype)
-        error_here = raised_power(lost, self.exponent - self._half)
-        return Error(error_here, MEASURED, reason="underflow inside of the products")
+        lost_inside = underflow(rows, rows, self.dtype)
+        lost = raised_power(lost_inside, self.exponent - self._half)
+        return Error(lost, MEASURED, reason="underflow inside of the products")

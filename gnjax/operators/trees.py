@@ -44,7 +44,7 @@ class ParameterTrees:
     def unravel(self, vector: Any) -> Any:
         """A tree like the parameters from a vector (p,), zero where no entry was chosen."""
         net = _acting_on_parameters(self)
-        return jax.tree.unflatten(net.structure, _leaves(net, vector))
+        return jax.tree.unflatten(net.structure, _leaves_of_vector(net, vector))
 
 
 def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any]:
@@ -55,12 +55,13 @@ def takes_trees(mv: Callable[[Any, Any], jax.Array]) -> Callable[[Any, Any], Any
         if isinstance(v, jax.Array | np.ndarray):
             return mv(self, v)
         image = mv(self, self.ravel(v))
-        return jax.tree.unflatten(jax.tree.structure(v), _leaves(self.net, image))
+        return jax.tree.unflatten(jax.tree.structure(v), _leaves_of_vector(self.net, image))
 
     return product
 
 
-def _leaves(net: Network, vector: Any) -> list[jax.Array]:
+def _leaves_of_vector(net: Network, vector: Any) -> list[jax.Array]:
+    """A vector (p,) in the shapes of the leaves, zero where an entry is not chosen."""
     if np.shape(vector) != (net.parameters,):
         msg = (
             f"a vector of the {net.parameters} chosen parameters has the shape "

@@ -36,8 +36,8 @@ class RankSensitivity(Result):
         0 where nothing is resolved, 1 for a single eigenvalue.
 
     >>> spectrum = gnjax.eigenvalues(np.diag([8.0, 4.0, 2.0, 1e-8]))
-    >>> found = gnjax.papers.rank_sensitivity(spectrum)
-    >>> found.kappa[:3].tolist(), found.largest_gap
+    >>> sensitivity = gnjax.papers.rank_sensitivity(spectrum)
+    >>> sensitivity.kappa[:3].tolist(), sensitivity.largest_gap
     ([1.0, 2.0, 4.0], 3)
     """
 
@@ -57,10 +57,10 @@ class RankSensitivity(Result):
     def __str__(self) -> str:
         """A table of the ranks around the largest gap, and of the first and last resolved rank."""
         size = len(self.values)
-        near = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
-        shown = sorted({1, max(self.floor_rank, 1), size, *near} & set(self.ranks.tolist()))
+        around_gap = range(self.largest_gap - _AROUND, self.largest_gap + _AROUND + 1)
+        ranks = sorted({1, max(self.floor_rank, 1), size, *around_gap} & set(self.ranks.tolist()))
         header = f"{'rank':>7} {'eigenvalue':>11} {'gap':>9} {'kappa':>11}  interval"
-        return "\n".join([header, *(self._line(rank) for rank in shown)])
+        return "\n".join([header, *(self._line(rank) for rank in ranks)])
 
     def __repr__(self) -> str:
         return (
@@ -70,12 +70,12 @@ class RankSensitivity(Result):
 
     def draw(self, axes: Axes) -> None:
         """kappa at every rank with its bounds; beyond the resolved ranks is no upper bound."""
-        ranks, known = self.ranks, np.isfinite(self.kappa)
+        ranks, finite = self.ranks, np.isfinite(self.kappa)
         axes.set_yscale("log")
-        axes.plot(ranks[known], self.kappa[known], color=BLUE, lw=1.2)
-        bounded = known & np.isfinite(self.high)
+        axes.plot(ranks[finite], self.kappa[finite], color=BLUE, lw=1.2)
+        both = finite & np.isfinite(self.high)
         axes.fill_between(
-            ranks[bounded], self.low[bounded], self.high[bounded], color=BLUE, alpha=0.25, lw=0
+            ranks[both], self.low[both], self.high[both], color=BLUE, alpha=0.25, lw=0
         )
         text = f"{self.floor_rank} of {len(ranks)} eigenvalues are resolved"
         if self.largest_gap:
@@ -87,10 +87,11 @@ class RankSensitivity(Result):
         axes.set_title(text, loc="left", fontsize="medium")
 
     def _line(self, rank: int) -> str:
+        """The row of the table for one rank."""
         at = rank - 1
         gap = f"{self.gaps[at]:9.3g}" if at < len(self.gaps) else f"{'':>9}"
         marks = ((self.largest_gap, "largest gap"), (self.floor_rank, "last above the floor"))
-        notes = ", ".join(text for marked, text in marks if marked == rank)
+        notes = ", ".join(text for marked_rank, text in marks if marked_rank == rank)
         return (
             f"{rank:7d} {self.values[at]:11.4g} {gap} {self.kappa[at]:11.4g}  "
             f"[{self.low[at]:.4g}, {self.high[at]:.4g}]  {notes}"

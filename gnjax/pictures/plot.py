@@ -49,8 +49,8 @@ def plot(result: Any) -> Figure:
         figure, axes = _empty()
         result.draw(axes)
         return figure
-    known = ", ".join(kind.__name__ for kind in (*_DRAWN, Diagnosis))
-    msg = f"gnjax.plot draws a {known}, got a {type(result).__name__}; print shows other results"
+    kinds = ", ".join(kind.__name__ for kind in (*_DRAWN, Diagnosis))
+    msg = f"gnjax.plot draws a {kinds}, got a {type(result).__name__}; print shows other results"
     raise ValueError(msg)
 
 
@@ -62,12 +62,12 @@ def _empty() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _spectrum(axes: Axes, found: Spectrum) -> None:
+def _spectrum(axes: Axes, spectrum: Spectrum) -> None:
     """Eigenvalues over their index, with bars from value - error to value + error.
 
     On a logarithmic axis a value that cannot be told from zero is a triangle at its upper bound.
     """
-    values, errors = found.values, np.where(np.isfinite(found.errors), found.errors, 0.0)
+    values, errors = spectrum.values, np.where(np.isfinite(spectrum.errors), spectrum.errors, 0.0)
     index = np.arange(1, len(values) + 1)
     style: dict[str, Any] = {"fmt": ".", "ms": 3, "capsize": 0} if len(values) > _MANY else {}
     style = {"fmt": "o", "ms": 5, "capsize": 3, "elinewidth": 0.9, "color": BLUE, **style}
@@ -80,11 +80,11 @@ def _spectrum(axes: Axes, found: Spectrum) -> None:
         low = np.minimum(errors, values * (1 - 1e-12))
         axes.set_yscale("log")
         axes.errorbar(index[clear], values[clear], (low[clear], errors[clear]), **style)
-        hidden = ~clear & (values + errors > _DEEPEST * values.max())
-        bound = (values + errors)[hidden]
-        axes.plot(index[hidden], bound, "v", ms=4, mfc="none", color=_GREY, label="upper bound")
-        left_out = int((~clear & ~hidden).sum())
-        if hidden.any():
+        near_zero = ~clear & (values + errors > _DEEPEST * values.max())
+        bound = (values + errors)[near_zero]
+        axes.plot(index[near_zero], bound, "v", ms=4, mfc="none", color=_GREY, label="upper bound")
+        left_out = int((~clear & ~near_zero).sum())
+        if near_zero.any():
             axes.legend(frameon=False)
         if left_out:
             _note(axes, f"{left_out} more are zero")
@@ -94,16 +94,17 @@ def _spectrum(axes: Axes, found: Spectrum) -> None:
         axes.set_xticks(index)
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue")
-    known = "errors unknown" if np.isinf(found.errors).any() else found.certificate.brief
-    state = "" if found.converged else ", not converged"
-    axes.set_title(f"{len(values)} eigenvalues ({found.method}, {known}{state})", loc="left")
+    evidence = "errors unknown" if np.isinf(spectrum.errors).any() else spectrum.certificate.brief
+    state = "" if spectrum.converged else ", not converged"
+    axes.set_title(f"{len(values)} eigenvalues ({spectrum.method}, {evidence}{state})", loc="left")
 
 
-def _density(axes: Axes, found: SpectralDensity) -> None:
+def _density(axes: Axes, density: SpectralDensity) -> None:
     """The smoothed density, in a band of two standard errors over the probes."""
-    log = bool((found.nodes > -found.floor).all()) and _is_wide(found.nodes[found.nodes > 0])
-    points = found.grid(log=log)
-    curve = found.pdf(points, log=log)
+    nodes = density.nodes
+    log = bool((nodes > -density.floor).all()) and _is_wide(nodes[nodes > 0])
+    points = density.grid(log=log)
+    curve = density.pdf(points, log=log)
     axes.plot(points, curve.value, color=BLUE, lw=1.4)
     if np.isfinite(curve.standard_error).all():
         half = _SPREAD * curve.standard_error
@@ -114,24 +115,24 @@ def _density(axes: Axes, found: SpectralDensity) -> None:
     else:
         top = float(curve.value.max())
         axes.set_yscale("log")
-        axes.set_ylim(max(1e-2 / found.n / float(np.ptp(points)), 1e-8 * top), 2 * top)
+        axes.set_ylim(max(1e-2 / density.n / float(np.ptp(points)), 1e-8 * top), 2 * top)
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density of log10" if log else "density")
-    text = f"density of {found.n} eigenvalues ({len(found.nodes)} probes, {found.steps} steps)"
+    text = f"density of {density.n} eigenvalues ({len(nodes)} probes, {density.steps} steps)"
     axes.set_title(text, loc="left")
 
 
-def _condition(axes: Axes, found: ConditionNumber) -> None:
-    """Both ends of the non-zero spectrum over the floor of the computation."""
-    ends = np.array([found.lambda_max, found.lambda_min])
-    index = np.array([1, max(found.rank, 1)])
-    shown = ends > 0
-    if shown.any():
+def _condition(axes: Axes, condition: ConditionNumber) -> None:
+    """lambda_max and the smallest non-zero eigenvalue, with the floor as a dashed line."""
+    ends = np.array([condition.lambda_max, condition.lambda_min])
+    index = np.array([1, max(condition.rank, 1)])
+    positive = ends > 0
+    if positive.any():
         axes.set_yscale("log")
-    axes.plot(index[shown], ends[shown], "o", color=BLUE)
+    axes.plot(index[positive], ends[positive], "o", color=BLUE)
     for at, value, name in zip(index, ends, ("largest", "smallest"), strict=True):
         if value > 0:
-            right = at < found.size / 2
+            right = at < condition.size / 2
             axes.annotate(
                 f"{name}: {value:.4g}",
                 (at, value),
@@ -139,38 +140,38 @@ def _condition(axes: Axes, found: ConditionNumber) -> None:
                 textcoords="offset points",
                 ha="left" if right else "right",
             )
-    if found.floor > 0:
-        axes.axhline(found.floor, color=_GREY, ls="--", lw=0.9)
-        _note(axes, f"dashed: the floor, {found.floor:.2g}")
-    low, high = found.at_rank
-    axes.set_xlim(0, max(found.size, 2) * 1.05)
+    if condition.floor > 0:
+        axes.axhline(condition.floor, color=_GREY, ls="--", lw=0.9)
+        _note(axes, f"dashed: the floor, {condition.floor:.2g}")
+    low, high = condition.at_rank
+    axes.set_xlim(0, max(condition.size, 2) * 1.05)
     axes.margins(y=0.2)
     axes.set_xlabel("index")
     axes.set_ylabel("eigenvalue")
-    sign = "=" if found.resolved else "at this rank" if found.bounded else ">="
-    text = f"kappa {sign} {found.value:.6g} in [{low:.6g}, {high:.6g}], rank {found.rank}"
+    sign = "=" if condition.resolved else "at this rank" if condition.bounded else ">="
+    text = f"kappa {sign} {condition.value:.6g} in [{low:.6g}, {high:.6g}], rank {condition.rank}"
     axes.set_title(text, loc="left", fontsize="medium")
 
 
-def _blocks(axes: Axes, found: BlockSpectra) -> None:
+def _blocks(axes: Axes, spectra: BlockSpectra) -> None:
     """The eigenvalues above the floor as a column of dots for each block; negative ones orange."""
-    names = [block.name for block in found.blocks]
+    names = [block.name for block in spectra.blocks]
     axes.set_yscale("log")
-    for place, block in enumerate(found.blocks):
+    for place, block in enumerate(spectra.blocks):
         values = block.spectrum.values
-        for color, shown in ((BLUE, values > found.floor), (ORANGE, values < -found.floor)):
-            sizes = np.abs(values[shown])
+        for color, chosen in ((BLUE, values > spectra.floor), (ORANGE, values < -spectra.floor)):
+            sizes = np.abs(values[chosen])
             axes.plot(np.full(len(sizes), place), sizes, "_", ms=9, color=color, alpha=0.6)
     step = -(-len(names) // _MOST_NAMES)
     axes.set_xticks(range(0, len(names), step), names[::step], rotation=90, fontsize="small")
     axes.set_ylabel("size of eigenvalue")
-    text = f"{100 * found.off_block_share:.3g}% off the blocks, mean distance "
-    axes.set_title(text + f"{found.mean_distance:.3g}", loc="left", fontsize="medium")
+    text = f"{100 * spectra.off_block_share:.3g}% off the blocks, mean distance "
+    axes.set_title(text + f"{spectra.mean_distance:.3g}", loc="left", fontsize="medium")
 
 
-def _monitor(axes: Axes, found: Monitor) -> None:
+def _monitor(axes: Axes, monitor: Monitor) -> None:
     """Sharpness over steps with a band for its error, the other eigenvalues, and 2 / rate."""
-    rows = found.history
+    rows = monitor.history
     steps = [row.step for row in rows]
     axes.set_yscale("log")
     for name, color, text in (
@@ -202,6 +203,7 @@ _DRAWN: dict[type, Callable[[Axes, Any], None]] = {
 
 
 def _is_wide(values: np.ndarray) -> bool:
+    """Whether positive values differ so much that they need a logarithmic axis."""
     return bool(len(values) and values.min() > 0 and values.max() > _WIDE * values.min())
 
 

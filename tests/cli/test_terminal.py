@@ -8,7 +8,7 @@ import pytest
 from rich.progress import Progress
 from rich.table import Table
 
-from gnjax.cli.terminal import Terminal, column, ended
+from gnjax.cli.terminal import Terminal, column, exit_status
 
 TEXTS = ("kappa[relu]", "[nan, nan]", "[/or]", "[bold]x[/bold]", ":warning:", "\\[red]", "a [/] b")
 
@@ -63,7 +63,7 @@ def _help():
 def test_an_output_that_cannot_be_written_is_a_status(monkeypatch, capfd, command, made, status):
     stream = made()
     monkeypatch.setattr(sys, "stdout", stream)
-    assert ended(command) == status
+    assert exit_status(command) == status
     stream.close()  # as Python does at its end; what was refused is not tried again
     err = capfd.readouterr().err
     assert "Traceback" not in err
@@ -74,7 +74,7 @@ def test_an_output_that_cannot_be_written_is_a_status(monkeypatch, capfd, comman
 def test_a_message_that_cannot_be_written_changes_nothing(monkeypatch, capsys, made):
     stream = made()
     monkeypatch.setattr(sys, "stderr", stream)
-    assert ended(_greet) == 0
+    assert exit_status(_greet) == 0
     stream.close()
     assert capsys.readouterr().out == "hello\n"
 
@@ -82,7 +82,7 @@ def test_a_message_that_cannot_be_written_changes_nothing(monkeypatch, capsys, m
 def test_a_command_without_streams_ends_well(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert ended(_greet) == 0
+    assert exit_status(_greet) == 0
     assert sys.stdout is None
 
 
@@ -90,7 +90,7 @@ def test_ctrl_c_is_one_line_and_130(capsys):
     def interrupted():
         raise KeyboardInterrupt
 
-    assert ended(interrupted, "stopped") == 130
+    assert exit_status(interrupted, "stopped") == 130
     assert capsys.readouterr().err == "stopped\n"
 
 
@@ -102,4 +102,4 @@ def test_an_error_of_the_command_itself_is_its_own(error):
         raise error
 
     with pytest.raises(type(error)):
-        ended(fails)
+        exit_status(fails)

@@ -9,7 +9,7 @@ from flax import nnx
 
 import gnjax
 from gnjax.networks import layers
-from gnjax.networks.model import described, prepared
+from gnjax.networks.model import apply_and_outputs, apply_params_and_inputs
 from gnjax.networks.parameters import paths
 
 _N, _T, _D = 2, 3, 4
@@ -149,8 +149,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_matrix_is_in_a_known_layer(name):
     make, matrices = MODELS[name]
-    apply, params, x = prepared(make(), X, has_aux=False)
-    apply, _ = described(apply, params, x)
+    apply, params, x = apply_params_and_inputs(make(), X, has_aux=False)
+    apply, _ = apply_and_outputs(apply, params, x)
     leaves, structure = jax.tree.flatten(params)
     found = layers.trace(
         lambda leaves, x: apply(jax.tree.unflatten(structure, list(leaves)), x), leaves, x[:1]

@@ -82,7 +82,7 @@ CASES = {
 
 
 def _null(net: Any) -> int:
-    return null_dimensions(net, [range(len(net.chosen))])[0]
+    return null_dimensions(net, [range(len(net.leaf_indices))])[0]
 
 
 def _singular_values(op: Any) -> np.ndarray:
@@ -197,7 +197,7 @@ def test_parts_of_the_parameters_have_the_null_spaces_of_networks_of_them_alone(
     model, x, loss, _ = CASES[name]
     net = gnjax.gauss_newton(model, x, loss=loss).net
     groups = list(grouped(parameter_names(net), "layer").values())
-    groups += [[0, len(net.chosen) - 1], list(range(len(net.chosen)))]
+    groups += [[0, len(net.leaf_indices) - 1], list(range(len(net.leaf_indices)))]
     found = null_dimensions(net, groups)
     assert found == [_null(restricted(net, group)) for group in groups]
     jacobian = gnjax.gauss_newton(model, x, loss=loss).factor().T
@@ -211,7 +211,7 @@ def test_parts_share_their_programs(caplog: pytest.LogCaptureFixture) -> None:
     model, x, loss, _ = CASES["layer norm"]
     net = gnjax.gauss_newton(model, x[:37], loss=loss).net
     with jax.log_compiles():
-        null_dimensions(net, [[place] for place in range(len(net.chosen))])
+        null_dimensions(net, [[place] for place in range(len(net.leaf_indices))])
     messages = [record.getMessage() for record in caplog.records]
     made = [text for text in messages if text.startswith("Finished XLA compilation")]
     assert [sum(name in text for text in made) for name in ("_compared", "_tangent")] == [1, 1]

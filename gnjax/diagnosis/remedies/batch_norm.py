@@ -14,7 +14,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     NotMeasurableError,
     Problem,
     Remedy,
-    counted,
+    count_of,
 )
 from gnjax.diagnosis.remedies.weights import dense_layers
 from gnjax.networks.model import functional
@@ -44,7 +44,7 @@ def batch_norm(problem: Problem, baseline: Baseline) -> Remedy:
         msg = "the model has no hidden nnx.Linear to put it behind"
         raise NotMeasurableError(msg)
     changed = replace(problem, model=functional(normalised))
-    reason = f"with the statistics of this batch, behind {counted(count, 'hidden layer')}"
+    reason = f"with the statistics of this batch, behind {count_of(count, 'hidden layer')}"
     return Remedy("BatchNorm", f"{reason} (Section 6, Figure 7)", (("", changed.kappa),))
 
 

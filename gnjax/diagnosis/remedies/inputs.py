@@ -48,6 +48,7 @@ def flat_inputs(op: NetworkGram) -> np.ndarray:
 
 
 def _with_inputs(problem: Problem, op: NetworkGram, flat: np.ndarray) -> Problem:
+    """The problem with the inputs replaced by those in ``flat``, one row for each sample."""
     return replace(problem, x=on_device(flat.reshape(op.net.x.shape), op.net.x.dtype))
 
 

@@ -118,7 +118,7 @@ class NotMeasurableError(ValueError):
     """The remedy does not apply to this model or to these data."""
 
 
-def measured(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
+def best_variant(remedy: Remedy, condition: ConditionNumber) -> Suggestion:
     """Measure all variants, and suggest the one whose kappa has the smallest upper bound."""
     before = condition if remedy.before is None else remedy.before()
     outcomes = [(label, measure()) for label, measure in remedy.variants]
@@ -139,5 +139,5 @@ def block_condition(op: NetworkGram, jacobian: np.ndarray) -> ConditionNumber:
     return condition_number(Factored(*factor_and_error, evidence=error.kind), rtol=RTOL)
 
 
-def counted(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

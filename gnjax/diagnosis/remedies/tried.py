@@ -18,7 +18,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     Problem,
     Remedy,
     Suggestion,
-    measured,
+    best_variant,
 )
 from gnjax.diagnosis.remedies.weights import skips, wider
 
@@ -26,14 +26,14 @@ from gnjax.diagnosis.remedies.weights import skips, wider
 def suggestions(
     problem: Problem, baseline: Baseline, advance: Callable[[], None]
 ) -> tuple[tuple[Suggestion, ...], tuple[LeftOut, ...]]:
-    """The remedies that could be measured on this model, and the others with the reason why not.
+    """The remedies measured on this model, and those that cannot be measured, with the reason.
 
     ``advance`` is called after each of the :data:`REMEDIES`.
     """
     measurements, left_out = [], []
     for name, remedy in REMEDIES.items():
         try:
-            measurements.append(measured(remedy(problem, baseline), baseline.condition))
+            measurements.append(best_variant(remedy(problem, baseline), baseline.condition))
         except ValueError as error:  # from the remedy, or from the operator of the changed model
             left_out.append(LeftOut(name, str(error)))
         advance()

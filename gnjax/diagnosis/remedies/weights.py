@@ -18,7 +18,7 @@ from gnjax.diagnosis.remedies.suggestion import (
     NotMeasurableError,
     Problem,
     Remedy,
-    counted,
+    count_of,
 )
 from gnjax.networks import layers
 from gnjax.networks.forms.samples import one_sample
@@ -45,7 +45,7 @@ def skips(problem: Problem, baseline: Baseline) -> Remedy:
     variants = tuple(
         (f"beta={beta:.3g}", _with_skip(problem, op, places, beta).kappa) for beta in betas
     )
-    kernels = "every layer" if chain else counted(depth, "square kernel")
+    kernels = "every layer" if chain else count_of(depth, "square kernel")
     name = "skip connections" if depth > 1 else "skip connections beta=1"
     return Remedy(name, f"W + beta I in place of W for {kernels} (Eq 7)", variants)
 
@@ -133,6 +133,7 @@ def _median_kappa(problem: Problem, chain: list[jax.Array], factor: int) -> Cond
 
 
 def _gaussian_chain(chain: list[jax.Array], factor: int, seed: list[int]) -> list[jax.Array]:
+    """W_1 .. W_L with Gaussian entries and ``factor`` times the hidden widths."""
     rng = np.random.default_rng(seed)
     last = len(chain) - 1
     weights = []

@@ -18,7 +18,7 @@ Inside = Callable[[Any, Sequence[Any], Sequence[Any]], list[Any]]
 """(jaxpr, constants, arguments) to results."""
 
 
-def opened(eqn: Any) -> tuple[Any, Sequence[Any]]:
+def jaxpr_and_consts(eqn: Any) -> tuple[Any, Sequence[Any]]:
     """The jaxpr and the constants inside an equation."""
     inner = wrapped(eqn)
     assert inner is not None
@@ -26,7 +26,7 @@ def opened(eqn: Any) -> tuple[Any, Sequence[Any]]:
 
 
 def _checkpoint(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    jaxpr, consts = opened(eqn)
+    jaxpr, consts = jaxpr_and_consts(eqn)
     again = {name: eqn.params[name] for name in ("prevent_cse", "policy")}
     return list(jax.checkpoint(lambda *a: inside(jaxpr, consts, a), **again)(*operands))
 

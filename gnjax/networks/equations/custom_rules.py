@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.control_flow import Inside, opened
+from gnjax.networks.equations.control_flow import Inside, jaxpr_and_consts
 from gnjax.networks.jaxprs import bind
 
 
@@ -44,7 +44,7 @@ def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a forward rule: both are traced in float32 and evaluated in float64."""
-    jaxpr, consts = opened(eqn)
+    jaxpr, consts = jaxpr_and_consts(eqn)
 
     @jax.custom_jvp
     def function(*args: Any) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 def custom_vjp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a reverse rule: both are traced in float32 and evaluated in float64."""
-    jaxpr, consts = opened(eqn)
+    jaxpr, consts = jaxpr_and_consts(eqn)
 
     @jax.custom_vjp
     def function(*args: Any) -> tuple[Any, ...]:

@@ -98,6 +98,7 @@ def _holds_maxima(eqn: Any) -> bool:
 
 
 def _bind(replaced: frozenset[int], eqn: Any, operands: Sequence[Any]) -> Any:
+    """The results of an equation, with the maxima in ``replaced`` chosen by comparison."""
     name = eqn.primitive.name
     if id(eqn) not in replaced:
         return bind(eqn, operands)

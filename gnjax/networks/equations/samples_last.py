@@ -127,7 +127,7 @@ def _broadcast(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Store
 
 
 def _transpose(eqn: Any, operands: Sequence[_Stored], tall: bool) -> list[_Stored] | None:
-    """Of a matrix: the same array, held the other way."""
+    """The transpose of a matrix, by the same array with ``turned`` reversed."""
     if not (tall or operands[0].turned):
         return None
     return [_Stored(operands[0].array, not operands[0].turned)]

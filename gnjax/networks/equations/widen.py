@@ -127,13 +127,13 @@ def _wide(value: Any) -> Any:
     return value.astype(_WIDER[dtype]) if dtype in _WIDER else value
 
 
-def _as_written(operand: Any, v: Any) -> Any:
-    """An operand with the dtype that its equation was written for."""
+def _in_traced_dtype(operand: Any, v: Any) -> Any:
+    """The operand in float32 where the variable ``v`` of its equation was traced in float32."""
     return jnp.asarray(operand, v.aval.dtype) if _is_narrow(v.aval) else operand
 
 
-def _as_array(operand: Any, v: Any) -> Any:
-    """An operand as an array, float64 where the equation was written for float32."""
+def _wide_operand(operand: Any, v: Any) -> Any:
+    """The operand in float64 where the variable ``v`` of its equation was traced in float32."""
     dtype = getattr(v.aval, "dtype", None)
     if dtype not in _WIDER:
         return operand
@@ -147,7 +147,7 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     all_of_it = (eqn, *equations_inside(eqn))
     if not any(_is_narrow(v.aval) for e in all_of_it for v in _values(e)):
         return bind(eqn, operands)
-    values = [_as_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
+    values = [_wide_operand(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     name = eqn.primitive.name
     if name in _RULES:
         return _RULES[name](eqn, values)
@@ -156,14 +156,14 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     if name in _SCATTERS:
         return _scatter(eqn, values)
     if name in _ANY_FORMAT:
-        return _rebound(eqn, values)
-    narrow = [_as_written(o, v) for o, v in zip(values, eqn.invars, strict=True)]
+        return _bind_in_float64(eqn, values)
+    narrow = [_in_traced_dtype(o, v) for o, v in zip(values, eqn.invars, strict=True)]
     bound = bind(eqn, narrow)
     return [_wide(b) for b in bound] if eqn.primitive.multiple_results else _wide(bound)
 
 
-def _rebound(eqn: Any, operands: Sequence[Any]) -> Any:
-    """The same operation, whose parameters that name float32 name float64."""
+def _bind_in_float64(eqn: Any, operands: Sequence[Any]) -> Any:
+    """Bind the equation's primitive with float64 in place of float32 in its parameters."""
     params = {name: _wide_parameter(value) for name, value in eqn.params.items()}
     return eqn.primitive.bind(*operands, **params)
 
@@ -179,10 +179,10 @@ def _convert(eqn: Any, operands: Sequence[Any]) -> Any:
 
 
 def _reduce_precision(eqn: Any, operands: Sequence[Any]) -> Any:
-    """Rounding to float32 is left out; rounding to a coarser format is kept, as it is intended."""
+    """Leave rounding to float32 out; keep rounding to a coarser format, which is intended."""
     if eqn.params["mantissa_bits"] >= jnp.finfo(jnp.float32).nmant:
         return operands[0]
-    return _rebound(eqn, operands)
+    return _bind_in_float64(eqn, operands)
 
 
 def _scatter(eqn: Any, operands: Sequence[Any]) -> Any:

@@ -107,7 +107,7 @@ def refusal(error: BaseException, x: Any) -> str:
 
 
 def _advice(error: BaseException, x: Any) -> str:
-    """What a user can do about an error that a model has raised."""
+    """What a user can do about an error that the model raised."""
     text = str(error).lower()
     if "apply must be called" in text or "apply_fn()" in text:
         return (
@@ -161,7 +161,7 @@ def _advice(error: BaseException, x: Any) -> str:
 
 
 def _about_shapes(text: str, x: Any) -> str:
-    """What x may be instead, for an error about shapes or types."""
+    """Which inputs to pass instead, after an error about shapes or types."""
     if "integer" in text:
         return "give tokens as integers, x.astype(int)"
     if "dtype should be bool" in text:

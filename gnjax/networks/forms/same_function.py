@@ -74,7 +74,7 @@ class _Compared:
 
 
 def compared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, comparing by what it does where that can be said; else as it is."""
+    """The function so that it compares by what it does; unchanged where that cannot be told."""
     try:
         return _Compared(_key(function, {}), function)
     except _UnknownError:
@@ -146,6 +146,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _function_key(function: types.FunctionType, numbers: dict[int, int]) -> Any:
+    """A key of the code, the defaults, and the values that the function reads from outside."""
     if id(function) in numbers:  # it calls itself
         return "seen", numbers[id(function)]
     numbers[id(function)] = len(numbers)

@@ -57,7 +57,7 @@ def even_size(n: int, most: int) -> int:
 
 
 def same_size(n: int, most: int) -> int:
-    """A size of at most ``most`` for parts of n samples that are all equal, if there is one.
+    """The largest size of at most ``most`` that divides n, for parts of n samples, if there is one.
 
     It is a divisor of n between half of ``most`` and ``most``. Otherwise the last part is shorter,
     and a second program is compiled for it.
@@ -115,6 +115,7 @@ def check_not_traced(name: str, leaf: Any) -> None:
 
 
 def _checked_leaf(name: str, leaf: Any) -> jax.Array:
+    """The array of one leaf, finite, with at least one sample, in the working precision."""
     check_not_traced(name, leaf)
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:

@@ -64,7 +64,7 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
 
 
 def gram_work(net: Network) -> float:
-    """About how many multiplications J J^T takes when the rows and pairs are there."""
+    """About how many multiplications J J^T takes, beside those for the rows and pairs of J."""
     n, m = net.samples, net.samples * net.rows
     if net.coupled:
         return float(m) ** 2 * net.parameters / 2

@@ -77,12 +77,12 @@ def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
 
 
 def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
-    """Like :func:`in_batches` for ``samples``, by one program: all parts have the same size.
+    """Yield the pieces of J for ``samples`` in parts of one size, so that one program serves all.
 
     The last part overlaps the one before it, and what was computed twice is yielded once.
     """
-    fewer = even_size(sample_count(samples), max(1, net.batch // net.rows))
-    for (x, target), skip in windows(samples, fewer):
+    size = even_size(sample_count(samples), max(1, net.batch // net.rows))
+    for (x, target), skip in windows(samples, size):
         pieces = _pieces(net, items, x, target)
         yield take(pieces, slice(skip, None)) if skip else pieces
 
@@ -117,7 +117,7 @@ def items_of(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
     """The form in which the part of each chosen parameter in J is computed."""
     of_leaf = {layer.leaf: index for index, layer in enumerate(trace.layers)}
     items = []
-    for place, (leaf, indices) in enumerate(zip(net.chosen, net.kept, strict=True)):
+    for place, (leaf, indices) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
         index = of_leaf.get(leaf)
         if index is None:
             items.append(Item(place, None, "rows", net.counts[place]))
@@ -155,7 +155,7 @@ def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None
     trace = sample_trace(net)
     layers_of_group = [trace.layers[item.layer] for item in group if item.layer is not None]
     uses = [use for layer in layers_of_group for use in layer.uses]
-    other_leaves = [net.chosen[item.place] for item in group if item.layer is None]
+    other_leaves = [net.leaf_indices[item.place] for item in group if item.layer is None]
 
     def sample(xi: Any, part: Target | None) -> Pieces:
         def weights(outputs: jax.Array) -> jax.Array:
@@ -188,7 +188,7 @@ def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None
 
 def _chosen_columns(net: Network, item: Item, rows: jax.Array) -> jax.Array:
     """The columns of the chosen entries of a parameter."""
-    indices = net.kept[item.place]
+    indices = net.entry_indices[item.place]
     return rows if indices is None else rows[:, indices]
 
 

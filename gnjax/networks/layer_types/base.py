@@ -90,7 +90,7 @@ class Use:
 
     @property
     def operands(self) -> int:
-        """How many numbers the other operand has, in all runs."""
+        """How many numbers the operand beside the parameter has, over all steps of its loops."""
         size: int = self.equation.invars[1 - self.side].aval.size
         return math.prod(self.lengths) * size
 

@@ -29,6 +29,7 @@ def _axes(use: Use, side: int) -> tuple[list[int], list[int], list[int]]:
 
 
 def _inputs(use: Use, operand: jax.Array) -> jax.Array:
+    """The inputs (t, g, q_in): shared axes are groups, and axes of the operand alone positions."""
     shared, contracted, remaining = _axes(use, 1 - use.side)
     ordered = operand.transpose(*remaining, *shared, *contracted)
     return ordered.reshape(-1, use.sizes.groups, use.sizes.inputs)

@@ -119,7 +119,7 @@ def null_dimensions(
     ]
     if not any(searched) or not has_root(net.target):
         return zeros
-    plain = [_compared(net, tuple(net.leaves), x) for (x,) in sample_batches(net)]
+    plain = [_outputs_up_to_the_loss(net, tuple(net.leaves), x) for (x,) in sample_batches(net)]
     u = np.random.default_rng(0).standard_normal((net.samples * net.rows, 2))
     products = np.asarray(backward_products(net, on_device(u.astype(net.dtype))))
     return [
@@ -215,7 +215,7 @@ def _invariant(part: _Part, family: Family, directions: list[np.ndarray]) -> boo
 def _equal_outputs(part: _Part, leaves: list[jax.Array]) -> bool:
     net = part.whole
     for (x,), before in zip(sample_batches(net), part.plain, strict=True):
-        after = _compared(net, tuple(leaves), x)
+        after = _outputs_up_to_the_loss(net, tuple(leaves), x)
         gap, scale = map(float, _gap(before, after))
         if not gap <= tolerance(net) * scale:  # also where something is not finite
             return False
@@ -246,7 +246,7 @@ def _gap(before: jax.Array, after: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @bounded_jit
-def _compared(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
+def _outputs_up_to_the_loss(net: Network, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
     return _as_the_loss_sees(net, net.outputs(list(leaves), x))
 
 

@@ -39,7 +39,7 @@ def as_vector(net: Network, direction: Leaves) -> np.ndarray | None:
     """A direction as a vector (p,); None where it moves parameters that are held fixed."""
     parts = []
     remaining = dict(direction)
-    for leaf, indices in zip(net.chosen, net.kept, strict=True):
+    for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
         shape = net.leaves[leaf].shape
         flat = np.ravel(remaining.pop(leaf, np.zeros(shape)))
         if indices is not None:
@@ -62,7 +62,7 @@ def tolerance(net: Network) -> float:
 
 
 def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
-    """All leaves, and the leaves of each layer: their paths differ only in the last name."""
+    """All leaves, and by its path each layer's leaves: they differ only in their last names."""
     names = paths(jax.tree.unflatten(net.structure, list(net.leaves)))
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -73,16 +73,16 @@ def layers_of(net: Network) -> tuple[list[np.ndarray], dict[str, list[int]]]:
 def families(net: Network) -> Iterator[Family]:
     """Yield the families of transformations that change only chosen leaves."""
     leaves, layers = layers_of(net)
-    for index in net.chosen:
+    for index in net.leaf_indices:
         if leaves[index].ndim:
             yield from _shifts(leaves[index], index)
     chosen_layers = {
-        name: members for name, members in layers.items() if set(members) <= set(net.chosen)
+        name: members for name, members in layers.items() if set(members) <= set(net.leaf_indices)
     }
     for source, target, behind in itertools.islice(_pairs(leaves, chosen_layers), MOST_PAIRS):
         yield from _exchanges(leaves, source, target)
         for bias in behind:
-            yield from _carried(leaves, source, target, bias)
+            yield from _bias_shifts(leaves, source, target, bias)
 
 
 def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
@@ -100,12 +100,12 @@ def _shifts(leaf: np.ndarray, index: int) -> Iterator[Family]:
         count = int(pattern.max()) + 1
         if count <= MOST_DIRECTIONS:
             yield Family(
-                partial(_shifted, leaf, index, pattern),
+                partial(_random_shift, leaf, index, pattern),
                 [{index: (pattern == i).astype(float)} for i in range(count)],
             )
 
 
-def _shifted(
+def _random_shift(
     leaf: np.ndarray, index: int, pattern: np.ndarray, rng: np.random.Generator, decades: float
 ) -> Leaves:
     del decades
@@ -166,7 +166,7 @@ def _exchanges(leaves: list[np.ndarray], source: list[int], target: int) -> Iter
         yield Family(mix, [derivative(i, j) for i, j in everywhere])
 
 
-def _carried(
+def _bias_shifts(
     leaves: list[np.ndarray], source: list[int], target: int, bias: int
 ) -> Iterator[Family]:
     """Add c to the bias of one layer, and subtract its effect from the next: b_2 - W_2^T c."""

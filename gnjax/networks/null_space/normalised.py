@@ -39,13 +39,14 @@ def normalised_units(net: Network) -> list[np.ndarray]:
         kernels = any(leaves[i].ndim > 1 for i in source)
         scales = len(norm) == 2 and all(leaves[i].shape == (width,) for i in norm)
         if fits and kernels and scales and width <= MOST_DIRECTIONS // 4:
-            directions += _related(net, leaves, source, norm)
+            directions += _null_vectors_of_units(net, leaves, source, norm)
     return directions
 
 
-def _related(
+def _null_vectors_of_units(
     net: Network, leaves: list[np.ndarray], source: list[int], norm: list[int]
 ) -> list[np.ndarray]:
+    """The null vectors of all units of one layer that stay null at other random parameters."""
     vectors = _unit_directions(net, leaves, source, norm)
     if vectors is None:
         return []

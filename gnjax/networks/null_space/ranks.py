@@ -37,7 +37,7 @@ def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound
 
 
 def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
-    """The same for groups of entries of the parameters, of which only zero columns are counted."""
+    """Bounds on the ranks of the columns of groups of entries, from columns that are zero."""
     rows = _different_rows(net)
     return _bounds(net, parts, rows, zero_counts(net, parts, _LOOKED_FOR * rows))
 
@@ -59,7 +59,7 @@ def _bounds(
 
 
 def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBound:
-    """The same for samples that come in batches with so many rows in all, one group of all leaves.
+    """A bound on the rank of J, of so many rows and columns, for samples that come in batches.
 
     Of the null space only columns that are zero are looked for.
     """

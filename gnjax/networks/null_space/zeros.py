@@ -49,7 +49,7 @@ def nonzero_columns(
     total = np.zeros(0)
     for sizes in _column_sizes(batches):
         total = total + sizes if len(total) else sizes
-        if all(np.count_nonzero(total[own]) > most for own in parts):
+        if all(np.count_nonzero(total[columns]) > most for columns in parts):
             break
     return total != 0
 
@@ -156,11 +156,11 @@ def _trials(net: Network, changed: np.ndarray) -> Iterator[list[float]]:
 
 def _may_underflow(net: Network) -> bool:
     """Whether the layers are so small that a product of all of them may underflow to zero."""
-    below = 0.0
+    decades = 0.0  # how far a product of the largest entries is below one
     for leaf in net.leaves:
         size = float(jnp.abs(leaf).max()) if leaf.ndim > 1 and leaf.size else 0.0
-        below += max(0.0, -math.log10(size)) if size else 0.0
-    return below > _BELOW["float64" if net.dtype == jnp.float64 else "float32"]
+        decades += max(0.0, -math.log10(size)) if size else 0.0
+    return decades > _BELOW["float64" if net.dtype == jnp.float64 else "float32"]
 
 
 @bounded_jit

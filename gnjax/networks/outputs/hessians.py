@@ -60,8 +60,8 @@ def output_hessian(target: Target, outputs: jax.Array, *, rooted: bool) -> Outpu
         ones = jnp.ones((len(outputs), 1), outputs.dtype)
         return Diagonal(ones if weights is None else jnp.sqrt(_flat(weights)))
     if rooted:
-        return Formed(jax.vmap(_symmetric_root)(formed_hessians(target, outputs)))
-    return Differentiated(target, outputs)
+        return StoredRoot(jax.vmap(_symmetric_root)(formed_hessians(target, outputs)))
+    return ByDerivative(target, outputs)
 
 
 def _flat(weights: jax.Array) -> jax.Array:
@@ -119,7 +119,7 @@ class Softmax:
         return product.reshape(len(product), -1)
 
     def apply_root(self, u: jax.Array) -> jax.Array:
-        """Elimination of one class after the other: see :func:`_elimination`."""
+        """R u, with the R of :func:`_elimination` for each token."""
         last, p, diagonal, below = _elimination(self.logits)
         u = self._weighed(u.reshape(*self.logits.shape[:-1], -1))
         before = jnp.cumsum(below * u, axis=-1)
@@ -129,6 +129,7 @@ class Softmax:
         return _swapped(image, last).reshape(len(image), -1)
 
     def apply_root_transposed(self, u: jax.Array) -> jax.Array:
+        """R^T u, with the R of :func:`_elimination` for each token."""
         last, p, diagonal, below = _elimination(self.logits)
         u = _swapped(u.reshape(self.logits.shape), last)
         behind = jnp.cumsum((p * u)[..., :0:-1], axis=-1)[..., ::-1]
@@ -185,7 +186,7 @@ def _swapped(array: jax.Array, place: jax.Array) -> jax.Array:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Formed:
+class StoredRoot:
     """B = R R^T for a stored R (n, k, r)."""
 
     root: jax.Array
@@ -202,7 +203,7 @@ class Formed:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Differentiated:
+class ByDerivative:
     """B u as the derivative of the loss's gradient along u."""
 
     target: Target
@@ -251,7 +252,7 @@ def _symmetric_root(hessian: jax.Array) -> jax.Array:
 
 
 def check_convex(target: Target, outputs: jax.Array) -> None:
-    """Refuse a loss of the caller's whose output Hessian is not positive semidefinite here.
+    """Refuse a loss of the caller's whose output Hessian B is indefinite at these outputs.
 
     The smallest eigenvalue decides, or, for more outputs than ``LARGEST_ROOT``, the sign of
     u^T B u for a few random u.
@@ -260,8 +261,8 @@ def check_convex(target: Target, outputs: jax.Array) -> None:
         return
     n, k = outputs.shape
     if k > LARGEST_ROOT:
-        check_second_derivative("the loss", _probed, target, outputs)
-        _check_curvatures(*_probed(target, outputs))
+        check_second_derivative("the loss", _smallest_and_largest_quotient, target, outputs)
+        _check_curvatures(*_smallest_and_largest_quotient(target, outputs))
         return
     size = max(1, int(_CHECKED_AT_ONCE / k**2))
     for start in range(0, n, size):
@@ -279,7 +280,9 @@ def _smallest_and_largest(target: Target, outputs: jax.Array) -> tuple[jax.Array
 
 
 @bounded_jit
-def _probed(target: Target, outputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _smallest_and_largest_quotient(
+    target: Target, outputs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The smallest and the largest u^T B u / u^T u of a sample."""
     hessian = output_hessian(target, outputs, rooted=False)
     probes = jax.random.normal(jax.random.key(0), (_PROBES, *outputs.shape), outputs.dtype)

@@ -35,7 +35,7 @@ _ONE_CLASS = (
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Target:
-    """What the outputs of n samples are compared with, and by which loss.
+    """The targets and weights of n samples, and the loss that compares outputs with them.
 
     Attributes:
       y: labels or targets, samples first; None where the loss needs none.
@@ -85,7 +85,7 @@ def term_losses(target: Target, outputs: jax.Array) -> jax.Array:
     def sample(row: jax.Array, y: Any, weights: jax.Array | None) -> jax.Array:
         f = target.outputs.unravel(row)
         if is_squared(target.loss) and not target.outputs.is_array:
-            f = row
+            f = row  # the squared error sums over the entries of all outputs
         losses = terms(f) if y is None else terms(f, y)
         return (losses if weights is None else weights * losses).reshape(-1)
 
@@ -118,7 +118,7 @@ def make_target(
     targets = None if y is None else checked_targets(loss, y, outputs, n, dtype)
     terms = _terms(loss, outputs, targets, dtype)
     weights_array = None if weights is None else _checked_weights(weights, n, terms, dtype)
-    counts = _counted(loss, targets, y)
+    counts = _labels_that_count(loss, targets, y)
     total = _total(loss, n, terms, weights_array, counts)
     if not (total > 0 or idle):
         raise ValueError(NOTHING_COUNTS)
@@ -216,6 +216,7 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
+    """Checked labels; one-hot where the loss is not the cross-entropy."""
     host_labels = np.asarray(labels) if on_cpu(labels) else labels  # NumPy compiles nothing
     lowest, highest = int(host_labels.min()), int(host_labels.max())
     least = -1 if loss == "cross_entropy" else 0
@@ -234,6 +235,7 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
 
 
 def _binary_targets(y: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """Checked targets of the binary cross-entropy, in the shape of the outputs."""
     if y.shape != shape and y.size == math.prod(shape):
         y = y.reshape(shape)
     if y.shape != shape:
@@ -267,6 +269,7 @@ def _check_probabilities(targets: jax.Array) -> None:
 
 
 def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """The weights (n,) or (n, terms), none of them negative."""
     if not (hasattr(weights, "__array__") or isinstance(weights, list)):
         kind = type(weights).__name__
         msg = f"weights must be one array, with a number for each sample or label, got {kind}"
@@ -282,7 +285,7 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
     return array.astype(dtype)
 
 
-def _counted(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
+def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:
     """Which labels count; None where the loss has no labels."""
     if callable(loss) or is_squared(loss) or targets is None:
         return None

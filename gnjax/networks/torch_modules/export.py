@@ -76,7 +76,7 @@ def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: b
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What PyTorch says of its own insides, and of an attempt that another one follows."""
+    """Silence PyTorch's warnings about its own insides, and about an attempt that is repeated."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

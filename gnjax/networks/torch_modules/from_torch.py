@@ -19,7 +19,7 @@ from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import told
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
 from gnjax.networks.torch_modules.export import exported
-from gnjax.networks.torch_modules.outputs import Output, chosen
+from gnjax.networks.torch_modules.outputs import Output, choose_output
 from gnjax.networks.torch_modules.program import Program
 from gnjax.networks.torch_modules.translate import translated
 from gnjax.numerics.host import on_device
@@ -155,13 +155,14 @@ class _TorchCall:
         return jax.tree.unflatten(results, program(flat, fixed, leaves))
 
     def _has_types_of(self, flat: Mapping[str, Any]) -> bool:
-        """Whether a module whose parameters are of several types keeps them."""
+        """Whether the arrays have the types that these parameters have in the module."""
         parameters = dict(self.module.named_parameters())
         return all(
             type_name(parameters[name].dtype) == value.dtype.name for name, value in flat.items()
         )
 
     def _program(self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool) -> Any:
+        """The program for inputs of these shapes, and the structure of its results; made once."""
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
         key = (dtype, keeps_types, structure, shapes)
@@ -174,13 +175,14 @@ class _TorchCall:
     def _translated(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
     ) -> tuple[Program, Any, bool]:
+        """The program, the structure of its results, and whether it takes any number of samples."""
         floating = getattr(torch(), jnp.dtype(dtype).name)
         module = self.module if keeps_types else copy.deepcopy(self.module).to(floating)
         results: list[Any] = []
 
         def forward(module: Any, tensors: Sequence[Any]) -> list[Any]:
-            returned = _called(module, jax.tree.unflatten(structure, list(tensors)))
-            outputs, structure_of_outputs = jax.tree.flatten(chosen(returned, self.output))
+            returned = _call(module, jax.tree.unflatten(structure, list(tensors)))
+            outputs, structure_of_outputs = jax.tree.flatten(choose_output(returned, self.output))
             results.append(structure_of_outputs)
             return list(outputs)
 
@@ -201,7 +203,7 @@ def _as_floats(leaf: Any, dtype: Any) -> jax.Array:
     return array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
 
-def _called(module: Any, x: Any) -> Any:
+def _call(module: Any, x: Any) -> Any:
     """A tuple is several arguments, and a dict keywords where the module has them."""
     if type(x) is dict:
         names = inspect.signature(module.forward).parameters

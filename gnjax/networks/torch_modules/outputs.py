@@ -12,7 +12,7 @@ Output = str | int | Callable[[Any], Any] | None
 """A name, an index, a function of what the module returns, or None for the tensor or the logits."""
 
 
-def chosen(returned: Any, output: Output) -> Any:
+def choose_output(returned: Any, output: Output) -> Any:
     """A tensor, or a dict or a tuple of tensors, of what a module returns."""
     if callable(output):
         return output(returned)
@@ -27,6 +27,7 @@ def chosen(returned: Any, output: Output) -> Any:
 
 
 def _usual(returned: Any) -> Any:
+    """The tensor, or the logits, that a module returns."""
     if isinstance(returned, torch().Tensor):
         return returned
     if isinstance(returned, Mapping) and "logits" in returned:

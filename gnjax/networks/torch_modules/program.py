@@ -66,7 +66,7 @@ class Program:
     def __call__(
         self, params: Mapping[str, Any], fixed: Mapping[str, Any], samples: Sequence[Any]
     ) -> Any:
-        """What the module returns; parameters and fixed numbers by their paths."""
+        """The outputs of the module, for parameters and constants by their paths."""
         values: dict[str, Any] = {name: params[path] for name, path in self.parameters.items()}
         values.update({name: fixed[path] for name, path in self.fixed.items()})
         values.update({name: jnp.asarray(array) for name, array in self.constants.items()})

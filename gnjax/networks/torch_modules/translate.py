@@ -52,6 +52,7 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
 
 
 def _step(node: Any) -> Step:
+    """One operator of the graph, with its arguments and the dtype of its result."""
     kwargs = {key: _argument(v) for key, v in node.kwargs.items() if key not in _IGNORED}
     value = node.meta.get("val")
     dtype = type_name(value.dtype) if isinstance(value, torch().Tensor) else None
@@ -69,7 +70,7 @@ def _operator(target: Any) -> str:
 
 
 def _module(node: Any) -> str:
-    """Where in the module an operator is asked for."""
+    """The path of the submodule that uses an operator."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = getattr(kind, "__qualname__", str(kind)).rpartition(".")[2]

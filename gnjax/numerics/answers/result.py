@@ -39,16 +39,16 @@ class Result:
         Every field must be of the type that its class states; anything else is a ValueError.
         """
         try:
-            given = parsed(text)
-            _check_type(given, cls)
-            answer: Self = value_of(given, cls, cls.__name__)
+            tree = parsed(text)
+            _check_type(tree, cls)
+            answer: Self = value_of(tree, cls, cls.__name__)
         except (TypeError, ValueError) as error:
             msg = f"this is not what to_json of a {cls.__name__} wrote: {error}"
             raise ValueError(msg) from error
         return answer
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name}={_shown(value)}" for name, value in _fields(self))
+        parts = ", ".join(f"{name}={_brief_text(value)}" for name, value in _fields(self))
         return f"{type(self).__name__}({parts})"
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Result:
         """A table of the fields, as notebooks show it."""
         rows = (
             f"<tr><th style='text-align:left'>{name}</th>"
-            f"<td style='text-align:left'>{html.escape(_shown(value))}</td></tr>"
+            f"<td style='text-align:left'>{html.escape(_brief_text(value))}</td></tr>"
             for name, value in _fields(self)
         )
         title = html.escape(repr(self)[1:-1])
@@ -70,22 +70,22 @@ def _fields(result: Any) -> Iterator[tuple[str, Any]]:
     return ((field.name, getattr(result, field.name)) for field in dataclasses.fields(result))
 
 
-def _shown(value: Any) -> str:
+def _brief_text(value: Any) -> str:
     """A number to six digits, an array by its shape and its first numbers."""
     if isinstance(value, np.ndarray | jax.Array):
         array = np.asarray(value)
-        numbers = [_shown(number) for number in array.reshape(-1)[:_SHOWN].tolist()]
+        numbers = [_brief_text(number) for number in array.reshape(-1)[:_SHOWN].tolist()]
         more = ", .." if array.size > _SHOWN else ""
         return f"{array.shape} [{', '.join(numbers)}{more}]"
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
     if isinstance(value, tuple):
-        return f"({', '.join(_shown(part) for part in value)})"
+        return f"({', '.join(_brief_text(part) for part in value)})"
     return str(value)
 
 
 def _encoded(value: Any) -> Any:
-    """What ``json`` writes for a value of a field."""
+    """A value of a field in the types that ``json`` writes."""
     if isinstance(value, Result):
         fields = {name: _encoded(part) for name, part in _fields(value)}
         return {"type": type(value).__name__, **fields}
@@ -113,13 +113,13 @@ def _number(entry: Any) -> Any:
     return str(entry) if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
-def _check_type(given: Any, cls: type[Result]) -> None:
+def _check_type(tree: Any, cls: type[Result]) -> None:
     """Refuse JSON of another result, or of none."""
-    name = given.get("type") if isinstance(given, dict) else ""
-    names = {made.__name__ for made in (cls, *inheriting(cls))}
+    name = tree.get("type") if isinstance(tree, dict) else ""
+    names = {subclass.__name__ for subclass in (cls, *inheriting(cls))}
     if name is None or name in names:
         return
-    if isinstance(name, str) and name in {made.__name__ for made in inheriting(Result)}:
+    if isinstance(name, str) and name in {subclass.__name__ for subclass in inheriting(Result)}:
         msg = f"this is JSON of {name}, not of a {cls.__name__}"
     elif name:
         msg = f"no result of the type {brief(name)} is imported; import the module that has it"

@@ -23,7 +23,7 @@ _AXES = 64  # the most that NumPy allows
 
 
 def parsed(text: str) -> Any:
-    """What JSON says, without NaN and Infinity, which it has not, and with no name twice."""
+    """The value of a JSON text; refuses NaN, Infinity and objects that repeat a name."""
     try:
         return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_not_json)
     except RecursionError:
@@ -32,18 +32,19 @@ def parsed(text: str) -> Any:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
                 msg = f"repeated name {brief(name)}"
                 raise ValueError(msg)
             names.add(name)
-    return made
+    return entries
 
 
 def _not_json(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python reads as numbers though JSON has none such."""
     msg = f"{name} is not JSON"
     raise ValueError(msg)
 
@@ -65,124 +66,126 @@ def is_shape(value: Any) -> bool:
     return math.prod(n or 1 for n in value) < 2**56
 
 
-def value_of(given: Any, kind: Any, where: str) -> Any:
-    """What JSON gives as the value of a field that is annotated with ``kind``."""
+def value_of(value: Any, kind: Any, path: str) -> Any:
+    """The value of a field of the type ``kind``, from its JSON; ``path`` names it in errors."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        if given is None and NoneType in parts:
+        if value is None and NoneType in parts:
             return None
         (kind,) = (part for part in parts if part is not NoneType)
-        return value_of(given, kind, where)
+        return value_of(value, kind, path)
     if origin is tuple:
-        return tuple(_entries(given, parts, where))
+        return tuple(_entries(value, parts, path))
     if kind is np.ndarray:
-        return _array(given, where)
+        return _array(value, path)
     if kind is float:
-        return _float(given, where)
+        return _float(value, path)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _fields(given, kind, where)
-    if type(given) is not kind:
-        _refuse(given, kind.__name__, where)
-    return given
+        return _fields(value, kind, path)
+    if type(value) is not kind:
+        _refuse(value, kind.__name__, path)
+    return value
 
 
-def _refuse(given: Any, wanted: str, where: str) -> NoReturn:
-    msg = f"{where} is {brief(given)}, which is no {wanted}"
+def _refuse(value: Any, kind: str, path: str) -> NoReturn:
+    msg = f"{path} is {brief(value)}, which is no {kind}"
     raise ValueError(msg)
 
 
-def _entries(given: Any, kinds: tuple[Any, ...], where: str) -> Iterator[Any]:
-    if not isinstance(given, list):
-        _refuse(given, "list", where)
+def _entries(values: Any, kinds: tuple[Any, ...], path: str) -> Iterator[Any]:
+    if not isinstance(values, list):
+        _refuse(values, "list", path)
     if kinds[-1] is Ellipsis:
-        kinds = kinds[:1] * len(given)
-    if len(given) != len(kinds):
-        _refuse(given, f"list of {len(kinds)} entries", where)
-    for place, (entry, kind) in enumerate(zip(given, kinds, strict=True)):
-        yield value_of(entry, kind, f"{where}[{place}]")
+        kinds = kinds[:1] * len(values)
+    if len(values) != len(kinds):
+        _refuse(values, f"list of {len(kinds)} entries", path)
+    for place, (entry, kind) in enumerate(zip(values, kinds, strict=True)):
+        yield value_of(entry, kind, f"{path}[{place}]")
 
 
-def _float(given: Any, where: str) -> float:
+def _float(value: Any, path: str) -> float:
     """A finite number as it stands, or one of {"float": "nan"}, "inf" and "-inf"."""
-    if isinstance(given, dict) and given.keys() == {"float"}:
-        name = given["float"]
+    if isinstance(value, dict) and value.keys() == {"float"}:
+        name = value["float"]
         if isinstance(name, str) and name in _NOT_FINITE:
             return _NOT_FINITE[name]
-    if type(given) is int and abs(given) < 2**1023:
-        return given
-    if type(given) is not float or not math.isfinite(given):
-        _refuse(given, "number", where)
-    return given
+    if type(value) is int and abs(value) < 2**1023:
+        return value
+    if type(value) is not float or not math.isfinite(value):
+        _refuse(value, "number", path)
+    return value
 
 
-def _array(given: Any, where: str) -> np.ndarray:
+def _array(value: Any, path: str) -> np.ndarray:
     """{"array": numbers, "shape": ..., "dtype": ...}, with "nan", "inf" and "-inf" as numbers."""
-    if not isinstance(given, dict) or given.keys() != {"array", "shape", "dtype"}:
-        _refuse(given, "array", where)
-    entries, shape, name = given["array"], given["shape"], given["dtype"]
+    if not isinstance(value, dict) or value.keys() != {"array", "shape", "dtype"}:
+        _refuse(value, "array", path)
+    entries, shape, name = value["array"], value["shape"], value["dtype"]
     if not isinstance(entries, list) or not is_shape(shape) or math.prod(shape) != len(entries):
-        _refuse(shape, f"shape of the numbers of {where}", f"the shape of {where}")
+        _refuse(shape, f"shape of the numbers of {path}", f"the shape of {path}")
     types = set(map(type, entries))
     if name in _FLOATS and types <= {float, int, str}:
-        return _floats(entries, np.dtype(name), where).reshape(shape)
+        return _floats(entries, np.dtype(name), path).reshape(shape)
     if name in _INTEGERS and types <= {int}:
         limits = np.iinfo(name)
         if entries and not limits.min <= min(entries) <= max(entries) <= limits.max:
-            _refuse(entries, f"list of numbers of {name}", where)
+            _refuse(entries, f"list of numbers of {name}", path)
         return np.array(entries, name).reshape(shape)
     if name == "bool" and types <= {bool}:
         return np.array(entries, bool).reshape(shape)
-    _refuse(name, "dtype of its numbers", f"the dtype of {where}")
+    _refuse(name, "dtype of its numbers", f"the dtype of {path}")
 
 
-def _floats(entries: list[Any], dtype: np.dtype, where: str) -> np.ndarray:
+def _floats(entries: list[Any], dtype: np.dtype, path: str) -> np.ndarray:
+    """An array of numbers of a floating dtype, with "nan", "inf" and "-inf" by name."""
     try:
         numbers = [_NOT_FINITE[n] if isinstance(n, str) else n for n in entries]
         wide = np.array(numbers, np.float64)
     except (KeyError, OverflowError):
-        _refuse(entries, f"list of numbers of {dtype}", where)
+        _refuse(entries, f"list of numbers of {dtype}", path)
     with np.errstate(over="ignore"):
-        made = wide.astype(dtype)
-    named = sum(isinstance(n, str) for n in entries)
-    if np.count_nonzero(~np.isfinite(made)) != named:  # such as 1e999
-        _refuse(entries, f"list of numbers of {dtype}", where)
-    return made
+        array = wide.astype(dtype)
+    not_finite = sum(isinstance(n, str) for n in entries)
+    if np.count_nonzero(~np.isfinite(array)) != not_finite:  # such as 1e999
+        _refuse(entries, f"list of numbers of {dtype}", path)
+    return array
 
 
-def _fields(given: Any, cls: type[Any], where: str) -> Any:
+def _fields(value: Any, cls: type[Any], path: str) -> Any:
     """An object {"type": name, field: value, ..} of this class or of one that inherits from it."""
-    if not isinstance(given, dict) or not isinstance(given.get("type"), str):
-        _refuse(given, cls.__name__, where)
-    known = {made.__name__: made for made in (cls, *inheriting(cls))}
-    if given["type"] not in known:
-        _refuse(given["type"], cls.__name__, where)
-    made = known[given["type"]]
-    hints, fields = get_type_hints(made), {field.name: field for field in dataclasses.fields(made)}
-    _check_names(given, fields, where)
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        _refuse(value, cls.__name__, path)
+    classes = {subclass.__name__: subclass for subclass in (cls, *inheriting(cls))}
+    if value["type"] not in classes:
+        _refuse(value["type"], cls.__name__, path)
+    subclass = classes[value["type"]]
+    hints = get_type_hints(subclass)
+    fields = {field.name: field for field in dataclasses.fields(subclass)}
+    _check_names(value, fields, path)
     values = {
-        name: value_of(part, hints[name], f"{where}.{name}")
-        for name, part in given.items()
+        name: value_of(part, hints[name], f"{path}.{name}")
+        for name, part in value.items()
         if name != "type"
     }
-    return made(**values)
+    return subclass(**values)
 
 
 def _check_names(
-    given: dict[str, Any], fields: Mapping[str, dataclasses.Field[Any]], where: str
+    value: dict[str, Any], fields: Mapping[str, dataclasses.Field[Any]], path: str
 ) -> None:
-    unknown = [name for name in given if name != "type" and name not in fields]
+    unknown = [name for name in value if name != "type" and name not in fields]
     if unknown:
-        msg = f"{where} has no field {brief(unknown[0])}"
+        msg = f"{path} has no field {brief(unknown[0])}"
         raise ValueError(msg)
     for name, field in fields.items():
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        if needed and name not in given:
-            msg = f"{where} lacks the field {name!r}"
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and name not in value:
+            msg = f"{path} lacks the field {name!r}"
             raise ValueError(msg)
 
 
 def inheriting(cls: type[Any]) -> Iterator[type[Any]]:
     """The classes that inherit from this one."""
-    for made in cls.__subclasses__():
-        yield made
-        yield from inheriting(made)
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from inheriting(subclass)

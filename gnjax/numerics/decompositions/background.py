@@ -42,6 +42,7 @@ def within(seconds: float, work: Callable[[], Value]) -> Value:
 
 
 def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Value:
+    """The value of ``work()`` in a thread; a TimeoutError after so many seconds."""
     outcome: Future[Value] = Future()
     context = contextvars.copy_context()
 
@@ -51,8 +52,8 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
 
     end = time.monotonic() + seconds
     threading.Thread(target=run, daemon=daemon).start()
-    while not outcome.done() and (left := end - time.monotonic()) > 0:
-        wait([outcome], min(_LISTEN, left))  # an interrupted Thread.join forgets its thread
+    while not outcome.done() and (seconds_left := end - time.monotonic()) > 0:
+        wait([outcome], min(_LISTEN, seconds_left))  # an interrupted Thread.join forgets its thread
     if not outcome.done():
         msg = f"it took longer than {seconds:.0f} seconds"
         raise TimeoutError(msg)
@@ -60,7 +61,7 @@ def _awaited(work: Callable[[], Value], seconds: float, *, daemon: bool) -> Valu
 
 
 class _Raised:
-    """What is raised inside is kept in a future, and raised where its value is awaited."""
+    """A context whose exceptions go into a future, which raises them for the thread that waits."""
 
     def __init__(self, outcome: Future[Any]) -> None:
         self._outcome = outcome

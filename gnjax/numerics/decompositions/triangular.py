@@ -17,22 +17,22 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
     the time of scipy.linalg.qr, which also fills an array of as many rows as M has with zeros. It
     is called for some columns at a time, as it proceeds itself, and the numbers are the same.
     """
-    kept = min(matrix.shape)
-    if not kept:
+    size = min(matrix.shape)
+    if not size:
         return matrix[:0]
-    if kept <= _WIDE:
-        return np.triu(_reduced(matrix)[0][:kept])
-    left = np.array(matrix, order="F")
+    if size <= _WIDE:
+        return np.triu(_reduced(matrix)[0][:size])
+    reduced = np.array(matrix, order="F")
     (gemqrt,) = get_lapack_funcs(("gemqrt",), (matrix,))
-    for start in range(0, kept, _WIDE):
-        end = min(start + _WIDE, kept)
-        packed, triangle = _reduced(left[start:, start:end])
-        left[start:end, start:end] = packed[: end - start]
+    for start in range(0, size, _WIDE):
+        end = min(start + _WIDE, size)
+        packed, triangle = _reduced(reduced[start:, start:end])
+        reduced[start:end, start:end] = packed[: end - start]
         few = max(_PANEL, int(_WORK / (4 * _WIDE * len(packed))))
-        for first in range(end, left.shape[1], few):
-            rest = left[start:, first : first + few]
-            rest[...] = gemqrt(packed, triangle, rest, trans="T")[0]
-    return np.triu(left[:kept])
+        for first in range(end, reduced.shape[1], few):
+            columns = reduced[start:, first : first + few]
+            columns[...] = gemqrt(packed, triangle, columns, trans="T")[0]
+    return np.triu(reduced[:size])
 
 
 def _reduced(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,14 +10,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 _SMALL = 2.0**30  # bytes that are taken without a look at what is free
 
 
-def check_room(what: str, needed: float, remedy: str) -> None:
+def check_room(name: str, size: float, remedy: str) -> None:
     """Refuse what needs more bytes than this process can still have, before it takes any."""
-    if needed < _SMALL:
+    if size < _SMALL:
         return
     room, meaning = free_memory()
-    if room is not None and needed > room:
+    if room is not None and size > room:
         msg = (
-            f"{what} needs {1e-9 * needed:,.1f} GB of memory, and this machine has "
+            f"{name} needs {1e-9 * size:,.1f} GB of memory, and this machine has "
             f"{1e-9 * room:,.1f} GB {meaning}; {remedy}"
         )
         raise ValueError(msg)
@@ -49,8 +49,8 @@ def _available() -> float | None:
 
 def _left_in_container() -> float | None:
     """The bytes that the limit of this control group (version 2) leaves; None without a limit."""
-    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
-    if not (limit.is_file() and used.is_file()):
+    limit, current = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    if not (limit.is_file() and current.is_file()):
         return None
     most = limit.read_text().strip()
-    return None if most == "max" else max(float(most) - float(used.read_text()), 0.0)
+    return None if most == "max" else max(float(most) - float(current.read_text()), 0.0)

@@ -111,7 +111,10 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
 
 
 def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
-    """Whether to form the Jacobian of a block; its singular values resolve small eigenvalues."""
+    """Whether a block is computed from its columns J_b, and not from the kernel J_b J_b^T.
+
+    The singular values of J_b resolve smaller eigenvalues.
+    """
     rows = net.samples * net.rows
     small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
     fits = 8.0 * rows * net.parameters <= limits.factor_bytes
@@ -119,6 +122,7 @@ def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
 
 
 def _fits(net: Network, sizes: Sequence[int], narrow: Sequence[bool], limits: Limits) -> bool:
+    """Whether the columns J_b, and the kernels and their sums, are within the limits of memory."""
     rows = net.samples * net.rows
     columns = sum(size for size, is_narrow in zip(sizes, narrow, strict=True) if is_narrow)
     matrices = 3 + len(sizes) - sum(narrow)  # K, and two for intermediate results
@@ -235,21 +239,21 @@ def off_share(
     squares: Iterator[np.ndarray]
     if all(narrow) and sum(matrix.shape[1] for matrix in matrices) < len(matrices[0]):
         jacobian = np.concatenate(matrices, axis=1)
-        total, is_summed = jacobian.T @ jacobian, True
+        total, is_whole = jacobian.T @ jacobian, True
         squares = (matrix.T @ matrix for matrix in matrices)
     else:
-        total, is_summed = np.zeros(2 * (len(matrices[0]),)), False
+        total, is_whole = np.zeros(2 * (len(matrices[0]),)), False
         pairs = zip(matrices, narrow, strict=True)
-        squares = (matrix @ matrix.T if is_formed else matrix for matrix, is_formed in pairs)
-    inside, lengths = 0.0, 0.0
+        squares = (matrix @ matrix.T if is_narrow else matrix for matrix, is_narrow in pairs)
+    inside, trace = 0.0, 0.0
     for square in squares:
         inside += float(np.linalg.norm(square)) ** 2
-        lengths += float(np.trace(square))
-        if not is_summed:
+        trace += float(np.trace(square))
+        if not is_whole:
             total += square
-    error_of_squares = gram_error(lengths, error)  # in Frobenius norm, as the error of J is
-    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * lengths)
-    return shared(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
+    error_of_squares = gram_error(trace, error)  # in Frobenius norm, as the error of J is
+    rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * trace)
+    return share_outside(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
@@ -257,7 +261,7 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
     if isinstance(op, NetworkGram):
         op = replace(op, side="parameters")
     is_formed = forms_cheaply(op) and op.shape[0] <= limits.matrix_rows
-    columns = _formed(op) if is_formed else _multiplied(op)
+    columns = _columns_of_matrix(op) if is_formed else _columns_by_products(op)
     inside, total, blocks = 0.0, 0.0, []
     for indices in parts:
         _check_rows(len(indices), limits)
@@ -274,29 +278,31 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks
     ]
     frobenius_error = error.scaled(op.shape[0] ** 0.5)  # from the 2-norm to the Frobenius norm
-    share, off_error = shared(inside, total, frobenius_error)
+    share, off_error = share_outside(inside, total, frobenius_error)
     return DiagonalBlocks(tuple(operators), share, off_error, "matrix" if is_formed else "products")
 
 
-def _formed(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+def _columns_of_matrix(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    """From indices to these columns of A, which is formed as a whole."""
     matrix = np.asarray(op.as_matrix(), np.float64)
     check_symmetric(op, lambda rows: rows @ matrix.T)
     return lambda indices: matrix[:, indices]
 
 
-def _multiplied(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+def _columns_by_products(op: Operator) -> Callable[[np.ndarray], np.ndarray]:
+    """From indices to these columns of A, each a product with a unit vector."""
     product, size = prepared_product(op), op.shape[0]
 
     def images(columns: np.ndarray) -> np.ndarray:
         return np.asarray(product(on_device(columns, op.dtype)), np.float64)
 
-    def units(indices: np.ndarray) -> np.ndarray:
-        columns = np.zeros((size, len(indices)))
-        columns[indices, np.arange(len(indices))] = 1.0
-        return images(columns)
+    def columns_at(indices: np.ndarray) -> np.ndarray:
+        units = np.zeros((size, len(indices)))
+        units[indices, np.arange(len(indices))] = 1.0
+        return images(units)
 
     check_symmetric(op, lambda rows: images(rows.T).T)
-    return units
+    return columns_at
 
 
 def _check_rows(size: int, limits: Limits) -> None:
@@ -308,7 +314,7 @@ def _check_rows(size: int, limits: Limits) -> None:
         raise ValueError(msg)
 
 
-def shared(inside: float, total: float, error: Error) -> tuple[float, Error]:
+def share_outside(inside: float, total: float, error: Error) -> tuple[float, Error]:
     """1 - D / T and its error, for squared Frobenius norms D and T of matrices.
 
     ``error`` bounds that of the matrices in Frobenius norm.

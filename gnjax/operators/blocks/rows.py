@@ -29,7 +29,7 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import gamma
-from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, shared
+from gnjax.operators.blocks.columns import DiagonalBlocks, formed_operator, off_share, share_outside
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import rank_of
 from gnjax.operators.of_networks.network import NetworkGram
@@ -106,7 +106,7 @@ def _of_kernel(
     matrices = [kernel[np.ix_(part, part)] for part in places]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
     inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)
-    off = shared(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
+    off = share_outside(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
     return DiagonalBlocks(tuple(operators), *off, "kernels", bounds)
 
 

@@ -42,7 +42,7 @@ class HostProducts(Algebra):
         return on_device(self.prepared()(v))
 
     def narrowing(self, norm: float) -> Error:
-        """What is lost where entries in float64 are stored in float32, as 32-bit mode demands.
+        """The rounding of entries from float64 to float32, in which 32-bit mode stores them.
 
         Each entry is rounded once, and ||A||_F <= n^{1/2} ||A||_2.
         """
@@ -68,7 +68,7 @@ class BlackBox(HostProducts):
 
     @cached_property
     def dtype(self) -> Any:
-        """That of the products; float32 if they show no more digits and nobody states an error.
+        """The products' dtype; float32 if they show no more digits and nobody states an error.
 
         What is called float64 is often computed in float32, and Lanczos needs to know the rounding.
         """

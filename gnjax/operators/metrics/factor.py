@@ -28,12 +28,12 @@ class Power(NamedTuple):
         return float(self.values.max())
 
 
-class Stored(NamedTuple):
-    """Eigenvectors as they are stored: U (g, m, m), or None for the identity."""
+class RoundedBasis(NamedTuple):
+    """Eigenvectors rounded to a precision: U (g, m, m), or None for the identity."""
 
     basis: jax.Array | None
-    off: float  # a bound on ||U^T U_0 - I||, with U_0 the eigenvectors in float64
-    own: float  # a bound on ||U U^T - I||
+    distance: float  # a bound on ||U^T U_0 - I||, with U_0 the eigenvectors in float64
+    defect: float  # a bound on ||U U^T - I||
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Factor:
         return unit if self.basis is None else self.basis
 
     @cached_property
-    def off(self) -> float:
+    def defect(self) -> float:
         """A bound on ||U^T U - I||, which is also ||U U^T - I||."""
         return 0.0 if self.basis is None else _from_identity(self.basis, self.basis)
 
@@ -88,13 +88,13 @@ class Factor:
             bounds.append(power * least ** (power - 1) * residual)
         return Power(self.eigenvalues**power, raised(min(bounds)))
 
-    def stored(self, dtype: jnp.dtype) -> Stored:
-        """The eigenvectors in a precision."""
+    def stored(self, dtype: jnp.dtype) -> RoundedBasis:
+        """The eigenvectors rounded to a precision, and how far that takes them from orthogonal."""
         if self.basis is None:
-            return Stored(None, 0.0, 0.0)
+            return RoundedBasis(None, 0.0, 0.0)
         basis = on_device(self.basis, dtype)
         rounded_basis = np.asarray(basis, np.float64)
-        return Stored(
+        return RoundedBasis(
             basis,
             _from_identity(rounded_basis, self.basis),
             _from_identity(rounded_basis, rounded_basis),

@@ -92,7 +92,7 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
     """
     added = check_damping(damping)
     layers = _layers(op, others)
-    blocks = _corrected(op, layers, _kronecker_blocks(layers))
+    blocks = _with_exact_values(op, layers, _kronecker_blocks(layers))
     return Metric("EK-FAC", (*blocks, *_other_blocks(layers)), added)
 
 
@@ -109,6 +109,7 @@ class _Layers:
 
 
 def _layers(op: Any, others: str) -> _Layers:
+    """The sums over samples that the blocks of all layers are made of."""
     if others not in ("diagonal", "block"):
         msg = f"others={others!r} is neither 'diagonal' nor 'block'"
         raise ValueError(msg)
@@ -123,7 +124,7 @@ def _layers(op: Any, others: str) -> _Layers:
         msg = f"{reason}; use the metric 'diagonal' or 'layers'"
         raise ValueError(msg)
     layer_plan, entries = plan(net, blocks=others == "block")
-    sums = reduce(_added, (moments(batch, layer_plan) for batch in _networks(op)))
+    sums = reduce(_sum_of, (moments(batch, layer_plan) for batch in _networks(op)))
     host_sums = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), sums)
     return _Layers(
         net, scale, layer_plan, entries, host_sums, _biases(layer_plan, host_sums, net.dtype)
@@ -150,7 +151,7 @@ def _networks(op: NetworkGram | Streamed) -> Iterator[Network]:
         yield from (part.net for part in op.parts())
 
 
-def _added(first: Any, second: Any) -> Any:
+def _sum_of(first: Any, second: Any) -> Any:
     return jax.tree.map(jnp.add, first, second)
 
 
@@ -166,6 +167,7 @@ def _biases(layer_plan: Plan, sums: Moments, dtype: jnp.dtype) -> tuple[int | No
 
 
 def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
+    """A (x) B of every layer with known structure, its bias included."""
     parts = zip(layers.plan.parts, layers.entries, layers.moments.parts, layers.biases, strict=True)
     names, blocks = parameter_names(layers.net), []
     trace = sample_trace(layers.net)
@@ -198,13 +200,15 @@ def _other_blocks(layers: _Layers) -> list[Block]:
     return blocks
 
 
-def _corrected(op: Any, layers: _Layers, blocks: list[KroneckerBlock]) -> list[KroneckerBlock]:
-    """The same eigenvectors with the exact diagonal of G in their basis."""
+def _with_exact_values(
+    op: Any, layers: _Layers, blocks: list[KroneckerBlock]
+) -> list[KroneckerBlock]:
+    """The blocks with the exact diagonal of G in the basis of their eigenvectors."""
     dtype = layers.net.dtype
     bases = [(_basis(block.left, dtype), _basis(block.right, dtype)) for block in blocks]
     biased = tuple(bias is not None for bias in layers.biases)
     sums = (squares(net, layers.plan, biased, bases) for net in _networks(op))
-    values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_added, sums))
+    values = (layers.scale * np.asarray(s, np.float64) for s in reduce(_sum_of, sums))
     pairs = zip(blocks, values, strict=True)
     return [replace(block, values=s, distance=0.0) for block, s in pairs]
 

@@ -72,7 +72,7 @@ class MatrixBlock:
         return f"exact block of {self.name}"
 
     def root(self, dtype: jnp.dtype, damping: float) -> Root:
-        """(P + damping)^{-1/2}, with ||S P S - I|| as it is found."""
+        """S = (P + damping)^{-1/2}, with a bound on ||S (P + damping) S - I||."""
         size = len(self.own)
         matrix = self.matrix + damping * np.eye(size)
         values, vectors = np.linalg.eigh(matrix)
@@ -129,13 +129,14 @@ class KroneckerBlock:
         least, most = float(damped.min()), float(damped.max())
         _check_positive(least, most, int(np.prod(self.own.shape[1:])))
         u, v = self.left.stored(dtype), self.right.stored(dtype)
-        f = u.off + v.off + u.off * v.off  # of C from the identity
-        around = u.own + v.own + u.own * v.own  # of W W^T from the identity
+        f = u.distance + v.distance + u.distance * v.distance  # of C from the identity
+        around = u.defect + v.defect + u.defect * v.defect  # of W W^T from the identity
         x = f * (most / least) ** 0.5
         inside = 2 * x + x * x
         norm2 = (1 + around) / least
         roundings = _ROUNDINGS * unit_roundoff(dtype)
-        exact = self.left.off + self.right.off + self.left.off * self.right.off  # of W_0 W_0^T
+        a, b = self.left.defect, self.right.defect
+        exact = a + b + a * b  # of W_0 W_0^T from the identity
         from_decomposition = norm2 * (self.distance + damping * exact)
         eta = raised(around + (1 + around) * (inside + roundings) + from_decomposition)
         bounds = Bounds(eta, raised(norm2**0.5), most**0.5)

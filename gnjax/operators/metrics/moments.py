@@ -95,9 +95,9 @@ def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
     of_leaf = {layer.leaf: index for index, layer in enumerate(trace.layers)}
     parts: list[Part] = []
     entries: list[np.ndarray] = []
-    for place, leaf in enumerate(net.chosen):
+    for place, leaf in enumerate(net.leaf_indices):
         index = of_leaf.get(leaf)
-        if index is None or net.kept[place] is not None:
+        if index is None or net.entry_indices[place] is not None:
             continue
         layer = trace.layers[index]
         matrices_and_uses = layers.with_same_matrices(layer, net.leaves[leaf].shape)
@@ -109,7 +109,7 @@ def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
             parts.append(Part(place, index, tuple(uses), is_lookup, ()))
             entries.append(places)
     with_matrices = {part.place for part in parts}
-    others = tuple(place for place in range(len(net.chosen)) if place not in with_matrices)
+    others = tuple(place for place in range(len(net.leaf_indices)) if place not in with_matrices)
     pairs = zip(parts, entries, strict=True)
     with_biases = tuple(
         replace(part, biases=_biases(net, part, rows, others)) for part, rows in pairs
@@ -127,7 +127,7 @@ def _biases(
         for place in others
         if names[place].rpartition("/")[0] == beside
         and net.counts[place] == rows
-        and net.kept[place] is None
+        and net.entry_indices[place] is None
         and not part.is_lookup
     )
 
@@ -168,10 +168,11 @@ def _portions(
             yield x, target, start, rows
 
 
-@bounded_jit(static_argnames=("chosen", "rows"))
+@bounded_jit(static_argnames=("plan", "rows"))
 def _moments(
     net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
 ) -> Moments:
+    """The sums over some samples, and over some rows of R^T."""
     pairs, gradients = _sensitivities(net, plan, x, target, start, rows)
     weights = _sample_weights(target, len(jax.tree.leaves(x)[0]))
     gradient_of = dict(zip(plan.others, gradients, strict=True))
@@ -191,7 +192,7 @@ def _moments(
     return Moments(parts, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
 
 
-@bounded_jit(static_argnames=("chosen", "biased", "rows"))
+@bounded_jit(static_argnames=("plan", "biased", "rows"))
 def _squares(
     net: Network,
     plan: Plan,
@@ -223,7 +224,7 @@ def _sensitivities(
     """a (n, t, g, i) and delta (n, j, t, g, o) of every part, and rows (n, j, m) of the others."""
     trace = sample_trace(net)
     uses = [trace.layers[part.layer].uses[use] for part in plan.parts for use in part.uses]
-    other_leaves = [net.chosen[place] for place in plan.others]
+    other_leaves = [net.leaf_indices[place] for place in plan.others]
 
     def weights(target: Target | None, outputs: jax.Array) -> jax.Array:
         all_rows = jnp.eye(net.k, dtype=net.dtype) if target is None else root_rows(target, outputs)
@@ -241,7 +242,7 @@ def _sensitivities(
             pairs_of_part = [next(pairs_by_use) for _ in part.uses]
             a = jnp.concatenate([pair[0] for pair in pairs_of_part])
             pairs_by_part.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=1)))
-        indices = [net.kept[place] for place in plan.others]
+        indices = [net.entry_indices[place] for place in plan.others]
         indexed = zip(gradients, indices, strict=True)
         return pairs_by_part, [g if some is None else g[:, some] for g, some in indexed]
 

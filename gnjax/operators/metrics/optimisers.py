@@ -52,7 +52,7 @@ def optimizer_metric(
     >>> gnjax.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
-    states = list(_second_moments(state, {}))
+    states = list(_states_with_moments(state, {}))
     for inner, _ in states:
         reason = _NO_METRIC.get(type(inner).__name__)
         if reason:
@@ -92,6 +92,7 @@ def has_optimizer_state(tree: Any) -> bool:
 
 
 def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
+    """The diagonal P of one state with second moments, by the rule of its optimiser."""
     kind = type(state).__name__
     root, b2 = float(constants.get("eps_root", 0.0)), float(constants.get("b2", 0.999))
     if kind == "ScaleByRssState":
@@ -122,7 +123,7 @@ def _wide(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf, jnp.promote_types(float, jnp.asarray(leaf).dtype))
 
 
-def _second_moments(
+def _states_with_moments(
     state: Any, constants: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Yield each state that has second moments, or is known to have none, with its constants."""

@@ -84,12 +84,12 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     def factorisation(self) -> Factorisation | None:
         """S J, or its transpose J S on the side of outputs."""
-        factor_of_op = factorisation_of(self.op)
-        if factor_of_op is None:
+        factorisation = factorisation_of(self.op)
+        if factorisation is None:
             return None
 
         def form() -> np.ndarray:
-            factor = factor_of_op.form().T if self.side == "outputs" else factor_of_op.form()
+            factor = factorisation.form().T if self.side == "outputs" else factorisation.form()
             columns = np.asarray(self.scaling(on_device(factor, self.dtype)), np.float64)
             factor = columns.T if self.side == "outputs" else columns
             vars(self)["_length"] = float(np.linalg.norm(factor))  # so that it is not formed again
@@ -100,12 +100,12 @@ class Preconditioned(Around, Algebra, ParameterTrees):
             if isinstance(self.op, NetworkGram):
                 error_of_factor = self._measured_rounding
             else:
-                error_of_factor = factor_of_op.error().scaled(raised(self.scaling.norm))
+                error_of_factor = factorisation.error().scaled(raised(self.scaling.norm))
             return error_of_factor + self._scaling_error(
                 self.scaling.eta * self._length, self._length
             )
 
-        return Factorisation(factor_of_op.shape, form, error)
+        return Factorisation(factorisation.shape, form, error)
 
     @cached_property
     def _length(self) -> float:

@@ -17,7 +17,7 @@ from gnjax.numerics.rounding import gamma
 
 
 class Bounds(NamedTuple):
-    """What is known about the root S of a block P: eta >= ||S P S - I||, and about the norms."""
+    """Bounds for the root S of a block P: eta >= ||S P S - I||, and the norms."""
 
     eta: float
     norm: float  # of S
@@ -73,7 +73,7 @@ class KroneckerRoot:
 
     @property
     def terms(self) -> int:
-        """The lengths of the sums in a product, one after the other."""
+        """The lengths of all sums that one entry of a product goes through, added up."""
         _, i, o = self.own.shape
         return 2 * ((0 if self.left is None else i) + (0 if self.right is None else o)) + 1
 
@@ -125,8 +125,8 @@ class Scaling:
 
     def __call__(self, v: jax.Array) -> jax.Array:
         """S v for a vector (p,) or a block of columns (p, b)."""
-        bare = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
-        return _image(bare, v)
+        roots = tuple(replace(root, bounds=_UNSTATED) for root in self.roots)
+        return _image(roots, v)
 
 
 _UNSTATED = Bounds(0.0, 0.0, 0.0)  # so that one compiled product serves all roots of these shapes

@@ -52,7 +52,7 @@ def shampoo(
         msg = f"exponent={exponent} is not in (0, 1]; Shampoo's own is 1/4 for a matrix"
         raise ValueError(msg)
     blocks: list[Block] = []
-    for name, indices, shape, leaf in _placed(op, factors):
+    for name, indices, shape, leaf in _leaves_with_indices(op, factors):
         a, b = _sides(shape)
         arrays = [np.asarray(factor, np.float64) for factor in leaf]
         sides = [(a, a), (b, b)][: 1 if len(shape) < 2 else 2]
@@ -128,8 +128,10 @@ def soap(
     correction = (1 - b2**t) ** 0.5
     blocks: list[Block] = []
     moments = op.net.structure.flatten_up_to(soap_part.exp_avg_sq)
-    moments = [moments[leaf] for leaf in op.net.chosen]
-    for (name, indices, shape, leaf), v in zip(_placed(op, bases), moments, strict=True):
+    moments = [moments[leaf] for leaf in op.net.leaf_indices]
+    for (name, indices, shape, leaf), v in zip(
+        _leaves_with_indices(op, bases), moments, strict=True
+    ):
         a, b = _sides(shape)
         values = (np.sqrt(np.asarray(v, np.float64)) + eps) / correction
         bases_and_sizes = zip(getattr(leaf, "matrices", leaf), shape or (1,), strict=True)
@@ -142,10 +144,12 @@ def soap(
     return Metric("SOAP", tuple(blocks))
 
 
-def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
+def _leaves_with_indices(
+    op: Any, tree: Any
+) -> Iterator[tuple[str, np.ndarray, tuple[int, ...], Any]]:
     """Yield each chosen leaf's name, indices in the vector, shape, and value in ``tree``."""
     net: Network = op.net
-    if any(mask is not None for mask in net.kept):
+    if any(mask is not None for mask in net.entry_indices):
         msg = "this metric is of whole arrays of parameters, and the operator has a mask"
         raise ValueError(msg)
     try:
@@ -153,7 +157,7 @@ def _placed(op: Any, tree: Any) -> Iterator[tuple[str, np.ndarray, tuple[int, ..
     except (ValueError, TypeError) as error:
         msg = f"the tree does not look like the parameters of the model: {error}"
         raise ValueError(msg) from error
-    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.chosen, strict=True)):
+    for place, (name, leaf) in enumerate(zip(parameter_names(net), net.leaf_indices, strict=True)):
         yield name, indices_of(net.counts, [place]), net.leaves[leaf].shape, values[leaf]
 
 

@@ -133,11 +133,11 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def _rank(self) -> RankBound:
-        return rank_bounds(self.net, [range(len(self.net.chosen))])[0]
+        return rank_bounds(self.net, [range(len(self.net.leaf_indices))])[0]
 
     @cached_property
     def forming_work(self) -> float:
-        """About how many multiplications the matrix takes when the rows of J are there."""
+        """About how many multiplications the matrix takes, beside those for the rows of J."""
         if self.side == "parameters":
             return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
         return gram.gram_work(self.net)
@@ -198,12 +198,12 @@ class NetworkGram(Algebra, ParameterTrees):
 
     @cached_property
     def measured(self) -> Measured:
-        """Measured with all samples: merging equal ones leaves the Frobenius norm as it is."""
+        """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
         return measured(self.net if self.unmerged is None else self.unmerged)
 
     @cached_property
     def probes(self) -> np.ndarray:
-        """The vectors u (m, n r) of :func:`measured`, for the rows of J as they are formed here."""
+        """The random vectors u (m, n r) of :func:`measured`, folded where samples are merged."""
         if self.unmerged is None:
             return probe_rows(self.net)
         return folded(self.unmerged, probe_rows(self.unmerged))

@@ -76,7 +76,7 @@ class Streamed(Algebra, ParameterTrees):
 
     @property
     def rank_bound(self) -> int:
-        """That of all rows of J and of its columns that are not zero; of a Hessian its size."""
+        """From the rows of J and its columns that are not zero; for a Hessian its size."""
         return self._rank.value
 
     @cached_property

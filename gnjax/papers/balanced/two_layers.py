@@ -23,10 +23,10 @@ class Shallow:
       lefts: u_j, the left singular vectors of W_2 as columns (d_2, d_2).
       sigma_x: the scale of the whitened inputs.
 
-    >>> found = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
-    >>> found.values.round(12).tolist()
+    >>> spectrum = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
+    >>> spectrum.values.round(12).tolist()
     [13.0, 10.0, 5.0, 2.0]
-    >>> int(found.i[0]), int(found.j[0])
+    >>> int(spectrum.i[0]), int(spectrum.j[0])
     (0, 0)
     """
 
@@ -55,8 +55,8 @@ def shallow(w1: ArrayLike, w2: ArrayLike, sigma_x: float = 1.0) -> Shallow:
     The largest eigenvalue is sigma_x^2 (|W_1|_2^2 + |W_2|_2^2) (Eq 10), and the sum of all is
     sigma_x^2 (d_2 |W_1|_F^2 + d_0 |W_2|_F^2) (Eq 11).
 
-    >>> found = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
-    >>> found.values.round(12).tolist()
+    >>> spectrum = gnjax.papers.balanced.shallow(np.diag([3.0, 1.0]), np.diag([2.0, 1.0]))
+    >>> spectrum.values.round(12).tolist()
     [13.0, 10.0, 5.0, 2.0]
     """
     inner, outer = (np.asarray(w) for w in check_weights([w1, w2]))

@@ -50,8 +50,8 @@ class ExtremeSingularValues:
         return Error(self.error, MEASURED, reason="rounding of LAPACK's singular values")
 
 
-def extreme_singular_values(matrix: ArrayLike, moved: float = 0.0) -> ExtremeSingularValues:
-    """The extreme singular values of a matrix that is stored with an error of norm ``moved``.
+def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> ExtremeSingularValues:
+    """The extreme singular values of a matrix whose stored entries have an error of that norm.
 
     The smallest one is 0 for a matrix with fewer columns than rows. For a large matrix the largest
     one is the root of an eigenvalue of its Gram matrix, and so is the smallest one of a
@@ -59,13 +59,13 @@ def extreme_singular_values(matrix: ArrayLike, moved: float = 0.0) -> ExtremeSin
     """
     host = np.asarray(matrix, np.float64)
     rows, columns = host.shape
-    found = _of_large(host) if columns >= rows > _LARGE else None
-    if found is None:
+    extremes = _of_large(host) if columns >= rows > _LARGE else None
+    if extremes is None:
         values = singular_values(host)
         error = spectral_error(max(rows, columns), _DOUBLE) * float(values[0])
-        found = float(values[0]), float(values[-1]) if columns >= rows else 0.0, error
-    largest, smallest, error = found
-    return ExtremeSingularValues(largest, smallest, raised(error + moved))
+        extremes = float(values[0]), float(values[-1]) if columns >= rows else 0.0, error
+    largest, smallest, error = extremes
+    return ExtremeSingularValues(largest, smallest, raised(error + stored_error))
 
 
 def _of_large(matrix: Array) -> tuple[float, float, float] | None:
@@ -79,10 +79,10 @@ def _of_large(matrix: Array) -> tuple[float, float, float] | None:
     if least * _GRAM_CONDITION > top:
         rounding = (spectral_error(rows, _DOUBLE) + columns * unit_roundoff(_DOUBLE)) * top
         return math.sqrt(top), math.sqrt(least), rounding / math.sqrt(least)
-    found = _smallest_by_inverse(matrix)
-    if found is None:
+    value_and_bound = _smallest_by_inverse(matrix)
+    if value_and_bound is None:
         return None
-    value, bound = found
+    value, bound = value_and_bound
     rounding = 2 * spectral_error(columns, _DOUBLE) * math.sqrt(top)
     return math.sqrt(top), value, rounding + value - bound
 
@@ -154,8 +154,8 @@ def eigenvalues(matrix: Array) -> Eigenvalues:
     defect = _norm(vectors.T @ vectors - np.eye(size)) + gamma(size + 2, _DOUBLE) * length**2
     if defect >= 0.5:
         return Eigenvalues(np.ldexp(values, power), math.inf)
-    moved = defect * largest + length * residual
-    error = (moved + defect * largest) / (1 - defect)
+    distance = defect * largest + length * residual
+    error = (distance + defect * largest) / (1 - defect)
     return Eigenvalues(np.ldexp(values, power), raised(math.ldexp(error, power)))
 
 
@@ -190,26 +190,26 @@ def covariance_condition(covariance: ArrayLike | None, inputs: int) -> Condition
     check_covariance(covariance, inputs)
     sigma = np.asarray(covariance, np.float64)
     sigma = sigma if (sigma == sigma.T).all() else sigma / 2 + sigma.T / 2
-    used = sigma.any(axis=1)
-    if not used.any():
+    nonzero_rows = sigma.any(axis=1)
+    if not nonzero_rows.any():
         part = Error(0.0, PROVED, reason="Sigma is zero")
         return Condition(math.nan, part, "Sigma is zero: there is no range to condition", True)
-    found = eigenvalues(sigma[np.ix_(used, used)])
-    values = found.values
-    rounding = unit_roundoff(_DOUBLE) * _norm(sigma) if found.error else 0.0
-    part = Error(found.error + rounding, PROVED, reason="rounding of the eigenvalues of Sigma")
-    cut = max(8, inputs) * 2.0**-52 * values[-1] if found.error else 0.0
-    kept = values[values > cut]
-    if kept.size == 0:
+    spectrum = eigenvalues(sigma[np.ix_(nonzero_rows, nonzero_rows)])
+    values = spectrum.values
+    rounding = unit_roundoff(_DOUBLE) * _norm(sigma) if spectrum.error else 0.0
+    part = Error(spectrum.error + rounding, PROVED, reason="rounding of the eigenvalues of Sigma")
+    threshold = max(8, inputs) * 2.0**-52 * values[-1] if spectrum.error else 0.0
+    nonzero = values[values > threshold]
+    if nonzero.size == 0:
         return Condition(math.nan, part, "no eigenvalue of Sigma exceeds its rounding", True)
-    if kept[0] <= _FAR * part.value:  # what can be proved would not leave a useful bound
-        measured = spectral_error(inputs, _DOUBLE) * float(values[-1]) + rounding
-        part = Error(measured, MEASURED, reason="rounding of LAPACK's eigenvalues of Sigma")
-    if len(kept) < len(values):
+    if nonzero[0] <= _FAR * part.value:  # what can be proved would not leave a useful bound
+        measured_error = spectral_error(inputs, _DOUBLE) * float(values[-1]) + rounding
+        part = Error(measured_error, MEASURED, reason="rounding of LAPACK's eigenvalues of Sigma")
+    if len(nonzero) < len(values):
         reason = "the rank of Sigma is the number of eigenvalues above a threshold"
         part = part + Error(0.0, MEASURED, reason=reason)
-    least = kept[0] - part.value
+    least = nonzero[0] - part.value
     if least <= 0:
         return Condition(math.nan, part, "Sigma is singular to working precision", True)
-    value = raised((kept[-1] + part.value) / lowered(least))
-    return Condition(max(1.0, value), part, singular=len(kept) < inputs)
+    value = raised((nonzero[-1] + part.value) / lowered(least))
+    return Condition(max(1.0, value), part, singular=len(nonzero) < inputs)

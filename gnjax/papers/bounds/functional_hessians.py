@@ -23,8 +23,8 @@ class FunctionalHessianBound(Result):
     ``value`` is None where the bound does not apply, and ``reason`` then says why.
 
     >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
-    >>> found = gnjax.papers.bounds.functional_hessian(w, v, z, np.eye(2))
-    >>> round(found.kappa, 9), found.kappa <= found.value
+    >>> bound = gnjax.papers.bounds.functional_hessian(w, v, z, np.eye(2))
+    >>> round(bound.kappa, 9), bound.kappa <= bound.value
     (2.0, True)
     """
 
@@ -53,13 +53,13 @@ def functional_hessian(
     the rank is no proved number, and the certificate says so.
 
     >>> w, v, z = np.eye(2), np.diag([3.0, 2.0]), np.eye(2)
-    >>> found = gnjax.papers.bounds.functional_hessian(w, v, z, covariance=np.diag([1.0, 3.0]))
-    >>> round(found.kappa, 9), round(found.value, 9)
+    >>> bound = gnjax.papers.bounds.functional_hessian(w, v, z, covariance=np.diag([1.0, 3.0]))
+    >>> round(bound.kappa, 9), round(bound.value, 9)
     (1.5, 6.0)
     """
-    for name, given in (("W", w), ("V", v), ("Z", z)):
-        check_matrix(name, given)
-    outer, inner, teacher = (np.asarray(given, np.float64) for given in (w, v, z))
+    for name, matrix in (("W", w), ("V", v), ("Z", z)):
+        check_matrix(name, matrix)
+    outer, inner, teacher = (np.asarray(matrix, np.float64) for matrix in (w, v, z))
     if outer.shape[1] != inner.shape[0] or teacher.shape != (outer.shape[0], inner.shape[1]):
         msg = (
             f"W {outer.shape}, V {inner.shape} and Z {teacher.shape} must be (k, m), (m, d) and "
@@ -69,17 +69,17 @@ def functional_hessian(
     sigma = covariance_condition(covariance, inner.shape[1])
     residual = outer @ inner - teacher
     values, error, part = _residual_values(outer, inner, teacher, residual)
-    kept = values[values > error]
+    nonzero = values[values > error]
     omega = singular_values(residual @ np.asarray(covariance, np.float64))
-    rank = _count(omega) if sigma.singular else len(kept)
+    rank = _count(omega) if sigma.singular else len(nonzero)
     kappa = float(omega[0] / omega[rank - 1]) if rank and omega[rank - 1] > 0 else math.nan
     parts = certificate(part, sigma.part)
     reason = "Sigma is singular, where Eq 18 can fail" if sigma.singular else ""
-    if not kept.size:
+    if not nonzero.size:
         reason = "W V = Z, exactly or to working precision: the functional Hessian is zero"
     if reason:
         return FunctionalHessianBound(None, kappa, False, reason, parts)
-    ratio = raised((kept[0] + error) / lowered(kept[-1] - error))
+    ratio = raised((nonzero[0] + error) / lowered(nonzero[-1] - error))
     return FunctionalHessianBound(raised(ratio * sigma.value), kappa, True, "", parts)
 
 
@@ -88,10 +88,12 @@ def _residual_values(
 ) -> tuple[np.ndarray, float, Error]:
     """The singular values of W V - Z, how far they can be from exact, and what that rests on."""
     values = singular_values(residual)
-    formed = gamma(outer.shape[1] + 1, residual.dtype) * (
+    product_rounding = gamma(outer.shape[1] + 1, residual.dtype) * (
         frobenius_norm(outer) * frobenius_norm(inner) + frobenius_norm(teacher)
     )
-    error = raised(formed + spectral_error(max(residual.shape), residual.dtype) * values[0])
+    error = raised(
+        product_rounding + spectral_error(max(residual.shape), residual.dtype) * values[0]
+    )
     reason = "rounding of LAPACK's singular values"
     if not (values > error).all():
         reason = "the rank of W V - Z is the number of singular values above rounding"

@@ -15,8 +15,8 @@ from gnjax.numerics.validation import check_finite_number
 class InitBound(Result):
     """A bound that holds with probability at least ``probability`` over the initial weights.
 
-    >>> found = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
-    >>> found.applicable, found.probability > 0.99
+    >>> bound = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> bound.applicable, bound.probability > 0.99
     (True, True)
     """
 
@@ -63,8 +63,8 @@ def gaussian_init(
     sqrt m - sqrt d - t and sqrt m - sqrt k - t, which bound a smallest singular value from below
     only while they are positive. A negative difference counts as 0 here.
 
-    >>> found = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
-    >>> 1 < found.value < 3
+    >>> bound = gnjax.papers.bounds.gaussian_init(10, 5, 4000, 1.0, 1.0, cov_cond=1.0, t=5.0)
+    >>> 1 < bound.value < 3
     True
     >>> gnjax.papers.bounds.gaussian_init(10, 5, 20, 1.0, 1.0, cov_cond=1.0, t=5.0).value is None
     True
@@ -146,6 +146,7 @@ def _check_sizes(d: int, k: int, m: int) -> None:
 
 
 def _check_scales(var_v: float, var_w: float, cov_cond: float) -> tuple[float, float, float]:
+    """The variances of the weights and kappa(Sigma) as floats, within their ranges."""
     for name, value in (("var_v", var_v), ("var_w", var_w)):
         if check_finite_number(name, value) < 0:
             msg = f"{name} is a variance and must not be negative, got {value}"

@@ -28,9 +28,9 @@ class LeakyReluBound(Result):
       certificate: what ``value`` rests on; ``estimate`` has none.
 
     >>> v, w, x = (np.random.default_rng(0).standard_normal(s) for s in ((9, 3), (2, 9), (3, 3)))
-    >>> found = gnjax.papers.bounds.leaky_relu(v, w, x, slope=0.5)
+    >>> bound = gnjax.papers.bounds.leaky_relu(v, w, x, slope=0.5)
     >>> kappa = gnjax.condition_number(gnjax.papers.leaky_relu_gauss_newton(v, w, x, slope=0.5))
-    >>> found.applicable, kappa.interval[0] <= found.value
+    >>> bound.applicable, kappa.interval[0] <= bound.value
     (True, True)
     """
 

@@ -44,8 +44,8 @@ class LinearBound(Result):
       certificate: what both bounds rest on.
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
-    >>> found = gnjax.papers.bounds.linear(weights)
-    >>> found.convex <= found.maximum, found.terms.shape, found.weights.sum().round(6).item()
+    >>> bound = gnjax.papers.bounds.linear(weights)
+    >>> bound.convex <= bound.maximum, bound.terms.shape, bound.weights.sum().round(6).item()
     (True, (2,), 1.0)
     """
 
@@ -75,8 +75,8 @@ def linear(
 
     >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
     >>> kappa = gnjax.condition_number(gnjax.papers.linear_gauss_newton(weights))
-    >>> found = gnjax.papers.bounds.linear(weights)
-    >>> kappa.value <= found.convex <= found.maximum
+    >>> bound = gnjax.papers.bounds.linear(weights)
+    >>> kappa.value <= bound.convex <= bound.maximum
     True
     """
     factors = linear_factors(weights, None, skip)
@@ -100,6 +100,7 @@ def of_operator(op: LinearGaussNewton) -> LinearBound:
 
 
 def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
+    """The bounds of Lemma 2 from the singular values of all S_l and T_l."""
     left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
     lefts, rights = (
         [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
@@ -113,7 +114,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     reason = _why_not_applicable(lefts, rights) or sigma.reason
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
-    formed = Error(
+    product_error = Error(
         float(max(left_errors.max(), right_errors.max())),
         factors.evidence,
         factors.failure,
@@ -129,7 +130,7 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
         *(np.array([e.largest for e in rights]), np.array([e.smallest for e in rights])),
         applicable=not reason,
         reason=reason,
-        certificate=certificate(formed, *(e.part for e in (*lefts, *rights)), sigma.part),
+        certificate=certificate(product_error, *(e.part for e in (*lefts, *rights)), sigma.part),
     )
 
 
@@ -162,7 +163,7 @@ def _layer_weights(lefts: _Side, rights: _Side) -> np.ndarray:
 
 def _why_not_applicable(lefts: _Side, rights: _Side) -> str:
     for name, side in (("W^{L:l+1}", lefts), ("W^{1:l-1}", rights)):
-        layers = [str(layer) for layer, found in enumerate(side, start=1) if found.below == 0]
+        layers = [str(layer) for layer, extremes in enumerate(side, start=1) if extremes.below == 0]
         if layers:
             return (
                 f"{name} is rank deficient, exactly or to working precision, at l = "

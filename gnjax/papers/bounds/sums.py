@@ -20,8 +20,8 @@ from gnjax.papers.bounds.enclosures import Eigenvalues, eigenvalues
 class Sides(Result):
     """Bounds lower <= kappa <= upper; ``upper`` is None where the theorem gives none.
 
-    >>> found = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
-    >>> found.lower <= 5 / 3 <= found.upper  # kappa of the sum
+    >>> sides = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> sides.lower <= 5 / 3 <= sides.upper  # kappa of the sum
     True
     """
 
@@ -39,8 +39,8 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
     for every j. Eigenvalues are first moved outwards by their errors; ``upper`` is None unless
     these inequalities prove that A + B is not singular.
 
-    >>> found = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
-    >>> round(found.lower, 9), round(found.upper, 9)
+    >>> sides = gnjax.papers.bounds.weyl(np.diag([4.0, 2.0]), np.diag([1.0, 1.0]))
+    >>> round(sides.lower, 9), round(sides.upper, 9)
     (1.666666667, 1.666666667)
     """
     first, second = (_symmetric_eigenvalues(m) for m in (a, b))
@@ -60,6 +60,7 @@ def weyl(a: ArrayLike, b: ArrayLike) -> Sides:
 
 
 def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
+    """Eigenvalues with proved errors; of (M + M^T) / 2 where M is symmetric up to rounding."""
     check_matrix("A and B", matrix)
     host = np.asarray(matrix, np.float64)
     if host.shape[0] != host.shape[1] or np.abs(host - host.T).max() > 1e-8 * np.abs(host).max():
@@ -67,6 +68,6 @@ def _symmetric_eigenvalues(matrix: ArrayLike) -> Eigenvalues:
         raise ValueError(msg)
     if (host == host.T).all():
         return eigenvalues(host)
-    found = eigenvalues(host / 2 + host.T / 2)
+    of_symmetric_part = eigenvalues(host / 2 + host.T / 2)
     rounding = unit_roundoff(host.dtype) * frobenius_norm(host)
-    return Eigenvalues(found.values, raised(found.error + rounding))
+    return Eigenvalues(of_symmetric_part.values, raised(of_symmetric_part.error + rounding))

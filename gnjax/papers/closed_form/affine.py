@@ -60,9 +60,11 @@ def what_bends(function: Callable[[Any], Any], x: Any) -> str:
       function: any JAX function.
       x: an argument, of which only the shapes and dtypes matter.
     """
-    closed = jax.make_jaxpr(function)(x)
-    inputs = [_Form(_AFFINE) for _ in closed.jaxpr.invars]
-    results = evaluate(closed.jaxpr, [_constant(c) for c in closed.consts], inputs, _bind)
+    closed_jaxpr = jax.make_jaxpr(function)(x)
+    inputs = [_Form(_AFFINE) for _ in closed_jaxpr.jaxpr.invars]
+    results = evaluate(
+        closed_jaxpr.jaxpr, [_constant(c) for c in closed_jaxpr.consts], inputs, _bind
+    )
     reasons = [form.reason for form in map(_form, results) if form.kind == _UNKNOWN]
     return reasons[0] if reasons else ""
 
@@ -73,8 +75,8 @@ def _form(value: Any) -> _Form:
 
 
 def _constant(value: Any) -> _Form:
-    known = np.size(value) == 1 and not isinstance(value, jax.core.Tracer)
-    return _Form(_CONSTANT, value if known else None)
+    is_number = np.size(value) == 1 and not isinstance(value, jax.core.Tracer)
+    return _Form(_CONSTANT, value if is_number else None)
 
 
 def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
@@ -82,13 +84,13 @@ def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
     forms, name = [_form(o) for o in operands], eqn.primitive.name
     inner = wrapped(eqn)
     if inner is not None:
-        found = _inside(*inner, forms)
+        results = _inside(*inner, forms)
     elif all(form.kind == _CONSTANT for form in forms) and name not in _LOOPS:
-        found = _constants(eqn, forms)
+        results = _constants(eqn, forms)
     else:
         rule = _LOOPS.get(name, _plain)
-        found = rule(eqn, forms)
-    return found if eqn.primitive.multiple_results else found[0]
+        results = rule(eqn, forms)
+    return results if eqn.primitive.multiple_results else results[0]
 
 
 def _inside(jaxpr: Any, consts: Sequence[Any], forms: Sequence[_Form]) -> list[_Form]:
@@ -98,9 +100,9 @@ def _inside(jaxpr: Any, consts: Sequence[Any], forms: Sequence[_Form]) -> list[_
 
 def _constants(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     """The results of constant operands: constants, with their value if it is a single number."""
-    known = all(form.number is not None for form in forms)
+    are_numbers = all(form.number is not None for form in forms)
     single = all(v.aval.size == 1 for v in eqn.outvars)
-    if not (known and single and forms and not eqn.effects):
+    if not (are_numbers and single and forms and not eqn.effects):
         return [_Form(_CONSTANT) for _ in eqn.outvars]
     with jax.ensure_compile_time_eval():
         results = bind(eqn, [form.number for form in forms])
@@ -108,7 +110,8 @@ def _constants(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
 
 
 def _plain(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
-    same = _unchanged(eqn, forms)
+    """The forms of the results of an equation that is no loop, branch or call."""
+    same = _returned_operand(eqn, forms)
     if same is not None:
         return [same]
     unknown = [form for form in forms if form.kind == _UNKNOWN]
@@ -118,19 +121,20 @@ def _plain(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     return [_Form(kind, reason="" if kind == _AFFINE else eqn.primitive.name) for _ in eqn.outvars]
 
 
-def _unchanged(eqn: Any, forms: Sequence[_Form]) -> _Form | None:
+def _returned_operand(eqn: Any, forms: Sequence[_Form]) -> _Form | None:
     """The operand that the equation returns as it is: 1 x, or a choice between x and x."""
     name = eqn.primitive.name
     if name == "select_n" and all(form is forms[1] for form in forms[2:]):
         return forms[1]
     if name == "mul":
-        for one, other in (forms, forms[::-1]):
-            if one.kind == _CONSTANT and one.number is not None and np.all(one.number == 1):
-                return other
+        for factor, operand in (forms, forms[::-1]):
+            is_one = factor.number is not None and np.all(factor.number == 1)
+            if factor.kind == _CONSTANT and is_one:
+                return operand
     floats = name == "convert_element_type" and _between_floats(eqn)
-    kept = name in ("copy", "copy_p") or floats
+    copies = name in ("copy", "copy_p") or floats
     shapes = {v.aval.shape for v in (*eqn.invars, *eqn.outvars)}
-    return forms[0] if kept and len(shapes) == 1 else None
+    return forms[0] if copies and len(shapes) == 1 else None
 
 
 def _between_floats(eqn: Any) -> bool:
@@ -159,10 +163,12 @@ def _keeps_affine(eqn: Any, kinds: Sequence[int]) -> bool:
 
 def _cond(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
     """The worst form of all branches, if the choice of the branch does not depend on x."""
-    index, *given = forms
+    index, *arguments = forms
     if index.kind != _CONSTANT:
         return [_Form(_UNKNOWN, reason="cond") for _ in eqn.outvars]
-    branches = [_inside(branch.jaxpr, branch.consts, given) for branch in eqn.params["branches"]]
+    branches = [
+        _inside(branch.jaxpr, branch.consts, arguments) for branch in eqn.params["branches"]
+    ]
     return [_worst(results) for results in zip(*branches, strict=True)]
 
 
@@ -172,35 +178,43 @@ def _worst(forms: Sequence[_Form]) -> _Form:
     return _Form(worst.kind, reason=worst.reason)
 
 
-def _settled(body: Callable[[list[_Form]], list[_Form]], carry: list[_Form]) -> list[_Form]:
+def _carry_after_loop(
+    body: Callable[[list[_Form]], list[_Form]], carry: list[_Form]
+) -> list[_Form]:
     """The carried values of a loop after any number of steps; every step can only make it worse."""
-    now = [_worst([form]) for form in carry]
+    current = [_worst([form]) for form in carry]
     while True:
-        after = [_worst(pair) for pair in zip(now, body(now), strict=True)]
-        if [form.kind for form in after] == [form.kind for form in now]:
-            return now
-        now = after
+        after = [_worst(pair) for pair in zip(current, body(current), strict=True)]
+        if [form.kind for form in after] == [form.kind for form in current]:
+            return current
+        current = after
 
 
 def _while(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
+    """The carried values of a loop; unknown if x decides when it ends."""
     params, first = eqn.params, eqn.params["cond_nconsts"]
     second = first + params["body_nconsts"]
-    tested, used, carry = forms[:first], forms[first:second], list(forms[second:])
+    condition_consts, body_consts, carry = forms[:first], forms[first:second], list(forms[second:])
     body, condition = params["body_jaxpr"], params["cond_jaxpr"]
-    carry = _settled(lambda now: _inside(body.jaxpr, body.consts, [*used, *now]), carry)
-    goes_on = _inside(condition.jaxpr, condition.consts, [*tested, *carry])[0]
+    carry = _carry_after_loop(
+        lambda current: _inside(body.jaxpr, body.consts, [*body_consts, *current]), carry
+    )
+    goes_on = _inside(condition.jaxpr, condition.consts, [*condition_consts, *carry])[0]
     return carry if goes_on.kind == _CONSTANT else [_Form(_UNKNOWN, reason="while") for _ in carry]
 
 
 def _scan(eqn: Any, forms: Sequence[_Form]) -> list[_Form]:
+    """The carried values after the last step, and the stacked results of all steps."""
     params, body, first = eqn.params, eqn.params["jaxpr"], eqn.params["num_consts"]
     count = params["num_carry"]
-    used, rows = forms[:first], [_worst([form]) for form in forms[first + count :]]
+    consts, rows = forms[:first], [_worst([form]) for form in forms[first + count :]]
 
-    def step(now: list[_Form]) -> list[_Form]:
-        return _inside(body.jaxpr, body.consts, [*used, *now, *rows])
+    def step(current: list[_Form]) -> list[_Form]:
+        return _inside(body.jaxpr, body.consts, [*consts, *current, *rows])
 
-    carry = _settled(lambda now: step(now)[:count], list(forms[first : first + count]))
+    carry = _carry_after_loop(
+        lambda current: step(current)[:count], list(forms[first : first + count])
+    )
     return [*carry, *(_worst([form]) for form in step(carry)[count:])]
 
 

@@ -52,6 +52,7 @@ def toeplitz(kernels: ArrayLike, length: int, stride: int = 1, padding: int = 0)
 
 
 def _toeplitz(fibres: np.ndarray, length: int, stride: int, padding: int) -> np.ndarray:
+    """The matrix (f positions, c length) of a convolution with the fibres (f, c, size)."""
     filters, channels, size = fibres.shape
     positions = output_length(length, size, stride, padding)
     taps = np.arange(length)[None, :] - stride * np.arange(positions)[:, None] + padding
@@ -105,8 +106,8 @@ def linear_cnn_gauss_newton(
     """
     taps = check_matrix("kernels", kernels)
     outer = _check_head(head, taps, length, stride, padding)
-    given = _toeplitz(np.asarray(kernels)[:, None], length, stride, padding)
-    factors = linear_factors([given, head], covariance)
+    matrix = _toeplitz(np.asarray(kernels)[:, None], length, stride, padding)
+    factors = linear_factors([matrix, head], covariance)
     root, inner = factors.rights
     norm = float(np.linalg.norm(np.asarray(inner)))
     inner_error = float(factors.right_errors[1]) + compaction_error(inner.shape, inner.dtype, norm)
@@ -117,14 +118,14 @@ def linear_cnn_gauss_newton(
     )
     compacted = factors.rights[1].shape[1] > factors.rights[1].shape[0]
     evidence = weakest(factors.evidence, MEASURED if compacted else PROVED)
-    known = (evidence, factors.failure, factors.assumed)
+    evidence_fields = (evidence, factors.failure, factors.assumed)
     rows = outer.shape[0] * length
     columns = outer.shape[0] * inner.shape[1] + shared.shape[1]
     if rows * columns * min(rows, columns) <= limits.factor_work:
         block = jnp.kron(jnp.eye(outer.shape[0], dtype=inner.dtype), inner)
-        joined = jnp.concatenate([block, shared], axis=1)
-        moved = stored_bound(raised(inner_error + shared_error), inner.dtype)
-        return Factored(joined, moved, *known)
+        factor = jnp.concatenate([block, shared], axis=1)
+        factor_error = stored_bound(raised(inner_error + shared_error), inner.dtype)
+        return Factored(factor, factor_error, *evidence_fields)
     if rows > limits.matrix_rows:
         msg = (
             f"{outer.shape[0]} outputs on {length} inputs make a matrix of {rows} rows, "
@@ -133,7 +134,9 @@ def linear_cnn_gauss_newton(
         )
         raise ValueError(msg)
     error = raised(_gram_error(inner, inner_error) + _gram_error(shared, shared_error))
-    return Dense(_form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype), *known)
+    return Dense(
+        _form(inner, shared, outer.shape[0]), stored_bound(error, inner.dtype), *evidence_fields
+    )
 
 
 def _check_kernels(kernels: ArrayLike) -> np.ndarray:
@@ -152,6 +155,7 @@ def _check_kernels(kernels: ArrayLike) -> np.ndarray:
 def _check_head(
     head: ArrayLike, kernels: jax.Array, length: int, stride: int, padding: int
 ) -> jax.Array:
+    """The head as an array, with a column for every filter and position."""
     outer = check_matrix("head", head)
     filters, size = kernels.shape
     positions = output_length(length, size, stride, padding)
@@ -188,9 +192,9 @@ def _shared_error(
     ||Sigma^{1/2}||_F times what H was rounded by."""
     norm, spread = frobenius_norm(head), frobenius_norm(root)
     rounding = gamma(head.shape[1], head.dtype) * spread
-    moved = (norm + head_error) * root_error + norm * rounding + head_error * spread
-    moved += underflow(head.shape[1], head.shape[0] * root.size, head.dtype)
-    return raised(size**0.5 * moved)
+    distance = (norm + head_error) * root_error + norm * rounding + head_error * spread
+    distance += underflow(head.shape[1], head.shape[0] * root.size, head.dtype)
+    return raised(size**0.5 * distance)
 
 
 @partial(jax.jit, static_argnames="outputs")
@@ -204,10 +208,10 @@ def _form(inner: jax.Array, shared: jax.Array, outputs: int) -> jax.Array:
     return matrix.reshape(outputs * length, -1)
 
 
-def _gram_error(factor: jax.Array, moved: float) -> float:
-    """||fl(F F^T) - exact|| where F is ``moved`` from exact; one term more for the sum."""
+def _gram_error(factor: jax.Array, distance: float) -> float:
+    """||fl(F F^T) - exact|| where F is ``distance`` from exact; one term more for the sum."""
     norm, (rows, columns) = frobenius_norm(factor), factor.shape
     rounding = gamma(columns + 1, factor.dtype) * norm**2 + underflow(
         columns, rows**2, factor.dtype
     )
-    return (2 * norm + moved) * moved + rounding
+    return (2 * norm + distance) * distance + rounding

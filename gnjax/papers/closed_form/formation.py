@@ -24,7 +24,7 @@ Products = tuple[jax.Array, ...]
 
 
 @dataclass(frozen=True)
-class Formed:
+class ProductErrors:
     """Bounds on ||stored - exact||_2.
 
     Attributes:
@@ -41,7 +41,7 @@ class Formed:
 
 def worst_errors(
     layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
-) -> Formed:
+) -> ProductErrors:
     """Worst-case bounds on the errors of all S_l and T_l, by recursion along the chain:
 
     ||fl(PW) - exact|| <= e_P ||W|| + (||P|| + e_P) e_W + gamma ||P||_F ||W||_F, where e_P and e_W
@@ -51,7 +51,7 @@ def worst_errors(
     backward = [(w.T, e) for w, e in chain[:0:-1]]
     left = _chain_errors(0.0, lefts[::-1], backward, exact=True)
     right = _chain_errors(root.error, rights, chain[:-1], exact=root.matrix is None)
-    return Formed(tuple(left[::-1]), tuple(right))
+    return ProductErrors(tuple(left[::-1]), tuple(right))
 
 
 def _layer(layers: Layers, index: int, skip: float) -> tuple[np.ndarray, float]:
@@ -65,13 +65,13 @@ def _chain_errors(
 ) -> list[float]:
     """The recursion for products P W^T; ``exact`` says that the first product is a copy of W."""
     errors = [error]
-    for step, ((w, moved), product) in enumerate(zip(chain, products[:-1], strict=True)):
+    for step, ((w, layer_error), product) in enumerate(zip(chain, products[:-1], strict=True)):
         norm, frobenius = _norms(w)
         size, rounding = frobenius_norm(product), 0.0
         if not (exact and step == 0):
-            rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + moved)
+            rounding = gamma(w.shape[1], product.dtype) * size * (frobenius + layer_error)
             rounding += underflow(w.shape[1], len(product) * len(w), product.dtype)
-        error = raised(error * (norm + moved) + (size + error) * moved + rounding)
+        error = raised(error * (norm + layer_error) + (size + error) * layer_error + rounding)
         errors.append(error)
     return errors
 
@@ -86,7 +86,7 @@ def _norms(w: np.ndarray) -> tuple[float, float]:
 
 def probed_errors(
     layers: Layers, skip: float, root: Root, lefts: Products, rights: Products
-) -> Formed:
+) -> ProductErrors:
     """Freivalds' check: the products on random vectors against the layers one after the other.
 
     For the error E of a product, its top right singular vector v and a Gaussian G of eight columns,
@@ -123,7 +123,7 @@ def probed_errors(
             right[1] = layers.error(0, skip)  # T_2 is a copy of W_1^T
     else:
         right = [raised(e + root.error * n) for e, n in zip(right, norms[:, 0], strict=True)]
-    return Formed(_finite(left[::-1]), _finite(right), PROBABLE, checks * FAILURE)
+    return ProductErrors(_finite(left[::-1]), _finite(right), PROBABLE, checks * FAILURE)
 
 
 def _finite(bounds: list[float]) -> tuple[float, ...]:

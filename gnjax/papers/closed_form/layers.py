@@ -49,19 +49,19 @@ class Layers:
         if skip == 0.0:
             return self.errors[index]
         unit, diagonal = unit_roundoff(self.dtype), np.diagonal(np.asarray(self.stored[index]))
-        moved = abs(skip - float(np.asarray(skip, self.dtype)))
+        skip_error = abs(skip - float(np.asarray(skip, self.dtype)))
         size = float(np.linalg.norm(diagonal.astype(np.float64)))
         root = len(diagonal) ** 0.5
-        rounding = unit * (size + (abs(skip) + moved) * root)
-        return raised(self.errors[index] + moved * root + rounding)
+        rounding = unit * (size + (abs(skip) + skip_error) * root)
+        return raised(self.errors[index] + skip_error * root + rounding)
 
 
 def given_layers(weights: Sequence[ArrayLike]) -> Layers:
     """The checked weights."""
-    stored = check_weights(weights)
-    given = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)
-    errors = tuple(conversion_error(w, s) for w, s in zip(given, stored, strict=True))
-    return Layers(given, stored, errors)
+    arrays = check_weights(weights)
+    originals = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)
+    errors = tuple(conversion_error(w, s) for w, s in zip(originals, arrays, strict=True))
+    return Layers(originals, arrays, errors)
 
 
 @dataclass(frozen=True)
@@ -99,24 +99,24 @@ def square_root(covariance: ArrayLike | None, inputs: int, dtype: jnp.dtype) -> 
     host = np.asarray(covariance)
     precision = host.dtype if host.dtype == dtype else np.dtype(np.float64)
     sigma = (host.astype(np.float64) + host.T.astype(np.float64)) / 2
-    used = np.asarray(sigma.any(axis=1))
+    nonzero_rows = np.asarray(sigma.any(axis=1))
     if not (sigma - np.diag(np.diagonal(sigma))).any():
         return _diagonal_root(np.diagonal(sigma), dtype)
-    block = sigma[np.ix_(used, used)]
+    block = sigma[np.ix_(nonzero_rows, nonzero_rows)]
     # MRRR, the default, was seen to be off by 40 eps in an eigenvalue that is zero.
     values, vectors = lapack.eigenpairs(block)
-    kept = values > max(8, inputs) * float(jnp.finfo(precision).eps) * max(values[-1], 0.0)
-    roots = np.where(kept, np.sqrt(np.where(kept, values, 0.0)), 0.0)
+    nonzero = values > max(8, inputs) * float(jnp.finfo(precision).eps) * max(values[-1], 0.0)
+    roots = np.where(nonzero, np.sqrt(np.where(nonzero, values, 0.0)), 0.0)
     root = np.zeros(sigma.shape)
-    root[np.ix_(used, used)] = (vectors * roots) @ vectors.T
-    stored = on_device(root, dtype)
-    rank = int(kept.sum())
+    root[np.ix_(nonzero_rows, nonzero_rows)] = (vectors * roots) @ vectors.T
+    array = on_device(root, dtype)
+    rank = int(nonzero.sum())
     if rank == 0:
-        return Root(stored, 0.0, 0, used, assumed=True)
+        return Root(array, 0.0, 0, nonzero_rows, assumed=True)
     share = spectral_error(inputs, np.dtype(np.float64))
-    error = share * values[-1] / roots[kept].min() + share * roots.max()
-    moved = error + conversion_error(root, stored)
-    return Root(stored, raised(moved), rank, used, rank < used.sum(), MEASURED)
+    error = share * values[-1] / roots[nonzero].min() + share * roots.max()
+    total_error = error + conversion_error(root, array)
+    return Root(array, raised(total_error), rank, nonzero_rows, rank < nonzero_rows.sum(), MEASURED)
 
 
 def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
@@ -125,8 +125,10 @@ def _diagonal_root(variances: np.ndarray, dtype: jnp.dtype) -> Root:
     Variances below zero, which are rounding, count as zero: an assumption.
     """
     roots = np.sqrt(np.maximum(variances, 0.0))
-    stored = on_device(np.diag(roots), dtype)
+    array = on_device(np.diag(roots), dtype)
     error = unit_roundoff(np.dtype(np.float64)) * float(roots.max())
-    used = roots > 0
-    moved = raised(error + conversion_error(np.diag(roots), stored))
-    return Root(stored, moved, int(used.sum()), used, assumed=bool((variances < 0).any()))
+    nonzero = roots > 0
+    total_error = raised(error + conversion_error(np.diag(roots), array))
+    return Root(
+        array, total_error, int(nonzero.sum()), nonzero, assumed=bool((variances < 0).any())
+    )

@@ -101,14 +101,16 @@ def leaky_relu_gauss_newtons(
     Each matrix is formed when it is asked for. The product over pairs of samples, nearly all of the
     work, is made once and serves all slopes.
     """
-    both = None
+    both_pass = None
     for slope in slopes:
         layer = leaky_layer(V, W, X, slope)
         if _is_small(layer, limits):
             yield _factored(layer)
             continue
-        both = _both_pass(layer) if both is None else both
-        matrix = _form(layer.outer, layer.inputs, _passes(layer), layer.hidden, layer.slope, both)
+        both_pass = _both_pass(layer) if both_pass is None else both_pass
+        matrix = _form(
+            layer.outer, layer.inputs, _passes(layer), layer.hidden, layer.slope, both_pass
+        )
         yield Dense(matrix, stored_bound(_form_error(layer), matrix.dtype))
 
 
@@ -144,17 +146,17 @@ def leaky_layer(V: ArrayLike, W: ArrayLike, X: ArrayLike, slope: float) -> Leaky
     if outer.shape[1] != inner.shape[0]:
         msg = f"W has {outer.shape[1]} columns but V has {inner.shape[0]} rows; W V must chain"
         raise ValueError(msg)
-    moved = [
-        conversion_error(given, stored) for given, stored in ((V, inner), (W, outer), (X, inputs))
+    errors = [
+        conversion_error(matrix, array) for matrix, array in ((V, inner), (W, outer), (X, inputs))
     ]
     before, slopes, hidden, magnitudes = _activations(inner, inputs, slope)
     terms = inner.shape[1] + 1
     error = gamma(terms, hidden.dtype) * frobenius_norm(magnitudes)
     error += underflow(terms, hidden.size, hidden.dtype)
-    error += (frobenius_norm(inner) + moved[0]) * moved[2] + moved[0] * frobenius_norm(inputs)
+    error += (frobenius_norm(inner) + errors[0]) * errors[2] + errors[0] * frobenius_norm(inputs)
     error += abs(slope - float(np.asarray(slope, hidden.dtype))) * frobenius_norm(before)
     return LeakyLayer(
-        inner, outer, inputs, slope, before, slopes, hidden, raised(error), moved[1], moved[2]
+        inner, outer, inputs, slope, before, slopes, hidden, raised(error), errors[1], errors[2]
     )
 
 
@@ -172,10 +174,10 @@ def _activations(
 def _factored(layer: LeakyLayer) -> Factored:
     """J as in Lemma 3, with a bound on its error."""
     data = np.asarray(layer.inputs).T  # (n, d); X enters Eq 10 as X^T X alone
-    moved = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
+    compaction = compaction_error(data.shape, data.dtype, float(np.linalg.norm(data)))
     inputs = on_device(compact(data).T)
     factor = _jacobian(layer.outer, inputs, layer.slopes, layer.hidden)
-    error = stored_bound(_jacobian_error(layer, inputs, moved), factor.dtype)
+    error = stored_bound(_jacobian_error(layer, inputs, compaction), factor.dtype)
     compacted = inputs.shape != layer.inputs.shape
     return Factored(factor, error, MEASURED if compacted else PROVED)
 
@@ -192,7 +194,7 @@ def _jacobian(
     return jnp.concatenate([first, second], axis=1)
 
 
-def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float:
+def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, compaction: float) -> float:
     """A bound on ||stored J - exact||_2 up to a rotation of its columns.
 
     The first block is the Khatri-Rao product of X and W with slopes of at most 1: it moves by at
@@ -201,7 +203,7 @@ def _jacobian_error(layer: LeakyLayer, inputs: jax.Array, moved: float) -> float
     """
     dtype = layer.outer.dtype
     outer, data = frobenius_norm(layer.outer), frobenius_norm(inputs)
-    shift = moved + layer.inputs_error
+    shift = compaction + layer.inputs_error
     lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
     error = shift * outer + (data + shift) * layer.outer_error
     error += (3 * unit_roundoff(dtype) + lost) * outer * data
@@ -221,6 +223,7 @@ def _both_pass(layer: LeakyLayer) -> jax.Array:
 
 @jax.jit
 def _gram_of_paths(outer: jax.Array, passes: jax.Array) -> jax.Array:
+    """P P^T (j, c, l, e) for P_(jc),i = w_ci passes_ij."""
     units, samples = passes.shape
     outputs = outer.shape[0]
     paths = (passes.T[:, None, :] * outer[None, :, :]).reshape(samples * outputs, units)
@@ -235,21 +238,21 @@ def _form(
     passes: jax.Array,
     hidden: jax.Array,
     slope: float,
-    both: jax.Array,
+    both_pass: jax.Array,
 ) -> jax.Array:
     """(X^T X (x) 1 1^T) o (P P^T) + Gamma (x) I with P_(jc),i = w_ci Lambda^i_jj.
 
-    With a the slope, P P^T is (1 - a)^2 ``both`` + a (1 - a) (M + M^T) + a^2 (1 1^T (x) W W^T),
-    where M_(jc),(le) = sum_i w_ci w_ei s_ij is the same for all l.
+    With a the slope, P P^T is (1 - a)^2 B + a (1 - a) (M + M^T) + a^2 (1 1^T (x) W W^T),
+    where B is ``both_pass``, and M_(jc),(le) = sum_i w_ci w_ei s_ij is the same for all l.
     """
     units, samples = passes.shape
     outputs = outer.shape[0]
     pairs = (outer[:, None, :] * outer[None, :, :]).reshape(outputs**2, units)
-    one = jnp.matmul(passes.T, pairs.T, precision="highest").reshape(samples, outputs, outputs)
+    m = jnp.matmul(passes.T, pairs.T, precision="highest").reshape(samples, outputs, outputs)
     all_pass = jnp.matmul(outer, outer.T, precision="highest")[None, :, None, :]
-    either = one[:, :, None, :] + one.transpose(1, 0, 2)[None, :, :, :]
-    rest = 1 - slope
-    products = rest * rest * both + slope * rest * either + slope * slope * all_pass
+    either = m[:, :, None, :] + m.transpose(1, 0, 2)[None, :, :, :]
+    gap = 1 - slope
+    products = gap * gap * both_pass + slope * gap * either + slope * slope * all_pass
     gram = jnp.matmul(inputs.T, inputs, precision="highest")
     activations = jnp.matmul(hidden.T, hidden, precision="highest")
     matrix = products * gram[:, None, :, None]
@@ -267,7 +270,7 @@ def _form_error(layer: LeakyLayer) -> float:
     """
     dtype, (units, samples) = layer.outer.dtype, layer.slopes.shape
     outer, inputs = frobenius_norm(layer.outer), frobenius_norm(layer.inputs)
-    hidden, moved = frobenius_norm(layer.hidden), layer.hidden_error
+    hidden, error_of_hidden = frobenius_norm(layer.hidden), layer.hidden_error
     energy = frobenius_norm(_weighted_slopes(layer.outer, layer.inputs, layer.slopes)) ** 2
     energy *= 1 + gamma(4 * (units + samples), dtype)
     lost = abs(layer.slope - float(np.asarray(layer.slope, dtype)))
@@ -276,7 +279,7 @@ def _form_error(layer: LeakyLayer) -> float:
     rows = layer.outer.shape[0] * samples
     error = gamma(units + layer.inputs.shape[0] + 13, dtype) * energy
     error += (2 * math.sqrt(energy) + shift) * shift
-    error += gamma(units + 2, dtype) * hidden**2 + (2 * hidden + moved) * moved
+    error += gamma(units + 2, dtype) * hidden**2 + (2 * hidden + error_of_hidden) * error_of_hidden
     flushed = underflow(4 * (units + 2), rows**2, dtype) * (inputs**2 + 1)
     flushed += underflow(layer.inputs.shape[0], samples**2, dtype) * (outer**2 + 1) * rows
     return raised(error + flushed)

@@ -114,18 +114,18 @@ def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> Kr
         raise ValueError(msg)
     left_ranks, right_ranks = _rank_bounds(layers, skip, root)
     narrow = max(min(w.shape) for w in layers.stored) <= _WORST_CASE_UP_TO
-    formed = (worst_errors if narrow else probed_errors)(layers, skip, root, lefts, rights)
+    errors = (worst_errors if narrow else probed_errors)(layers, skip, root, lefts, rights)
     return KroneckerFactors(
         lefts,
         rights,
-        stored_bound(formed.lefts, layers.dtype),
-        stored_bound(formed.rights, layers.dtype),
+        stored_bound(errors.lefts, layers.dtype),
+        stored_bound(errors.rights, layers.dtype),
         left_ranks,
         right_ranks,
         whitened=root.matrix is None,
         assumed=root.assumed,
-        evidence=weakest(formed.evidence, root.evidence),
-        failure=formed.failure,
+        evidence=weakest(errors.evidence, root.evidence),
+        failure=errors.failure,
     )
 
 
@@ -141,9 +141,9 @@ def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ..
 def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
     """sum_l (S_l S_l^T) (x) (T_l T_l^T), with a bound on its rounding."""
     lefts = tuple(times_transposed(s, s) for s in factors.lefts)
-    first, *others = factors.rights
+    first, *later = factors.rights
     first = first if factors.whitened else times_transposed(first, first)  # I I^T = I
-    rights = (first, *(times_transposed(t, t) for t in others))
+    rights = (first, *(times_transposed(t, t) for t in later))
     error = sum_error(
         [frobenius_norm(a) for a in lefts],
         [frobenius_norm(b) for b in rights],
@@ -151,8 +151,8 @@ def from_factors(factors: KroneckerFactors) -> LinearGaussNewton:
         _gram_errors(factors.rights, factors.right_errors),
         lefts[0].dtype,
     )
-    stored = stored_bound(error, lefts[0].dtype)
-    return LinearGaussNewton(stacked(lefts), stacked(rights), stored, factors)
+    stored_error = stored_bound(error, lefts[0].dtype)
+    return LinearGaussNewton(stacked(lefts), stacked(rights), stored_error, factors)
 
 
 def _with_skip(weight: jax.Array, skip: float) -> jax.Array:
@@ -216,6 +216,6 @@ def _gram_errors(factors: tuple[jax.Array, ...], errors: jax.Array) -> list[floa
         norm, columns = frobenius_norm(factor), factor.shape[1]
         flushed = underflow(columns, len(factor) ** 2, factor.dtype)
         with np.errstate(over="ignore"):  # an infinite bound of a matrix that overflows as well
-            moved = (2 * norm + error) * error + gamma(columns, factor.dtype) * (norm * norm)
-        bounds.append(raised(moved + flushed))
+            distance = (2 * norm + error) * error + gamma(columns, factor.dtype) * (norm * norm)
+        bounds.append(raised(distance + flushed))
     return bounds

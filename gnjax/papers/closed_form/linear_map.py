@@ -23,7 +23,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from gnjax.networks.construct import network
-from gnjax.networks.model import Apply, Params, checked
+from gnjax.networks.model import Apply, Params, evaluated_model
 from gnjax.networks.parameters import Only
 from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.operators.of_networks.network import NetworkGram
@@ -44,7 +44,7 @@ def linear_map_gram(
     >>> gnjax.papers.linear_map_gram(model, x).shape  # 2 (3 + 1) rows, for any number of samples
     (8, 8)
     """
-    apply, params, inputs, _ = checked(model, x)
+    apply, params, inputs, _ = evaluated_model(model, x)
     _check_affine(apply, params, inputs)
     if network((apply, params), inputs).coupled:
         msg = (
@@ -53,13 +53,13 @@ def linear_map_gram(
         )
         raise ValueError(msg)
     rows = _rows(np.asarray(inputs).reshape(len(inputs), -1))
-    mapped = Partial(_Mapped(inputs.shape[1:]), apply)
+    mapped = Partial(_Affine(inputs.shape[1:]), apply)
     net = network((mapped, params), rows, mask=mask, only=only)
     return NetworkGram(net, "outputs", 1.0)
 
 
 @dataclass(frozen=True)
-class _Mapped:
+class _Affine:
     """F(s) + (t - 1) F(0) on rows (s, t)."""
 
     shape: tuple[int, ...]

@@ -68,7 +68,7 @@ def batch_norm_gauss_newton(
     """
     net = _checked(V, W, x, epsilon)
     mean = net.x.mean(axis=0)
-    root, moved = _root(net.x, mean)
+    root, root_error = _root(net.x, mean)
     images = net.inner @ root.T  # (m, r), rows R v_i
     deviations = np.sqrt(np.square(images).sum(axis=1) + net.epsilon)
     units = images / deviations[:, None]
@@ -79,7 +79,7 @@ def batch_norm_gauss_newton(
     else:
         by_inner[:, :-1] -= units[:, :, None] * (units @ root)[:, None, :]
     factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
-    return _stored(factor, _batch_norm_error(net, root, moved, deviations) + _rounding(factor))
+    return _stored(factor, _batch_norm_error(net, root, root_error, deviations) + _rounding(factor))
 
 
 def layer_norm_gauss_newton(
@@ -142,15 +142,16 @@ def layer_norm_rank(d: int, k: int, m: int, n: int, epsilon: float) -> int:
 
 def _stored(factor: Array, error: float) -> Factored:
     """The factor in the working precision; the rounding of this step is added to its error."""
-    stored = on_device(factor, real_dtype())
-    total = raised(error + conversion_error(factor, stored))
-    return Factored(stored, stored_bound(total, stored.dtype), MEASURED)
+    array = on_device(factor, real_dtype())
+    total = raised(error + conversion_error(factor, array))
+    return Factored(array, stored_bound(total, array.dtype), MEASURED)
 
 
 def _checked(V: ArrayLike, W: ArrayLike, x: ArrayLike, epsilon: float) -> _Network:
-    for name, given in (("V", V), ("W", W), ("x", x)):
-        check_matrix(name, given)
-    inner, outer, inputs = (np.asarray(given, np.float64) for given in (V, W, x))
+    """The network and its inputs in float64, with shapes that chain."""
+    for name, matrix in (("V", V), ("W", W), ("x", x)):
+        check_matrix(name, matrix)
+    inner, outer, inputs = (np.asarray(matrix, np.float64) for matrix in (V, W, x))
     epsilon = check_finite_number("epsilon", epsilon)
     if epsilon < 0:
         msg = f"epsilon={epsilon} is added to variances and must not be negative"
@@ -178,20 +179,20 @@ def _root(x: Array, mean: Array) -> tuple[Array, float]:
     _, roots, axes = scipy.linalg.svd(centred, full_matrices=False, check_finite=False)
     rank = min(len(x) - 1, int((~constant).sum()))
     size = float(np.linalg.norm(x)) / len(x) ** 0.5
-    moved = (spectral_error(len(x), x.dtype) + gamma(len(x) + 1, x.dtype)) * size
-    return axes[:rank] * roots[:rank, None], moved
+    root_error = (spectral_error(len(x), x.dtype) + gamma(len(x) + 1, x.dtype)) * size
+    return axes[:rank] * roots[:rank, None], root_error
 
 
-def _batch_norm_error(net: _Network, root: Array, moved: float, deviations: Array) -> float:
-    """A bound on ||stored factor - exact||_F, where ||stored R - exact||_F is ``moved``.
+def _batch_norm_error(net: _Network, root: Array, root_error: float, deviations: Array) -> float:
+    """A bound on ||stored factor - exact||_F, where ||stored R - exact||_F is ``root_error``.
 
     With e_i the share of s_i by which R v_i is off, u_i moves by 2 e_i and the block D_i by
-    (moved + 5 e_i ||[R; mean^T]||) / s_i.
+    (root_error + 5 e_i ||[R; mean^T]||) / s_i.
     """
     size = float(np.linalg.norm(net.x)) / len(net.x) ** 0.5  # the Frobenius norm of [R; mean^T]
     product = spectral_error(net.x.shape[1], net.x.dtype) * size
-    shares = np.linalg.norm(net.inner, axis=1) * (moved + product) / deviations
-    by_inner = (moved + 5 * shares * size) / deviations
+    shares = np.linalg.norm(net.inner, axis=1) * (root_error + product) / deviations
+    by_inner = (root_error + 5 * shares * size) / deviations
     lengths, outputs = np.square(net.outer).sum(axis=0), len(net.outer)
     return float(np.sqrt((lengths * by_inner**2 + (lengths + outputs) * 4 * shares**2).sum()))
 

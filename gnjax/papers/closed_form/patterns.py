@@ -107,8 +107,8 @@ def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDA
             tails += [before + np.arange(edges[1]), np.full(edges[0], hub)]
             heads += [np.full(edges[1], hub), after + np.arange(edges[0])]
         else:
-            to, out = np.nonzero(edges)
-            tails.append(before + out)
+            to, start = np.nonzero(edges)
+            tails.append(before + start)
             heads.append(after + to)
     begin, last = np.flatnonzero(starts), first[-2] + np.arange(widths[-1])
     tails += [np.full(len(begin), source), last + units]
@@ -118,6 +118,6 @@ def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDA
 
     nodes = hubs + len(chain)
     graph = csr_matrix((np.ones(len(tail), np.int32), (tail, head)), (nodes, nodes))
-    found = csgraph.maximum_flow(graph, source, sink)
-    used = np.asarray(found.flow[last + units, sink].todense()).ravel() > 0
-    return int(found.flow_value), used
+    flow = csgraph.maximum_flow(graph, source, sink)
+    reached = np.asarray(flow.flow[last + units, sink].todense()).ravel() > 0
+    return int(flow.flow_value), reached

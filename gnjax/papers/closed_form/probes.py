@@ -73,9 +73,9 @@ def probes(size: int, seed: int) -> tuple[Array, float]:
     Rounding G by D gives ||M G|| <= ||M (G + D)|| + ||M|| ||D||.
     """
     exact = np.random.default_rng((seed, size)).standard_normal((size, _PROBES))
-    rounded = _leading(exact.T, _BITS).T
-    moved = raised(_norm(rounded - exact))
-    return rounded, raised(_FACTOR / (1 - _FACTOR * moved))
+    short = _leading(exact.T, _BITS).T
+    rounding = raised(_norm(short - exact))
+    return short, raised(_FACTOR / (1 - _FACTOR * rounding))
 
 
 def product_errors(
@@ -99,11 +99,11 @@ def product_errors(
         if product is None:
             errors.append(0.0)
             continue
-        seen = apply(Map(product), Vectors(start, np.zeros_like(start), 0.0))
+        image = apply(Map(product), Vectors(start, np.zeros_like(start), 0.0))
         carried = sum(norms(index, j) * e for j, e in enumerate(local, start=1))
-        gap = (seen.main - state.main) + (seen.rest - state.rest)
-        rounding = 2 * _UNIT * (_norm(seen.rest) + _norm(state.rest) + 2 * _norm(gap))
-        errors.append(raised(factor * (_norm(gap) + rounding + seen.error + carried)))
+        gap = (image.main - state.main) + (image.rest - state.rest)
+        rounding = 2 * _UNIT * (_norm(image.rest) + _norm(state.rest) + 2 * _norm(gap))
+        errors.append(raised(factor * (_norm(gap) + rounding + image.error + carried)))
     return errors
 
 
@@ -124,8 +124,8 @@ def middle_norms(steps: Sequence[Map], first: int, seed: int) -> Array:
         for b, image in blocks.items():
             local[a, b] = 2 * gamma(columns + 2, _DOUBLE) * frobenius * _norm(image)
         if blocks:
-            joined = step.times(np.concatenate(list(blocks.values()), axis=1))
-            blocks = dict(zip(blocks, np.split(joined, len(blocks), axis=1), strict=True))
+            images = step.times(np.concatenate(list(blocks.values()), axis=1))
+            blocks = dict(zip(blocks, np.split(images, len(blocks), axis=1), strict=True))
         for b in range(a - 1, first - 1, -1):
             norms[a, b] = raised(norms[a - 1, b] * frobenius)
             if b in blocks:
@@ -147,8 +147,8 @@ def apply(step: Map, vectors: Vectors) -> Vectors:
         high = float(_leading(np.full((1, 1), step.skip), 53 - _BITS - 1)[0, 0])
         added = high * vectors.main[:shared]
         total = main[:shared] + added
-        kept = total - main[:shared]
-        lost = (main[:shared] - (total - kept)) + (added - kept)  # exactly
+        high_part = total - main[:shared]
+        lost = (main[:shared] - (total - high_part)) + (added - high_part)  # exactly
         main[:shared] = total
         small = (step.skip - high) * vectors.main[:shared] + step.skip * vectors.rest[:shared]
         rest[:shared] += lost + small
@@ -165,7 +165,7 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[Array, Array, flo
     rows, columns = matrix.shape
     bits = 53 - _BITS - math.ceil(math.log2(columns + 1))
     main = np.empty((rows, vectors.main.shape[1]))
-    rest, whole, low = np.empty_like(main), 0.0, 0.0
+    rest, norm, low = np.empty_like(main), 0.0, 0.0
     plain = vectors.rest.any()
     for begin in range(0, rows, _ROWS):
         part = slice(begin, begin + _ROWS)
@@ -176,18 +176,18 @@ def _split_product(matrix: NDArray, vectors: Vectors) -> tuple[Array, Array, flo
         rest[part] = remainder @ vectors.main
         if plain:
             rest[part] += block @ vectors.rest
-        whole, low = math.hypot(whole, _norm(block)), math.hypot(low, _norm(remainder))
+        norm, low = math.hypot(norm, _norm(block)), math.hypot(low, _norm(remainder))
     lost = 1 + gamma(matrix.size, _DOUBLE)
-    return main, rest, raised(whole * lost), raised(low * lost)
+    return main, rest, raised(norm * lost), raised(low * lost)
 
 
 def _leading(rows: Array, bits: int) -> Array:
     """Every row rounded to multiples of 2^-bits times the power of two above its largest entry."""
     _, exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))
     shift = np.ldexp(1.5, exponents + 52 - bits)
-    rounded = rows + shift
-    rounded -= shift
-    return rounded
+    leading = rows + shift
+    leading -= shift
+    return leading
 
 
 def _norm(matrix: NDArray) -> float:

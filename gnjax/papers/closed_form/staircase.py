@@ -46,23 +46,23 @@ _CLOSE = 8.0  # a space may lose at most this times the rounding of an SVD
 
 @dataclass(frozen=True)
 class Staircase:
-    """The factors in bases adapted to the flags; outside the pairs that ``kept`` names, G is 0.
+    """The factors in bases adapted to the flags; outside the pairs that ``lengths`` names, G is 0.
 
     Attributes:
       lefts: Q^T S_l, (u_l, a_l), for an orthogonal Q.
       rights: R^T T_l, (v_l, a_{l-1}), for an orthogonal R.
-      kept: (u_L,): pairs (i, j) with j < kept[i] are in the staircase.
-      left_moved, right_moved: (L,), bounds on ||S_l - Q Q^T S_l||_F and ||T_l - R R^T T_l||_F,
-        what the stored factors have outside the spaces; 0 where that is exact.
+      lengths: (u_L,): pairs (i, j) with j < lengths[i] are in the staircase.
+      left_distances, right_distances: (L,), bounds on ||S_l - Q Q^T S_l||_F and
+        ||T_l - R R^T T_l||_F, the parts of the stored factors outside the spaces; 0 where exact.
       left_rounding, right_rounding: what the rotations round, as a share of ||A_l|| and ||B_l||; 0
         where rows are only left out.
     """
 
     lefts: tuple[Array, ...]
     rights: tuple[Array, ...]
-    kept: NDArray[np.integer]
-    left_moved: Array
-    right_moved: Array
+    lengths: NDArray[np.integer]
+    left_distances: Array
+    right_distances: Array
     left_rounding: float
     right_rounding: float
 
@@ -72,14 +72,15 @@ class Staircase:
         A_l moves by a_l = (2 ||S_l|| + e) e and its share of rounding, B_l by b_l in the same way,
         and their product by a_l ||B_l|| + ||A_l|| b_l + a_l b_l.
         """
-        a = _moved(left_norms, self.left_moved, self.left_rounding)
-        b = _moved(right_norms, self.right_moved, self.right_rounding)
+        a = _gram_distance(left_norms, self.left_distances, self.left_rounding)
+        b = _gram_distance(right_norms, self.right_distances, self.right_rounding)
         return raised(float((a * right_norms + left_norms * b + a * b).sum()))
 
 
-def _moved(norms: Array, missed: Array, rounding: float) -> Array:
+def _gram_distance(norms: Array, distances: Array, rounding: float) -> Array:
+    """How far each Gram matrix A_l moves, from ||A_l||_F and the distance that S_l moves."""
     norms = np.asarray(norms, np.float64)
-    return (2 * np.sqrt(norms) + missed) * missed + rounding * norms
+    return (2 * np.sqrt(norms) + distances) * distances + rounding * norms
 
 
 def adapt(factors: KroneckerFactors) -> Staircase:
@@ -87,16 +88,16 @@ def adapt(factors: KroneckerFactors) -> Staircase:
 
     Rows that are exactly zero are left out exactly; other directions are found by rotations.
     """
-    lefts, left_moved, left_rounding = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])
-    rights, right_moved, right_rounding = _adapted(factors.rights, factors.right_ranks)
+    lefts, left_distances, left_rounding = _adapted(factors.lefts[::-1], factors.left_ranks[::-1])
+    rights, right_distances, right_rounding = _adapted(factors.rights, factors.right_ranks)
     rows = np.arange(factors.left_ranks[-1])
     first_level = np.searchsorted(np.asarray(factors.left_ranks), rows + 1)
     return Staircase(
         lefts[::-1],
         rights,
         np.asarray(factors.right_ranks)[first_level],
-        left_moved[::-1],
-        right_moved,
+        left_distances[::-1],
+        right_distances,
         left_rounding,
         right_rounding,
     )
@@ -135,8 +136,8 @@ def _adapted(
 
 def _longest_lived_first(factors: list[Array]) -> list[Array]:
     """Order the rows so that those that become zero in earlier factors come last."""
-    used = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
-    lives = np.where(used, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
+    nonzero = np.stack([f.any(axis=1) for f in factors])  # (L, rows)
+    lives = np.where(nonzero, np.arange(1, len(factors) + 1)[:, None], 0).max(axis=0)
     order = np.argsort(-lives, kind="stable")
     if (order == np.arange(len(order))).all():
         return factors
@@ -157,10 +158,10 @@ def _rotation(factors: list[Array], rank: int) -> Array:
     vectors are those of all factors side by side, each scaled to norm 1.
     """
     rotation = _left_vectors(factors[0])
-    close = _CLOSE * spectral_error(max(factors[0].shape), factors[0].dtype)
+    tolerance = _CLOSE * spectral_error(max(factors[0].shape), factors[0].dtype)
     norms = [_norm(f) for f in factors]
     outside = rotation[:, rank:].T
-    if all(_norm(outside @ f) <= close * n for f, n in zip(factors, norms, strict=True)):
+    if all(_norm(outside @ f) <= tolerance * n for f, n in zip(factors, norms, strict=True)):
         return rotation
     shares = [f / n for f, n in zip(factors, norms, strict=True) if n > 0]
     return _left_vectors(np.concatenate(shares, axis=1))

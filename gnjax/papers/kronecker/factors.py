@@ -111,8 +111,8 @@ def _kronecker_error(factors: KroneckerFactors) -> Error:
         s_error = float(left_error) + compaction_error(left.shape, left.dtype, s_norm)
         t_error = float(right_error) + compaction_error(right.shape, right.dtype, t_norm)
         rounding = unit_roundoff(left.dtype) * s_norm * t_norm
-        moved = s_error * t_norm + (s_norm + s_error) * t_error + rounding
-        squared += moved**2
+        error_of_term = s_error * t_norm + (s_norm + s_error) * t_error + rounding
+        squared += error_of_term**2
         compacted |= left.shape[1] > left.shape[0] or right.shape[1] > right.shape[0]
     kind = weakest(factors.evidence, MEASURED) if compacted else factors.evidence
     return Error(squared**0.5, kind, factors.failure, "rounding of the products of layers")

@@ -48,7 +48,7 @@ class OnRange(Algebra):
         return jnp.asarray(packed_matrix(self.reduced))
 
     def error(self, norm: float) -> Error:
-        """That of the whole matrix, and what the rotation to the range rounds."""
-        stored = error_of(self.reduced.operator, norm).value
-        error = error_of(self.whole, norm).to(stored)
+        """The error of the whole matrix, and the rounding of the rotation to its range."""
+        error_on_range = error_of(self.reduced.operator, norm).value
+        error = error_of(self.whole, norm).to(error_on_range)
         return error + LAPACK if self.reduced.rotated else error

@@ -163,17 +163,17 @@ def sum_of_kroneckers(lefts: Sequence[ArrayLike], rights: Sequence[ArrayLike]) -
 
 
 def _symmetric_terms(
-    name: str, given: Sequence[ArrayLike]
+    name: str, matrices: Sequence[ArrayLike]
 ) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
-    """The matrices of one side, checked, and how far each is stored from what was given."""
-    stored = [on_device(matrix, real_dtype()) for matrix in given]
-    for matrix in stored:
-        if matrix.shape != stored[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+    """The matrices of one side, checked, and how far each stored matrix is from the original."""
+    arrays = [on_device(matrix, real_dtype()) for matrix in matrices]
+    for matrix in arrays:
+        if matrix.shape != arrays[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
             msg = f"{name} must be square matrices of one size, got {matrix.shape}"
             raise ValueError(msg)
         _check_finite(name, matrix)
         check_symmetric_matrix(name, matrix, ASYMMETRY)
-    parts = [symmetric_part(m, kept) for m, kept in zip(given, stored, strict=True)]
+    parts = [symmetric_part(m, array) for m, array in zip(matrices, arrays, strict=True)]
     return tuple(part for part, _ in parts), tuple(error for _, error in parts)
 
 

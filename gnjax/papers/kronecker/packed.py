@@ -31,11 +31,11 @@ def product(op: SumOfKroneckers, groups: Groups, rows: jax.Array | np.ndarray) -
     k = op.lefts.shape[-1]
     full = jnp.pad(full, ((0, 0), (0, k - full.shape[1]), (0, 0)))
     image = op.mv(full.reshape(len(rows), -1).T).T.reshape(len(rows), k, d)
-    kept, row = [], 0
+    parts_of_image, row = [], 0
     for count, columns in groups:
-        kept.append(image[:, row : row + count, :columns])
+        parts_of_image.append(image[:, row : row + count, :columns])
         row += count
-    return packed(kept)
+    return packed(parts_of_image)
 
 
 def packed(parts: Iterable[jax.Array]) -> jax.Array:

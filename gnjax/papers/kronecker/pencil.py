@@ -161,11 +161,11 @@ class KroneckerPencil:
 
     def _rotated(self, rows: np.ndarray, power: int) -> np.ndarray:
         """(Lambda - s)^{-power / 2} Q^T on rows: R^T for 1, R^{-1} for -1."""
-        turned = (
+        rotated_parts = (
             (part @ np.asarray(c.vectors)) * np.asarray(s) ** power
             for part, c, s in self._parts(rows)
         )
-        return np.concatenate([part.reshape(len(rows), -1) for part in turned], axis=1)
+        return np.concatenate([part.reshape(len(rows), -1) for part in rotated_parts], axis=1)
 
 
 def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
@@ -197,11 +197,13 @@ def _congruence(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """C, R and G R on rows."""
     parts = parts_of(groups, jnp.asarray(rows))
-    scaled = [part * s for part, s in zip(parts, scales, strict=True)]
-    inner = packed(_times(part, q.T) for part, q in zip(scaled, vectors, strict=True))
+    scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]
+    inner = packed(_times(part, q.T) for part, q in zip(scaled_parts, vectors, strict=True))
     products = product(op, groups, inner)
-    turned = zip(parts_of(groups, sign * (products - shift * inner)), vectors, scales, strict=True)
-    return packed(_times(part, q) * s for part, q, s in turned), inner, products
+    groups_of_image = zip(
+        parts_of(groups, sign * (products - shift * inner)), vectors, scales, strict=True
+    )
+    return packed(_times(part, q) * s for part, q, s in groups_of_image), inner, products
 
 
 def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
@@ -209,6 +211,7 @@ def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _start(reduced: Reduced, compressed: tuple[Compression, ...], sign: float) -> np.ndarray:
+    """Start vectors u (x) v: v of the compression with the extreme eigenvalue, u the best for v."""
     group = int(np.argmin([(sign * c.values).min() for c in compressed]))
     rows, columns = reduced.groups[group]
     first = sum(r for r, _ in reduced.groups[:group])

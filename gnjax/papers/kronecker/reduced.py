@@ -29,15 +29,16 @@ class Reduced:
 
     @property
     def size(self) -> int:
+        """The dimension of the range."""
         return sum(rows * columns for rows, columns in self.groups)
 
 
 def reduce(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
-    """Restrict to the staircase of the factors (the whole space where nothing is null)."""
+    """sum_l A_l (x) B_l on a space that contains its range, of the size that the ranks allow."""
     _, k, _ = op.lefts.shape
     d = op.rights.shape[-1]
     if (min(factors.left_ranks[0], k), factors.right_ranks[-1]) == (k, d):
-        return _larger_side_right(op, ((k, d),))
+        return _larger_side_right(op, ((k, d),))  # the whole space: no null space is known
     if factors.left_ranks[-1] == 0 or factors.right_ranks[0] == 0:
         return Reduced(op, ())
     return _restricted(op, factors)
@@ -55,18 +56,21 @@ def _larger_side_right(op: SumOfKroneckers, groups: Groups) -> Reduced:
 
 
 def _restricted(op: SumOfKroneckers, factors: KroneckerFactors) -> Reduced:
+    """G in the bases of the staircase, with its larger side on the right."""
     stairs = adapt(factors)
     lefts = _padded_grams(stairs.lefts)
     rights = _padded_grams(stairs.rights)
     rotated = stairs.error(*(np.linalg.norm(side, axis=(1, 2)) for side in (lefts, rights)))
-    kept = stairs.kept
+    lengths = stairs.lengths
     if len(lefts[0]) > len(rights[0]):
         lefts, rights = rights, lefts
-        kept = np.array([(kept > column).sum() for column in range(kept.max())])
-    groups = tuple((len(list(run)), int(columns)) for columns, run in groupby(kept) if columns)
+        lengths = np.array([(lengths > column).sum() for column in range(lengths.max())])
+    groups = tuple(
+        (len(list(equal)), int(columns)) for columns, equal in groupby(lengths) if columns
+    )
     error = stored_bound(float(op.stored_error) + rotated, op.dtype)
-    stored = SumOfKroneckers(on_device(lefts), on_device(rights), error)
-    return Reduced(stored, groups, stairs.left_rounding + stairs.right_rounding > 0)
+    operator = SumOfKroneckers(on_device(lefts), on_device(rights), error)
+    return Reduced(operator, groups, stairs.left_rounding + stairs.right_rounding > 0)
 
 
 def _padded_grams(factors: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -25,13 +25,13 @@ def uneven(op: SumOfKroneckers) -> bool:
 
 
 def _exponents(op: SumOfKroneckers) -> list[tuple[int | None, int | None]]:
-    """Those of A_l and B_l, or twice those of S_l and T_l; None for a matrix of zeros."""
-    known: KroneckerFactors | None = getattr(op, "factors", None)
-    times = 1 if known is None else 2
-    sides = (op.lefts, op.rights) if known is None else (known.lefts, known.rights)
+    """The exponents of A_l and B_l, from those of S_l and T_l if known; None for zero matrices."""
+    factors: KroneckerFactors | None = getattr(op, "factors", None)
+    times = 1 if factors is None else 2
+    sides = (op.lefts, op.rights) if factors is None else (factors.lefts, factors.rights)
     pairs = ([largest_exponent(side) for side in term] for term in zip(*sides, strict=True))
-    scaled = ([None if e is None else times * e for e in pair] for pair in pairs)
-    return [(a, b) for a, b in scaled]
+    multiples = ([None if e is None else times * e for e in pair] for pair in pairs)
+    return [(a, b) for a, b in multiples]
 
 
 def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
@@ -39,9 +39,9 @@ def times_power_of_two(op: SumOfKroneckers, exponent: int) -> SumOfKroneckers:
 
     The products A_l = S_l S_l^T may underflow where the factors do not.
     """
-    known: KroneckerFactors | None = getattr(op, "factors", None)
-    if known is not None:
-        return from_factors(_factors(known, exponent // 2))
+    factors: KroneckerFactors | None = getattr(op, "factors", None)
+    if factors is not None:
+        return from_factors(_factors(factors, exponent // 2))
     down = -(largest_exponent(op.rights) or 0)
     lefts, left_lost = times_power(op.lefts, exponent - down)
     rights, right_lost = times_power(op.rights, down)
@@ -62,13 +62,13 @@ def _factors(factors: KroneckerFactors, exponent: int) -> KroneckerFactors:
     for index, (s, t) in enumerate(zip(factors.lefts, factors.rights, strict=True)):
         down = exponent if index == last else -(largest_exponent(t) or 0)
         down = 0 if index == 0 and factors.whitened else down
-        for side, stored, power, scaled, errors in (
+        for side, error, power, multiples, errors in (
             (s, factors.left_errors[index], exponent - down, lefts, left_errors),
             (t, factors.right_errors[index], down, rights, right_errors),
         ):
-            moved, lost = times_power(side, power)
-            scaled.append(moved)
-            errors.append(raised_power(float(stored), power) + lost)
+            multiple, lost = times_power(side, power)
+            multiples.append(multiple)
+            errors.append(raised_power(float(error), power) + lost)
     dtype = factors.rights[0].dtype
     return replace(
         factors,

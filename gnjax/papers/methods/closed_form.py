@@ -45,8 +45,8 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
 
 
 def _certificate(factors: KroneckerFactors) -> Certificate:
-    formed = "rounding of the products of layers"
-    return certificate(LAPACK, Error(0.0, factors.evidence, factors.failure, formed))
+    reason = "rounding of the products of layers"
+    return certificate(LAPACK, Error(0.0, factors.evidence, factors.failure, reason))
 
 
 def _blocks(
@@ -57,15 +57,15 @@ def _blocks(
     sigma = [singular_values(np.concatenate([s * first, second], axis=1)) for s in outer]
     norm = max(values[0] for values in sigma)
     first_norm = np.linalg.norm(first, 2)
-    moved = outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
-    error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * outer[0]) + moved
+    error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * outer[0])
+    error += outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
     error += float(factors.right_errors[1])
     return squares(np.concatenate(sigma), error, "closed_form", rests_on)
 
 
-def _sigma(factor: jax.Array, formed: jax.Array) -> tuple[np.ndarray, float]:
+def _sigma(factor: jax.Array, factor_error: jax.Array) -> tuple[np.ndarray, float]:
     values = singular_values(np.asarray(factor))
-    return values, spectral_error(max(factor.shape), factor.dtype) * values[0] + float(formed)
+    return values, spectral_error(max(factor.shape), factor.dtype) * values[0] + float(factor_error)
 
 
 def _padded(values: np.ndarray, size: int) -> np.ndarray:
@@ -73,7 +73,7 @@ def _padded(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def _factors(problem: Problem) -> KroneckerFactors:
-    """Those of the operator, which brought this method."""
+    """The factors of the operator, which states this method."""
     op: Any = problem.op
     factors: KroneckerFactors = op.factors
     return factors

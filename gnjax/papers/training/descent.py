@@ -115,14 +115,14 @@ def _descend(
 def _epoch(loss: Loss, halving: Halving | None, data: Data, state: _State) -> _State:
     """One epoch: test the loss at every ``halving.every``-th epoch, then make a step."""
     value, gradient = jax.value_and_grad(loss)(state.params, data)
-    rate, tested = state.rate, state.tested
+    rate, last_loss = state.rate, state.tested
     if halving is not None:
-        due = state.epoch % halving.every == 0
-        improved = value <= (1 - halving.improvement) * tested
-        rate = jnp.where(due & ~improved, rate / 2, rate)
-        tested = jnp.where(due, value, tested)
+        is_test = state.epoch % halving.every == 0
+        improved = value <= (1 - halving.improvement) * last_loss
+        rate = jnp.where(is_test & ~improved, rate / 2, rate)
+        last_loss = jnp.where(is_test, value, last_loss)
     params = jax.tree.map(lambda theta, slope: theta - rate * slope, state.params, gradient)
-    return _State(params, rate, tested, state.epoch + 1)
+    return _State(params, rate, last_loss, state.epoch + 1)
 
 
 def tanh_network(weights: Sequence[jax.Array], x: jax.Array) -> jax.Array:

@@ -60,7 +60,7 @@ class Moments:
     energy: jax.Array
 
 
-class Reduced(NamedTuple):
+class ReducedProblem(NamedTuple):
     """Weights w_l and moments in the coordinates of bases U_0 .. U_L (None: the identity)."""
 
     weights: list[jax.Array]
@@ -104,8 +104,8 @@ def _weighed(w: jax.Array, covariance: jax.Array) -> jax.Array:
 def floor(data: Moments) -> float:
     """The smallest loss of any W, |Y|^2 / 2n - tr(B C^+ B^T) / 2, the least-squares optimum."""
     values, vectors = axes(data.covariance)
-    kept = values > len(values) * np.finfo(np.float64).eps * values.max()
-    explained = (np.asarray(data.cross) @ vectors[:, kept]) ** 2 / values[kept]
+    nonzero = values > len(values) * np.finfo(np.float64).eps * values.max()
+    explained = (np.asarray(data.cross) @ vectors[:, nonzero]) ** 2 / values[nonzero]
     return float(data.energy) - float(explained.sum()) / 2
 
 
@@ -116,13 +116,13 @@ def axes(covariance: jax.Array) -> tuple[Array, Array]:
     return np.maximum(values, 0.0), vectors
 
 
-def principal_axes(weights: Weights, data: Moments) -> Reduced:
+def principal_axes(weights: Weights, data: Moments) -> ReducedProblem:
     """Rotate the inputs to the eigenvectors of C, so that C becomes diagonal."""
     values, vectors = axes(data.covariance)
     return _rotated(weights, data, on_device(values), vectors)
 
 
-def row_space(weights: Weights, data: Moments) -> Reduced:
+def row_space(weights: Weights, data: Moments) -> ReducedProblem:
     """Rotate the inputs onto the min(d, k + m) directions of B and W_1, for C = c I.
 
     W_1 moves by S_1^T (c W - B), whose rows are combinations of those of W_1 and of B.
@@ -148,38 +148,40 @@ def _isotropic(covariance: jax.Array) -> float:
     return variance
 
 
-def _rotated(weights: Weights, data: Moments, covariance: jax.Array, basis: Array) -> Reduced:
-    first, *rest = weights
+def _rotated(
+    weights: Weights, data: Moments, covariance: jax.Array, basis: Array
+) -> ReducedProblem:
+    first, *later = weights
     inputs = on_device(basis)
-    return Reduced(
-        [first @ inputs, *rest],
+    return ReducedProblem(
+        [first @ inputs, *later],
         Moments(covariance, data.cross @ inputs, data.energy),
         (inputs, *[None] * len(weights)),
     )
 
 
-def core(weights: Weights, data: Moments, rank: int) -> Reduced:
+def core(weights: Weights, data: Moments, rank: int) -> ReducedProblem:
     """Shrink every hidden width to ``rank``, the dimension of what W_l and W_{l+1} share.
 
     Weights whose columns (of W_l) and rows (of W_{l+1}) lie in one span U_l of that dimension stay
     in it, because W_l moves by S_l^T E P_l^T and S_l^T ends in W_{l+1}^T while P_{l+1} begins with
     W_l. Strongly balanced weights of rank r (Assumption 3) have r.
     """
-    hidden = [_span(after, before, rank) for before, after in pairwise(weights)]
-    bases = (None, *hidden, None)
+    hidden_bases = [_span(after, before, rank) for before, after in pairwise(weights)]
+    bases = (None, *hidden_bases, None)
     sides = zip(weights, bases, bases[1:], strict=False)
-    return Reduced([_inside(w, after, before) for w, before, after in sides], data, bases)
+    return ReducedProblem([_inside(w, after, before) for w, before, after in sides], data, bases)
 
 
 def _span(after: jax.Array, before: jax.Array, rank: int) -> jax.Array:
     """Orthonormal columns that span those of ``before`` and the rows of ``after``."""
     vectors = np.concatenate([np.asarray(before), np.asarray(after).T], axis=1)
     basis = np.linalg.svd(vectors, full_matrices=False)[0][:, :rank]
-    left = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
-    if not left <= _SPANNED * float(np.linalg.norm(vectors)):
+    outside = float(np.linalg.norm(vectors - basis @ (basis.T @ vectors)))
+    if not outside <= _SPANNED * float(np.linalg.norm(vectors)):
         msg = (
             f"a hidden layer of width {len(vectors)} uses more than rank={rank} dimensions "
-            f"({left:.1e} of its weights lie outside); give the rank of balanced weights"
+            f"({outside:.1e} of its weights lie outside); give the rank of balanced weights"
         )
         raise ValueError(msg)
     return jnp.asarray(basis)
@@ -191,7 +193,7 @@ def _inside(w: jax.Array, after: jax.Array | None, before: jax.Array | None) -> 
     return w if before is None else w @ before
 
 
-def lift(weights: Weights, reduced: Reduced) -> list[jax.Array]:
+def lift(weights: Weights, reduced: ReducedProblem) -> list[jax.Array]:
     """W_l = U_l w_l U_{l-1}^T: weights of the reduced problem in the original coordinates."""
     sides = zip(weights, reduced.bases, reduced.bases[1:], strict=False)
     return [
@@ -200,7 +202,7 @@ def lift(weights: Weights, reduced: Reduced) -> list[jax.Array]:
     ]
 
 
-class Aligned(NamedTuple):
+class AlignedData(NamedTuple):
     """c of C = c I, the singular values m_i of B, and |Y|^2 / 2n."""
 
     variance: jax.Array
@@ -208,7 +210,7 @@ class Aligned(NamedTuple):
     energy: jax.Array
 
 
-def aligned(data: Moments) -> Aligned:
+def aligned(data: Moments) -> AlignedData:
     """The data for weights W_l = U_l diag(s) U_{l-1}^T, with U_0 and U_L from the SVD of B.
 
     Descending ``aligned_loss`` from s, (L, k), is the recursion
@@ -216,10 +218,10 @@ def aligned(data: Moments) -> Aligned:
     """
     strengths = np.linalg.svd(np.asarray(data.cross), compute_uv=False)
     variance = jnp.asarray(_isotropic(data.covariance))
-    return Aligned(variance, jnp.asarray(strengths), data.energy)
+    return AlignedData(variance, jnp.asarray(strengths), data.energy)
 
 
-def aligned_loss(singular_values: jax.Array, data: Aligned) -> jax.Array:
+def aligned_loss(singular_values: jax.Array, data: AlignedData) -> jax.Array:
     """sum_i (c p_i^2 / 2 - m_i p_i) + |Y|^2 / 2n, p_i the product over the layers (rows)."""
     p = jnp.prod(singular_values, axis=0)
     return (data.variance * p**2 / 2 - data.cross * p).sum() + data.energy

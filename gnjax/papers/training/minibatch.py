@@ -105,9 +105,9 @@ def trainable(model: Any) -> tuple[Forward, Params, Statistics]:
         return Partial(_stateless, apply), params, ()
     training = nnx.clone(model)
     training.train()
-    graph, params, *others = nnx.split(training, nnx.Param, nnx.BatchStat, ...)
-    statistics, rest = others
-    return Partial(_NnxForward(graph), rest), params, statistics
+    graph, params, *states = nnx.split(training, nnx.Param, nnx.BatchStat, ...)
+    statistics, constants = states
+    return Partial(_NnxForward(graph), constants), params, statistics
 
 
 def _stateless(
@@ -123,9 +123,9 @@ class _NnxForward:
     graph: Any
 
     def __call__(
-        self, rest: Any, params: Params, statistics: Statistics, x: jax.Array
+        self, constants: Any, params: Params, statistics: Statistics, x: jax.Array
     ) -> tuple[jax.Array, Statistics]:
-        model = nnx.merge(self.graph, params, statistics, rest, copy=True)
+        model = nnx.merge(self.graph, params, statistics, constants, copy=True)
         outputs = model(x)
         return outputs, nnx.state(model, nnx.BatchStat)
 
@@ -160,7 +160,7 @@ def train(
         thread and convolutions ten times slower; the scan for everything else.
     """
     scan = not _convolves_on_cpu(problem, state) if scan is None else scan
-    state, losses = (_scanned if scan else _looped)(problem, state, epochs)
+    state, losses = (_epochs_by_scan if scan else _epochs_by_loop)(problem, state, epochs)
     sizes = np.array(_sizes(problem), float)
     host = np.asarray(jax.device_get(losses), float)
     host = host.reshape(epochs, *state.epoch.shape, len(sizes))  # also for no epoch at all
@@ -168,6 +168,7 @@ def train(
 
 
 def _convolves_on_cpu(problem: Problem, state: State) -> bool:
+    """Whether the forward pass has a convolution that would run on a CPU."""
     if jax.default_backend() != "cpu":
         return False
     networks = state.epoch.ndim  # the axis that a forward pass of one network lacks
@@ -194,27 +195,29 @@ def _convolves(forward: Any, learned: Any, shapes: tuple[tuple[Any, Any], ...]) 
     return "conv_general_dilated" in str(jax.make_jaxpr(of_leaves)(*described))
 
 
-def _scanned(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
-    given, outer = jax.tree.flatten(problem)
+def _epochs_by_scan(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    """The state after some epochs, each one compiled scan, and the losses of the steps of each."""
+    problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
-    one_epoch, losses = _of_leaves(_scanned_epoch, outer, structure), []
+    one_epoch, losses = _of_leaves(_scanned_epoch, problem_structure, structure), []
     for _ in range(epochs):
-        leaves, of_steps = one_epoch(given, leaves)
-        losses.append(of_steps)
+        leaves, losses_of_steps = one_epoch(problem_leaves, leaves)
+        losses.append(losses_of_steps)
     return jax.tree.unflatten(structure, leaves), losses
 
 
-def _looped(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
-    given, outer = jax.tree.flatten(problem)
+def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State, list[jax.Array]]:
+    """The state after some epochs and the losses, by a Python loop over compiled steps."""
+    problem_leaves, problem_structure = jax.tree.flatten(problem)
     leaves, structure = jax.tree.flatten(state)
-    one_step, losses = _of_leaves(_stacked_step, outer, structure), []
+    one_step, losses = _of_leaves(_stacked_step, problem_structure, structure), []
     n, batch = len(problem.x), problem.recipe.batch
     for epoch in range(epochs):
-        of_steps = []
+        losses_of_steps = []
         for indices in _stacked_batches(n, batch, state.key, state.epoch + epoch):
-            leaves, loss = one_step(given, leaves, indices)
-            of_steps.append(loss)
-        losses.append(jnp.stack(of_steps, -1))
+            leaves, loss = one_step(problem_leaves, leaves, indices)
+            losses_of_steps.append(loss)
+        losses.append(jnp.stack(losses_of_steps, -1))
     return replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epochs), losses
 
 
@@ -227,11 +230,15 @@ def _of_leaves(function: Callable[..., Any], problem: Any, state: Any) -> Callab
     """
 
     @jax.jit
-    def of_leaves(given: Any, leaves: Any, *others: Any) -> tuple[list[jax.Array], jax.Array]:
-        found, losses = function(
-            jax.tree.unflatten(problem, given), jax.tree.unflatten(state, leaves), *others
+    def of_leaves(
+        problem_leaves: Any, leaves: Any, *arguments: Any
+    ) -> tuple[list[jax.Array], jax.Array]:
+        new_state, losses = function(
+            jax.tree.unflatten(problem, problem_leaves),
+            jax.tree.unflatten(state, leaves),
+            *arguments,
         )
-        return jax.tree.leaves(found), losses
+        return jax.tree.leaves(new_state), losses
 
     return of_leaves
 
@@ -243,11 +250,12 @@ def _scanned_epoch(problem: Problem, state: State) -> tuple[State, jax.Array]:
 
 
 def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
+    """One epoch: its full batches in a scan, and then the last batch."""
     n, batch = len(problem.x), problem.recipe.batch
-    whole, rest = _batches(n, batch, state.key, state.epoch)
-    state, losses = lax.scan(partial(_step, problem), state, whole)
-    if rest.size:
-        state, loss = _step(problem, state, rest)
+    full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
+    state, losses = lax.scan(partial(_step, problem), state, full_batches)
+    if last_batch.size:
+        state, loss = _step(problem, state, last_batch)
         losses = jnp.append(losses, loss)
     return replace(state, epoch=state.epoch + 1), losses
 
@@ -255,9 +263,9 @@ def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
 @partial(jax.jit, static_argnums=(0, 1))
 def _stacked_batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> list[jax.Array]:
     """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
-    drawn = partial(_batches, n, batch)
-    whole, rest = (jax.vmap(drawn) if epoch.ndim else drawn)(key, epoch)
-    return [*jnp.moveaxis(whole, -2, 0), *([rest] if rest.size else [])]
+    batches_of = partial(_batches, n, batch)
+    full_batches, last_batch = (jax.vmap(batches_of) if epoch.ndim else batches_of)(key, epoch)
+    return [*jnp.moveaxis(full_batches, -2, 0), *([last_batch] if last_batch.size else [])]
 
 
 def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
@@ -270,8 +278,8 @@ def _batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> tuple[jax.
     """The indices of the samples in an epoch's full steps (steps, batch), and the rest (rest,)."""
     order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
     batch = min(batch, n)
-    whole = n // batch * batch
-    return order[:whole].reshape(-1, batch), order[whole:]
+    in_full_batches = n // batch * batch
+    return order[:in_full_batches].reshape(-1, batch), order[in_full_batches:]
 
 
 def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
@@ -304,8 +312,8 @@ def _masked(tree: Params, mask: Params | None) -> Params:
 def cast(tree: Any, dtype: Any) -> Any:
     """Convert the floating point leaves of a tree to ``dtype``."""
 
-    def one(leaf: Any) -> Any:
+    def cast_leaf(leaf: Any) -> Any:
         floating = jnp.issubdtype(leaf.dtype, jnp.floating)
         return leaf.astype(dtype) if floating else leaf
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(cast_leaf, tree)

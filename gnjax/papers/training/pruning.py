@@ -29,15 +29,15 @@ def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> P
         msg = f"rate={rate} is not in [0, 1); it is the share of each layer's weights to prune"
         raise ValueError(msg)
 
-    def kept(path: tuple[object, ...], leaf: jax.Array) -> np.ndarray:
+    def mask_of(path: tuple[object, ...], leaf: jax.Array) -> np.ndarray:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        chosen = leaf.ndim >= 2 and (only is None or fnmatch.fnmatch(name, only))
-        return _kept(np.asarray(leaf), rate if chosen else 0.0)
+        is_weight = leaf.ndim >= 2 and (only is None or fnmatch.fnmatch(name, only))
+        return _largest_entries(np.asarray(leaf), rate if is_weight else 0.0)
 
-    return jax.tree_util.tree_map_with_path(kept, params)
+    return jax.tree_util.tree_map_with_path(mask_of, params)
 
 
-def _kept(leaf: np.ndarray, rate: float) -> np.ndarray:
+def _largest_entries(leaf: np.ndarray, rate: float) -> np.ndarray:
     mask = np.ones(leaf.size, bool)
     mask[np.argsort(np.abs(leaf), axis=None, kind="stable")[: round(rate * leaf.size)]] = False
     return mask.reshape(leaf.shape)

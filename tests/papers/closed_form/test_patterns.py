@@ -166,8 +166,8 @@ def test_directions_that_zeros_cut_off_are_left_out_exactly(seed):
     op = papers.linear_gauss_newton(weights)
     stairs = adapt(op.factors)
     assert stairs.left_rounding == stairs.right_rounding == 0
-    assert not stairs.left_moved.any()
-    assert not stairs.right_moved.any()
+    assert not stairs.left_distances.any()
+    assert not stairs.right_distances.any()
     small = op.on_range()
     assert small.shape[0] == op.rank_bound
     if not small.shape[0]:
@@ -204,8 +204,8 @@ def test_the_staircase_keeps_the_spectrum_within_its_error(
     for rows, bound in zip(stairs.lefts, factors.left_ranks, strict=True):
         assert len(rows) == bound
     for kept, given_, moved in (
-        (stairs.lefts, factors.lefts, stairs.left_moved),
-        (stairs.rights, factors.rights, stairs.right_moved),
+        (stairs.lefts, factors.lefts, stairs.left_distances),
+        (stairs.rights, factors.rights, stairs.right_distances),
     ):
         for rows, whole, lost in zip(kept, given_, moved, strict=True):
             size = np.linalg.norm(whole)
@@ -232,7 +232,7 @@ def test_a_nearly_dependent_layer_needs_the_shares_of_all_factors():
     np.testing.assert_array_equal(factors.lefts[0][:, 0], b)
     stairs = adapt(factors)
     assert factors.left_ranks == (1, 2, 3)
-    assert stairs.left_moved[0] <= 1e-14 * np.linalg.norm(b)
+    assert stairs.left_distances[0] <= 1e-14 * np.linalg.norm(b)
 
 
 @pytest.mark.parametrize("inputs", [4, 12])

@@ -70,7 +70,7 @@ def start(name, seed, widths):
 
 def assert_same_path(reductions, weights, x, y):
     """Apply the reductions one after the other, train, lift, and compare with the plain descent."""
-    reduced = linear_descent.Reduced(
+    reduced = linear_descent.ReducedProblem(
         list(weights), linear_descent.moments(x, y), (None,) * (len(weights) + 1)
     )
     chain = []

@@ -22,7 +22,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> jax.Array:
-    """Where a mask leaves a query nothing, the result is 0."""
+    """softmax(q k^T scale + mask) v; zero for a query all of whose keys are masked."""
     mask = mask if attn_mask is None else attn_mask
     if enable_gqa:
         times = q.shape[-3] // k.shape[-3]

@@ -32,7 +32,7 @@ def _div(a: Entry, b: Entry, rounding_mode: str | None = None) -> jax.Array:
 
 
 def _pow(a: Entry, b: Entry) -> jax.Array:
-    """Whole powers are products: their derivatives are there at 0 and for negative numbers."""
+    """x^y; integer powers are products, which have derivatives at 0 and for negative x."""
     if isinstance(b, float) and b.is_integer():
         b = int(b)
     if isinstance(b, int) and not isinstance(a, int | float):
@@ -47,9 +47,9 @@ def _clamp(x: jax.Array, low: Entry = None, high: Entry = None, **names: Entry) 
     return clamped if high is None else jnp.where(clamped > high, high, clamped)
 
 
-def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **names: Entry) -> jax.Array:
-    """The derivative is zero at the ends too."""
-    low, high = names.get("min_val", low), names.get("max_val", high)
+def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entry) -> jax.Array:
+    """min(max(x, low), high), with the derivative zero at x = low and x = high, as in PyTorch."""
+    low, high = bounds.get("min_val", low), bounds.get("max_val", high)
     return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
 
 

@@ -37,6 +37,7 @@ def _at(indices: Sequence[jax.Array | None]) -> tuple[Any, ...]:
 
 
 def _index(x: jax.Array, indices: Sequence[jax.Array | None]) -> jax.Array:
+    """x[indices], where None stands for a whole axis; an index out of range gives nan."""
     return x.at[_at(indices)].get(mode="fill")
 
 
@@ -59,7 +60,7 @@ def _gather(x: jax.Array, dim: int, index: jax.Array, **_: Any) -> jax.Array:
 
 
 def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
-    """Indices of every axis: along ``dim`` those given, and along the others the entry's own."""
+    """Indices of every axis: ``index`` along ``dim``, and along the others the entry's place."""
     ranges = [jnp.arange(size) for size in index.shape]
     grid = jnp.meshgrid(*ranges, indexing="ij")
     grid[dim % x.ndim] = index

@@ -51,7 +51,7 @@ def _batch_norm_of_input(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """What a norm of instances becomes: its samples are channels of one image."""
+    """Instance normalisation as PyTorch exports it: samples are channels of one image."""
     axes = [axis for axis in range(x.ndim) if axis != 1]
     return _scaled(_normalised(x, axes, eps), weight, bias, x), None, None
 

@@ -30,7 +30,7 @@ def _borders(
     gaps: Sequence[int],
     ceil_mode: bool,
 ) -> Pairs:
-    """What is added on either side; with ceil_mode the last window may stick out on the right."""
+    """The padding on both sides of every axis; ceil_mode lets the last window stick out."""
     borders = []
     for size, window, stride, pad, gap in zip(sizes, windows, strides, pads, gaps, strict=True):
         room, more = size + 2 * pad - gap * (window - 1) - 1, 0
@@ -75,7 +75,7 @@ def _dilated(
     x: jax.Array, windows: Sequence[int], strides: Sequence[int], gaps: Sequence[int]
 ) -> jax.Array:
     """Maxima over windows with gaps, by shifted copies: JAX has no derivative of its own."""
-    shifted = []
+    parts = []
     for offsets in itertools.product(*map(range, windows)):
         part = x
         for axis, (offset, window, stride, gap) in enumerate(
@@ -83,8 +83,8 @@ def _dilated(
         ):
             last = x.shape[axis] - gap * (window - 1 - offset)
             part = jax.lax.slice_in_dim(part, gap * offset, last, stride, axis)
-        shifted.append(part)
-    values = jnp.stack(shifted)
+        parts.append(part)
+    values = jnp.stack(parts)
     return jnp.take_along_axis(values, jnp.argmax(values, 0, keepdims=True), 0)[0]
 
 
@@ -142,7 +142,7 @@ def _outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Means over windows whose number is given, one axis after the other."""
+    """Means over as many windows as the output has places, one axis after the other."""
     for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
         length = x.shape[axis]
         if size == 1:

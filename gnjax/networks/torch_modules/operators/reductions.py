@@ -81,12 +81,15 @@ def _sort(
 def _topk(
     x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[jax.Array, jax.Array]:
+    """The k largest or smallest entries along an axis, and their places."""
     places = jnp.argsort(x, dim, descending=largest)
     places = jax.lax.slice_in_dim(places, 0, k, axis=dim % x.ndim)
     return jnp.take_along_axis(x, places, dim), places
 
 
 def _arg(find: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """argmax or argmin along an axis, or among all entries in a row where ``dim`` is None."""
+
     def index(x: jax.Array, dim: int | None = None, keepdim: bool = False) -> jax.Array:
         return find(x, axis=dim, keepdims=keepdim)
 

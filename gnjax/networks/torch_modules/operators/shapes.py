@@ -11,6 +11,7 @@ import numpy as np
 
 
 def _axes(x: jax.Array, dims: int | Sequence[int]) -> tuple[int, ...]:
+    """The axes counted from the front; none where x is a number."""
     axes = (dims,) if isinstance(dims, int) else dims
     return tuple(dim % x.ndim for dim in axes) if x.ndim else ()
 
@@ -34,7 +35,7 @@ def _unsqueeze(x: jax.Array, dim: int) -> jax.Array:
 
 
 def _within(place: int, size: int) -> int:
-    """A place counted from the front, moved to the nearest that there is."""
+    """A place from 0 to ``size``: counted from the end if negative, and cut off at both ends."""
     return min(max(place + size if place < 0 else place, 0), size)
 
 
