@@ -96,7 +96,7 @@ class CrossKernel:
         return self.left.net.dtype
 
     @property
-    def T(self) -> CrossKernel:  # noqa: N802, as arrays have it
+    def T(self) -> CrossKernel:
         """J' J^T, the kernel between x2 and x."""
         return CrossKernel(self.right, self.left)
 
