@@ -13,14 +13,14 @@ import numpy as np
 
 from gnjax.networks import kernels
 from gnjax.networks.network import Network, backward_products, forward_products
-from gnjax.networks.rounding import MISTAKE, SAFETY, direction, draws, measured
+from gnjax.networks.rounding import MISTAKE, SAFETY, direction, measured
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_device, on_host
 from gnjax.numerics.memory.free import check_room
-from gnjax.numerics.rounding import gamma
+from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
 
-_COMPARED = 2  # so many vectors compare what was formed from the layers
-_SIZE = 2.0  # a factor, as the mean of few squared lengths can be below its expectation
+_VECTORS, _STEPS = 2, 4  # of the power method
+_SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
 
 
 class Rows:
@@ -41,29 +41,40 @@ class Rows:
     @cached_property
     def vectors(self) -> np.ndarray:
         """Vectors u (m, n r) of random direction and squared length n r."""
-        rng, net = np.random.default_rng(self._seed), self.net
-        count = draws(net.written * min(net.batch, net.samples), self.count)
-        return np.stack([direction(rng, (self.count,), net.dtype) for _ in range(count)])
-
-    @property
-    def size(self) -> float:
-        """An estimate of ||J||_F with a factor of safety, as ||J||_F^2 is the mean of |J^T u|^2."""
-        return self._seen[0]
-
-    @property
-    def images(self) -> np.ndarray:
-        """J^T u (m, p) for the first vectors."""
-        return self._seen[1]
+        rng = np.random.default_rng(self._seed)
+        return np.stack([direction(rng, (self.count,), self.net.dtype) for _ in range(_VECTORS)])
 
     @cached_property
-    def _seen(self) -> tuple[float, np.ndarray]:
-        lengths, kept = [], []
-        for place, u in enumerate(self.vectors):
-            image = on_host(backward_products(self.net, on_device(u)))
-            lengths.append(length(image))
-            if place < _COMPARED:
-                kept.append(image)
-        return _SIZE * math.hypot(*lengths) / math.sqrt(len(lengths)), np.stack(kept)
+    def images(self) -> np.ndarray:
+        """J^T u (m, p) for these vectors."""
+        return np.stack([on_host(backward_products(self.net, on_device(u))) for u in self.vectors])
+
+    @cached_property
+    def norm(self) -> float:
+        """An estimate of ||J||_2 from above, by q steps of the power method.
+
+        For A = J J^T and m Gaussian vectors u, the mean of |A^q u|^2 is at least ||A||^{2q} times
+        chi^2 / m with m degrees of freedom (Dixon 1983).
+        """
+        logarithms = [self._grown(image) for image in self.images]
+        largest = max(logarithms)
+        if not math.isfinite(largest):
+            return 0.0 if largest < 0 else math.inf
+        mean = sum(math.exp(2 * (one - largest)) for one in logarithms) / _VECTORS
+        return math.exp((largest + math.log(mean) / 2) / (2 * _STEPS)) * math.sqrt(_SIZE)
+
+    def _grown(self, image: np.ndarray) -> float:
+        """log |A^q u| from J^T u, without over- and underflow."""
+        logarithm = 0.0
+        for step in range(1, _STEPS + 1):
+            u = on_host(forward_products(self.net, on_device(image)))
+            size = length(u)
+            if not 0 < size < math.inf:
+                return -math.inf if size == 0 else math.inf
+            logarithm += math.log(size)
+            if step < _STEPS:
+                image = on_host(backward_products(self.net, on_device(u / u.dtype.type(size))))
+        return logarithm
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,8 +144,7 @@ class CrossKernel:
             "make it for fewer samples at once, gnjax.ntk(model, x[a:b], x2[c:d])",
         )
         matrix = kernels.cross_gram(self.left.net, self.right.net)
-        left, right = self.left.vectors[:_COMPARED], self.right.vectors[:_COMPARED]
-        self._formed.append(left @ (matrix @ right.T))
+        self._formed.append(self.left.vectors @ (matrix @ self.right.vectors.T))
         return on_device(matrix)
 
     @property
@@ -146,20 +156,23 @@ class CrossKernel:
         u^T K w that is further from <J^T u, J'^T w> is a mistake, and its size becomes the error.
         """
         near, far = self.left.error, self.right.error
-        a, b = self.left.size, self.right.size
-        terms = math.sqrt(self.left.net.parameters + sum(self.shape))  # rounded at random
-        rounding = gamma(math.ceil(terms) + 2, self.dtype) * a * b
+        a, b = self.left.norm, self.right.norm
+        rounding = LAPACK.to(spectral_error(max(self.shape), self.dtype) * a * b)
         hidden = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
         moved = a * far.value + near.value * b + near.value * far.value
-        apart = self._furthest()
-        mistake = SAFETY**2 * apart if apart > moved + rounding + hidden else 0.0
-        size = moved + rounding + hidden + mistake
+        mistake = self._mistake(near.value, far.value)
+        size = moved + rounding.value + hidden + mistake
         if not math.isfinite(size):
             return unknown("the error of the Jacobians is not known, or their sizes overflow")
-        found = (near + far).to(size)
+        found = (near + far + rounding).to(size)
         return found if not mistake else replace(found, kind=MEASURED, reason=MISTAKE)
 
-    def _furthest(self) -> float:
-        """The largest distance of u^T K w, for what was formed, from <J^T u, J'^T w>."""
-        known = [[dot(u, w) for w in self.right.images] for u in self.left.images]
-        return max((float(np.abs(part - known).max()) for part in self._formed), default=0.0)
+    def _mistake(self, near: float, far: float) -> float:
+        """An estimate of the mistakes in what was formed; 0 where errors of J explain all."""
+        images, others = self.left.images, self.right.images
+        a, b = (max(length(image) for image in some) for some in (images, others))
+        share = SAFETY * math.sqrt(2 * sum(self.shape)) * unit_roundoff(self.dtype)
+        allowed = a * far + near * b + near * far + share * a * b
+        known = np.array([[dot(u, w) for w in others] for u in images])
+        apart = max((float(np.abs(part - known).max()) for part in self._formed), default=0.0)
+        return 0.0 if apart <= allowed else SAFETY**2 * apart
