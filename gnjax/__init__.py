@@ -34,6 +34,7 @@ from gnjax.operators.metrics.metric import Metric
 from gnjax.operators.metrics.optimisers import optimizer_metric
 from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
 from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
+from gnjax.operators.of_networks.cross import CrossKernel
 from gnjax.operators.of_networks.linearised import linearised
 from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
@@ -58,6 +59,7 @@ __all__ = [
     "Certificate",
     "CertifiedPairs",
     "ConditionNumber",
+    "CrossKernel",
     "Dense",
     "Diagnosis",
     "Diagonal",

@@ -17,6 +17,7 @@ from gnjax.networks.outputs.shapes import Outputs, flat_outputs
 from gnjax.networks.outputs.targets import Target, check_has_targets, term_losses
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
+from gnjax.operators.of_networks.cross import CrossKernel, Rows
 from gnjax.operators.of_networks.network import (
     NetworkGram,
     NetworkHessian,
@@ -89,6 +90,7 @@ def gauss_newton(
 def ntk(
     model: Any,
     x: Any,
+    x2: Any = None,
     *,
     y: Any = None,
     loss: Loss = "squared_error",
@@ -99,21 +101,50 @@ def ntk(
     only: Only | None = None,
     mask: Any = None,
     batch_size: int | None = None,
-) -> NetworkGram:
+) -> Any:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first.
 
     With a loss or with weights it is R^T J J^T R, where B = R R^T is the output Hessian of the
-    loss. The arguments are those of :func:`gauss_newton`.
+    loss. With a second set of samples ``x2`` it is the kernel between both, R^T J J'^T R'
+    (n k, n' k), a :class:`gnjax.CrossKernel`: the block of the kernel of all samples that has its
+    rows in ``x`` and its columns in ``x2``. It has no y and no weights. The arguments are
+    those of :func:`gauss_newton`.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> gnjax.ntk(model, x).shape  # k n
     (10, 10)
+    >>> gnjax.ntk(model, x[:2], x).shape
+    (4, 10)
     """
     arguments = locals()
-    _check_no_batches(x, "a kernel has a row for every output of all samples")
+    del arguments["x2"]
+    for name, given in {"x": x, "x2": x2}.items():
+        _check_no_batches(name, given, "a kernel has a row for every output of all samples")
+    if x2 is not None:
+        return _cross_kernel(x2, **arguments)
     net, side = _network_and_side(**arguments)
     return NetworkGram(net, side, 1.0)
+
+
+def _cross_kernel(x2: Any, *, side: str, y: Any, weights: Any, **arguments: Any) -> CrossKernel:
+    if side != "outputs":
+        msg = f"side={side!r}: a kernel between x and x2 has the side of the outputs only"
+        raise ValueError(msg)
+    for name, given in {"y": y, "weights": weights}.items():
+        if given is not None:
+            msg = (
+                f"{name} belongs to x alone, and a kernel between x and x2 has no {name}; leave it "
+                "out, or make gnjax.ntk of all samples together and take a block of its matrix"
+            )
+            raise ValueError(msg)
+    left, _ = _network_and_side(side, **arguments)
+    try:
+        right, _ = _network_and_side(side, **{**arguments, "x": x2})
+    except ValueError as error:
+        msg = f"the second samples, x2 (called x in what follows): {error}"
+        raise ValueError(msg) from error
+    return CrossKernel(Rows(left, seed=23), Rows(right, seed=29))
 
 
 def empirical_fisher(
@@ -146,7 +177,7 @@ def empirical_fisher(
     """
     arguments = locals()
     del arguments["side"], arguments["terms"]
-    _check_no_batches(x, "empirical_fisher needs the gradient of every sample")
+    _check_no_batches("x", x, "empirical_fisher needs the gradient of every sample")
     check_has_targets(loss, y)
     net = network(**arguments, convex=False)
     losses = Partial(_Losses(net.shapes, terms), net.apply)
@@ -277,7 +308,7 @@ def _over_batches(
     return streamed(model, x, functional, loss, **options)
 
 
-def _check_no_batches(x: Any, reason: str) -> None:
-    if is_batches(x):
-        msg = f"x is a sequence of batches, and {reason}; pass all samples as one x"
+def _check_no_batches(name: str, samples: Any, reason: str) -> None:
+    if samples is not None and is_batches(samples):
+        msg = f"{name} is a sequence of batches, and {reason}; pass all samples as one {name}"
         raise ValueError(msg)

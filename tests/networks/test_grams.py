@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import grams
+from gnjax.networks.kernels import blocks, grams
 from tests.references import jacobian
 
 
@@ -35,7 +35,7 @@ def case():
 def test_blocks_and_groups(case, monkeypatch, block, held):
     """Blocks that reach back, and rows of several groups in the same memory or computed anew."""
     params, x, kernel = case
-    monkeypatch.setattr(grams, "_BLOCK", block)
+    monkeypatch.setattr(blocks, "_BLOCK", block)
     monkeypatch.setattr(grams, "LIMITS", gnjax.Limits(kernel_bytes=held))
     found = gnjax.ntk((_network, params), x).as_matrix()
     np.testing.assert_allclose(found, kernel, atol=1e-13 * np.abs(kernel).max(), rtol=0)
@@ -51,5 +51,5 @@ def test_a_share_by_blas_and_by_xla():
         for n in (4, 2)
     )
     block = np.ones((4, 3, 2, 3))
-    grams._add_structured(block, left, right, np.s_[0:, :, 0:])
-    np.testing.assert_allclose(block - 1, grams._over_vectors(left, right), atol=1e-13)
+    blocks._add_structured(block, left, right, np.s_[0:, :, 0:])
+    np.testing.assert_allclose(block - 1, blocks._over_vectors(left, right), atol=1e-13)

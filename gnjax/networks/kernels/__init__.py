@@ -1,5 +1,6 @@
 """J of a network row by row, J^T J and J J^T as matrices, by the structure of its layers."""
 
+from gnjax.networks.kernels.cross import cross_gram
 from gnjax.networks.kernels.grams import gram_work, output_gram, output_grams
 from gnjax.networks.kernels.rows import (
     Item,
@@ -14,6 +15,7 @@ from gnjax.networks.kernels.rows import (
 
 __all__ = [
     "Item",
+    "cross_gram",
     "gram_work",
     "in_batches",
     "items_of",

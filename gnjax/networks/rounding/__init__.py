@@ -10,9 +10,11 @@ from gnjax.networks.rounding.errors import (
     product_error,
 )
 from gnjax.networks.rounding.formed import (
+    MISTAKE,
     SAFETY,
     Forms,
     checked,
+    direction,
     forms_of_images,
     forms_of_kernel,
     forms_of_rows,
@@ -21,11 +23,13 @@ from gnjax.networks.rounding.formed import (
 )
 
 __all__ = [
+    "MISTAKE",
     "SAFETY",
     "Forms",
     "Measured",
     "MeasuredProduct",
     "checked",
+    "direction",
     "draws",
     "forms_of_images",
     "forms_of_kernel",

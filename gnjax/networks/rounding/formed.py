@@ -28,7 +28,7 @@ from gnjax.numerics.scale import largest_exponent, raised_power, reach
 
 SAFETY = 4.0
 _PROBES = 2
-_REASON = "what is formed from the layers is not what differentiation says"
+MISTAKE = "what is formed from the layers is not what differentiation says"
 
 
 def direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> np.ndarray:
@@ -152,6 +152,6 @@ def checked(error: Error, known: Forms, formed: Forms) -> Error:
         return error
     size = float(apart.max())
     if not math.isfinite(size):
-        return unknown(f"{_REASON}: it is not finite")
+        return unknown(f"{MISTAKE}: it is not finite")
     bound = raised_power(math.sqrt(SAFETY * size), unit // 2)
-    return Error(error.value + bound, weakest(error.kind, MEASURED), error.failure, _REASON)
+    return Error(error.value + bound, weakest(error.kind, MEASURED), error.failure, MISTAKE)

@@ -1,0 +1,69 @@
+"""J J'^T for the Jacobians J and J' of one network at two sets of samples, in bounded memory.
+
+It is the block of the kernel of all samples in which the rows belong to the first set and the
+columns to the second. No other block of that kernel is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.kernels.blocks import Blocks, add_block, group_bytes, numbers_of_rows
+from gnjax.networks.kernels.rows import Item, items_of, jacobian, traced_sample
+from gnjax.networks.network import Network
+from gnjax.numerics.host import zeros
+from gnjax.numerics.limits import LIMITS
+
+
+def cross_gram(left: Network, right: Network) -> np.ndarray:
+    """J J'^T (n r, n' r'), samples first."""
+    if left.coupled or right.coupled:
+        return np.asarray(jacobian(left) @ jacobian(right).T)
+    whole = zeros((left.samples, left.rows, right.samples, right.rows), left.dtype)
+    for group in _groups(left, right):
+        _add_group(left, right, group, whole)
+    return whole.reshape(left.samples * left.rows, -1)
+
+
+def _add_group(left: Network, right: Network, group: tuple[Item, ...], whole: np.ndarray) -> None:
+    """Add what the parameters of a group add to all blocks."""
+    kept = group_bytes(left, group) + group_bytes(right, group) <= LIMITS.kernel_bytes
+    near, far = (
+        Blocks(net, group, np.empty(numbers_of_rows(net, group), net.dtype) if kept else None)
+        for net in (left, right)
+    )
+    pairs = range(sum(item.form != "rows" for item in group))
+    columns = np.arange(sum(left.counts[item.place] for item in group if item.form == "rows"))
+    for i in range(len(near.starts)):
+        ours = near.made(i)
+        for j in range(len(far.starts)):
+            block = whole[near.place(i), :, far.place(j)]
+            add_block(block, ours, far.made(j), (near.new(i), far.new(j)), pairs, columns)
+
+
+def _groups(left: Network, right: Network) -> Iterator[tuple[Item, ...]]:
+    """Group parameters so that the rows and pairs of a group fit in memory for both sets."""
+    group: list[Item] = []
+    for item in sorted(_items(left, right), key=lambda item: item.width):
+        more = (*group, item)
+        if group and group_bytes(left, more) + group_bytes(right, more) > LIMITS.kernel_bytes:
+            yield tuple(group)
+            group = []
+        group.append(item)
+    yield tuple(group)
+
+
+def _items(left: Network, right: Network) -> tuple[Item, ...]:
+    """The form of each parameter's part; samples of two shapes have rows of J in common alone.
+
+    A model may act otherwise on samples of another shape, and its layers there may be others.
+    """
+    items = items_of(left, traced_sample(left))
+    if one_sample(left.x) == one_sample(right.x):
+        return items
+    counts = left.counts
+    return tuple(replace(i, layer=None, form="rows", width=counts[i.place]) for i in items)

@@ -1,0 +1,178 @@
+"""The kernel J J'^T of one network at two sets of samples: a rectangular matrix with its error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks import kernels
+from gnjax.networks.network import Network, backward_products, forward_products
+from gnjax.networks.rounding import MISTAKE, SAFETY, direction, measured
+from gnjax.numerics.certificate import MEASURED, Error, unknown
+from gnjax.numerics.host import dot, length, on_device, on_host
+from gnjax.numerics.memory.free import check_room
+from gnjax.numerics.rounding import LAPACK, spectral_error, unit_roundoff
+
+_VECTORS, _STEPS = 2, 4  # of the power method
+_SIZE = 2.0  # with these steps its square root is exceeded with a probability below 0.4%
+
+
+class Rows:
+    """The Jacobian J (n r, p) of a network at one set of samples, and what is measured of it."""
+
+    def __init__(self, net: Network, seed: int) -> None:
+        self.net, self._seed = net, seed
+
+    @property
+    def count(self) -> int:
+        return self.net.samples * self.net.rows
+
+    @cached_property
+    def error(self) -> Error:
+        """A measured bound on ||computed J - J||_F."""
+        return measured(self.net).whole
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """Vectors u (m, n r) of random direction and squared length n r."""
+        rng = np.random.default_rng(self._seed)
+        return np.stack([direction(rng, (self.count,), self.net.dtype) for _ in range(_VECTORS)])
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """J^T u (m, p) for these vectors."""
+        return np.stack([on_host(backward_products(self.net, on_device(u))) for u in self.vectors])
+
+    @cached_property
+    def norm(self) -> float:
+        """An estimate of ||J||_2 from above, by q steps of the power method.
+
+        For A = J J^T and m Gaussian vectors u, the mean of |A^q u|^2 is at least ||A||^{2q} times
+        chi^2 / m with m degrees of freedom (Dixon 1983).
+        """
+        logarithms = [self._grown(image) for image in self.images]
+        largest = max(logarithms)
+        if not math.isfinite(largest):
+            return 0.0 if largest < 0 else math.inf
+        mean = sum(math.exp(2 * (one - largest)) for one in logarithms) / _VECTORS
+        return math.exp((largest + math.log(mean) / 2) / (2 * _STEPS)) * math.sqrt(_SIZE)
+
+    def _grown(self, image: np.ndarray) -> float:
+        """log |A^q u| from J^T u, without over- and underflow."""
+        logarithm = 0.0
+        for step in range(1, _STEPS + 1):
+            u = on_host(forward_products(self.net, on_device(image)))
+            size = length(u)
+            if not 0 < size < math.inf:
+                return -math.inf if size == 0 else math.inf
+            logarithm += math.log(size)
+            if step < _STEPS:
+                image = on_host(backward_products(self.net, on_device(u / u.dtype.type(size))))
+        return logarithm
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CrossKernel:
+    """J J'^T (n r, n' r') of one network at samples x and x2; no operator, as it is not square.
+
+    ``kernel @ v`` and ``kernel.mv(v)`` multiply without forming the matrix, ``kernel.T`` is the
+    kernel between x2 and x, and ``error`` says how far the computed kernel is from the exact one.
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (7, 3))
+    >>> kernel = gnjax.ntk(model, x[:5], x[5:])
+    >>> kernel, kernel.T.shape
+    (<CrossKernel: J J'^T, 10 x 4, float64, 26 parameters, 5 and 2 samples of 2 outputs>, (4, 10))
+    >>> whole = gnjax.ntk(model, x).as_matrix()
+    >>> np.allclose(kernel.as_matrix(), whole[:10, 10:]), kernel.error.value < 1e-12
+    (True, True)
+    """
+
+    left: Rows
+    right: Rows
+    _formed: list[np.ndarray] = field(default_factory=list)  # u^T K w, for all that was formed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.count, self.right.count
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.left.net.dtype
+
+    @property
+    def T(self) -> CrossKernel:
+        """J' J^T, the kernel between x2 and x."""
+        return CrossKernel(self.right, self.left)
+
+    def __repr__(self) -> str:
+        near, far = self.left.net, self.right.net
+        outputs = f"{near.rows}" if near.rows == far.rows else f"{near.rows} and {far.rows}"
+        return (
+            f"<CrossKernel: J J'^T, {self.shape[0]} x {self.shape[1]}, "
+            f"{jnp.dtype(self.dtype).name}, {near.parameters} parameters, {near.samples} and "
+            f"{far.samples} samples of {outputs} outputs>"
+        )
+
+    def mv(self, v: Any) -> jax.Array:
+        """J J'^T v for a vector (n' r',) or columns (n' r', b)."""
+        return forward_products(self.left.net, backward_products(self.right.net, v))
+
+    def __matmul__(self, v: Any) -> jax.Array:
+        columns = v if isinstance(v, np.ndarray | jax.Array) else np.asarray(v)
+        if columns.ndim not in (1, 2) or columns.shape[0] != self.shape[1]:
+            size = self.shape[1]
+            msg = (
+                f"a kernel of shape {self.shape} multiplies vectors ({size},) and columns "
+                f"({size}, b), got shape {columns.shape}; kernel.T multiplies from the other side"
+            )
+            raise ValueError(msg)
+        return self.mv(on_device(columns, self.dtype))
+
+    def as_matrix(self) -> jax.Array:
+        """The matrix, by the structure of the layers."""
+        needed = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
+        check_room(
+            f"a kernel {self.shape[0]} x {self.shape[1]}",
+            needed,
+            "make it for fewer samples at once, gnjax.ntk(model, x[a:b], x2[c:d])",
+        )
+        matrix = kernels.cross_gram(self.left.net, self.right.net)
+        self._formed.append(self.left.vectors @ (matrix @ self.right.vectors.T))
+        return on_device(matrix)
+
+    @property
+    def error(self) -> Error:
+        """A measured bound on ||computed kernel - exact kernel||_2.
+
+        ||(J + E)(J' + E')^T - J J'^T|| <= ||J|| ||E'|| + ||E|| ||J'|| + ||E|| ||E'||, to which the
+        rounding of sums is added. What was formed from the layers is compared with products: a
+        u^T K w that is further from <J^T u, J'^T w> is a mistake, and its size becomes the error.
+        """
+        near, far = self.left.error, self.right.error
+        a, b = self.left.norm, self.right.norm
+        rounding = LAPACK.to(spectral_error(max(self.shape), self.dtype) * a * b)
+        hidden = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
+        moved = a * far.value + near.value * b + near.value * far.value
+        mistake = self._mistake(near.value, far.value)
+        size = moved + rounding.value + hidden + mistake
+        if not math.isfinite(size):
+            return unknown("the error of the Jacobians is not known, or their sizes overflow")
+        found = (near + far + rounding).to(size)
+        return found if not mistake else replace(found, kind=MEASURED, reason=MISTAKE)
+
+    def _mistake(self, near: float, far: float) -> float:
+        """An estimate of the mistakes in what was formed; 0 where errors of J explain all."""
+        images, others = self.left.images, self.right.images
+        a, b = (max(length(image) for image in some) for some in (images, others))
+        share = SAFETY * math.sqrt(2 * sum(self.shape)) * unit_roundoff(self.dtype)
+        allowed = a * far + near * b + near * far + share * a * b
+        known = np.array([[dot(u, w) for w in others] for u in images])
+        apart = max((float(np.abs(part - known).max()) for part in self._formed), default=0.0)
+        return 0.0 if apart <= allowed else SAFETY**2 * apart
