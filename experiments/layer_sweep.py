@@ -83,9 +83,7 @@ def _of_sizes(config: Config, sizes: str) -> list[Cell]:
     """The cells of the printed sizes at every depth, or of the others at the largest."""
     printed = (config.side, config.outputs, config.width)
     shapes, depths = (
-        ((printed,), config.depths)
-        if sizes == PRINTED
-        else (config.others, (max(config.depths),))
+        ((printed,), config.depths) if sizes == PRINTED else (config.others, (max(config.depths),))
     )
     return [
         copy_fields(

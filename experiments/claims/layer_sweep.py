@@ -33,7 +33,9 @@ def _at_other_sizes(*checks: Check) -> Check:
 
     def check(table: Columns) -> Verdict:
         others = where(table, sizes=OTHER)
-        shapes = sorted({tuple(map(int, s)) for s in zip(*(others[n] for n in _SHAPE), strict=True)})
+        shapes = sorted(
+            {tuple(map(int, s)) for s in zip(*(others[n] for n in _SHAPE), strict=True)}
+        )
         if not shapes:
             return not_testable("no network of other sizes")
         return every(*(_of_shape(shape, every(*checks)) for shape in shapes))(others)

@@ -114,7 +114,9 @@ def _between(table: Columns, of: str, epoch: int, start: int | None) -> dict[str
         rows = _tops(where(table, panel=panel))
         later = where(rows, epoch=epoch)
         if start is None:
-            found[f"({panel})"] = effects.mean(np.log(later[of]), together=len(panels)).exponential()
+            found[f"({panel})"] = effects.mean(
+                np.log(later[of]), together=len(panels)
+            ).exponential()
         else:
             found[f"({panel})"] = effects.ratio(
                 later, where(rows, epoch=start), of, together=len(panels)
