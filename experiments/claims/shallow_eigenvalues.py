@@ -109,18 +109,15 @@ def _functional_part_vanishes(table: Columns) -> Verdict:
 def _between(table: Columns, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
     """``of`` at one epoch, over that at another if one is given, in each panel."""
     panels = np.unique(table["panel"])
-    found = {}
+    found, together = {}, len(panels)
     for panel in panels:
         rows = _tops(where(table, panel=panel))
         later = where(rows, epoch=epoch)
         if start is None:
-            found[f"({panel})"] = effects.mean(
-                np.log(later[of]), together=len(panels)
-            ).exponential()
+            effect = effects.mean(np.log(later[of]), together=together).exponential()
         else:
-            found[f"({panel})"] = effects.ratio(
-                later, where(rows, epoch=start), of, together=len(panels)
-            )
+            effect = effects.ratio(later, where(rows, epoch=start), of, together)
+        found[f"({panel})"] = effect
     return found
 
 

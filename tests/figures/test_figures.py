@@ -55,7 +55,8 @@ def depth_table() -> Columns:
 def layer_table() -> Columns:
     return as_columns(
         {
-            "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196, "gain": gain,
+            "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196,
+            "gain": gain,
             "outputs": 10, "data": "mnist, 14 x 14, whitened", "sizes": sizes,
             "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed) * 300 / width,
             "left_smallest2": (0.9 * gain) ** (depth - layer) * (1 + 0.1 * seed),
