@@ -2,7 +2,8 @@
 
     python -m experiments.layer_sweep --config=configs/layer_sweep.py:laptop
 
-The paper has MNIST downsampled to d = 196, m = 300 and 10 runs. With whitened data only the weights
+The paper has MNIST downsampled to d = 196, m = 300 and 10 runs, and says that other d, k and m give
+the same: each of them is changed once. With whitened data only the weights
 and the rank of the data count, and Fashion-MNIST at 14 x 14 has rank 196. So the profiles laptop
 and paper are the same and take seconds; smoke is smaller.
 """
@@ -36,6 +37,7 @@ def get_config(profile: str) -> ConfigDict:
             "initializer": "kaiming_normal",
             "depths": (2, 4, 6) if smoke else (2, 4, 6, 8, 10),
             "width": 100 if smoke else 300,
+            "others": ((8, 10, 200),) if smoke else ((14, 10, 600), (10, 10, 300), (14, 50, 300)),
             "seeds": 2 if smoke else 10,
             "first_seed": 0,
         }

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments.claims.layer_sweep import CLAIMS
+from experiments.claims.layer_sweep import CLAIMS, OTHER, PRINTED
 from experiments.shared.linear_network import Start, at_index, initial_weights
 from experiments.shared.whitened import describe, whitened
 from gnjax import papers
@@ -20,6 +20,11 @@ from sweeps.grid import Experiment, Measurement, copy_fields
 
 @dataclass(frozen=True)
 class Config:
+    """The settings of figures 11 and 12, and ``others``: (side, outputs, width) of other networks.
+
+    Those are as deep as the deepest of the figures.
+    """
+
     paper_ratios: regimes.Rows
     data: str
     samples: int  # 0: all of them
@@ -30,6 +35,7 @@ class Config:
     initializer: str
     depths: tuple[int, ...]
     width: int
+    others: tuple[tuple[int, int, int], ...]
     seeds: int
     first_seed: int
 
@@ -48,8 +54,10 @@ class Row:
     """One layer l of one network; left is W^{L:l+1}, right is W^{1:l-1}.
 
     ``kappa2`` is the squared condition number of a product, ``smallest2`` its squared sigma_min.
+    ``sizes`` says whose d, k and m they are: those that are printed, or others.
     """
 
+    sizes: str
     depth: int
     layer: int
     width: int
@@ -68,12 +76,31 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    return tuple(
-        copy_fields(Cell, config, gain=gain, depth=depth, seed=seed)
-        for gain in config.gains
-        for depth in config.depths
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
+    return tuple(cell for sizes in (PRINTED, OTHER) for cell in _of_sizes(config, sizes))
+
+
+def _of_sizes(config: Config, sizes: str) -> list[Cell]:
+    """The cells of the printed sizes at every depth, or of the others at the largest."""
+    printed = (config.side, config.outputs, config.width)
+    shapes, depths = (
+        ((printed,), config.depths) if sizes == PRINTED else (config.others, (max(config.depths),))
     )
+    return [
+        copy_fields(
+            Cell,
+            config,
+            gain=gain,
+            depth=depth,
+            seed=seed,
+            side=side,
+            outputs=outputs,
+            width=width,
+        )
+        for side, outputs, width in shapes
+        for gain in config.gains
+        for depth in depths
+        for seed in range(config.first_seed, config.first_seed + config.seeds)
+    ]
 
 
 def cost(cell: Cell) -> float:
@@ -105,11 +132,13 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
         copy_fields(
             Row,
             cell,
+            sizes=sizes,
             layer=layer + 1,
             data=f"{cell.data}, whitened",
             **at_index(measured[cell], layer),
         )
-        for cell in cells(config)
+        for sizes in (PRINTED, OTHER)
+        for cell in _of_sizes(config, sizes)
         if cell in measured
         for layer in range(cell.depth)
     )

@@ -18,11 +18,12 @@ SMALLEST = {
     "right_smallest2": rf"$\sigma_{{\min}}^2({BEFORE})$",
     "left_smallest2": rf"$\sigma_{{\min}}^2({AFTER})$",
 }
-COLUMNS = (*captions.CELL, "layer", "gain", *KAPPAS, *SMALLEST)
+COLUMNS = (*captions.CELL, "sizes", "layer", "gain", *KAPPAS, *SMALLEST)
 
 
 def draw(table: Columns) -> Figure:
     """Squared condition numbers (top), and smallest singular values with every gain (below)."""
+    table = layers.printed(table)
     gains = distinct(table, "gain")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 0.5 + 1.7 * (1 + len(gains)))
@@ -43,6 +44,7 @@ def draw(table: Columns) -> Figure:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
+    table = layers.printed(table)
     return captions.paragraph(
         "Figure 11. Squared condition number (top) and squared smallest singular value (below) of"
         " the product of the layers before layer l (left column, W^{1:l-1}) and of those after it"

@@ -14,11 +14,12 @@ PANELS = {  # what is multiplied -> title
     ("left_kappa2", "right_kappa2"): rf"without $\gamma_\ell$: ${TERM}$",
     ("weight", "left_kappa2", "right_kappa2"): rf"with $\gamma_\ell$: $\gamma_\ell\,{TERM}$",
 }
-COLUMNS = (*captions.CELL, "layer", "gain", "weight", "left_kappa2", "right_kappa2")
+COLUMNS = (*captions.CELL, "sizes", "layer", "gain", "weight", "left_kappa2", "right_kappa2")
 
 
 def draw(table: Columns) -> Figure:
     """The terms (left) and the weighted terms, whose sum is the bound (right), over the layers."""
+    table = layers.printed(table)
     one = select(table, gain=distinct(table, "gain")[0])  # any other gain gives the same
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
@@ -33,6 +34,7 @@ def draw(table: Columns) -> Figure:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes and seeds of the table behind the figure."""
+    table = layers.printed(table)
     return captions.paragraph(
         "Figure 12. The terms of the convex combination in Lemma 2 over the layers, without (left)"
         " and with (right) their weights gamma_l, for networks of depth"

@@ -33,6 +33,7 @@ _BOUNDS = "tests/papers/test_bounds.py"
 _BALANCED = "tests/papers/test_balanced.py"
 _LEAKY = "tests/papers/closed_form/test_leaky_relu.py"
 _DESCENT = "tests/papers/test_descent_bound.py"
+_CNN = "tests/papers/closed_form/test_convolution.py"
 
 CORRECTIONS = (
     Correction(
@@ -51,6 +52,24 @@ CORRECTIONS = (
         "the singular values of W + beta I are those of W plus beta",
         "true only where the left and right singular vectors of W coincide; nothing relies on it",
         f"{_BOUNDS}::test_singular_values_do_not_just_move_by_beta",
+    ),
+    Correction(
+        WRONG,
+        "A",
+        "Section 4.3, before Eq 8",
+        "singular vectors of neighbouring layers coincide if the initial weights are near 0",
+        "singular vectors do not change with the scale of the weights: small initial weights align"
+        " the layers while they are trained, as Saxe et al. show, and not at initialisation",
+        f"{_BOUNDS}::test_small_initial_weights_do_not_align_the_layers",
+    ),
+    Correction(
+        WRONG,
+        "A",
+        "Section 5, before Eq 9",
+        "sigma(z) = sigma'(z) z includes all piece-wise linear activations",
+        "only those whose pieces are straight lines through 0, as ReLU and Leaky ReLU; for hard"
+        " tanh, which is piece-wise linear, Eq 10 is not J J^T",
+        f"{_LEAKY}::test_eq_10_is_not_that_of_every_piecewise_linear_activation",
     ),
     Correction(
         WRONG,
@@ -85,6 +104,15 @@ CORRECTIONS = (
         "P_l contains the data X",
         "P_l = W_{l-1} .. W_1 without X, which the text multiplies in twice",
         f"{_BALANCED}::test_eq_4_holds_with_partial_products_that_leave_the_data_out",
+    ),
+    Correction(
+        WRONG,
+        "B",
+        "Section 3, behind Assumption 3",
+        "the right singular vectors of a layer are aligned with the left ones of the next layer",
+        "the left ones of a layer are those on the right of the next, as W_l W_l^T ="
+        " W_{l+1}^T W_{l+1} says, and step 3 of Appendix C",
+        f"{_BALANCED}::test_left_singular_vectors_of_a_layer_are_the_right_ones_of_the_next",
     ),
     Correction(
         WRONG,
@@ -128,6 +156,25 @@ CORRECTIONS = (
         "they have to hold on the segment from theta_k to the minimum, not at theta_k alone:"
         " cosh theta with the step 1 / L(0) does not reach its minimum in one step",
         f"{_DESCENT}::test_eq_3_fails_with_constants_at_the_iterate_alone",
+    ),
+    Correction(
+        CONDITION,
+        "A",
+        "Lemma 4, Eq 11",
+        "sigma_min(X) and sigma_min(W)",
+        "the smallest of n and of k singular values, 0 where n > d or k > m: with the only singular"
+        " value of X = (1, -1), V = (1, -1)^T, W = (1, 1) and alpha = 0.9 the bound would be 2.3"
+        " where kappa is 361",
+        f"{_LEAKY}::test_eq_11_with_the_singular_values_of_a_wide_x_is_no_bound",
+    ),
+    Correction(
+        CONDITION,
+        "A",
+        "Section 4.3 and Appendix B",
+        "with Toeplitz matrices the same analysis applies to convolutional layers",
+        "where the entries of the Toeplitz matrices are the parameters; for the kernels themselves,"
+        " whose entries they share, kappa can exceed Lemma 2's bound ninefold",
+        f"{_CNN}::test_lemma_2_with_toeplitz_matrices_is_no_bound_for_shared_weights",
     ),
     Correction(
         CONDITION,

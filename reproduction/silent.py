@@ -5,10 +5,15 @@ from __future__ import annotations
 WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
     (
         "A",
+        "Section 2, of quadratic problems",
+        "the best convergence is obtained for eta = 2 / (lambda_max + lambda_min)",
+        "from textbooks; of quadratic problems alone",
+    ),
+    (
+        "A",
         "Remark R1",
-        "close to convergence the contribution of H_F will be negligible",
-        "no figure shows it; the eigenvalues of H - G are those of the residual"
-        " (tests/papers/test_balanced.py::test_no_eigenvalue_is_further_from_eq_15_than_the_gap)",
+        "wide networks behave like linear models, so that G is close to the Hessian throughout",
+        "of a limit of infinite width, cited from Lee et al.; near convergence has a row",
     ),
     (
         "A",
@@ -19,16 +24,22 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "A",
-        "Section 4.1, behind Eq 6",
-        "a more naive bound where we take the maximum is too loose",
-        "the sentences about Figure 3 say it of any depth",
+        "Section 4",
+        "Tying both bounds together yields a bound on .. the overall loss Hessian in some setups",
+        "no such bound is printed; by Weyl's inequality (Eq 12) there is one where lambda_min(G)"
+        " exceeds the norm of H_F",
     ),
     (
         "A",
-        "Section 4.3, of Eq 8",
-        "the second upper bound for residual networks is smaller than for linear networks",
-        "under an assumption on singular vectors that no drawn network meets; the first bound is"
-        " compared at Figure 5",
+        "Section 4, of the pseudo-condition number",
+        "gradient-based methods will effectively not steer into the GN null space",
+        "true of every gradient, which is J^T r; weight decay and Adam's quotients leave the range",
+    ),
+    (
+        "A",
+        "Section 4.3",
+        "a rigorous explanation for the popularity of residual networks",
+        "an interpretation of Figure 5",
     ),
     (
         "A",
@@ -44,15 +55,15 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "A",
-        "Appendix E",
-        "this behavior is also consistent for different widths, inputs and outputs",
-        "not tested: it needs more networks than Figure 11 has",
-    ),
-    (
-        "A",
         "Appendix I.3, of Eq 8",
         "the ratio will go to 1 as beta grows",
         "a limit, true of every W (tests/papers/test_bounds.py::test_eq_8_goes_to_1_as_beta_grows)",
+    ),
+    (
+        "A",
+        "Section 7, limitations",
+        "the bounds cannot distinguish random initializations and solutions after convergence",
+        "says what the bounds are not made for; along training they are compared at Figure 10",
     ),
     (
         "A",
@@ -61,11 +72,36 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
         "of the authors' machines",
     ),
     (
+        "A",
+        "Appendix I.4.1",
+        "J J^T is k d x k d, and its eigenvalues take O(min(p, k d)^3)",
+        "of linear networks and a full decomposition: with an activation J J^T is k n x k n",
+    ),
+    (
+        "B",
+        "Abstract",
+        "predictions are considerably robust in most cases",
+        "sums up Figure 2, whose panels have a row each",
+    ),
+    (
+        "B",
+        "Section 2.2",
+        "exactness does not work out for the spectral norm",
+        "of Eq 6's form; it is an equality for balanced weights (tests/papers/test_balanced.py::"
+        "test_eq_6_is_an_equality_for_balanced_weights_and_not_in_general)",
+    ),
+    (
         "B",
         "Section 3",
         "initially balanced layers remain balanced under gradient flow",
         "cited from other papers; gradient descent drifts by the order of its step (tests/papers/"
         "test_balanced.py::test_balanced_layers_remain_balanced_to_the_order_of_the_step)",
+    ),
+    (
+        "B",
+        "Section 3",
+        "weight decay and training at the edge of stability balance the layers",
+        "cited from other papers; what training at the edge ends at is panel d of Figure B2",
     ),
     (
         "B",
@@ -91,11 +127,5 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
         "Section 4",
         "in disagreement with Cohen et al. [3, Caveat 2], lower peak-sharpness on simpler datasets",
         "not tested: it is about the largest sharpness along training, which no figure shows",
-    ),
-    (
-        "B",
-        "Section 4",
-        "peak-sharpness is strongly influenced by the input-geometry",
-        "not tested as peak; the final sharpness on raw inputs is Figure 2a's",
     ),
 )

@@ -6,6 +6,7 @@ python -m reproduction.verdicts --profile=laptop
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -13,13 +14,14 @@ from pathlib import Path
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
-from reproduction import records
+from reproduction import findings, records
 from reproduction.published import GALLERY, gallery
-from reproduction.readings import figure_of
+from reproduction.readings import all_claims, figure_of
 from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import sentences, table
 from sweeps.claims import Claim, Verdict, judge
+from sweeps.storage.files import write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +52,17 @@ def _main(arguments: Sequence[str] | None) -> int:
     changed = records.changed(sections, records.read_expected(options.expected, options.profile))
     for line in changed:
         print(f"changed: {line}")
+    if options.record:
+        _record(options, sections)
+        return 0
     return 1 if changed else 0
+
+
+def _record(options: argparse.Namespace, sections: Sequence[Section]) -> None:
+    """Write the verdicts to the records, and the findings again beside the gallery."""
+    known = records.renewed(options.expected, options.profile, sections)
+    write_atomically(options.expected, json.dumps(known, indent=2) + "\n")
+    findings.write(known, all_claims(), options.gallery.parent)
 
 
 def judged(profile: str, folder: Path) -> Iterator[Section]:
@@ -83,6 +95,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--expected", type=Path, default=records.EXPECTED, help="the records (%(default)s)"
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="also write these verdicts to the records and to the findings, after a change of what"
+        " the sentences are read as",
     )
     return parser.parse_args(arguments)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,6 +53,28 @@ def _bound_tightens(table: Columns) -> Verdict:
         return not_testable("fewer than 2 widths where Lemma 4 applies")
     gaps = {**bounded, "bound/kappa": bounded["bound"] / bounded["kappa"]}
     return effects.trend(gaps, "width", "m", rises=False, of="bound/kappa")
+
+
+def _more_predictive(table: Columns) -> Verdict:
+    """Whether the slope of the bound over m comes nearer to that of kappa: last pair over first.
+
+    The slopes are those of the logarithms between neighbouring widths with m >= n.
+    """
+    rows = where(_wide(where(table, figure="6")), bound_applicable=True)
+    pairs = list(pairwise(np.unique(rows["width"])))
+    if len(pairs) < 2:
+        return not_testable("fewer than 3 widths of at least n where Lemma 4 applies")
+    off = {pair: np.abs([_slope_of_the_gap(one, *pair) for one in by_seed(rows)]) for pair in pairs}
+    nearer = effects.mean(np.log(off[pairs[-1]] / off[pairs[0]])).exponential()
+    listed = ", ".join(f"{off[a, b].mean():.2g} from m={a} to {b}" for a, b in pairs)
+    name = f"|slope of bound / kappa over m| {listed}; last over first"
+    return effects.decide({"": nearer}, name, below=1.0)
+
+
+def _slope_of_the_gap(rows: Columns, narrow: int, wide: int) -> float:
+    ends = [where(rows, width=width) for width in (narrow, wide)]
+    logs = [float(np.log(end["bound"] / end["kappa"]).mean()) for end in ends]
+    return (logs[1] - logs[0]) / float(np.log(wide / narrow))
 
 
 def _slopes_help(table: Columns) -> Verdict:
@@ -150,6 +173,13 @@ CLAIMS = (
         "the bound becomes tighter with m",
         _TIGHTENS,
         _bound_tightens,
+        panel=(("figure", "6"),),
+    ),
+    Claim(
+        "6",
+        "the bound becomes more predictive: over m its slope comes nearer to that of kappa",
+        _TIGHTENS,
+        _more_predictive,
         panel=(("figure", "6"),),
     ),
     Claim("6", "two hidden layers: kappa increases with m, for m >= n", BEYOND, _rises("6-deep")),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable
+from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable, verdict
 from sweeps.effects import Effect, bound_holds
-from sweeps.rows import kept, length, where
+from sweeps.rows import geometric_means, kept, length, where
 from sweeps.table import Columns
 
 PRINTED_BETAS = ("1/L", "1/sqrt(L)", "1")
+TIGHT = 2.0  # as at figure 2: the bound is at most twice kappa
 
 
 def _deep(table: Columns, figure: str, beta: str) -> Columns:
@@ -38,8 +39,22 @@ def _lower(figure: str, better: str, *others: str) -> Callable[[Columns], Verdic
     return check
 
 
-def _bound_lower(figure: str) -> Callable[[Columns], Verdict]:
-    """Whether Eq 7's first bound at beta = 1 lies below that at beta = 0, over the L > 1."""
+def _tight(figure: str) -> Callable[[Columns], Verdict]:
+    """Whether bound / kappa, a geometric mean over seeds, is at most 2 at beta = 1 and each L."""
+
+    def check(table: Columns) -> Verdict:
+        bounded = where(table, figure=figure, beta="1", bound_applicable=True)
+        if not length(bounded):
+            return not_testable("no network with beta = 1 where Eq 7 applies")
+        gaps = {**bounded, "gap": bounded["bound_convex"] / bounded["kappa"]}
+        worst = float(geometric_means(gaps, "depth", "gap")[1].max())
+        return verdict(worst <= TIGHT, worst, f"largest mean of bound / kappa {worst:.3f}")
+
+    return check
+
+
+def _bound_lower(figure: str, bound: str) -> Callable[[Columns], Verdict]:
+    """Whether a bound of Eq 7 at beta = 1 lies below that at beta = 0, over the L > 1."""
 
     def check(table: Columns) -> Verdict:
         one, none = (
@@ -47,7 +62,7 @@ def _bound_lower(figure: str) -> Callable[[Columns], Verdict]:
         )
         if not length(one) or not length(none):
             return not_testable("no network of L > 1 where Eq 7 applies")
-        found = {"": effects.ratio(one, none, "bound_convex")}
+        found = {"": effects.ratio(one, none, bound)}
         return effects.decide(found, "bound at beta=1 over that at beta=0", below=1.0)
 
     return check
@@ -62,6 +77,19 @@ _SKIPS_HELP = Sentence(
 )
 _BOUND_TOO = Sentence(
     "A", "Section 4.3, of Figure 5", "also holds for .. the tight upper bound in Eq. (7)", _SIZES
+)
+_SECOND_BOUND = Sentence(
+    "A",
+    "Section 4.3, behind Eq 8",
+    "the second upper bound in Eq. (7) for residual networks is smaller than the second upper bound"
+    " for linear networks in Lemma 2",
+    _SIZES,
+)
+_TIGHT_TOO = Sentence(
+    "A",
+    "Section 1, also Section 4.3",
+    "tight upper bounds for the condition number .. for linear and residual networks",
+    _SIZES,
 )
 _MORE_FOR_LARGER = Sentence(
     "A", "Section 4.3, of Figure 20", "is improved more for larger beta", _SIZES
@@ -93,13 +121,31 @@ def _bound(figure: str, panel: str, of: str = "") -> Claim:
     )
 
 
-def _lower_bound(panel: str, of: str) -> Claim:
-    return Claim(
-        "5",
-        f"{of}first bound at beta = 1 < that at beta = 0, averaged over L > 1",
-        _BOUND_TOO,
-        _bound_lower(panel),
-        panel=(("figure", panel),),
+def _lower_bounds(panel: str, of: str) -> tuple[Claim, ...]:
+    """What is said of the bounds of residual networks on one data set."""
+    shown = (("figure", panel),)
+    return (
+        Claim(
+            "5",
+            f"{of}first bound at beta = 1 < that at beta = 0, averaged over L > 1",
+            _BOUND_TOO,
+            _bound_lower(panel, "bound_convex"),
+            panel=shown,
+        ),
+        Claim(
+            "5",
+            f"{of}second bound at beta = 1 < that at beta = 0, averaged over L > 1",
+            _SECOND_BOUND,
+            _bound_lower(panel, "bound_maximum"),
+            panel=shown,
+        ),
+        Claim(
+            "5",
+            f"{of}the first bound at beta = 1 is tight: at most twice kappa",
+            _TIGHT_TOO,
+            _tight(panel),
+            panel=shown,
+        ),
     )
 
 
@@ -137,10 +183,10 @@ def _figure(figure: str) -> tuple[Claim, ...]:
 
 CLAIMS = (
     _both_networks("5", "5-left", "MNIST: "),
-    _lower_bound("5-left", "MNIST: "),
+    *_lower_bounds("5-left", "MNIST: "),
     _bound("5", "5-left", "MNIST: "),
     _both_networks("5", "5-right", "CIFAR-10: "),
-    _lower_bound("5-right", "CIFAR-10: "),
+    *_lower_bounds("5-right", "CIFAR-10: "),
     _bound("5", "5-right", "CIFAR-10: "),
     Claim(
         "20",

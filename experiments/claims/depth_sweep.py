@@ -186,6 +186,16 @@ def _vacuous(table: Columns) -> Verdict:
     return decided(bool(means.min() > _VACUOUS), means.min(), text)
 
 
+def _loose(table: Columns) -> Verdict:
+    """Whether at L = 2 the maximum bound is on average above what counts as tight."""
+    bounded = where(table, figure="3", depth=2, bound_applicable=True)
+    if not length(bounded):
+        return not_testable("no L = 2 where Lemma 2 applies")
+    gaps = np.log(bounded["bound_maximum"] / bounded["kappa"])
+    found = {"at L=2": effects.mean(gaps).exponential()}
+    return effects.decide(found, "maximum / kappa", above=_TIGHT)
+
+
 _SIZES = ("d/k", "m/d")
 _TIGHT_BOUND = Sentence("A", "Section 4.2", "the derived bound seems to be tight", _SIZES)
 _PREDICTIVE = Sentence(
@@ -204,6 +214,12 @@ _IMPROVES = Sentence(
     "or improves the condition number with depth if the scaling factor is chosen sufficiently "
     "large (right)",
     ("d/k",),
+)
+_TOO_LOOSE = Sentence(
+    "A",
+    "Section 4.1, behind Eq 6",
+    "a more naive bound where we take the maximum of both terms is instead too loose",
+    _SIZES,
 )
 _VACUOUS_MAXIMUM = Sentence(
     "A", "Section 4.2", "simply taking the maximum makes the bound vacuous", _SIZES
@@ -262,6 +278,13 @@ CLAIMS = (
         panel=(("figure", "2b-right"),),
     ),
     Claim("3", "kappa <= convex <= maximum", implied("Lemma 2"), bound_holds(figure="3")),
+    Claim(
+        "3",
+        "with one hidden layer the maximum bound exceeds twice kappa, so that it is not tight",
+        _TOO_LOOSE,
+        _loose,
+        panel=(("figure", "3"),),
+    ),
     Claim(
         "3",
         "maximum / kappa exceeds 10 from L = 3 on",

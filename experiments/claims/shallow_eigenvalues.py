@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Sentence, Verdict, not_testable, verdict
+from sweeps.claims import BEYOND, HOLDS, Claim, Sentence, Verdict, not_testable, verdict
 from sweeps.rows import means, where
 from sweeps.table import Columns
 
 LONG = 10_000  # epochs that the paper trains for
+EARLY = 0.1  # the share of the epochs that count as early
+NEGLIGIBLE = 0.1  # of the largest eigenvalue
 
 
 def percentage(table: Columns) -> np.ndarray:
@@ -73,12 +77,78 @@ def _bounded(table: Columns) -> Verdict:
     return verdict(ratio <= 1, ratio, f"largest |lambda - Eq 15| / |H - G| {ratio:.3f}")
 
 
+def _tops(rows: Columns) -> Columns:
+    """One row for each seed and epoch: that of the largest eigenvalue, with |H - G| over it."""
+    largest = where(rows, index=1)
+    return {**largest, "share": largest["bound"] / largest["measured"]}
+
+
+def _flattens_early(table: Columns) -> Verdict:
+    """Whether the sharpness at the last stop of the first tenth lies below that at epoch 0."""
+    epochs = np.unique(table["epoch"])
+    early = epochs[(epochs > 0) & (epochs <= EARLY * epochs[-1])]
+    if epochs[0] > 0 or not len(early):
+        return not_testable("no stop in the first tenth of the training")
+    found = _between(table, "measured", early[-1], 0)
+    return effects.decide(found, f"sharpness at epoch {early[-1]} over that at epoch 0", below=1.0)
+
+
+def _functional_part_vanishes(table: Columns) -> Verdict:
+    """Whether |H - G| falls along training, to less than a tenth of the largest eigenvalue."""
+    first, last = table["epoch"].min(), table["epoch"].max()
+    if last < LONG:
+        return not_testable(f"{last} epochs; the remark is about networks close to convergence")
+    shares = _between(table, "share", last, None)
+    falls = _between(table, "share", last, first)
+    small = effects.decide(shares, f"|H - G| / lambda_max at epoch {last}", below=NEGLIGIBLE)
+    less = effects.decide(falls, f"over that at epoch {first}", below=1.0)
+    worse = less if less.status != HOLDS else small
+    return replace(worse, text=f"{small.text}; {less.text}")
+
+
+def _between(table: Columns, of: str, epoch: int, start: int | None) -> dict[str, effects.Effect]:
+    """``of`` at one epoch, over that at another if one is given, in each panel."""
+    panels = np.unique(table["panel"])
+    found, together = {}, len(panels)
+    for panel in panels:
+        rows = _tops(where(table, panel=panel))
+        later = where(rows, epoch=epoch)
+        if start is None:
+            effect = effects.mean(np.log(later[of]), together=together).exponential()
+        else:
+            effect = effects.ratio(later, where(rows, epoch=start), of, together)
+        found[f"({panel})"] = effect
+    return found
+
+
 CLAIMS = (
     Claim(
         "B4",
         "Eq 15 becomes more precise as training progresses",
         Sentence("B", "Appendix B", "increasingly precise as training progresses", ("n/d",)),
         _falling,
+    ),
+    Claim(
+        "B4",
+        "after a tenth of the training the sharpness is lower than at its start",
+        Sentence(
+            "B",
+            "Section 3, of Eq 11 for two layers",
+            "progressive flattening .. sharpness decreases since the parameter norm decreases in"
+            " early-training",
+        ),
+        _flattens_early,
+    ),
+    Claim(
+        "B4",
+        "after training |H - G| has fallen to less than a tenth of the largest eigenvalue",
+        Sentence(
+            "A",
+            "Remark R1 of Section 2, also paper B's Section 2.1",
+            "close to convergence .. the contribution of H_F will also be negligible and G is"
+            " essentially equal to H_L",
+        ),
+        _functional_part_vanishes,
     ),
     Claim("B4", "final error of the top eigenvalues < 0.1%", BEYOND, _final, ("n/d",)),
     Claim("B4", "the Hessian's eigenvalues are proved by residuals", BEYOND, _proved),

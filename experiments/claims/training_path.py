@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sweeps.claims import SOME, Claim, Sentence, Verdict, not_testable
+from sweeps.claims import SOME, Claim, Sentence, Verdict, implied, not_testable, verdict
 from sweeps.effects import Effect, decide, mean
-from sweeps.rows import by_seed, length, where
+from sweeps.rows import by_seed, kept, length, where
 from sweeps.table import Columns
 
 Check = Callable[[Columns], Verdict]
@@ -116,6 +116,21 @@ def _stays_tight(paths: list[Columns]) -> Verdict:
     return replace(found, text=f"{found.text}, smallest {smallest:.3g}")
 
 
+def _stays_below(start: str) -> Check:
+    """Whether kappa <= first bound at every epoch where Lemma 2 applies."""
+
+    def check(table: Columns) -> Verdict:
+        rows = where(table, start=start, measured=True)
+        rows = kept(rows, np.isfinite(rows["bound_convex"]))
+        if not length(rows):
+            return not_testable("no epoch where Lemma 2 applies")
+        ratios = rows["bound_convex"] / rows["kappa_low"]
+        text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} epochs of all seeds"
+        return verdict(bool(ratios.min() >= 1), ratios.min(), text)
+
+    return check
+
+
 # The start of Figure 10 is not stated, and Appendices G and I.3 name two: one reading is enough.
 _VALUES = Sentence(
     "A",
@@ -167,6 +182,12 @@ def _claims(start: str) -> tuple[Claim, ...]:
             _of_resolved(start, _in_range),
             panel=panel,
             mechanism=MECHANISMS[start, "range"],
+        ),
+        Claim(
+            "10",
+            f"{title}: kappa <= first bound at every epoch",
+            implied("Lemma 2"),
+            _stays_below(start),
         ),
     )
 

@@ -6,6 +6,11 @@ from figures.shared import style
 from figures.shared.series import Columns, distinct, over_seeds, select
 
 
+def printed(table: Columns) -> Columns:
+    """The rows of the d, k and m that the paper prints."""
+    return select(table, sizes="printed")
+
+
 def curves(axes: Axes, table: Columns, *factors: str) -> None:
     """The product of these columns over the layers on a logarithmic axis, for each depth.
 

@@ -172,6 +172,17 @@ def test_claims_of_figure_6_can_hold_and_fail() -> None:
     assert checked("the bound becomes tighter", tighter)[0] == HOLDS
 
 
+def test_a_bound_becomes_more_predictive_where_its_slope_comes_nearer() -> None:
+    """Bounds kappa (1 + m^p): the slope of bound / kappa over m goes to 0 for p < 0 alone."""
+    table = made(lambda m, a, s: m * (1 + 0.01 * s))
+    wide = {**table, "samples": np.full(len(table["width"]), 100)}
+    for power, status in ((-2.0, HOLDS), (2.0, FAILS)):
+        gap = 1 + (wide["width"] / 100) ** power + 1e-3 * wide["seed"]
+        found = checked("the bound becomes more", {**wide, "bound": wide["kappa"] * gap})
+        assert found[0] == status
+    assert checked("the bound becomes more", table)[0] == NOT_TESTABLE  # 2 widths of at least n
+
+
 def test_below_n_the_valley_is_found() -> None:
     table = made(lambda m, a, s: m)
     narrow = {**table, "samples": np.full(len(table["width"]), 400)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -251,7 +251,7 @@ def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
     }
 
 
-def statuses(claims: tuple[Claim, ...], table: Mapping[str, np.ndarray]) -> set[str]:
+def statuses(claims: Sequence[Claim], table: Mapping[str, np.ndarray]) -> set[str]:
     return {claim.check(table).status for claim in claims}
 
 
@@ -260,10 +260,15 @@ def test_claims_on_beta_can_hold_and_fail() -> None:
     assert statuses(beta_sweep.CLAIMS, helps) == {HOLDS}
     hurts = beta_table(lambda depth, beta: depth**2 * (1 + beta))
     hurts["bound_convex"] = 0.9 * hurts["kappa"]
-    assert statuses(beta_sweep.CLAIMS, hurts) == {FAILS}
+    tight = [claim for claim in beta_sweep.CLAIMS if "is tight" in claim.statement]
+    assert statuses(tight, hurts) == {HOLDS}
+    loose = {**hurts, "bound_convex": 2.1 * hurts["kappa"]}
+    assert statuses(tight, loose) == {FAILS}
+    assert [claim.check(loose).number for claim in tight] == [pytest.approx(2.1)] * 2
+    assert statuses([c for c in beta_sweep.CLAIMS if c not in tight], hurts) == {FAILS}
     assert statuses(beta_sweep.CLAIMS, {n: c[helps["depth"] == 1] for n, c in helps.items()}) == {
         NOT_TESTABLE,
-        HOLDS,  # the bound, also at L = 1
+        HOLDS,  # the bound, and that it is tight, also at L = 1
     }
 
 

@@ -248,6 +248,10 @@ def test_claims_of_figure_3_can_hold_and_fail():
     assert _verdict(depth_sweep, "maximum / kappa exceeds", growing).status == HOLDS
     growing["bound_maximum"] = growing["kappa"] * 9 / growing["depth"]
     assert _verdict(depth_sweep, "the maximum bound", growing).status == FAILS
+    loose = _verdict(depth_sweep, "with one hidden layer", growing)
+    assert (loose.status, loose.number) == (HOLDS, pytest.approx(4.5))  # 9 / 2 at L = 2
+    growing["bound_maximum"] = growing["kappa"] * 1.9
+    assert _verdict(depth_sweep, "with one hidden layer", growing).status == FAILS
     growing["bound_maximum"] = growing["bound_convex"] / 2
     assert _verdict(depth_sweep, "kappa <= convex <= maximum", growing).status == FAILS
 

@@ -10,7 +10,10 @@ from experiments.claims.layer_sweep import CLAIMS
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
 
-_OF_GAIN_1 = [claim for claim in CLAIMS if dict(claim.panel).get("gain", 1.0) == 1.0]
+_OTHERS = [claim for claim in CLAIMS if claim.statement.endswith("another m, d and k")]
+_OF_GAIN_1 = [
+    claim for claim in CLAIMS if dict(claim.panel).get("gain", 1.0) == 1.0 and claim not in _OTHERS
+]
 
 
 def _config(profile="smoke", **changes):
@@ -27,6 +30,7 @@ def _table(term, seeds=3, depth=8, **changes):
         "layer": layers,
         "seed": np.repeat(np.arange(seeds), depth),
         "gain": np.ones(len(layers)),
+        "sizes": np.full(len(layers), "printed"),
         "inputs": np.full(len(layers), 196),
         "outputs": np.full(len(layers), 10),
         "width": np.full(len(layers), 300),
@@ -53,6 +57,23 @@ def test_claims_can_hold_and_fail():
     assert _statuses(weights)[4] == FAILS
     same = {**growing, "right_smallest2": np.ones(len(growing["layer"]))}
     assert _statuses(same)[5] == FAILS
+
+
+def test_other_sizes_are_judged_one_by_one_and_not_with_the_printed_ones():
+    claim = _OTHERS[0]
+    printed = _table(lambda layer: np.exp(0.7 * layer))
+    assert claim.check(printed).status == NOT_TESTABLE
+    wider = {**printed, "width": 2 * printed["width"], "sizes": np.full(24, "other")}
+    fewer = {**wider, "outputs": wider["outputs"] // 2}
+    both = {name: np.concatenate([printed[name], wider[name], fewer[name]]) for name in wider}
+    found = claim.check(both)
+    assert found.status == HOLDS
+    assert "d=196, k=5, m=600: " in found.text
+    assert _statuses(both) == _statuses(printed) == [HOLDS] * 6
+    fewer["right_kappa2"] = 1 / fewer["right_kappa2"]
+    both = {name: np.concatenate([printed[name], wider[name], fewer[name]]) for name in wider}
+    assert claim.check(both).status == FAILS
+    assert _statuses(both) == [HOLDS] * 6
 
 
 def test_a_trend_that_is_not_exponential_fails():
@@ -92,7 +113,7 @@ def test_profiles_have_the_papers_ratios(profile):
 
 def test_a_gain_scales_every_product_and_no_condition_number():
     """Gain 2 multiplies sigma^2 by 2 for every matrix of the product."""
-    chosen = _config(depths=(4,), seeds=1, first_seed=7)
+    chosen = _config(depths=(4,), seeds=1, first_seed=7, others=())
     measured = {cell: layer_sweep.measure(cell) for cell in layer_sweep.cells(chosen)}
     rows = layer_sweep.rows(chosen, measured)
     assert {row.seed for row in rows} == {7}

@@ -58,21 +58,23 @@ def test_only_two_layers_are_allowed(tmp_path, capsys):
     assert "2 layers" in capsys.readouterr().err
 
 
-def _table(errors, epochs=(0, 1000, 10_000), residual=1e-10, bound=0.5):
+def _table(errors, epochs=(0, 1000, 10_000), residual=1e-10, bound=0.5, later=1.9):
     """Two panels, two seeds, two eigenvalues near 2 that Eq 15 misses by ``errors`` per cent."""
     lines = [
-        (panel, epoch, seed, 2.0, 2.0 * (1 + (-1) ** seed * error / 100))
+        (panel, epoch, seed, index, top, top * (1 + (-1) ** seed * error / 100))
         for panel in "ab"
         for seed in (0, 1)
         for epoch, error in zip(epochs, errors, strict=True)
-        for _ in (1, 2)
+        for index in (1, 2)
+        for top in [(later if epoch else 2.0) * (1 + 1e-3 * seed)]
     ]
-    names = ("panel", "epoch", "seed", "measured", "predicted")
+    names = ("panel", "epoch", "seed", "index", "measured", "predicted")
     table = {
         name: np.array(column) for name, column in zip(names, zip(*lines, strict=True), strict=True)
     }
     full = np.ones(len(lines))
-    return {**table, "error": residual * full, "bound": bound * full}
+    share = np.where(table["epoch"] == max(epochs), 0.1, 1.0) * (1 + 0.01 * table["seed"])
+    return {**table, "error": residual * full, "bound": bound * share}
 
 
 def _status(start, table):
@@ -82,7 +84,7 @@ def _status(start, table):
 
 def test_claims_can_hold_and_fail():
     falling = _table((10.0, 1.0, 0.05))
-    assert [claim.check(falling).status for claim in shallow_eigenvalues.CLAIMS] == [HOLDS] * 4
+    assert [claim.check(falling).status for claim in shallow_eigenvalues.CLAIMS] == [HOLDS] * 6
     assert _status("Eq 15 becomes", _table((1.0, 0.01, 1.5))) == FAILS
     assert _status("final", _table((10.0, 1.0, 0.2))) == FAILS
     assert _status("final", _table((10.0, 1.0, 0.01), epochs=(0, 10, 100))) == NOT_TESTABLE
@@ -90,6 +92,17 @@ def test_claims_can_hold_and_fail():
     assert _status("the Hessian's", _table((10.0, 1.0, 0.05), residual=1e-5)) == FAILS
     assert _status("the Hessian's", _table((10.0, 1.0, 1e-7), residual=1e-9)) == FAILS
     assert _status("no eigenvalue", _table((10.0, 1.0, 0.05), bound=0.19)) == FAILS
+
+
+def test_the_sharpness_and_the_functional_part_can_fall_and_not():
+    steady = {**_table((10.0, 1.0, 0.05), later=2.1)}
+    assert _status("after a tenth", steady) == FAILS
+    assert _status("after a tenth", _table((10.0, 1.0), epochs=(0, 10_000))) == NOT_TESTABLE
+    large = _table((10.0, 1.0, 0.05), bound=5.0)  # at the end still a quarter of the eigenvalue
+    assert _status("after training", large) == FAILS
+    grows = {**steady, "bound": np.where(steady["epoch"] > 0, 0.1, 0.01) * (1 + steady["seed"])}
+    assert _status("after training", grows) == FAILS
+    assert _status("after training", _table((10.0, 1.0), epochs=(0, 10))) == NOT_TESTABLE
 
 
 def test_the_error_is_relative_to_the_eigenvalue_of_the_hessian():

@@ -76,6 +76,7 @@ def _table(z, exact):
     return {
         "panel": np.full(count, "a"),
         "seed": np.zeros(count, int),
+        "width": np.full(count, 6),
         "epoch": np.arange(count),
         "excess": np.linspace(1, 0.1, count),
         "predicted": np.full(count, 50.0),
@@ -87,11 +88,14 @@ def _table(z, exact):
 
 def test_claims_can_hold_fail_and_be_not_testable():
     held = _table([0.5, -3.9, 1.0], [np.nan, 1.0, 1 + 1e-12])
-    within, _, exact = trace_path.CLAIMS
+    within, _, falls, exact = trace_path.CLAIMS
     assert [claim.check(held).status for claim in (within, exact)] == [HOLDS, HOLDS]
     failed = _table([0.5, -4.1, 1.0], [np.nan, 1.0, 1 + 1e-9])
     assert [claim.check(failed).status for claim in (within, exact)] == [FAILS, FAILS]
     assert_allclose([claim.check(failed).number for claim in (within, exact)], [4.1, 1e-9], 1e-5)
+    assert falls.check(held).status == HOLDS
+    assert falls.check({**held, "excess": held["excess"][::-1]}).status == FAILS
+    assert falls.check(_table([0.5], [1.0])).status == NOT_TESTABLE
     unknown = _table([0.5], [np.nan])
     assert exact.check(unknown).status == NOT_TESTABLE
 

@@ -185,6 +185,17 @@ def test_claims_hold_where_the_table_says_so():
     assert "kappa from 7 to 8.2, 100% of it inside" in inside.text
 
 
+def test_the_bound_can_hold_and_fail_at_every_epoch():
+    below = [claim for claim in CLAIMS if claim.statement.endswith("at every epoch")][-1]
+    rows = [{**row, "kappa_low": row["kappa"]} for row in _PATHS]
+    assert below.check(as_columns(rows)).status == HOLDS
+    rows[-1]["bound_convex"] = 0.99 * rows[-1]["kappa"]
+    found = below.check(as_columns(rows))
+    assert (found.status, found.number) == (FAILS, pytest.approx(0.99))
+    none = [{**row, "bound_convex": np.nan} for row in rows]
+    assert below.check(as_columns(none)).status == NOT_TESTABLE
+
+
 @pytest.mark.parametrize(
     ("which", "column", "factor", "status", "text"),
     [

@@ -55,14 +55,16 @@ def depth_table() -> Columns:
 def layer_table() -> Columns:
     return as_columns(
         {
-            "depth": depth, "layer": layer, "width": 300, "seed": seed, "inputs": 196, "gain": gain,
-            "outputs": 10, "data": "mnist, 14 x 14, whitened",
-            "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed),
+            "depth": depth, "layer": layer, "width": width, "seed": seed, "inputs": 196,
+            "gain": gain,
+            "outputs": 10, "data": "mnist, 14 x 14, whitened", "sizes": sizes,
+            "left_kappa2": 1.5 ** (depth - layer) * (1 + 0.1 * seed) * 300 / width,
             "left_smallest2": (0.9 * gain) ** (depth - layer) * (1 + 0.1 * seed),
-            "right_kappa2": 10.0 ** (layer - 1) * (1 + 0.1 * seed),
+            "right_kappa2": 10.0 ** (layer - 1) * (1 + 0.1 * seed) * 300 / width,
             "right_smallest2": (0.2 * gain) ** (layer - 1) * (1 + 0.1 * seed),
             "weight": 0.1 ** (layer - 1) / (1 + seed),
         }
+        for sizes, width in (("printed", 300), ("other", 600))
         for gain in (1.0, 2.0)
         for depth in (2, 4, 6)
         for layer in range(1, depth + 1)
@@ -131,7 +133,7 @@ def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> Non
     for axes, (gain, column) in zip(panels, columns, strict=True):
         assert axes.get_yscale() == "log"
         for depth in (2, 4, 6):
-            rows = select(layer_table, depth=depth, gain=gain)
+            rows = select(layer_table, depth=depth, gain=gain, sizes="printed")
             expected = mean_and_interval(rows, "layer", rows[column])
             band = [6, 4, 2].index(depth)  # the deepest is drawn first
             assert_curve(axes, f"$L = {depth}$", band, expected)
@@ -139,7 +141,7 @@ def test_figure_11_draws_each_quantity_in_its_panel(layer_table: Columns) -> Non
 
 def test_figure_12_weights_the_terms_on_the_right_only(layer_table: Columns) -> None:
     left, right = fig12.draw(layer_table).axes
-    rows = select(layer_table, depth=6, gain=1.0)
+    rows = select(layer_table, depth=6, gain=1.0, sizes="printed")
     term = rows["left_kappa2"] * rows["right_kappa2"]
     assert_curve(left, "$L = 6$", 0, mean_and_interval(rows, "layer", term))
     x, mean, *_ = mean_and_interval(rows, "layer", rows["weight"] * term)

@@ -105,6 +105,16 @@ def test_the_three_steps_give_balanced_weights_of_any_widths(net, seed):
         assert_allclose(np.linalg.svd(weight)[1][: len(kept)], kept, atol=1e-13)
 
 
+def test_left_singular_vectors_of_a_layer_are_the_right_ones_of_the_next():
+    """Section 3 prints it the other way round, against step 3 of its own Appendix C."""
+    first, second = sampled(jax.random.key(0), (4, 4, 4), np.array([2.0, 1.0, 0.5]))
+    (left, _, right), (next_left, _, next_right) = map(np.linalg.svd, (first, second))
+    aligned = np.abs(np.diag(left.T @ next_right.T))[:3]
+    assert_allclose(aligned, 1.0, rtol=1e-10)
+    as_printed = np.abs(np.diag(right @ next_left))[:3]
+    assert as_printed.max() < 0.95
+
+
 @pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 0.0])
 def test_eq_9_keeps_its_digits_where_two_singular_values_meet(gap):
     """The quotient of 9b is the oracle far apart, L sigma^{2(L-1)} at the limit."""

@@ -122,6 +122,17 @@ def test_eq_8_goes_to_1_as_beta_grows():
         assert values[0] / values[-1] - 1 <= 2 * norm / (beta - norm) * (1 + 1e-12)
 
 
+def test_small_initial_weights_do_not_align_the_layers():
+    """Singular vectors do not change with the scale of a matrix; training aligns them."""
+    rng = np.random.default_rng(0)
+    aligned = []
+    for scale in (1.0, 1e-6):
+        first, second = (scale * rng.standard_normal((5, 5)) for _ in range(2))
+        left, right = np.linalg.svd(first)[0], np.linalg.svd(second)[2]
+        aligned.append(np.abs(np.diag(right @ left)).min())
+    assert max(aligned) < 0.5
+
+
 def test_singular_values_do_not_just_move_by_beta():
     """Eq 8 needs left and right singular vectors to coincide: here W + I is singular, W is not."""
     w = np.array([[0.0, -1.0], [-1.0, 0.0]])

@@ -1,6 +1,7 @@
 """What is published beside a picture is enough to draw it and to judge it again."""
 
 import json
+import shutil
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_verdicts_are_computed_again_from_what_is_published(gallery, tmp_path, c
     other.write_text(json.dumps(known))
     assert _verdicts(gallery, other) == 1
     assert "changed: 12: " in capsys.readouterr().out
+
+
+def test_verdicts_of_new_readings_are_recorded_without_a_run(gallery, tmp_path):
+    """Class: a reading that is written down anew, and a record that only a run can renew."""
+    folder, expected = tmp_path / "figures", tmp_path / "expected.json"
+    shutil.copytree(gallery, folder / "gallery")
+    known = json.loads((gallery / "expected.json").read_text())
+    before = known["smoke"].popitem()
+    expected.write_text(json.dumps(known))
+    command = ["--profile=smoke", f"--gallery={folder / 'gallery'}", f"--expected={expected}"]
+    assert verdicts.main(command) == 1
+    assert verdicts.main([*command, "--record"]) == 0
+    assert json.loads(expected.read_text())["smoke"][before[0]] == before[1]
+    assert "# Findings" in (folder / "FINDINGS.md").read_text()
+    assert verdicts.main(command) == 0
 
 
 def test_a_damaged_published_table_is_a_mistake_and_no_trace(gallery, tmp_path, capsys):

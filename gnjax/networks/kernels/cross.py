@@ -13,7 +13,7 @@ import numpy as np
 
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.kernels.blocks import Blocks, add_block, group_bytes, numbers_of_rows
-from gnjax.networks.kernels.rows import Item, items_of, jacobian, traced_sample
+from gnjax.networks.kernels.rows import Item, items_of, jacobian, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
 from gnjax.numerics.limits import LIMITS
@@ -62,7 +62,7 @@ def _items(left: Network, right: Network) -> tuple[Item, ...]:
 
     A model may act otherwise on samples of another shape, and its layers there may be others.
     """
-    items = items_of(left, traced_sample(left))
+    items = items_of(left, sample_trace(left))
     if one_sample(left.x) == one_sample(right.x):
         return items
     counts = left.counts

@@ -165,6 +165,20 @@ def test_traces_with_and_without_weight_sharing():
     np.testing.assert_allclose(unshared.sum(), first + 8 * np.sum(head**2), rtol=1e-12)
 
 
+def test_lemma_2_with_toeplitz_matrices_is_no_bound_for_shared_weights():
+    """It bounds kappa where every entry of T is a parameter, and not where kernels are."""
+    rng = np.random.default_rng(20)
+    kernels = rng.standard_normal((3, 5))
+    matrix = np.asarray(toeplitz(kernels, 6))
+    head = rng.standard_normal((2, len(matrix)))
+    bound = papers.bounds.linear([matrix, head])
+    entries = gnjax.condition_number(papers.linear_gauss_newton([matrix, head]))
+    shared = gnjax.condition_number(linear_cnn_gauss_newton(kernels, head, 6))
+    assert entries.rank == shared.rank == 2 * 6
+    assert entries.interval[0] <= bound.convex
+    assert shared.interval[0] > 5 * bound.convex
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

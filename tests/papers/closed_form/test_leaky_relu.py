@@ -227,6 +227,36 @@ def test_eq_26_fails_in_a_few_of_a_hundred_draws():
     assert 2 <= failures <= 20
 
 
+def test_eq_11_with_the_singular_values_of_a_wide_x_is_no_bound():
+    """X = (1, -1) has one singular value, sqrt(2); the smallest of n = 2 is 0, as Lemma 4 needs."""
+    v, w, x, slope = np.array([[1.0], [-1.0]]), np.ones((1, 2)), np.array([[1.0, -1.0]]), 0.9
+    gamma = np.linalg.eigvalsh(_gamma(v, x, slope))
+    printed = (2 * 2 + gamma[1]) / (slope**2 * 2 * 2 + gamma[0])
+    kappa = ((1 + slope) / (1 - slope)) ** 2  # G is 2 Gamma
+    answer = gnjax.condition_number(leaky_relu_gauss_newton(v, w, x, slope))
+    assert answer.value == pytest.approx(kappa, rel=1e-9)
+    assert answer.interval[0] > 100 * printed
+    assert answer.interval[0] <= leaky_bound(v, w, x, slope).value
+
+
+def test_eq_10_is_not_that_of_every_piecewise_linear_activation():
+    """sigma(z) = sigma'(z) z needs pieces that are straight lines through 0; hard tanh has others."""
+    v, w, x = _draw(3, 3, 3, 5, 2)
+
+    def apply(params, rows):
+        return jnp.clip(rows @ params["v"].T, -1, 1) @ params["w"].T
+
+    jacobian = np.asarray(references.jacobian(apply, {"v": v, "w": w}, x.T))
+    lambdas = [np.diag((np.abs(unit @ x) < 1).astype(float)) for unit in v]
+    equation = sum(
+        np.kron(lam @ x.T @ x @ lam, np.outer(w[:, i], w[:, i]))
+        + np.kron(lam @ x.T @ np.outer(v[i], v[i]) @ x @ lam, np.eye(len(w)))
+        for i, lam in enumerate(lambdas)
+    )
+    gram = jacobian @ jacobian.T
+    assert np.linalg.norm(equation - gram) > 0.1 * np.linalg.norm(gram)
+
+
 def test_silent_bound_says_why():
     v, w, x = _draw(0, 5, 6, 3, 2)
     bound = leaky_bound(v, w, x, 0.0)
