@@ -232,7 +232,9 @@ def _raw_inputs_matter(table: Columns) -> Verdict:
     found: dict[str, list[tuple[effects.Effect, float]]] = {}
     for name, one in raw.items():
         other = known.get(_short(name))
-        shares = [] if other is None else np.intersect1d(one["share"], other["share"])
+        if other is None:
+            continue
+        shares = np.intersect1d(one["share"], other["share"])
         for share in shares:
             ratio = effects.ratio(
                 where(one, share=share), where(other, share=share), "measured", len(shares)

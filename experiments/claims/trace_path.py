@@ -53,7 +53,8 @@ def _flattens_early(table: Columns) -> Verdict:
 def _loss_falls(table: Columns) -> Verdict:
     """Whether the loss falls from each stop to the next, in every run."""
     panels, seeds, widths = (np.unique(table[name]) for name in ("panel", "seed", "width"))
-    steps, ends = [], []
+    steps: list[float] = []
+    ends: list[float] = []
     for panel, seed, width in product(panels, seeds, widths):
         run = where(table, panel=panel, seed=seed, width=width)
         excess = run["excess"][np.argsort(run["epoch"])]

@@ -9,6 +9,8 @@ from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.decompositions.triangular import triangular_factor
 
+_CONVERGED = 200 * float(np.finfo(float).eps)  # the iterations for singular values
+
 LAPACK = Error(0.0, MEASURED, 0.0, "LAPACK's rounding, by a constant found in practice")
 """What :func:`spectral_error` rests on; ``LAPACK.to(value)`` is the error itself."""
 
@@ -31,6 +33,21 @@ def spectral_error(size: int, dtype: jnp.dtype) -> float:
     digits, had errors of up to 1.45 max(4, sqrt n) eps; three times max(4, sqrt n) eps is taken.
     """
     return 3 * max(4.0, size**0.5) * float(jnp.finfo(dtype).eps)
+
+
+def singular_errors(values: np.ndarray, size: int, dtype: jnp.dtype) -> np.ndarray:
+    """The errors of singular values from LAPACK, which are sorted from the largest down.
+
+    Beside :func:`spectral_error`, which is relative to the norm, its iterations end once a value is
+    known to a relative tolerance of about 50 eps. Held-out matrices of up to 160 rows with repeated
+    singular values had errors of up to 64 eps of a value; 200 eps is taken.
+    """
+    return spectral_error(size, dtype) * values[0] + unconverged(values)
+
+
+def unconverged(values: np.ndarray) -> np.ndarray:
+    """The part of :func:`singular_errors` that is relative to each singular value."""
+    return _CONVERGED * values
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:

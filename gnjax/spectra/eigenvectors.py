@@ -43,7 +43,7 @@ def angles(
     return arcsines(residuals, gaps)
 
 
-def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: float) -> np.ndarray:
+def singular_angles(sigma: np.ndarray, residuals: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Bounds on the angles of left singular vectors; ``sigma`` descends, each within ``error``."""
     uppers = np.concatenate([[np.inf], (sigma - error)[:-1]])
     lowers = np.concatenate([(sigma + error)[1:], [0.0]])

@@ -64,12 +64,15 @@ def whole(values: np.ndarray, error: float, method: str, rests_on: Certificate) 
     return Spectrum(descending, np.full(len(values), error), method, rests_on)
 
 
-def squares(sigma: np.ndarray, error: float, method: str, rests_on: Certificate) -> Spectrum:
+def squares(
+    sigma: np.ndarray, error: np.ndarray | float, method: str, rests_on: Certificate
+) -> Spectrum:
     """The squares of singular values that are known to ``error``, from the largest down.
 
     A singular value known to e gives sigma^2 to (2 sigma + e) e.
     """
-    descending = np.sort(sigma)[::-1]
+    order = np.argsort(sigma)[::-1]
+    descending, error = sigma[order], np.broadcast_to(error, sigma.shape)[order]
     with np.errstate(over="ignore"):  # an error that large may as well be infinite
         errors = (2 * descending + error) * error
     return Spectrum(descending**2, errors, method, rests_on)

@@ -9,7 +9,7 @@ import numpy as np
 from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
@@ -65,7 +65,8 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         sigma, vectors, lengths = left_singular_rows(_formed(factor))
         error = _factored_error(op, factor, sigma[0]) + _seen(2**0.5 * lengths)
         found = with_zeros(_factored(sigma, error), op.shape[0])
-        known = singular_angles(sigma, lengths + error.value, error.value)
+        own = error.value + unconverged(sigma)
+        known = singular_angles(sigma, lengths + own, own)
         bounds = np.pad(known, (0, len(found) - len(known)), constant_values=np.inf)
         return replace(found, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
@@ -149,11 +150,11 @@ def _formed(factor: Factorisation) -> np.ndarray:
 
 
 def _factored(sigma: np.ndarray, error: Error) -> Spectrum:
-    return squares(sigma, error.value, "factored", certificate(error))
+    return squares(sigma, error.value + unconverged(sigma), "factored", certificate(error))
 
 
 def _factored_error(op: Operator, factor: Factorisation, norm: float) -> Error:
-    """How far a singular value of the formed factor can be from exact; ``norm`` is its 2-norm."""
+    """How far a singular value can be from exact, beside :func:`unconverged`, for the norm of J."""
     return LAPACK.to(spectral_error(max(factor.shape), op.dtype) * norm) + factor.error()
 
 

@@ -14,7 +14,13 @@ from gnjax.numerics.certificate import MEASURED, PROVED, Error
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.outward import above, below, lowered, raised
-from gnjax.numerics.rounding import gamma, singular_values, spectral_error, unit_roundoff
+from gnjax.numerics.rounding import (
+    gamma,
+    singular_errors,
+    singular_values,
+    spectral_error,
+    unit_roundoff,
+)
 from gnjax.numerics.validation import check_covariance
 
 Array = NDArray[np.float64]
@@ -62,7 +68,7 @@ def extreme_singular_values(matrix: ArrayLike, stored_error: float = 0.0) -> Ext
     extremes = _of_large(host) if columns >= rows > _LARGE else None
     if extremes is None:
         values = singular_values(host)
-        error = spectral_error(max(rows, columns), _DOUBLE) * float(values[0])
+        error = float(singular_errors(values, max(rows, columns), _DOUBLE)[0])
         extremes = float(values[0]), float(values[-1]) if columns >= rows else 0.0, error
     largest, smallest, error = extremes
     return ExtremeSingularValues(largest, smallest, raised(error + stored_error))

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from gnjax.numerics.answers.result import Result
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.outward import frobenius_norm, lowered, raised
-from gnjax.numerics.rounding import gamma, singular_values, spectral_error
+from gnjax.numerics.rounding import gamma, singular_errors, singular_values
 from gnjax.numerics.validation import check_matrix
 from gnjax.papers.bounds.enclosures import covariance_condition
 
@@ -92,7 +92,7 @@ def _residual_values(
         frobenius_norm(outer) * frobenius_norm(inner) + frobenius_norm(teacher)
     )
     error = raised(
-        product_rounding + spectral_error(max(residual.shape), residual.dtype) * values[0]
+        product_rounding + singular_errors(values, max(residual.shape), residual.dtype)[0]
     )
     reason = "rounding of LAPACK's singular values"
     if not (values > error).all():

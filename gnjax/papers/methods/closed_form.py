@@ -11,7 +11,7 @@ import numpy as np
 from gnjax.conditioning.ends import FLOOR_OF_SQUARES, Ends, Problem, ends_of_spectrum
 from gnjax.conditioning.methods import Method
 from gnjax.numerics.certificate import Certificate, Error, certificate
-from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error
+from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.spectra.spectrum import Spectrum, squares
 
@@ -31,14 +31,17 @@ def closed_form_spectrum(factors: KroneckerFactors) -> Spectrum:
     inner, inner_error = _sigma(factors.rights[-1], factors.right_errors[-1])
     rests_on = _certificate(factors)
     if len(factors.lefts) == 1:
-        return squares(np.tile(_padded(inner, d), k), inner_error, "closed_form", rests_on)
+        values = np.tile(_padded(inner, d), k)
+        return squares(values, inner_error + unconverged(values), "closed_form", rests_on)
     outer, outer_error = _sigma(factors.lefts[0], factors.left_errors[0])
     if not factors.whitened:
+        outer_error += float(unconverged(outer)[0])
         return _blocks(factors, _padded(outer, k), outer_error, rests_on)
     outer, inner = _padded(outer, k), _padded(inner, d)
     sums = np.add.outer(outer**2, inner**2).ravel()
+    outer_errors, inner_errors = outer_error + unconverged(outer), inner_error + unconverged(inner)
     errors = np.add.outer(
-        (2 * outer + outer_error) * outer_error, (2 * inner + inner_error) * inner_error
+        (2 * outer + outer_errors) * outer_errors, (2 * inner + inner_errors) * inner_errors
     ).ravel()
     order = np.argsort(-sums)
     return Spectrum(sums[order], errors[order], "closed_form", rests_on)
@@ -60,7 +63,8 @@ def _blocks(
     error = spectral_error(sum(first.shape), first.dtype) * (norm + first_norm * outer[0])
     error += outer_error * first_norm + (outer[0] + outer_error) * float(factors.right_errors[0])
     error += float(factors.right_errors[1])
-    return squares(np.concatenate(sigma), error, "closed_form", rests_on)
+    values = np.concatenate(sigma)
+    return squares(values, error + unconverged(values), "closed_form", rests_on)
 
 
 def _sigma(factor: jax.Array, factor_error: jax.Array) -> tuple[np.ndarray, float]:
