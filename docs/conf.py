@@ -40,7 +40,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "papers.training.minibatch.Module",
         "papers.closed_form.layers.Layers",
         "papers.closed_form.layers.Root",
-        "papers.closed_form.formation.Formed",
+        "papers.closed_form.formation.ProductErrors",
         "operators.metrics.metric.DiagonalBlock",
         "operators.metrics.metric.KroneckerBlock",
         "operators.metrics.metric.MatrixBlock",

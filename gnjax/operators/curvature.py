@@ -119,8 +119,8 @@ def ntk(
     """
     arguments = locals()
     del arguments["x2"]
-    for name, given in {"x": x, "x2": x2}.items():
-        _check_no_batches(name, given, "a kernel has a row for every output of all samples")
+    for name, samples in {"x": x, "x2": x2}.items():
+        _check_no_batches(name, samples, "a kernel has a row for every output of all samples")
     if x2 is not None:
         return _cross_kernel(x2, **arguments)
     net, side = _network_and_side(**arguments)
@@ -131,8 +131,8 @@ def _cross_kernel(x2: Any, *, side: str, y: Any, weights: Any, **arguments: Any)
     if side != "outputs":
         msg = f"side={side!r}: a kernel between x and x2 has the side of the outputs only"
         raise ValueError(msg)
-    for name, given in {"y": y, "weights": weights}.items():
-        if given is not None:
+    for name, argument in {"y": y, "weights": weights}.items():
+        if argument is not None:
             msg = (
                 f"{name} belongs to x alone, and a kernel between x and x2 has no {name}; leave it "
                 "out, or make gnjax.ntk of all samples together and take a block of its matrix"

@@ -260,7 +260,7 @@ def test_an_end_of_zero_leaves_kappa_open():
     one, made = Enclosure(1.0, 1.0, 1.0), certificate(Error(0.0))
     for least, is_open in ((Enclosure(0.0, 1e-300, 1e-16), True), (one, False)):
         ends = Ends(one, least, 1, "full", 0.0, "dense", made)
-        assert conditioning._open(ends, 1e-3) == is_open
+        assert conditioning._too_wide(ends, 1e-3) == is_open
 
 
 def test_zero_matrix_has_no_condition_number():

@@ -214,4 +214,6 @@ def test_parts_share_their_programs(caplog: pytest.LogCaptureFixture) -> None:
         null_dimensions(net, [[place] for place in range(len(net.leaf_indices))])
     messages = [record.getMessage() for record in caplog.records]
     made = [text for text in messages if text.startswith("Finished XLA compilation")]
-    assert [sum(name in text for text in made) for name in ("_compared", "_tangent")] == [1, 1]
+    assert [
+        sum(name in text for text in made) for name in ("_outputs_up_to_the_loss", "_tangent")
+    ] == [1, 1]

@@ -1,4 +1,4 @@
-"""What kernels are made of for some samples, and what two sets of samples add to a block of one.
+"""The pairs and rows of some samples, and the part of a kernel that two sets of samples have.
 
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
 Jacobian is formed. For a table in which both samples look rows up, the block is the sum of
@@ -22,15 +22,15 @@ from gnjax.numerics.host import on_cpu
 
 _BLOCK = 128  # a block of a kernel belongs to so many samples by so many samples
 
-Held = tuple[list[Pair], jax.Array | np.ndarray]
-"""What is made of some samples for a group of parameters: pairs, and rows (n, r, p)."""
+PairsAndRows = tuple[list[Pair], jax.Array | np.ndarray]
+"""Of some samples and a group of parameters: the pairs, and the rows (n, r, p) of J."""
 
 
 class Blocks:
-    """The samples of a network in blocks of one size, and what is made of each for a group.
+    """The samples of a network in blocks of one size, with their pairs and rows for a group.
 
     The last block overlaps the one before, so that one program serves all blocks. If ``room`` is
-    not None, what is made is kept; on a CPU the rows of J are then held in ``room``, which all
+    not None, pairs and rows are computed once; on a CPU the rows are stored in ``room``, which all
     groups reuse, because memory that is new to a process costs more time than writing to it.
     """
 
@@ -38,21 +38,21 @@ class Blocks:
         self._net, self._group = net, group
         self.size = block_size(net)
         self.starts = range(0, net.samples, self.size)
-        self._kept: dict[int, Held] = {}
+        self._pieces: dict[int, PairsAndRows] = {}
         numbers = 0 if room is None else numbers_of_rows(net, group)
         self._rooms = None if room is None else np.split(room[:numbers], len(self.starts))
 
-    def made(self, index: int) -> Held:
+    def pieces(self, index: int) -> PairsAndRows:
         """The pairs and rows of the samples of a block."""
-        if index in self._kept:
-            return self._kept[index]
+        if index in self._pieces:
+            return self._pieces[index]
         first = min(self.starts[index], self._net.samples - self.size)
         some = take((self._net.x, self._net.target), slice(first, first + self.size))
         pairs, rows = zip(*in_windows(self._net, self._group, some), strict=True)
         if self._rooms is None:
             return joined(pairs), joined(rows)
-        self._kept[index] = joined(pairs), _held_in(self._rooms[index], rows)
-        return self._kept[index]
+        self._pieces[index] = joined(pairs), _stored_in(self._rooms[index], rows)
+        return self._pieces[index]
 
     def new(self, index: int) -> slice:
         """The samples of a block that are not in the one before."""
@@ -80,18 +80,18 @@ def group_bytes(net: Network, group: Sequence[Item]) -> float:
     return float(numbers * net.dtype.itemsize)
 
 
-def _held_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
+def _stored_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:
     """Join arrays of rows (n, r, p) of some samples into one array, on a CPU inside ``room``."""
     if not room.size or not all(on_cpu(part) for part in parts):
         return joined(parts)
-    whole = room.reshape(-1, *parts[0].shape[1:])
-    return np.concatenate([np.asarray(part) for part in parts], out=whole)
+    rows = room.reshape(-1, *parts[0].shape[1:])
+    return np.concatenate([np.asarray(part) for part in parts], out=rows)
 
 
 def add_block(
     block: np.ndarray,
-    left: Held,
-    right: Held,
+    left: PairsAndRows,
+    right: PairsAndRows,
     new: tuple[slice, slice],
     pairs: Sequence[int],
     columns: np.ndarray,
@@ -100,14 +100,14 @@ def add_block(
 
     ``pairs`` chooses some of the pairs, and ``columns`` some columns of the rows.
     """
-    chosen = np.s_[new[0], :, new[1]]
+    new_entries = np.s_[new[0], :, new[1]]
     for pair in pairs:
-        _add_structured(block, left[0][pair], right[0][pair], chosen)
+        _add_structured(block, left[0][pair], right[0][pair], new_entries)
     if len(columns):
         ours = _columns(_flat(left[1]), columns)
         product = _outer(ours, ours if left is right else _columns(_flat(right[1]), columns))
         shape = (*left[1].shape[:2], *right[1].shape[:2])
-        block += product.reshape(shape)[chosen]
+        block += product.reshape(shape)[new_entries]
 
 
 def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice, ...]) -> None:
@@ -117,8 +117,8 @@ def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice
         block += np.asarray(_over_positions(left, right))[new]
     elif all(on_cpu(part) for part in (*left, *right)):
         rows, _, columns = new
-        near = (np.asarray(a)[rows], np.asarray(delta)[rows])
-        _add_on_cpu(block, near, (np.asarray(b)[columns], np.asarray(epsilon)[columns]))
+        new_left = (np.asarray(a)[rows], np.asarray(delta)[rows])
+        _add_on_cpu(block, new_left, (np.asarray(b)[columns], np.asarray(epsilon)[columns]))
     else:
         block += np.asarray(_over_vectors(left, right))[new]
 
@@ -149,17 +149,17 @@ def _over_positions(left: Pair, right: Pair) -> jax.Array:
     """sum_ts (a_t . b_s) (delta_t epsilon_s^T) for unit vectors a_t and b_s, given by the places
     (i, t) and (j, s) of their ones; delta is (i, r, t, q). A block (i, r, j, r')."""
 
-    def add(total: jax.Array, one: Pair) -> tuple[jax.Array, None]:
-        def add_one(total: jax.Array, other: Pair) -> tuple[jax.Array, None]:
-            same = one[0][:, None] == other[0][None]
-            outputs = jnp.tensordot(one[1], other[1], axes=(2, 2), precision="highest")
+    def add_t(total: jax.Array, at_t: Pair) -> tuple[jax.Array, None]:
+        def add_t_s(total: jax.Array, at_s: Pair) -> tuple[jax.Array, None]:
+            same = at_t[0][:, None] == at_s[0][None]
+            outputs = jnp.tensordot(at_t[1], at_s[1], axes=(2, 2), precision="highest")
             return total + jnp.where(same[:, None, :, None], outputs, 0), None
 
-        return jax.lax.scan(add_one, total, _positions_first(right))
+        return jax.lax.scan(add_t_s, total, _positions_first(right))
 
     delta, epsilon = left[1], right[1]
     nothing = jnp.zeros((*delta.shape[:2], *epsilon.shape[:2]), delta.dtype)
-    return jax.lax.scan(add, nothing, _positions_first(left))[0]
+    return jax.lax.scan(add_t, nothing, _positions_first(left))[0]
 
 
 def _positions_first(pair: Pair) -> Pair:

@@ -23,26 +23,27 @@ def cross_gram(left: Network, right: Network) -> np.ndarray:
     """J J'^T (n r, n' r'), samples first."""
     if left.coupled or right.coupled:
         return np.asarray(jacobian(left) @ jacobian(right).T)
-    whole = zeros((left.samples, left.rows, right.samples, right.rows), left.dtype)
+    kernel = zeros((left.samples, left.rows, right.samples, right.rows), left.dtype)
     for group in _groups(left, right):
-        _add_group(left, right, group, whole)
-    return whole.reshape(left.samples * left.rows, -1)
+        _add_group(left, right, group, kernel)
+    return kernel.reshape(left.samples * left.rows, -1)
 
 
-def _add_group(left: Network, right: Network, group: tuple[Item, ...], whole: np.ndarray) -> None:
+def _add_group(left: Network, right: Network, group: tuple[Item, ...], kernel: np.ndarray) -> None:
     """Add what the parameters of a group add to all blocks."""
-    kept = group_bytes(left, group) + group_bytes(right, group) <= LIMITS.kernel_bytes
-    near, far = (
-        Blocks(net, group, np.empty(numbers_of_rows(net, group), net.dtype) if kept else None)
+    fits = group_bytes(left, group) + group_bytes(right, group) <= LIMITS.kernel_bytes
+    left_blocks, right_blocks = (
+        Blocks(net, group, np.empty(numbers_of_rows(net, group), net.dtype) if fits else None)
         for net in (left, right)
     )
     pairs = range(sum(item.form != "rows" for item in group))
     columns = np.arange(sum(left.counts[item.place] for item in group if item.form == "rows"))
-    for i in range(len(near.starts)):
-        ours = near.made(i)
-        for j in range(len(far.starts)):
-            block = whole[near.place(i), :, far.place(j)]
-            add_block(block, ours, far.made(j), (near.new(i), far.new(j)), pairs, columns)
+    for i in range(len(left_blocks.starts)):
+        left_pieces = left_blocks.pieces(i)
+        for j in range(len(right_blocks.starts)):
+            block = kernel[left_blocks.place(i), :, right_blocks.place(j)]
+            new = left_blocks.new(i), right_blocks.new(j)
+            add_block(block, left_pieces, right_blocks.pieces(j), new, pairs, columns)
 
 
 def _groups(left: Network, right: Network) -> Iterator[tuple[Item, ...]]:

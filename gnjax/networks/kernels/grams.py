@@ -78,9 +78,9 @@ def _add_group(
     blocks = Blocks(net, group, room if _fits(net, group) else None)
     count = len(blocks.starts)
     for i in range(count):
-        left = blocks.made(i)
+        left = blocks.pieces(i)
         for j in range(i, count):
-            right = left if i == j else blocks.made(j)
+            right = left if i == j else blocks.pieces(j)
             new = blocks.new(i), blocks.new(j)
             for gram, pairs, columns in _shares(net, group, owners):
                 block = gram[blocks.place(i), :, blocks.place(j)]

@@ -56,14 +56,14 @@ class Rows:
         For A = J J^T and m Gaussian vectors u, the mean of |A^q u|^2 is at least ||A||^{2q} times
         chi^2 / m with m degrees of freedom (Dixon 1983).
         """
-        logarithms = [self._grown(image) for image in self.images]
+        logarithms = [self._log_of_powers(image) for image in self.images]
         largest = max(logarithms)
         if not math.isfinite(largest):
             return 0.0 if largest < 0 else math.inf
-        mean = sum(math.exp(2 * (one - largest)) for one in logarithms) / _VECTORS
+        mean = sum(math.exp(2 * (logarithm - largest)) for logarithm in logarithms) / _VECTORS
         return math.exp((largest + math.log(mean) / 2) / (2 * _STEPS)) * math.sqrt(_SIZE)
 
-    def _grown(self, image: np.ndarray) -> float:
+    def _log_of_powers(self, image: np.ndarray) -> float:
         """log |A^q u| from J^T u, without over- and underflow."""
         logarithm = 0.0
         for step in range(1, _STEPS + 1):
@@ -112,12 +112,12 @@ class CrossKernel:
         return CrossKernel(self.right, self.left)
 
     def __repr__(self) -> str:
-        near, far = self.left.net, self.right.net
-        outputs = f"{near.rows}" if near.rows == far.rows else f"{near.rows} and {far.rows}"
+        left, right = self.left.net, self.right.net
+        outputs = f"{left.rows}" if left.rows == right.rows else f"{left.rows} and {right.rows}"
         return (
             f"<CrossKernel: J J'^T, {self.shape[0]} x {self.shape[1]}, "
-            f"{jnp.dtype(self.dtype).name}, {near.parameters} parameters, {near.samples} and "
-            f"{far.samples} samples of {outputs} outputs>"
+            f"{jnp.dtype(self.dtype).name}, {left.parameters} parameters, {left.samples} and "
+            f"{right.samples} samples of {outputs} outputs>"
         )
 
     def mv(self, v: Any) -> jax.Array:
@@ -137,10 +137,10 @@ class CrossKernel:
 
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers."""
-        needed = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
+        memory = float(self.shape[0]) * self.shape[1] * self.dtype.itemsize
         check_room(
             f"a kernel {self.shape[0]} x {self.shape[1]}",
-            needed,
+            memory,
             "make it for fewer samples at once, gnjax.ntk(model, x[a:b], x2[c:d])",
         )
         matrix = kernels.cross_gram(self.left.net, self.right.net)
@@ -155,24 +155,24 @@ class CrossKernel:
         rounding of sums is added. What was formed from the layers is compared with products: a
         u^T K w that is further from <J^T u, J'^T w> is a mistake, and its size becomes the error.
         """
-        near, far = self.left.error, self.right.error
+        e, f = self.left.error, self.right.error  # of the two Jacobians
         a, b = self.left.norm, self.right.norm
         rounding = LAPACK.to(spectral_error(max(self.shape), self.dtype) * a * b)
-        hidden = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
-        moved = a * far.value + near.value * b + near.value * far.value
-        mistake = self._mistake(near.value, far.value)
-        size = moved + rounding.value + hidden + mistake
+        lost = math.sqrt(math.prod(self.shape)) * float(jnp.finfo(self.dtype).tiny)
+        distance = a * f.value + e.value * b + e.value * f.value
+        mistake = self._mistake(e.value, f.value)
+        size = distance + rounding.value + lost + mistake
         if not math.isfinite(size):
             return unknown("the error of the Jacobians is not known, or their sizes overflow")
-        found = (near + far + rounding).to(size)
-        return found if not mistake else replace(found, kind=MEASURED, reason=MISTAKE)
+        error = (e + f + rounding).to(size)
+        return error if not mistake else replace(error, kind=MEASURED, reason=MISTAKE)
 
-    def _mistake(self, near: float, far: float) -> float:
+    def _mistake(self, left_error: float, right_error: float) -> float:
         """An estimate of the mistakes in what was formed; 0 where errors of J explain all."""
-        images, others = self.left.images, self.right.images
-        a, b = (max(length(image) for image in some) for some in (images, others))
+        images, right_images = self.left.images, self.right.images
+        a, b = (max(length(image) for image in some) for some in (images, right_images))
         share = SAFETY * math.sqrt(2 * sum(self.shape)) * unit_roundoff(self.dtype)
-        allowed = a * far + near * b + near * far + share * a * b
-        known = np.array([[dot(u, w) for w in others] for u in images])
-        apart = max((float(np.abs(part - known).max()) for part in self._formed), default=0.0)
+        allowed = a * right_error + left_error * b + left_error * right_error + share * a * b
+        products = np.array([[dot(u, w) for w in right_images] for u in images])
+        apart = max((float(np.abs(part - products).max()) for part in self._formed), default=0.0)
         return 0.0 if apart <= allowed else SAFETY**2 * apart
