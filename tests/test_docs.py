@@ -22,7 +22,7 @@ from sweeps.claims import Claim, implied, verdict
 _ROOT = Path(__file__).parent.parent
 _COMMANDS = ("gnjax", "sweeps", "experiments", "figures", "reproduction", "benchmarks")
 _DOCS = _ROOT / "docs"
-_PARTS = ("start", "howto", "howto/models", "answers", "reference")
+_PARTS = ("start", "howto", "howto/models", "howto/tools", "howto/science", "answers", "reference")
 _PAGES = [
     *_DOCS.glob("*.md"),
     *(page for part in _PARTS for page in sorted((_DOCS / part).glob("*.md"))),
