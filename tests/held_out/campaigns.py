@@ -292,10 +292,10 @@ def chances(seed: int, count: int, *, sizes: Sequence[int] = (120, 200)) -> list
             rtol=rtol,
             seed=int(rng.integers(2**31)),
         )
-        rows.append(asked(row, question, kappa_judge(_diagonal_truth(values))))
+        rows.append(asked(row, question, kappa_judge(diagonal_truth(values))))
     return rows
 
 
-def _diagonal_truth(values: np.ndarray) -> Truth:
+def diagonal_truth(values: np.ndarray) -> Truth:
     ordered = sorted(values.tolist(), reverse=True)
     return Truth(tuple(flint.arb(v) for v in ordered), len(ordered))

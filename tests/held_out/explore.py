@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 
 import gnjax
-from tests.held_out import campaigns, scales, verdicts
+from tests.held_out import campaigns, preconditioned, scales, verdicts
 from tests.held_out.verdicts import Row
 
 
@@ -42,6 +42,12 @@ def _far_networks(seed: int, count: int) -> list[Row]:
     return rows
 
 
+def _rows_of_networks(seed: int, count: int) -> list[Row]:
+    rows = preconditioned.networks(seed, count)
+    jax.clear_caches()
+    return rows
+
+
 # A campaign, the cases of one round, and its share of the time.
 CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "matrices": (campaigns.matrices, 140, 0.25),
@@ -53,6 +59,9 @@ CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
     "scales": (scales.scales, 64, 0.15),
     "far networks": (_far_networks, 6, 0.1),
     "chances": (campaigns.chances, 200, 0.1),
+    "preconditioned": (preconditioned.factors, 40, 0.1),
+    "rows of networks": (_rows_of_networks, 18, 0.1),
+    "preconditioned chances": (preconditioned.chances, 200, 0.05),
 }
 
 

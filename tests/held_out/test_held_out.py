@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns, scales
+from tests.held_out import campaigns, preconditioned, scales
 from tests.held_out.verdicts import broken
 
 SEED = 7
@@ -27,6 +27,7 @@ TRIALS = {
     "scales": lambda: scales.scales(SEED, 64),
     "far networks": lambda: scales.far_networks(SEED, 6),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
+    "preconditioned": lambda: preconditioned.factors(SEED, 20),
 }
 
 

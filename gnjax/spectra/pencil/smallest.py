@@ -19,7 +19,7 @@ from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 
 _LOOSEST, _FINEST = 1e-3, 1e-9  # tolerances relative to an eigenvalue
-_SPARE = 8  # vectors of a block beside those that are asked for
+_SPARE, _FEWEST = 8, 2  # vectors of a block beside those that are asked for, and at least
 
 
 def smallest_of_factor(
@@ -33,8 +33,8 @@ def smallest_of_factor(
     factor, size = factorisation_of(op), op.shape[0]
     if factor is None or factor.shape[1] < size or size > limits.matrix_rows:
         return None
-    plan, block = planned(factor, limits), max(BLOCK, k + _SPARE)
-    if plan.refused or block > size // 2:
+    plan, block = planned(factor, limits), min(max(BLOCK, k + _SPARE), size // 2)
+    if plan.refused or block < k + _FEWEST:
         return None
     ready = by_factor(factor, plan, _LOOSEST, 0, watch)
     if ready is None:

@@ -1,0 +1,121 @@
+"""Held-out trials of kappa and of the smallest eigenvalues from the rows of a factor.
+
+The spectra are hard for the method: clusters and tiny gaps at the lower end, singular and nearly
+singular matrices, kappa up to 1e14 and beyond; J is from half as wide as tall to a hundred times,
+and is held in float64 or in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import gnjax
+from tests.held_out import campaigns, many_digits
+from tests.held_out import matrices as drawn
+from tests.held_out.verdicts import Row, asked, kappa_judge, spectrum_judge
+
+_ROWS = (16, 20, 28)
+_WIDTHS = (0.5, 1.0, 1.3, 2.0, 10.0, 100.0)
+
+Rng = np.random.Generator
+
+
+def _geometric(rng: Rng, m: int) -> np.ndarray:
+    return np.geomspace(1.0, 10.0 ** -rng.uniform(0, 14), m)
+
+
+def _cluster(rng: Rng, m: int) -> np.ndarray:
+    """Half of the eigenvalues lie at the lower end, within 1e-6 of each other."""
+    values = _geometric(rng, m)
+    values[m // 2 :] = values[-1] * (1 + 1e-6 * rng.random(m - m // 2))
+    return values
+
+
+def _pair(rng: Rng, m: int) -> np.ndarray:
+    values = _geometric(rng, m)
+    values[-2] = values[-1] * (1 + 1e-6)
+    return values
+
+
+def _two_levels(rng: Rng, m: int) -> np.ndarray:
+    values = np.full(m, 10.0 ** -rng.uniform(0, 12))
+    values[: rng.integers(1, m)] = 1.0
+    return values
+
+
+def _singular(rng: Rng, m: int) -> np.ndarray:
+    values = _geometric(rng, m)
+    values[-rng.integers(1, 4) :] = 0.0
+    return values
+
+
+SPECTRA: dict[str, Callable[[Rng, int], np.ndarray]] = {
+    "geometric": _geometric,
+    "cluster below": _cluster,
+    "pair below": _pair,
+    "two levels": _two_levels,
+    "singular": _singular,
+}
+
+
+def factors(seed: int, count: int) -> list[Row]:
+    """``count`` factors J (m, q) with a prescribed spectrum: kappa, and four smallest values."""
+    rows: list[Row] = []
+    for index in range(count):
+        rng = np.random.default_rng([seed, index])
+        name = list(SPECTRA)[index % len(SPECTRA)]
+        m = int(rng.choice(_ROWS))
+        factor = _with_spectrum(rng, SPECTRA[name](rng, m), int(m * rng.choice(_WIDTHS)))
+        factor *= 2.0 ** int(rng.integers(-40, 40))
+        truth = many_digits.of_stored_factor(factor)
+        memory = float(rng.choice([1e9, 40.0 * factor.size, 5.0 * factor.size]))
+        limits = gnjax.Limits(whole_rows=5, rows_bytes=memory)
+        row = Row("preconditioned", name, f"{seed}:{index}", "kappa", "preconditioned")
+        op, rtol = gnjax.factored(factor), float(10.0 ** rng.uniform(-6, -1))
+        about = {"method": "preconditioned", "seed": index, "limits": limits, "rtol": rtol}
+        question = partial(gnjax.condition_number, op, **about)
+        rows.append(asked(row, question, kappa_judge(truth)))
+        row = Row("preconditioned", name, f"{seed}:{index}", "eigenvalues", "smallest")
+        question = partial(gnjax.eigenvalues, op, k=4, which="smallest", limits=limits)
+        rows.append(asked(row, question, spectrum_judge(truth.padded(m), "smallest")))
+    return rows
+
+
+def _with_spectrum(rng: Rng, values: np.ndarray, columns: int) -> np.ndarray:
+    """J (m, q) whose J J^T has these eigenvalues, or as many of them as q allows."""
+    m = len(values)
+    left = np.linalg.qr(rng.standard_normal((m, m)))[0]
+    right = np.linalg.qr(rng.standard_normal((columns, min(m, columns))))[0]
+    return (left * np.sqrt(values))[:, : min(m, columns)] @ right.T
+
+
+def networks(seed: int, count: int) -> list[Row]:
+    """kappa of kernels and Gauss-Newton matrices of ``count`` networks from the rows of J."""
+    rows: list[Row] = []
+    for draw, case in campaigns.network_cases(seed, count):
+        rows += campaigns.asked_network(draw, case, ("preconditioned",), hessians=False)
+    return rows
+
+
+def chances(seed: int, count: int) -> list[Row]:
+    """``count`` runs with a matrix of the caller's that hides both ends of the spectrum."""
+    rows: list[Row] = []
+    for index in range(count):
+        rng = np.random.default_rng([seed, index])
+        size, rtol = int(rng.choice([60, 120])), float(rng.choice([0.05, 0.2, 0.5]))
+        name = list(drawn.HARD)[index % len(drawn.HARD)]
+        values = drawn.HARD[name](rng, size, rtol)
+        near = np.clip(values, *np.quantile(values, [0.02, 0.98]))
+        question = partial(
+            gnjax.condition_number,
+            gnjax.dense(np.diag(values)),
+            preconditioner=np.diag(near),
+            rtol=rtol,
+            seed=int(rng.integers(2**31)),
+        )
+        row = Row("chances", name, f"{seed}:{index}", "kappa", "preconditioned")
+        rows.append(asked(row, question, kappa_judge(campaigns.diagonal_truth(values))))
+    return rows
