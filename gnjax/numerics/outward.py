@@ -92,12 +92,12 @@ def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
     return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
 
 
-def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
-    """A bound on ||given - stored||_F, where ``stored`` is ``given`` in the working precision.
+def conversion_error(original: ArrayLike, stored: jax.Array) -> float:
+    """A bound on ||original - stored||_F for an array and what the working precision makes of it.
 
     It is exactly 0 where nothing was rounded. In 32-bit mode JAX stores float64 input in float32.
     """
-    host = given if isinstance(given, jax.Array) else np.asarray(given)
+    host = original if isinstance(original, jax.Array) else np.asarray(original)
     if host.dtype == stored.dtype:
         return 0.0
     host, rounded = np.asarray(host), np.asarray(stored)
@@ -113,13 +113,13 @@ def conversion_error(given: ArrayLike, stored: jax.Array) -> float:
     return raised(_host_norm(distance))
 
 
-def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
+def symmetric_part(original: ArrayLike, stored: jax.Array) -> tuple[jax.Array, float]:
     """(M + M^T) / 2 for the stored M, and a bound on its error in Frobenius norm.
 
-    The error is the distance from the symmetric part of ``given``. It is 0 for a symmetric matrix
-    that was not rounded.
+    The error is the distance from the symmetric part of ``original``. It is 0 for a symmetric
+    matrix that was not rounded.
     """
-    error = conversion_error(given, stored)
+    error = conversion_error(original, stored)
     matrix = by_numpy(stored)
     if bool((matrix == matrix.T).all()):
         return stored, error
@@ -128,11 +128,11 @@ def symmetric_part(given: ArrayLike, stored: jax.Array) -> tuple[jax.Array, floa
     return on_device(matrix / 2 + matrix.T / 2), raised(error + rounding)
 
 
-def _changed(given: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _changed(original: np.ndarray, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The integer entries that differ from their stored values, and these values."""
-    differ = stored.astype(np.float64) != given.astype(np.float64)
-    differ |= np.abs(given.astype(np.float64)) >= 2.0**53
-    return given[differ], stored[differ]
+    differ = stored.astype(np.float64) != original.astype(np.float64)
+    differ |= np.abs(original.astype(np.float64)) >= 2.0**53
+    return original[differ], stored[differ]
 
 
 def _host_norm(matrix: np.ndarray) -> float:

@@ -27,7 +27,7 @@ _NORMALISATIONS = (nnx.BatchNorm, nnx.LayerNorm, nnx.GroupNorm, nnx.RMSNorm)
 
 def batch_norm(problem: Problem, baseline: Baseline) -> Remedy:
     """BatchNorm in training mode behind every hidden ``nnx.Linear``."""
-    model, op = problem.given, baseline.op
+    model, op = problem.user_model, baseline.op
     if not isinstance(model, nnx.Module):
         msg = "layers are inserted into Flax NNX modules only"
         raise NotMeasurableError(msg)

@@ -59,12 +59,12 @@ Measure = Callable[[], ConditionNumber]
 class Problem:
     """A model on data, and the options of its Gauss-Newton matrix.
 
-    ``model`` is (apply, params). ``given`` is the model as the user gave it, into which a remedy
-    can insert layers.
+    ``model`` is (apply, params). ``user_model`` is as the user gave it, so that a remedy
+    can insert layers into it.
     """
 
     model: tuple[Apply, Params]
-    given: Any
+    user_model: Any
     x: ArrayLike
     y: ArrayLike | None
     loss: Loss

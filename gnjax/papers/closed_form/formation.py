@@ -96,8 +96,8 @@ def probed_errors(
     :mod:`gnjax.papers.closed_form.probes`). A copy of a layer needs no check. An error of
     Sigma^{1/2} is carried along by the norm of the layers after it, probed in the same way.
     """
-    depth, rooted = len(layers.given), int(root.matrix is not None)
-    steps = [Map(np.asarray(w), skip) for w in layers.given]
+    depth, rooted = len(layers.originals), int(root.matrix is not None)
+    steps = [Map(np.asarray(w), skip) for w in layers.originals]
     norms = middle_norms(steps[:-1], 1 - rooted, seed=1)
     back = [Map(step.matrix.T, skip) for step in steps[:0:-1]]
     left = product_errors(

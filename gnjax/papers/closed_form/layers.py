@@ -24,12 +24,12 @@ class Layers:
     """W_1 .. W_L.
 
     Attributes:
-      given: as the caller gave them.
+      originals: as the caller gave them.
       stored: in the working precision.
-      errors: bounds on ||given - stored||_F, 0 where nothing was rounded.
+      errors: bounds on ||original - stored||_F, 0 where nothing was rounded.
     """
 
-    given: tuple[NDArray | jax.Array, ...]
+    originals: tuple[NDArray | jax.Array, ...]
     stored: list[jax.Array]
     errors: tuple[float, ...]
 
@@ -56,7 +56,7 @@ class Layers:
         return raised(self.errors[index] + skip_error * root + rounding)
 
 
-def given_layers(weights: Sequence[ArrayLike]) -> Layers:
+def checked_layers(weights: Sequence[ArrayLike]) -> Layers:
     """The checked weights."""
     arrays = check_weights(weights)
     originals = tuple(w if isinstance(w, jax.Array) else np.asarray(w) for w in weights)

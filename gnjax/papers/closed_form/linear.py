@@ -26,7 +26,7 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_finite_number
 from gnjax.papers.closed_form.formation import probed_errors, worst_errors
 from gnjax.papers.closed_form.gauss_newton import LinearGaussNewton
-from gnjax.papers.closed_form.layers import Layers, Root, given_layers, square_root
+from gnjax.papers.closed_form.layers import Layers, Root, checked_layers, square_root
 from gnjax.papers.closed_form.patterns import path_counts, pattern, transposed
 from gnjax.papers.kronecker.factors import KroneckerFactors
 from gnjax.papers.kronecker.operator import sum_error
@@ -70,7 +70,7 @@ def linear_gauss_newtons(
     The products of all betas are one batched computation. If they take more than a gigabyte,
     they are computed one beta after the other, so that only one network is held at a time.
     """
-    layers = given_layers(weights)
+    layers = checked_layers(weights)
     betas = [check_finite_number("skip", skip) for skip in skips]
     root = square_root(covariance, layers.inputs, layers.dtype)
     return map(from_factors, _factors_by_skip(layers, betas, root))
@@ -80,7 +80,7 @@ def linear_factors(
     weights: Sequence[ArrayLike], covariance: ArrayLike | None = None, skip: float = 0.0
 ) -> KroneckerFactors:
     """S_l = W^{L:l+1} and T_l = Sigma^{1/2} W^{1:l-1}, with their rounding and rank bounds."""
-    layers, skip = given_layers(weights), check_finite_number("skip", skip)
+    layers, skip = checked_layers(weights), check_finite_number("skip", skip)
     root = square_root(covariance, layers.inputs, layers.dtype)
     return _factors(layers, skip, root, _products(layers.stored, skip, root.matrix))
 
@@ -131,7 +131,7 @@ def _factors(layers: Layers, skip: float, root: Root, products: _Products) -> Kr
 
 def _rank_bounds(layers: Layers, skip: float, root: Root) -> tuple[tuple[int, ...], ...]:
     """Bounds on the ranks of S_l and of T_l: disjoint paths to the outputs and from the inputs."""
-    edges = [pattern(np.asarray(w), skip) for w in layers.given]
+    edges = [pattern(np.asarray(w), skip) for w in layers.originals]
     outputs = np.ones(layers.stored[-1].shape[0], bool)
     lefts = path_counts([transposed(e) for e in edges[:0:-1]], outputs)[::-1]
     rights = path_counts(edges[:-1], root.inputs)

@@ -12,7 +12,7 @@ from gnjax import papers
 from gnjax.numerics.precision import x64
 from gnjax.papers.closed_form import formation, probes
 from gnjax.papers.closed_form import linear as closed_form
-from gnjax.papers.closed_form.layers import Root, given_layers, square_root
+from gnjax.papers.closed_form.layers import Root, checked_layers, square_root
 from tests.precision import single_precision
 
 _EXTENDED = np.finfo(np.longdouble).eps < np.finfo(float).eps / 100
@@ -27,13 +27,13 @@ def _case(widths, with_root, skip, seed=0):
     x = rng.standard_normal((3 * widths[0], widths[0]))
     matrix = jax.device_put(np.linalg.cholesky(x.T @ x / len(x))) if with_root else None
     root = Root(matrix, 0.0, widths[0], np.ones(widths[0], bool))
-    layers = given_layers(weights)
+    layers = checked_layers(weights)
     return layers, root, *closed_form._products(layers.stored, skip, matrix)
 
 
 def _exact_products(layers, skip, root):
     """S_1 .. S_L and T_1 .. T_L in long double, from the weights as they were given."""
-    exact = [np.asarray(w, np.longdouble) for w in layers.given]
+    exact = [np.asarray(w, np.longdouble) for w in layers.originals]
     exact = [w + np.longdouble(skip) * np.eye(*w.shape, dtype=np.longdouble) for w in exact]
     t = np.eye(exact[0].shape[1], dtype=np.longdouble)
     right = [t if root is None else np.asarray(root, np.longdouble)]
@@ -84,7 +84,7 @@ def test_bounds_hold_for_graded_weights_in_single_precision(bound, seed):
     ]
     skip = float(rng.choice([0.0, 1 / 3]))
     with single_precision():
-        layers = given_layers(weights)
+        layers = checked_layers(weights)
         root = Root(None, 0.0, int(widths[0]), np.ones(widths[0], bool))
         lefts, rights = closed_form._products(layers.stored, skip, None)
         assert lefts[0].dtype == jnp.float32
@@ -96,7 +96,7 @@ def test_products_below_the_smallest_number_are_not_without_error():
     """1e-25 * 1e-25 is 0 in float32: the error is at least what was lost."""
     weights = [np.full((3, 3), 1e-25, np.float32)] * 3
     with single_precision():
-        layers = given_layers(weights)
+        layers = checked_layers(weights)
         root = Root(None, 0.0, 3, np.ones(3, bool))
         lefts, rights = closed_form._products(layers.stored, 0.0, None)
         for bound in _BOTH:
@@ -191,7 +191,7 @@ def test_root_errors_are_carried_along():
     for bound in _BOTH:
         formed = bound(layers, 0.0, moved, lefts, rights)
         chain = np.eye(9)
-        for layer, w in enumerate((None, *layers.given[:-1])):
+        for layer, w in enumerate((None, *layers.originals[:-1])):
             chain = chain if w is None else np.asarray(w) @ chain
             assert formed.rights[layer] >= 1e-3 * np.linalg.norm(chain, 2) * (1 - 1e-9)
 
