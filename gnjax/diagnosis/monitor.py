@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,8 +36,9 @@ from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
 from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
-_SMALL = 500  # kappa is computed by default if the smaller side of G has at most so many rows
+_SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
 _RENEWED = 10  # at every tenth row the start is half random, and rounding is measured again
+_LONG = 100  # from this row on the program that measures rounding is compiled as a whole
 _ROUNDING = 8.0  # the rounding of a run's sums is this times eps sqrt(p) times the scale
 _RECURRENCE = "the residual, with the rounding of the run"
 
@@ -73,7 +75,7 @@ class Monitor:
       gauss_newton: whether to compute the largest eigenvalue of the Gauss-Newton matrix.
       kappa: whether to compute its condition number, certified as by
         :func:`gnjax.condition_number`. That takes much longer than the rest. By default it is
-        computed where the smaller side of G has at most 500 rows.
+        computed where the smaller side of G has at most 100 rows.
       probes: the number of random vectors for the trace of the Hessian; with 0 it is left out.
       steps: the largest number of products in one run of Lanczos. For each product, one vector with
         an entry for every parameter is held in memory.
@@ -81,6 +83,8 @@ class Monitor:
         row before; by default ``steps``. A row costs least with 2. Its value is then still at most
         the largest eigenvalue, up to rounding. Its error is the residual, which may be above
         ``rtol``.
+      on_row: a function that is called with every row, to log it: ``row.numbers()`` is its numbers
+        by their names.
 
     >>> model = gnjax.models.MLP((4, 16, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (20, 4))
@@ -108,6 +112,7 @@ class Monitor:
         probes: int = 0,
         steps: int = 30,
         warm_steps: int | None = None,
+        on_row: Callable[[MonitorRow], object] | None = None,
         weights: Any = None,
         has_aux: bool = False,
         coupled: bool | None = None,
@@ -117,6 +122,10 @@ class Monitor:
     ) -> None:
         warm = steps if warm_steps is None else warm_steps
         _check(x, every=every, rtol=rtol, probes=probes, steps=steps, warm_steps=warm)
+        if not (on_row is None or callable(on_row)):
+            msg = f"on_row={on_row!r} is no function; give one that takes a row, such as print"
+            raise ValueError(msg)
+        self._on_row = on_row
         self.history: list[MonitorRow] = []
         self._x, self._every, self._has_aux = x, every, has_aux
         self._wants_gram, self._wants_kappa = gauss_newton or bool(kappa), kappa
@@ -183,6 +192,8 @@ class Monitor:
         threshold = None if rate is None else 2 / float(rate)
         row = self._with_condition(replace(row, threshold=threshold))
         self.history.append(row)
+        if self._on_row is not None:
+            self._on_row(row)
         return row
 
     def _linearised(self, op: NetworkHessian | NetworkGram) -> Any:
@@ -239,12 +250,15 @@ class Monitor:
         residual = Error(run.residual + run_rounding, MEASURED, reason=_RECURRENCE)
         rounding = self._roundings.get(name)
         if rounding is None or row - rounding.row >= _RENEWED or not size <= 2 * rounding.scale:
-            rounding = _Rounding(self._rounding(name, scale), size, row)
+            rounding = _Rounding(self._rounding(name, scale, row), size, row)
             self._roundings[name] = rounding
         return residual + rounding.error
 
-    def _rounding(self, name: str, scale: jax.Array | None) -> Error:
-        """The rounding of products with one of the matrices, measured by trials."""
+    def _rounding(self, name: str, scale: jax.Array | None, row: int) -> Error:
+        """The rounding of products with one of the matrices, measured by trials.
+
+        For a small network that compiles nothing, until so many rows pay for a faster program.
+        """
         op = self._gram if name == "gauss_newton" else self._hessian
         assert op is not None
         work = HESSIAN * op.net.written * op.net.batch
@@ -254,7 +268,7 @@ class Monitor:
             scaling = partial(jnp.multiply, scale)
         multiply = Partial(product, op)
         return product_error(
-            multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=True
+            multiply, op.shape[0], op.dtype, work=work, scaling=scaling, repeated=row >= _LONG
         )
 
     def _with_condition(self, row: MonitorRow) -> MonitorRow:

@@ -67,6 +67,11 @@ class MonitorRow(Result):
         """The names of the fields, so that ``dict(row)`` is a row of a table."""
         return tuple(field.name for field in dataclasses.fields(self))
 
+    def numbers(self) -> dict[str, float]:
+        """The numbers of the row by their names, without its step, for a logger."""
+        named = ((name, self[name]) for name in self.keys() if name not in ("step", "certificate"))
+        return {name: float(value) for name, value in named if value is not None}
+
     def __str__(self) -> str:
         parts = [f"step {self.step}: sharpness {self.sharpness:.6g} +- {self.sharpness_error:.2g}"]
         if self.threshold is not None:

@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 import gnjax
+from gnjax.diagnosis import monitor as module
 from tests.precision import single_precision
 
 WIDTHS = (4, 8, 3)
@@ -179,6 +180,46 @@ def test_kappa_is_there_where_it_is_asked_for():
     row = gnjax.Monitor(X, Y, kappa=True, gauss_newton=False, **OPTIONS)(0, mlp())
     assert row.kappa is not None
     assert gnjax.Monitor(X, Y, kappa=False, **OPTIONS)(0, mlp()).kappa is None
+
+
+def test_kappa_of_a_matrix_that_is_not_small_is_not_computed_unasked(monkeypatch):
+    """At 192 rows it took fifty times as long as all else in a row."""
+    monkeypatch.setattr(module, "condition_number", lambda op: pytest.fail("it was computed"))
+    x, y = np.tile(X, (3, 1)), np.tile(Y, 3)  # 60 samples of 2 directions
+    assert gnjax.Monitor(x, y, **OPTIONS)(0, mlp(widths=(4, 20, 3))).kappa is None
+
+
+def test_what_measures_rounding_is_compiled_as_a_whole_for_long_histories_only(monkeypatch):
+    repeated, plain = [], module.product_error
+
+    def noted(*args, **options):
+        repeated.append(options["repeated"])
+        return plain(*args, **options)
+
+    monkeypatch.setattr(module, "product_error", noted)
+    monkeypatch.setattr(module, "_LONG", 20)
+    monitor = gnjax.Monitor(X, Y, kappa=False, gauss_newton=False, **OPTIONS)
+    for step in range(21):
+        monitor(step, mlp())
+    assert repeated == [False, False, True]  # at rows 0, 10 and 20
+
+
+def test_every_row_is_given_to_a_logger():
+    logged = []
+    monitor = gnjax.Monitor(X, Y, every=2, kappa=False, on_row=logged.append, **OPTIONS)
+    for step in range(5):
+        monitor(step, mlp(step), rate=0.5)
+    assert logged == monitor.history
+    assert [row.step for row in logged] == [0, 2, 4]
+    numbers = logged[0].numbers()
+    assert numbers["threshold"] == 4.0
+    assert not {"step", "certificate", "kappa"} & set(numbers)
+    assert all(type(value) is float for value in numbers.values())
+
+
+def test_a_logger_that_is_no_function_is_refused():
+    with pytest.raises(ValueError, match="on_row='log' is no function"):
+        gnjax.Monitor(X, Y, on_row="log")
 
 
 def test_rows_are_saved_and_read_as_tables():
