@@ -250,7 +250,7 @@ def rescale(net: nnx.Module, start: nnx.Module) -> None:
     for (_, conv), (_, first) in zip(nnx.iter_graph(net), nnx.iter_graph(start), strict=True):
         if isinstance(conv, nnx.Conv):
             now, then = (
-                jnp.linalg.norm(each.kernel[...].reshape(-1, each.out_features), axis=0)
+                jnp.sqrt((each.kernel[...] ** 2).sum(axis=(0, 1, 2), keepdims=True))
                 for each in (conv, first)
             )
             conv.kernel[...] = conv.kernel[...] * jnp.where(now > 0, then / now, 1.0)
