@@ -240,7 +240,7 @@ def test_eq_11_with_the_singular_values_of_a_wide_x_is_no_bound():
 
 
 def test_eq_10_is_not_that_of_every_piecewise_linear_activation():
-    """sigma(z) = sigma'(z) z needs pieces on lines through 0; hard tanh has others."""
+    """sigma(z) = sigma'(z) z needs straight lines through 0; hard tanh has others, too."""
     v, w, x = _draw(3, 3, 3, 5, 2)
 
     def apply(params, rows):
