@@ -24,7 +24,7 @@ from gnjax.spectra.pencil.plan import Plan, planned
 from gnjax.spectra.pencil.preconditioned import Preconditioned, by_factor, by_products
 
 _OVERHEAD = 3e10  # the time of small steps, counted in multiplications
-_SLOWER = 4.0  # how much longer its multiplications take than those of a matrix product, measured
+_SLOWER = 2.2  # how much longer its multiplications take than those of a matrix product, measured
 _LARGEST_SHARE = 0.1  # of rtol, for the largest eigenvalue, which is far easier to separate
 _LARGE = 1e11  # multiplications from which on the rank is looked at before, see _deficient
 _WIDE = 2.0  # a factor with so many times more columns than rows has full rank, but for zero rows
