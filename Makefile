@@ -70,7 +70,7 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 	@touch $@
 
 test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environment that has it
-	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/test_docstrings.py -k "torch or programs or tensorboard"
+	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py -k "torch or programs or tensorboard"
 	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
 
 # PyTorch's build for CPUs takes 0.2 GB and the one with CUDA several; SymPy, which it needs, wants an

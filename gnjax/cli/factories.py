@@ -57,8 +57,11 @@ def problem(parsed: argparse.Namespace, returned: Any) -> tuple[Any, Any, Any]:
     return model, *_fitting(model, data.load(parsed.data, samples=samples, seed=parsed.seed))
 
 
-def factory_named(name: str) -> Callable[[], Any]:
-    """The function that ``module:factory`` names, sought in the working directory too."""
+def factory_named(name: str, most: int = 0) -> Callable[..., Any]:
+    """The function that ``module:factory`` names, sought in the working directory too.
+
+    It may need at most so many arguments.
+    """
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         msg = "write it as package.module:factory"
@@ -74,16 +77,22 @@ def factory_named(name: str) -> Callable[[], Any]:
     if not callable(factory):
         msg = f"{module_name} has no function {attribute}"
         raise MistakeError(msg)
-    required = [
+    needed = needed_by(factory)
+    if len(needed) > most:
+        with_what = "with a path alone" if most else "without arguments"
+        msg = f"it is called {with_what}, but it needs {', '.join(needed)}"
+        raise MistakeError(msg)
+    return factory
+
+
+def needed_by(factory: Callable[..., Any]) -> list[str]:
+    """The names of the arguments that a function needs."""
+    return [
         parameter.name
         for parameter in inspect.signature(factory).parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    if required:
-        msg = f"it is called without arguments, but it needs {', '.join(required)}"
-        raise MistakeError(msg)
-    return factory
 
 
 def write_picture(figure: Figure, path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import gnjax
 from gnjax import data
-from gnjax.cli import doctor, spectrum
+from gnjax.cli import doctor, series, spectrum
 from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.factories import (
     MistakeError,
@@ -45,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
-        if arguments is None and parsed.run in (_diagnose, spectrum.run):  # this is a command
+        if arguments is None and parsed.run in (
+            _diagnose,
+            spectrum.run,
+            series.run,
+        ):  # this is a command
             keep_compiled()
         return parsed.run(parsed) or 0
     except MistakeError as error:
@@ -64,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_diagnose(commands)
     spectrum.add(commands)
+    series.add(commands)
     _add_doctor(commands)
     return parser
 

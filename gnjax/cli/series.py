@@ -1,0 +1,123 @@
+"""``gnjax series module:factory CHECKPOINTS``: one row of curvature for each checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnjax.cli.checkpoints import at_checkpoint, digest, steps_of
+from gnjax.cli.factories import (
+    MistakeError,
+    add_arguments,
+    factory_named,
+    needed_by,
+    problem,
+    write_picture,
+)
+from gnjax.cli.rows import Rows
+from gnjax.diagnosis.monitor import Monitor
+from gnjax.diagnosis.monitor_row import MonitorRow
+from gnjax.diagnosis.picture import check_format
+from gnjax.networks.forms.frameworks import is_torch
+from gnjax.networks.losses import LOSSES
+from gnjax.networks.torch_modules.from_torch import from_torch
+from gnjax.numerics import precision
+from gnjax.pictures.plot import plot
+
+_RETURNS = (
+    "(model, x) or (model, x, y); or one that takes the path of a checkpoint and returns them"
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand ``series`` with its arguments."""
+    parser = commands.add_parser("series", help="the curvature at every checkpoint of a run")
+    parser.set_defaults(run=run)
+    add_arguments(parser, _RETURNS)
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="checkpoint")
+    parser.add_argument("--loss", choices=LOSSES, default="squared_error", help="(%(default)s)")
+    parser.add_argument("--only", metavar="PATTERN", help="which parameters, such as 'layers/0/*'")
+    parser.add_argument("--probes", type=int, default=0, help="random vectors for the trace (none)")
+    parser.add_argument("--kappa", action="store_true", help="kappa of G too, at its price")
+    parser.add_argument("--rtol", type=float, default=1e-3, help="of eigenvalues (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of --data (%(default)s)")
+    parser.add_argument(
+        "--rows",
+        type=Path,
+        default=Path("series.jsonl"),
+        metavar="FILE",
+        help="keeps every row; a stopped series goes on from it (%(default)s)",
+    )
+    parser.add_argument("--out", type=Path, metavar="PICTURE", help="a png, pdf or svg")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    precision.enable_x64()
+    try:
+        if parsed.out is not None:
+            check_format(parsed.out)
+        _check(parsed.checkpoints)
+        history = []
+        for row in _rows(parsed):
+            print(row, flush=True)
+            history.append(row)
+    except ValueError as error:
+        msg = f"{parsed.factory}: {error}"
+        raise MistakeError(msg) from error
+    if parsed.out is not None:
+        drawn = Monitor((), None)
+        drawn.history = sorted(history, key=lambda row: row.step)
+        write_picture(plot(drawn), parsed.out)
+        print(f"picture: {parsed.out}", file=sys.stderr)
+    return 0
+
+
+def _rows(parsed: argparse.Namespace) -> Iterator[MonitorRow]:
+    """Yield the row of each checkpoint in the order of steps; what the file has is not computed."""
+    settings = ("factory", "data", "samples", "loss", "only", "probes", "kappa", "rtol", "seed")
+    rows = Rows(parsed.rows, {name: getattr(parsed, name) for name in settings})
+    factory = factory_named(parsed.factory, most=1)
+    takes_path = bool(needed_by(factory))
+    made: Any = None
+    steps = steps_of(parsed.checkpoints)
+    for step, path in sorted(zip(steps, parsed.checkpoints, strict=True)):
+        content = digest(path)
+        row = rows.of(content)
+        if row is None:
+            if takes_path or made is None:
+                made = problem(parsed, factory(path) if takes_path else factory())
+            model, x, y = made
+            row = _measured(parsed, model if takes_path else at_checkpoint(model, path), x, y)
+            rows.add(str(path), content, row)
+        yield replace(row, step=step)
+
+
+def _measured(parsed: argparse.Namespace, model: Any, x: Any, y: Any) -> MonitorRow:
+    """The row of one model by itself: it does not depend on what was measured before."""
+    monitor = Monitor(
+        x,
+        y,
+        loss=parsed.loss,
+        only=parsed.only,
+        probes=parsed.probes,
+        kappa=parsed.kappa,
+        rtol=parsed.rtol,
+    )
+    row = monitor(0, from_torch(model) if is_torch(model) else model)
+    assert row is not None
+    return row
+
+
+def _check(checkpoints: list[Path]) -> None:
+    for path in checkpoints:
+        if not path.exists():
+            msg = f"there is no checkpoint {path}"
+            raise MistakeError(msg)
+    names = [str(path.resolve()) for path in checkpoints]
+    if len(set(names)) < len(names):
+        msg = "a checkpoint is named twice"
+        raise MistakeError(msg)
