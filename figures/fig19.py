@@ -1,12 +1,14 @@
-"""Figure 19: condition number over depth of linear networks on raw and on whitened data."""
+"""Figure 19: kappa over depth on raw and whitened data, and over the condition of the inputs."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.shared import captions, depths, style
-from figures.shared.series import Columns, select
+from figures.shared.series import Columns, distinct, over_seeds, select
 
 EXPERIMENT = "whitening_sweep"
 COLUMNS = (*depths.COLUMNS, "whitening", "covariance_condition", "bound_convex")
@@ -14,10 +16,10 @@ LOOKS = dict(zip(("raw", "whitened"), style.looks(2), strict=True))
 
 
 def draw(table: Columns) -> Figure:
-    """Kappa and first bound of the same weights on both inputs, on a logarithmic axis."""
+    """Kappa and first bound on both inputs (left), kappa over kappa of the covariance (right)."""
     with style.paper_style():
-        figure = style.new_figure(style.COLUMN_WIDTH, 2.4)
-        axes = figure.subplots()
+        figure = style.new_figure(style.FULL_WIDTH, 2.6)
+        axes, right = figure.subplots(1, 2)
         style.logarithmic(axes)
         curves = [
             depths.Curve(select(table, whitening=inputs), look, inputs)
@@ -26,8 +28,27 @@ def draw(table: Columns) -> Figure:
         depths.draw_kappa(axes, curves, key="center left")
         axes.set_ylim(bottom=1.0)  # no condition number is below it
         axes.set_ylabel(style.KAPPA)
+        _powers(right, select(table, resolved=True))
         style.footer(figure, captions.data_line(table))
     return figure
+
+
+def _powers(axes: Axes, table: Columns) -> None:
+    """Resolved kappa on inputs of covariance Sigma^t over kappa(Sigma^t), for each depth."""
+    style.logarithmic(axes)
+    shown = distinct(table, "depth")
+    lines = []
+    for depth, look in zip(shown, style.ordered_looks(len(shown)), strict=True):
+        rows = select(table, depth=depth)
+        series = over_seeds(rows, "covariance_condition", "kappa")
+        lines.append(style.band(axes, series, look, f"$L = {depth}$"))
+    ends = np.array([1.0, table["covariance_condition"].max()])
+    start = min(line.get_ydata()[0] for line in lines)
+    axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
+    style.key(axes, (("proportional", {"linestyle": style.DASHED, "linewidth": 0.9}),))
+    axes.set_xscale("log")
+    axes.set_xlabel(r"condition number of the covariance $\mathbf{\Sigma}^t$")
+    style.label_curves(axes, lines)
 
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
@@ -37,7 +58,9 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         "Figure 19. Condition number of the Gauss-Newton matrix of linear networks at"
         f" initialisation ({depths.setting(table)}) on raw inputs, whose covariance has condition"
         f" number {raw['covariance_condition'].max():.2g}, and of the same weights on whitened"
-        " inputs, with the first bound of Lemma 2 (dashed). Logarithmic vertical axis.",
+        " inputs, with the first bound of Lemma 2 (dashed, left). Right: on inputs of covariance"
+        " Sigma^t, t from 0 to 1, over its condition number, where kappa is resolved. Logarithmic"
+        " axes but for the depth.",
         captions.seeds(table),
         captions.certificates(table),
         captions.data(table, provenance),

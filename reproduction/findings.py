@@ -15,13 +15,13 @@ from gnjax.cli.terminal import exit_status
 from reproduction import appendices, figure_findings
 from reproduction.appendices import PAGES
 from reproduction.corrections import CORRECTIONS, KINDS
-from reproduction.markdown import table
+from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, PROFILES, Records, read
 from reproduction.sides import Side, linked, verdict, words
 from reproduction.summary import SUMMARY
 from sweeps import sentences
-from sweeps.claims import FAILS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 from sweeps.storage.files import write_atomically
 
@@ -70,7 +70,8 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         _chosen(sides, lambda statuses: FAILS in statuses),
         "## What is printed and was not decided",
         _chosen(sides, lambda found: FAILS not in found and any(s in found for s in open_ones)),
-        "Every other printed sentence holds wherever it was run, and stands on its figure's page.",
+        "## What is printed and holds",
+        _holding(sides),
         "## What is beyond the papers",
         _beyond(sides, claims),
         "## Behind it",
@@ -106,6 +107,21 @@ def _chosen(sides: Sequence[Side], is_shown: Callable[[Sequence[str]], bool]) ->
     return table(heads, rows) if rows else "Nothing."
 
 
+def _holding(sides: Sequence[Side]) -> str:
+    """The words of every sentence that holds wherever it was run, by the first of its figures."""
+    known = [side.judged() for side in sides]
+    quoted: dict[str, list[str]] = {}
+    for sentence, figures in _figures(sides).items():
+        statuses = {judged[sentence].status for judged in known if sentence in judged}
+        if statuses == {HOLDS}:
+            quoted.setdefault(figures[0], []).append(escaped(f'"{sentence.words}"'))
+    count = sum(map(len, quoted.values()))
+    lines = [f"- {linked(figure)}: {'; '.join(found)}" for figure, found in quoted.items()]
+    if not lines:
+        return "Nothing."
+    return "\n".join([f"Wherever they were run, {count} sentences hold, by figure:", "", *lines])
+
+
 def _figures(sides: Sequence[Side]) -> dict[Sentence, list[str]]:
     """Every sentence with the figures that its readings are about, in the papers' order."""
     claims = sides[0].claims if sides else []
@@ -124,9 +140,15 @@ def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     ]
     text = (
         "Other papers' claims and our own, with sharper readings of what is printed, stand at the"
-        " end of each figure's page."
+        " end of each figure's page. Figures of their own:"
     )
-    return text + (f" Figures of their own: {', '.join(map(linked, ours))}." if ours else "")
+    return "\n".join([text, "", *(f"- {linked(figure)}: {_shown(figure)}" for figure in ours)])
+
+
+def _shown(figure: str) -> str:
+    """What a figure shows, from the first line of its module."""
+    line = (catalogue.load(figure).__doc__ or "").partition("\n")[0]
+    return escaped(line.partition(": ")[2].removesuffix("."))
 
 
 def _behind() -> Iterator[str]:

@@ -13,7 +13,8 @@ from reproduction.elements import Html, element, joined, picture
 from reproduction.markdown import escaped
 from reproduction.records import Section, counts
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
+from sweeps.sentences import TALLIES
 
 _DPI, _REM = 300, 9.0  # of the pictures, and how large an inch of them is shown
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
@@ -82,30 +83,55 @@ def page(sections: Sequence[Section], title: str, summary: str) -> str:
 
 
 def _matters(sections: Sequence[Section]) -> Html:
-    """The summary before the figures: every printed sentence, what fails and why, corrections."""
+    """The summary before the figures: what is printed, what is beyond the papers, corrections."""
     verdicts = dict(pair for section in sections for pair in section.verdicts)
     statuses = [(claim, found.status) for claim, found in verdicts.items()]
     judged = sentences.judged(statuses)
+    parts = [
+        element("h2", "What matters"),
+        _tallies(statuses),
+        *(_printed(judged, verdicts) if judged else ()),
+        *_beyond(sections),
+        _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
+    ]
+    return element("section", joined(parts, "\n"), id="matters")
+
+
+def _printed(
+    judged: Sequence[sentences.Judged], verdicts: Mapping[Claim, Verdict]
+) -> Iterator[Html]:
+    """The printed sentences: those that fail, with why, then the undecided, then all that hold."""
     failures = [
         _claim(claim, verdicts[claim])
         for one in judged
         for claim, status in one.readings
         if one.status == status == FAILS
     ]
+    yield element("h3", "What is printed and fails, and why")
     none = element("p", "No printed sentence fails at these sizes.")
-    printed = (
-        element("h3", "Every printed sentence"),
-        _table(_SENTENCES, list(map(_sentence, judged))),
-        element("h3", "What fails of what is printed, and why"),
-        _table(_HEAD, failures) if failures else none,
-    )
-    parts = [
-        element("h2", "What matters"),
-        _tallies(statuses),
-        *(printed if judged else ()),
-        _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
+    yield _table(_HEAD, failures) if failures else none
+    for heading, wanted in (
+        ("What is printed and could not be decided here", (UNDECIDED, NOT_TESTABLE)),
+        ("What is printed and holds", (HOLDS,)),
+    ):
+        chosen = [_sentence(one) for one in judged if one.status in wanted]
+        if chosen:
+            yield element("h3", heading)
+            yield _table(_SENTENCES, chosen)
+
+
+def _beyond(sections: Sequence[Section]) -> Iterator[Html]:
+    """Where the claims are that neither paper prints or implies."""
+    ours = [
+        section
+        for section in sections
+        if {sentences.tally_of(claim.source) for claim, _ in section.verdicts} == {TALLIES[3]}
     ]
-    return element("section", joined(parts, "\n"), id="matters")
+    if ours:
+        yield element("h3", "What is beyond the papers")
+        links = [element("a", s.title, href=f"#{s.anchor}") for s in ours]
+        text = "What else is claimed stands with each figure. Figures of their own: "
+        yield element("p", text, joined(links, ", "))
 
 
 def _tallies(statuses: Sequence[tuple[Claim, str]]) -> Html:
@@ -145,7 +171,9 @@ def markdown(sections: Sequence[Section], title: str, summary: str) -> str:
     """The report as Markdown, with links to the pictures."""
     readings = [pair for section in sections for pair in section.statuses]
     said = "\n".join(map(_said, sentences.judged(readings)))
-    parts = [f"# {escaped(title)}", escaped(summary)]
+    counted = sentences.tallies(readings)
+    tallies = "\n".join(f"- {name}: {counts(some)}" for name, some in counted.items() if some)
+    parts = [f"# {escaped(title)}", escaped(summary), tallies]
     parts += ["## Every printed sentence", said] if said else []
     for section in sections:
         parts.append(f"## {escaped(section.title)}")

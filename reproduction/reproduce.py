@@ -31,7 +31,6 @@ from sweeps.claims import STATUSES, Claim, Sentence, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
 from sweeps.sentences import judged
-from sweeps.sentences import tallies as tallies_of
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
@@ -40,6 +39,7 @@ EXPECTED = records.EXPECTED
 LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
     "paper": (
         "pruning_sweep",
+        "pruning_causes",
         "transformer_depth",
         "block_heterogeneity",
         "optimizer_metrics",
@@ -160,13 +160,9 @@ def _sections(
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
     """Write the report as a page and as text."""
     title = f"gnjax: the {options.run} profile"
-    counted = tallies_of([pair for section in sections for pair in section.statuses])
-    tallies = "; ".join(
-        f"{name} {records.counts(found)}" for name, found in counted.items() if found
-    )
     summary = (
-        f"{len(sections)} figures; {tallies}. This run took"
-        f" {progress.duration(seconds)}; finished cells were not computed again."
+        f"{len(sections)} figures. This run took {progress.duration(seconds)}; finished cells were"
+        " not computed again."
     )
     folder = options.results / options.run
     write_atomically(folder / "report.html", report.page(sections, title, summary))

@@ -86,8 +86,8 @@ CLAIMS = (
         "the loss falls from each stop to the next; on real labels to a floor above 0",
         Sentence(
             "B",
-            "Section 2, behind Assumption 1",
-            "The loss is near-zero .. it gets more accurate with training",
+            "Section 2, of Assumption 1, a loss near zero",
+            "While this does not hold everywhere .. it gets more accurate with training",
         ),
         _loss_falls,
     ),

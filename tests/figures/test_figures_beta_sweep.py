@@ -73,11 +73,15 @@ def whitening() -> Columns:
             "width": 775,
             "inputs": 768,
             "data": "photo_patches",
-            "covariance_condition": 1.0 if kind == "whitened" else 1.1e7,
+            "covariance_condition": condition,
             **certified(scale * depth**2 * (1 + 0.1 * seed), 30 * scale * depth**2, seed),
         }
         for depth in DEPTHS
-        for kind, scale in (("whitened", 1.0), ("raw", 1e6))
+        for kind, scale, condition in (
+            ("whitened", 1.0, 1.0),
+            ("Sigma^0.5", 2e3, 3.3e3),
+            ("raw", 1e6, 1.1e7),
+        )
         for seed in SEEDS
     )
 
@@ -142,10 +146,18 @@ def test_figure_21_draws_both_networks_without_bounds(betas: Columns) -> None:
 
 
 def test_figure_19_draws_raw_and_whitened_on_a_logarithmic_axis(whitening: Columns) -> None:
-    (axes,) = fig19.draw(whitening).axes
+    axes, powers = fig19.draw(whitening).axes
     assert axes.get_yscale() == "log"
     labels = {"raw": "raw", "whitened": "whitened"}
     assert_bounded_curves(axes, whitening, "whitening", labels)
+    assert (powers.get_xscale(), powers.get_yscale()) == ("log", "log")
+    for band, depth in enumerate(DEPTHS):
+        rows = select(whitening, depth=depth)
+        expected = mean_and_interval(rows, "covariance_condition", rows["kappa"])
+        assert_curve(powers, f"$L = {depth}$", band, expected)
+    (proportional,) = (drawn for drawn in powers.lines if drawn.is_dashed())
+    x, y = proportional.get_data()
+    np.testing.assert_allclose(y[1] / y[0], x[1] / x[0])
 
 
 def test_a_figure_refuses_to_average_over_widths_or_data(betas: Columns) -> None:

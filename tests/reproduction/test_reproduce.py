@@ -84,7 +84,7 @@ def test_the_page_is_whole_and_needs_nothing_else(sections):
         assert part in page.text
     assert page.text.index("Why: b is 3") < page.text.index("kappa & depth")  # what matters first
     assert "printed by paper A: 1: 1 fail" in page.text
-    assert page.text.index("Every printed sentence") < page.text.index("b < c (A, Figure 2)")
+    assert page.text.index("is printed and fails") < page.text.index("b is 3")
     assert "commit 0123456789 with changes" in page.text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in page.text
 
@@ -121,11 +121,15 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
         '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | **fails** |',
         "## What is printed and was not decided",
         '| [B1](findings/b1.md) | "it increases" (B, Section 4) | **not testable** |',
-        "Every other printed sentence holds",
+        "## What is printed and holds\n\nNothing.",
     )
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
     assert "exponent 1.50" not in text
+    held = replace(HELD, source=Sentence("A", "Figure 2", "grows | so"))
+    entry = {"status": "holds", "number": "", "data": "", "figure": "fig02"}
+    text = findings.written({"laptop": {readings.name(held): entry}}, (held,))["FINDINGS.md"]
+    assert '1 sentences hold, by figure:\n\n- [2](findings/fig02.md): "grows \\| so"' in text
 
 
 def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(sections):
