@@ -67,8 +67,12 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (n, side, side, channels) with mean 0 and variance 1 of every channel."""
+    """Images (n, side, side, channels) with mean 0 and variance 1 of every channel.
 
+    ``data`` is the name of the data set and what was done to its images.
+    """
+
+    data: str
     x: NDArray[np.float64]
     labels: NDArray[np.int64]
     classes: int
@@ -77,15 +81,24 @@ class Images:
 
 @cache
 def images(data: str, samples: int, seed: int, side: int) -> Images:
-    """Load images, downsample them to ``side`` (0: not at all), and standardise each channel."""
+    """Load images, bring them to ``side`` (0: as they are), and standardise each channel.
+
+    Larger images are downsampled. Smaller ones get a frame of zeros, which is black.
+    """
     dataset = datasets.load(data, samples=samples, seed=seed)
     inputs, shape = dataset.inputs, dataset.shape
-    if side:
+    if 0 < side < max(shape[:2]):
         inputs = datasets.downsample(inputs, shape, (side, side))
         shape = (side, side, *shape[2:])
     x = inputs.reshape(samples, *shape[:2], -1)
+    framed = side > min(shape[:2])
+    if framed:
+        missing = [(side - length) for length in shape[:2]]
+        edges = [(each // 2, each - each // 2) for each in missing]
+        x = np.pad(x, [(0, 0), *edges, (0, 0)])
+    name = f"{data} padded to {side} x {side}" if framed else data
     x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
-    return Images(x, dataset.labels, dataset.classes, dataset.source)
+    return Images(name, x, dataset.labels, dataset.classes, dataset.source)
 
 
 def frozen(net: nnx.Module, x: NDArray[np.float64]) -> nnx.Module:

@@ -92,7 +92,7 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
 
 
 def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
-    cell = _cell("feed_forward", epochs=3, width=100)
+    cell = _cell("feed_forward", stops=(0, 1, 2, 3), width=100)
     whole = pruning_sweep.measure(cell)
     kept = checkpoint.Checkpoint(tmp_path / "state.json")
     kappa = gnjax.condition_number
@@ -112,7 +112,7 @@ def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
 
 
 def test_rows_follow_every_epoch_and_kappa_every_stop():
-    cell = _cell("vgg5", epochs=5, every=2, pruned=0.8)
+    cell = _cell("vgg5", stops=(0, 2, 4, 5), pruned=0.8)
     kappa = {"kappa": 2.0, "kappa_low": 1.0, "kappa_high": 3.0, "resolved": True}
     records = [
         {"epoch": 0, "losses": [], **kappa},
@@ -121,8 +121,9 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
         {"epoch": 5, "losses": [5.0], **kappa},
     ]
     settings = frozen(pruning_sweep, "smoke")
-    network = dataclasses.replace(settings.vgg5, epochs=5, every=2, rates=(0.8,))
-    measured = {cell: {"inputs": 768, "outputs": 10, "parameters": 50, "records": records}}
+    network = dataclasses.replace(settings.vgg5, stops=(0, 2, 4, 5), rates=(0.8,))
+    shapes = {"data": "images", "inputs": 768, "outputs": 10, "parameters": 50}
+    measured = {cell: {**shapes, "records": records}}
     found = pruning_sweep.rows(dataclasses.replace(settings, vgg5=network), measured)
     assert [row.epoch for row in found] == [0, 1, 2, 3, 4, 5]
     assert [row.loss for row in found] == [None, 9.0, 8.0, 7.0, 6.0, 5.0]
@@ -134,9 +135,22 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
 def test_profiles_have_every_network(profile):
     cells = pruning_sweep.cells(frozen(pruning_sweep, profile))
     assert {cell.network for cell in cells} == set(pruning_sweep.KINDS)
-    assert [pruning_sweep.cost(cell) for cell in cells] == sorted(
-        (pruning_sweep.cost(cell) for cell in cells), reverse=True
-    )
+    order = [(cell.seed, -pruning_sweep.cost(cell)) for cell in cells]
+    assert order == sorted(order)
+
+
+def test_small_images_get_a_black_frame():
+    """28 x 28 in the middle of 32 x 32; what is black there is the darkest value after scaling."""
+    plain = pruning_sweep.images("fashion_mnist_5000", 8, 0, 0).x
+    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 32)
+    assert found.data == "fashion_mnist_5000 padded to 32 x 32"
+    assert found.x.shape == (8, 32, 32, 1)
+    inside = found.x[:, 2:30, 2:30]
+    scale = np.ptp(inside) / np.ptp(plain)
+    np.testing.assert_allclose(inside - inside.min(), scale * (plain - plain.min()), atol=1e-12)
+    frame = np.delete(np.delete(found.x, range(2, 30), axis=1), range(2, 30), axis=2)
+    np.testing.assert_allclose(frame, found.x.min())
+    np.testing.assert_allclose([found.x.mean(), found.x.std()], [0, 1], atol=1e-12)
 
 
 def test_the_paper_profile_is_the_papers():
@@ -166,7 +180,7 @@ def test_paper_init_is_the_papers_resnet20_before_training():
     assert {cell.pruned for cell in cells} == {0.0, 0.4, 0.8}
     for cell in cells:
         same = paper[cell.pruned, cell.seed]
-        assert cell == dataclasses.replace(same, data=cell.data, epochs=0, every=1)
+        assert cell == dataclasses.replace(same, data=cell.data, side=0, stops=(0,))
 
 
 @pytest.mark.parametrize("network", sorted(pruning_sweep.KINDS))
@@ -178,7 +192,7 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
     for profile in ("laptop", "paper"):
         settings = frozen(pruning_sweep, profile)
         made = getattr(settings, network)
-        side, channels = made.side or 32, 3 if profile == "paper" else 1
+        side, channels = made.side or 32, 3 if settings.data == "cifar10" else 1
         model = pruning_sweep.KINDS[network].make(
             made.depth, made.width, (side, side, channels), 10, jax.random.key(0)
         )
@@ -201,7 +215,7 @@ def test_smaller_steps_are_the_same_networks_before_training():
     smaller = [cell for cell in cells if cell.steps == pruning_sweep.SMALLER]
     assert {cell.network for cell in smaller} == {"vgg5"}
     for cell in smaller:
-        assert (cell.recipe.rate, cell.recipe.drop_after, cell.epochs) == (0.005, 0, 40)
+        assert (cell.recipe.rate, cell.recipe.drop_after, cell.stops[-1]) == (0.005, 0, 40)
         (same,) = [
             other
             for other in cells
@@ -407,8 +421,8 @@ def test_more_networks_are_measured_at_initialisation_than_are_trained():
     cells = [
         c for c in pruning_sweep.cells(frozen(pruning_sweep, "laptop")) if c.network == "resnet20"
     ]
-    assert {c.seed for c in cells if c.epochs} == set(range(4))
-    assert {c.seed for c in cells if not c.epochs} == set(range(4, 12))
+    assert {c.seed for c in cells if len(c.stops) > 1} == set(range(4))
+    assert {c.seed for c in cells if len(c.stops) == 1} == set(range(4, 12))
     assert len(set(cells)) == len(cells) == 12 * 6
 
 
