@@ -45,7 +45,6 @@ def get_config(profile: str) -> ConfigDict:
         "data": "fashion_mnist_5000",
         "data_seed": 0,
         "first_seed": 0,
-        "method": "inverse",
         "tolerance": 0.0,
         "smaller": _smaller(""),
     }
@@ -107,7 +106,14 @@ def _networks(
         "feed_forward": {"depth": 3, "recipe": _recipe(batch)},
     }
     return {
-        name: {"width": widths[name], "starts": 0, **shared, **one, **changed.get(name, {})}
+        name: {
+            "width": widths[name],
+            "starts": 0,
+            "method": "inverse",
+            **shared,
+            **one,
+            **changed.get(name, {}),
+        }
         for name, one in own.items()
     }
 

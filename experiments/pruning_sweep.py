@@ -49,6 +49,7 @@ class Network:
     seeds: int
     starts: int
     stops: tuple[int, ...]
+    method: str  # of the condition number
     recipe: Recipe
 
     def __post_init__(self) -> None:
@@ -97,7 +98,6 @@ class Config:
     data: str
     data_seed: int
     first_seed: int
-    method: str  # of the condition number
     tolerance: float
     vit: Network
     resnet20: Network
@@ -206,7 +206,6 @@ def _of_network(config: Config, name: str, network: Network, steps: str) -> list
             seed=config.first_seed + seed,
             steps=steps,
             stops=network.stops if seed < network.seeds else (0,),
-            method=config.method,
             tolerance=config.tolerance,
         )
         for rate in network.rates
