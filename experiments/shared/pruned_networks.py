@@ -96,7 +96,7 @@ def images(data: str, samples: int, seed: int, side: int) -> Images:
         missing = [(side - length) for length in shape[:2]]
         edges = [(each // 2, each - each // 2) for each in missing]
         x = np.pad(x, [(0, 0), *edges, (0, 0)])
-    name = f"{data} padded to {side} x {side}" if framed else data
+    name = f"{data}, padded to {side} x {side}" if framed else data
     x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
     return Images(name, x, dataset.labels, dataset.classes, dataset.source)
 

@@ -143,7 +143,7 @@ def test_small_images_get_a_black_frame():
     """28 x 28 in the middle of 32 x 32; what is black there is the darkest value after scaling."""
     plain = pruning_sweep.images("fashion_mnist_5000", 8, 0, 0).x
     found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 32)
-    assert found.data == "fashion_mnist_5000 padded to 32 x 32"
+    assert found.data == "fashion_mnist_5000, padded to 32 x 32"
     assert found.x.shape == (8, 32, 32, 1)
     inside = found.x[:, 2:30, 2:30]
     scale = np.ptp(inside) / np.ptp(plain)
