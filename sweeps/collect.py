@@ -46,7 +46,7 @@ def write_provenance(
         "data": list(sources),
         "seconds": round(sum(result.seconds for result in finished), 3),
         "cells": len(kept),
-        "missing": missing,
+        **({"missing": missing} if missing else {}),
         "dates": [dates[0], dates[-1]],
         **{name: _listed(each[name] for each in kept) for name in ("precision", "device")},
         "versions": _versions([each["versions"] for each in kept]),
