@@ -17,7 +17,7 @@ from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
 from gnjax.papers.training import minibatch as training
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
-from sweeps.storage import checkpoint
+from sweeps.storage import archive, checkpoint
 from tests import references
 from tests.experiments.configs import frozen
 from tests.models import outputs
@@ -109,6 +109,30 @@ def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
         pruning_sweep.measure(cell, kept)
     assert pruning_sweep.measure(cell, kept) == whole
     assert len(calls) == 3 + 2  # the first two stops were not measured again
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        name if name == "feed_forward" else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(pruning_sweep.KINDS)
+    ],
+)
+def test_published_cells_are_what_this_code_computes(network):
+    """The smallest cells stand in the archive beside the large ones, as their witnesses.
+
+    Where this fails on purpose, raise the version of the experiment: all published cells are then
+    refused. Archive the smallest ones anew (--config=configs/pruning_sweep.py:smoke --archive).
+    """
+    cell = _cell(network)
+    (published,) = archive.published(archive.archive(pruning_sweep.EXPERIMENT), [cell]).values()
+    found = pruning_sweep.measure(cell)
+    before = published.measurement
+    assert {**found, "records": []} == {**before, "records": []}
+    for record, known in zip(found["records"], before["records"], strict=True):
+        assert (record["epoch"], record["rank"]) == (known["epoch"], known["rank"])
+        np.testing.assert_allclose(record["losses"], known["losses"], rtol=1e-4)
+        np.testing.assert_allclose(record["kappa"], known["kappa"], rtol=0.01)
 
 
 def test_rows_follow_every_epoch_and_kappa_every_stop():
