@@ -137,7 +137,7 @@ def run(job: Job, console: Terminal) -> Done:
         outcome = _with_other_shards(job, store, outcome, console)
     seconds = sum(result.seconds for result in outcome.finished.values())
     left = [cell for cell in chosen.cells if cell not in outcome.finished]
-    if left and outcome.finished:
+    if left and outcome.finished and job.compute:
         after = progress.forecast(experiment, left, outcome.finished)
         console.say(f"{len(left)} of {len(chosen.cells)} cells are left: {after}")
     if outcome.finished:

@@ -81,8 +81,15 @@ def _by_shape(
 
 def _pace(experiment: Experiment, finished: Mapping[Cell, Finished]) -> float:
     """Seconds for a unit of cost."""
-    seconds = sum(done.seconds for done in finished.values())
+    seconds = sum(_seconds_alone(done) for done in finished.values())
     return seconds / sum(experiment.cost(cell) for cell in finished)
+
+
+def _seconds_alone(done: Finished) -> float:
+    """The seconds of a cell; on a CPU that others used as well, no more than its own work."""
+    if not str(done.provenance.get("device", "")).startswith("cpu"):
+        return done.seconds
+    return min(done.seconds, done.provenance.get("cpu_seconds", done.seconds))
 
 
 class Bar:

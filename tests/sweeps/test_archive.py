@@ -11,6 +11,7 @@ from sweeps import command_line, progress
 from sweeps.launchers import work
 from sweeps.launchers.work import Launcher, attempt
 from sweeps.storage import archive
+from sweeps.storage.store import Finished
 from tests import toy
 
 CELLS = 6
@@ -164,10 +165,24 @@ def test_a_table_of_what_is_there_says_what_is_missing(tmp_path):
     done, said = _run(job)
     assert done.collected
     assert "6 cells, 0 stored, 4 published, 2 left" in said
-    assert "2 of 6 cells are left: about" in said
     provenance = json.loads((tmp_path / "second" / "provenance.json").read_text())
     assert (provenance["cells"], provenance["missing"]) == (4, 2)
     assert len(_table(tmp_path / "second").splitlines()) == 1 + 4
+
+
+def test_a_run_that_ends_says_what_is_left(tmp_path):
+    done, said = _run(_job(tmp_path / "here", cells=13))  # the last one fails
+    assert len(done.failures) == 1
+    assert "1 of 13 cells are left: about" in said
+
+
+def test_on_a_busy_machine_the_work_counts_and_not_the_time():
+    cell = toy.Cell(1, 0.0)
+    busy = {"device": "cpu: cpu", "cpu_seconds": 20.0}
+    for told, seconds in ((busy, 20), (busy | {"device": "gpu: H"}, 90), ({}, 90)):
+        done = {cell: Finished({}, 90.0, told)}
+        told = progress.forecast(toy.EXPERIMENT, [toy.Cell(2, 0.0)], done)
+        assert told.startswith(f"about {progress.duration(2 * seconds)}, 1 of them")
 
 
 def test_the_time_that_is_left_is_judged_by_cells_of_the_same_shape():
