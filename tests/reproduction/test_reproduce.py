@@ -20,6 +20,7 @@ from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, 
 from sweeps.launchers.work import here
 from sweeps.storage import archive
 from sweeps.storage.files import StoreError
+from sweeps.table import TableError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
 SAID = Sentence("A", "Figure 2", "b < c", rule=SOME)
@@ -306,6 +307,19 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     assert reproduce._job("sample_sweep", options, here).compute
     named = reproduce._parsed(["--profile=smoke", "--published", "--figures=11"])
     assert reproduce._job("layer_sweep", named, here).compute
+
+
+def test_a_figure_without_a_cell_is_told_beside_the_others():
+    """Class: a part of a sweep that is not there yet ends the report of all that is."""
+
+    class Drawings:
+        def paths(self, name):
+            raise TableError("no ResNet20 is in the table")
+
+    options = reproduce._parsed(["--profile=smoke", "--figures=1"])
+    ran = {"pruning_sweep": reproduce.Ran(0, "", [], PROVENANCE)}
+    (section,) = reproduce._sections(options, ran, Drawings())
+    assert (section.picture, section.problem) == (None, "no ResNet20 is in the table")
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
