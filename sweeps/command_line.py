@@ -153,8 +153,12 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
     experiment = job.program.experiment
     wanted = environment(experiment.measure, job.launcher.device())
     store = open_store(job.results / "cells" / experiment.name, wanted)
-    archive = archives.archive(experiment, job.cells) if job.published else None
-    return store, launch.plan(experiment, job.config, store, job.shard, archive)
+    return store, launch.plan(experiment, job.config, store, job.shard, _taken_from(job))
+
+
+def _taken_from(job: Job) -> Store | None:
+    """The archive whose cells the job takes, if it takes any."""
+    return archives.archive(job.program.experiment, job.cells) if job.published else None
 
 
 @dataclass(frozen=True)
@@ -188,10 +192,10 @@ def _with_other_shards(
     job: Job, store: Store, outcome: launch.Outcome, console: Terminal
 ) -> launch.Outcome:
     """All cells if this shard was the last to end; none while other shards are at work."""
-    whole = launch.plan(job.program.experiment, job.config, store)
-    stored, total = len(whole.stored), len(whole.stored) + len(whole.left)
+    whole = launch.plan(job.program.experiment, job.config, store, archive=_taken_from(job))
+    stored, total = len(whole.cells) - len(whole.left), len(whole.cells)
     if not whole.left:
-        return launch.Outcome(whole.stored, outcome.failures)
+        return launch.Outcome(whole.finished, outcome.failures)
     console.say(
         f"shard {job.shard[0]}/{job.shard[1]} ended, {stored} of {total} cells are stored; the "
         "table is written by the shard that ends last, or by a run without --shard",

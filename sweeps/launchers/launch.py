@@ -30,6 +30,12 @@ class Plan:
     damaged: int
     published: Mapping[Cell, Finished] = field(default_factory=dict)
 
+    @property
+    def finished(self) -> dict[Cell, Finished]:
+        """Those that are there, in the order of the cells."""
+        found = {**self.stored, **self.published}
+        return {cell: found[cell] for cell in self.cells if cell in found}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -86,7 +92,7 @@ def run(
     Cells that another process is computing are waited for, and taken over should it die.
     """
     task = Task(experiment.measure, experiment.resumes, store, experiment.shape)
-    finished = {**chosen.stored, **chosen.published}
+    finished = chosen.finished
     failures: dict[Cell, Failure] = {}
     left: Sequence[Cell] = chosen.left
     while left:

@@ -78,6 +78,15 @@ def test_a_killed_run_goes_on_in_a_fresh_checkout_to_the_same_table(tmp_path, ki
     assert _table(tmp_path / "third") == _table(tmp_path / "whole")
 
 
+def test_the_last_shard_writes_the_table_with_published_cells(tmp_path):
+    _run(_job(tmp_path / "whole"))
+    _run(_job(tmp_path / "first", cells=3, archive=True))
+    shards = [_job(tmp_path / "second", published=True, shard=(i, 2)) for i in (1, 2)]
+    done = [_run(shard)[0].collected for shard in shards]
+    assert done == [False, True]
+    assert _table(tmp_path / "second") == _table(tmp_path / "whole")
+
+
 def test_without_the_option_published_cells_are_computed(tmp_path):
     _run(_job(tmp_path / "first", archive=True))
     computed = []
