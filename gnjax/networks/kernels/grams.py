@@ -65,7 +65,8 @@ def gram_work(net: Network) -> float:
             continue
         use = trace.layers[item.layer].uses[0]
         pairs = use.positions**2 if item.form == "places" else 1
-        inputs = use.sizes.inputs if net.kept[item.place] is None else net.counts[item.place]
+        masks = net.entry_indices[item.place] is not None
+        inputs = net.counts[item.place] if masks else use.sizes.inputs
         work += m**2 * use.sizes.outputs * pairs + n**2 * inputs
     return work / 2
 

@@ -33,7 +33,7 @@ def as_vectors(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
 
 
 def _as_vectors(net: Network, trace: layers.Trace, item: Item) -> Item:
-    if item.form != "rows" or item.layer is None or net.kept[item.place] is None:
+    if item.form != "rows" or item.layer is None or net.entry_indices[item.place] is None:
         return item
     use = trace.layers[item.layer].only_use
     if use is None or not use.positions == use.groups == 1 or not on_cpu(net.leaves[0]):
@@ -46,12 +46,12 @@ def _as_vectors(net: Network, trace: layers.Trace, item: Item) -> Item:
 
 def inputs_of_units(net: Network, item: Item) -> Inputs | None:
     """The inputs of each unit of a layer that is a pair of vectors; None without a mask."""
-    kept = net.kept[item.place]
-    if kept is None or item.layer is None or item.form != "vectors":
+    weights = net.entry_indices[item.place]
+    if weights is None or item.layer is None or item.form != "vectors":
         return None
     layer = sample_trace(net).layers[item.layer]
     shape = net.leaves[layer.leaf].shape
-    mask = jnp.zeros(int(np.prod(shape)), bool).at[kept].set(True)
+    mask = jnp.zeros(int(np.prod(shape)), bool).at[weights].set(True)
     (of_units,) = np.asarray(matrices(layer.uses[0], mask.reshape(shape)))  # (q_in, q_out)
     return [np.flatnonzero(column) for column in of_units.T]
 
