@@ -34,8 +34,9 @@ class Network:
 
     ``depth`` counts layers, and blocks in the transformer. ``width`` is the width of the layers,
     and in a convolutional network the number of filters of the first. ``side`` is the side of the
-    images, downsampled or in a black frame, and 0 for images as they are. ``rates`` are the shares
-    of every layer's weights that are pruned. kappa is measured after the epochs in ``stops``: the
+    images, downsampled or in a black frame, and 0 for images as they are. ``channels`` are those in
+    which a single channel is repeated, and 0 for channels as they are. ``rates`` are the shares of
+    every layer's weights that are pruned. kappa is measured after the epochs in ``stops``: the
     first is 0 and the last ends the training. ``seeds`` networks are trained. Where ``starts`` is
     larger than ``seeds``, ``starts`` networks are measured at initialisation, the trained ones
     among them.
@@ -45,6 +46,7 @@ class Network:
     width: int
     samples: int
     side: int
+    channels: int
     rates: tuple[float, ...]
     seeds: int
     starts: int
@@ -119,6 +121,7 @@ class Cell:
     data_seed: int
     samples: int
     side: int
+    channels: int
     pruned: float
     seed: int
     steps: str  # whose step sizes: those that the paper prints, or smaller ones
@@ -229,12 +232,13 @@ def cost(cell: Cell) -> float:
 
 def shape(cell: Cell) -> Hashable:
     """The fields that decide which programs are compiled: pruning rates and seeds share them."""
-    return cell.network, cell.depth, cell.width, cell.samples, cell.side, cell.recipe, cell.stops
+    images = cell.samples, cell.side, cell.channels
+    return cell.network, cell.depth, cell.width, *images, cell.recipe, cell.stops
 
 
 def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     """Prune, train, and measure kappa at every stop."""
-    found = images(cell.data, cell.samples, cell.data_seed, cell.side)
+    found = images(cell.data, cell.samples, cell.data_seed, cell.side, cell.channels)
     x = found.x.reshape(len(found.x), -1) if cell.network == "feed_forward" else found.x
     key = jax.random.key(cell.seed)
     make = KINDS[cell.network].make
@@ -299,12 +303,12 @@ def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 def sources(config: Config) -> list[str]:
     """The source of each data set; all are loaded here: missing data end the run at once."""
     sizes = {
-        (network.samples, network.side)
+        (network.samples, network.side, network.channels)
         for network in (getattr(config, name) for name in config.networks.split())
     }
     described = []
-    for samples, side in sorted(sizes):
-        found = images(config.data, samples, config.data_seed, side)
+    for samples, side, channels in sorted(sizes):
+        found = images(config.data, samples, config.data_seed, side, channels)
         size = " x ".join(map(str, found.x.shape[1:]))
         described.append(f"{found.source}, standardised by channel: n={samples}, {size}")
     return described
