@@ -33,8 +33,9 @@ SETTINGS = (
         "else Fashion-MNIST in a black frame of 32 x 32, in three equal channels; in Figure 17 in "
         "one, with 248 units for 100",
         "J J^T of 10,000 rows takes many hours; p/(k n) is kept (248 units do so where a pixel has "
-        "one channel), and with three few filters of the first layer lose all weights, so that what is said of the start is of the paper, and on the laptop not "
-        "what is said along training"),
+        "one channel, and with three few filters of the first layer lose all weights), so that "
+        "what is said of the start is of the paper, and on the laptop not what is said along "
+        "training"),
     Setting("fig01 fig13 fig14 fig15 fig16 fig17", "pruning rates", "",
         "0, 0.2, 0.4, 0.6, 0.8, 0.9; ResNet32 has 0, 0.4, 0.8, 0.9", "legends are not in the text"),
     Setting("fig01 fig13 fig14 fig15 fig16 fig17", "steps", "batches of 64, the printed rates",
