@@ -9,6 +9,8 @@ TORCH := .venv-torch
 ALONE := build/alone
 PROFILE ?= laptop
 JOBS ?= 2
+# The paper's sizes take hours, so that cells which are published in figures/cells are not computed again.
+PUBLISHED ?= $(if $(filter paper,$(PROFILE)),--published)
 MINUTES ?= 4
 # XLA for CPUs without its newer emitters for fusions, and with one LLVM module for each program.
 COMPILES_SOONER := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
@@ -34,7 +36,7 @@ $(READY): pyproject.toml constraints.txt
 # time to compile, and the programs are as fast.
 reproduce gallery: export XLA_FLAGS ?= $(COMPILES_SOONER)
 reproduce: $(READY)  ## run, draw, check and report every figure (PROFILE=laptop JOBS=2)
-	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS)
+	$(BIN)/python -m experiments.reproduce --profile=$(PROFILE) --jobs=$(JOBS) $(PUBLISHED)
 
 # One process: it is compilation that takes the time, and two would compile everything twice.
 smoke: $(READY)  ## the same in four minutes, at toy sizes

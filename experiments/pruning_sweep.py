@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -33,30 +34,40 @@ class Network:
 
     ``depth`` counts layers, and blocks in the transformer. ``width`` is the width of the layers,
     and in a convolutional network the number of filters of the first. ``side`` is the side of the
-    downsampled images, 0 for images as they are. ``rates`` are the shares of every layer's weights
-    that are pruned. kappa is measured once in ``every`` epochs; without epochs, at initialisation.
-    ``seeds`` networks are trained. Where ``starts`` is larger than ``seeds``, ``starts`` networks
-    are measured at initialisation, the trained ones among them.
+    images, downsampled or in a black frame, and 0 for images as they are. ``channels`` are those in
+    which a single channel is repeated, and 0 for channels as they are. ``rates`` are the shares of
+    every layer's weights that are pruned. kappa is measured after the epochs in ``stops``: the
+    first is 0 and the last ends the training. ``seeds`` networks are trained. Where ``starts`` is
+    larger than ``seeds``, ``starts`` networks are measured at initialisation, the trained ones
+    among them.
     """
 
     depth: int
     width: int
     samples: int
     side: int
+    channels: int
     rates: tuple[float, ...]
     seeds: int
     starts: int
-    epochs: int
-    every: int
+    stops: tuple[int, ...]
+    method: str  # of the condition number
     recipe: Recipe
 
     def __post_init__(self) -> None:
-        if min(self.width, self.samples, self.seeds, self.every) < 1 or not self.rates:
-            msg = f"width, samples, seeds and every must be at least 1, with rates; got {self}"
+        if min(self.width, self.samples, self.seeds) < 1 or not self.rates:
+            msg = f"width, samples and seeds must be at least 1, with rates; got {self}"
             raise ValueError(msg)
-        if min(self.epochs, self.starts) < 0:
-            msg = f"epochs={self.epochs} and starts={self.starts} cannot be negative; 0 means none"
+        if self.starts < 0:
+            msg = f"starts={self.starts} cannot be negative; 0 means none"
             raise ValueError(msg)
+        _check_stops(self.stops)
+
+
+def _check_stops(stops: tuple[int, ...]) -> None:
+    if stops[:1] != (0,) or any(later <= stop for stop, later in pairwise(stops)):
+        msg = f"stops={stops} must begin with 0 and increase: the epochs at which kappa is measured"
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,10 @@ class Smaller:
     networks: str
     rates: tuple[float, ...]
     rate: float
-    epochs: int
-    every: int
+    stops: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _check_stops(self.stops)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,6 @@ class Config:
     data: str
     data_seed: int
     first_seed: int
-    method: str  # of the condition number
     tolerance: float
     vit: Network
     resnet20: Network
@@ -109,11 +121,11 @@ class Cell:
     data_seed: int
     samples: int
     side: int
+    channels: int
     pruned: float
     seed: int
     steps: str  # whose step sizes: those that the paper prints, or smaller ones
-    epochs: int
-    every: int
+    stops: tuple[int, ...]
     method: str
     tolerance: float
     recipe: Recipe
@@ -167,7 +179,7 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
-    """The most expensive first."""
+    """All networks from one initialisation, the most expensive first, then from the next."""
     found = [
         cell
         for name in config.networks.split()
@@ -178,15 +190,10 @@ def cells(config: Config) -> tuple[Cell, ...]:
         printed = getattr(config, name)
         recipe = replace(printed.recipe, rate=smaller.rate, drop_after=0)
         changed = replace(
-            printed,
-            rates=smaller.rates,
-            starts=0,
-            epochs=smaller.epochs,
-            every=smaller.every,
-            recipe=recipe,
+            printed, rates=smaller.rates, starts=0, stops=smaller.stops, recipe=recipe
         )
         found += _of_network(config, name, changed, SMALLER)
-    return tuple(sorted(found, key=cost, reverse=True))
+    return tuple(sorted(found, key=lambda cell: (cell.seed, -cost(cell))))
 
 
 def _of_network(config: Config, name: str, network: Network, steps: str) -> list[Cell]:
@@ -201,8 +208,7 @@ def _of_network(config: Config, name: str, network: Network, steps: str) -> list
             pruned=rate,
             seed=config.first_seed + seed,
             steps=steps,
-            epochs=network.epochs if seed < network.seeds else 0,
-            method=config.method,
+            stops=network.stops if seed < network.seeds else (0,),
             tolerance=config.tolerance,
         )
         for rate in network.rates
@@ -220,19 +226,19 @@ def cost(cell: Cell) -> float:
     work = kind.work * narrower * ((cell.side or 32) / 32) ** 2
     work *= 1 if cell.network == "feed_forward" else 60
     left = kind.weights * narrower * (1 - cell.pruned)
-    stops = 1 + cell.epochs / cell.every
     kappa = 3 * size * work + size**2 * left / 2 + size**3 / 3
-    return stops * kappa + 3.0 * cell.epochs * cell.samples * work
+    return len(cell.stops) * kappa + 3.0 * cell.stops[-1] * cell.samples * work
 
 
 def shape(cell: Cell) -> Hashable:
     """The fields that decide which programs are compiled: pruning rates and seeds share them."""
-    return cell.network, cell.depth, cell.width, cell.samples, cell.side, cell.recipe, cell.epochs
+    images = cell.samples, cell.side, cell.channels
+    return cell.network, cell.depth, cell.width, *images, cell.recipe, cell.stops
 
 
 def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
     """Prune, train, and measure kappa at every stop."""
-    found = images(cell.data, cell.samples, cell.data_seed, cell.side)
+    found = images(cell.data, cell.samples, cell.data_seed, cell.side, cell.channels)
     x = found.x.reshape(len(found.x), -1) if cell.network == "feed_forward" else found.x
     key = jax.random.key(cell.seed)
     make = KINDS[cell.network].make
@@ -247,12 +253,12 @@ def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
         kappa = conditioning(kernel, cell.method, tolerance, cell.seed)
         return state, {"epoch": stop, "losses": losses.tolist(), **kappa}
 
-    stops = [*range(0, cell.epochs, cell.every), cell.epochs]
     return {
+        "data": found.data,
         "inputs": x[0].size,
         "outputs": found.classes,
         "parameters": pruning.remaining(mask),
-        "records": resumed(checkpoint, start, stops, step),
+        "records": resumed(checkpoint, start, cell.stops, step),
     }
 
 
@@ -269,6 +275,7 @@ def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     shared = copy_fields(
         Row,
         cell,
+        data=measurement["data"],
         kept=1 - cell.pruned,
         epoch=0,
         measured=True,
@@ -296,12 +303,12 @@ def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
 def sources(config: Config) -> list[str]:
     """The source of each data set; all are loaded here: missing data end the run at once."""
     sizes = {
-        (network.samples, network.side)
+        (network.samples, network.side, network.channels)
         for network in (getattr(config, name) for name in config.networks.split())
     }
     described = []
-    for samples, side in sorted(sizes):
-        found = images(config.data, samples, config.data_seed, side)
+    for samples, side, channels in sorted(sizes):
+        found = images(config.data, samples, config.data_seed, side, channels)
         size = " x ".join(map(str, found.x.shape[1:]))
         described.append(f"{found.source}, standardised by channel: n={samples}, {size}")
     return described

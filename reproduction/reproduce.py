@@ -31,12 +31,13 @@ from sweeps.claims import STATUSES, Claim, Sentence, Verdict
 from sweeps.launchers import launching
 from sweeps.launchers.work import Launcher
 from sweeps.sentences import judged
+from sweeps.storage import archive as archives
 from sweeps.storage.files import replacing, write_atomically
 
 PROFILES = ("smoke", "laptop", "paper")
 FIGURES = findings.FOLDER
 EXPECTED = records.EXPECTED
-LEFT_OUT = {  # not run unless their figures are named, because these sizes take a GPU
+LEFT_OUT = {  # not computed unless their figures are named: these sizes take a GPU or many hours
     "paper": (
         "pruning_sweep",
         "pruning_causes",
@@ -124,6 +125,9 @@ def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
         options.shard,
         launcher,
         options.dry_run,
+        options.published,
+        options.archive,
+        compute=not options.no_compute and name not in options.only_published,
     )
 
 
@@ -152,7 +156,11 @@ def _sections(
         if found.problem:
             yield Section(name, None, "", verdicts, found.provenance, found.problem)
             continue
-        paths = drawing.paths(name)
+        try:
+            paths = drawing.paths(name)
+        except tables.TableError as error:
+            yield Section(name, None, "", verdicts, found.provenance, str(error))
+            continue
         caption = paths[-1].read_text(encoding="utf-8").strip()
         yield Section(name, paths[0], caption, verdicts, found.provenance)
 
@@ -246,7 +254,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--figures",
         type=_figures,
         help="as in 2,3,b1; all of them without this, in the paper's profile but those of pruning "
-        "and of transformers, which take a GPU",
+        "and of transformers, which take a GPU or many hours; with --published what is published "
+        "of them, too",
     )
     parser.add_argument(
         "--strict", action="store_true", help=f"fail where a verdict is not that of {EXPECTED}"
@@ -262,19 +271,34 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     launching.add_options(parser)
     options = parser.parse_args(arguments)
-    options.figures = options.figures or _all_figures(options.profile)
     options.overrides = [f"first_seed={options.first_seed}"] if options.first_seed else []
     options.run = (
         f"{options.profile}-from-{options.first_seed}" if options.overrides else options.profile
     )
+    options.only_published = () if options.figures else _with_published_cells(options)
+    options.figures = options.figures or _all_figures(options)
     if options.publish and options.overrides:
         parser.error("--publish records the verdicts of the first seeds, without --first_seed")
     return options
 
 
-def _all_figures(profile: str) -> list[str]:
+def _with_published_cells(options: argparse.Namespace) -> tuple[str, ...]:
+    """The experiments that a profile leaves out and of which cells are published."""
+    names = LEFT_OUT.get(options.profile, ()) if options.published else ()
+    return tuple(name for name in names if _is_published(name, options))
+
+
+def _is_published(name: str, options: argparse.Namespace) -> bool:
+    """Whether a cell of the experiment is published."""
+    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
+    config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
+    store = archives.archive(program.experiment)
+    return bool(archives.published(store, program.experiment.cells(config)))
+
+
+def _all_figures(options: argparse.Namespace) -> list[str]:
     """Every figure but those whose experiment a profile leaves out."""
-    left_out = LEFT_OUT.get(profile, ())
+    left_out = set(LEFT_OUT.get(options.profile, ())) - set(options.only_published)
     experiment = {
         name: getattr(catalogue.load(name), "EXPERIMENT", "") for name in catalogue.names()
     }

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,12 @@ def _cell(value: Any) -> str:
 
 
 def write_provenance(
-    path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished]
+    path: Path, config: Any, sources: Sequence[str], finished: Sequence[Finished], missing: int = 0
 ) -> None:
     """Write the provenance of a table, put together from the provenance that each cell has kept.
 
-    All cells of a table have the same device, precision and versions.
+    All cells of a table have the same precision. Published ones may be of other devices and
+    versions, all of which are named. ``missing`` cells of the config are not in the table.
     """
     kept = [result.provenance for result in finished]
     dates = sorted(each["date"] for each in kept)
@@ -45,11 +46,23 @@ def write_provenance(
         "data": list(sources),
         "seconds": round(sum(result.seconds for result in finished), 3),
         "cells": len(kept),
+        **({"missing": missing} if missing else {}),
         "dates": [dates[0], dates[-1]],
-        **{name: kept[0][name] for name in ("precision", "device", "versions")},
+        **{name: _listed(each[name] for each in kept) for name in ("precision", "device")},
+        "versions": _versions([each["versions"] for each in kept]),
         **{name: _distinct(each[name] for each in kept) for name in ("machine", "python", "git")},
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
+
+
+def _versions(kept: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The version of each package, or all that were used, where cells differ."""
+    names = _distinct(name for each in kept for name in each)
+    return {name: _listed(each[name] for each in kept if name in each) for name in names}
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(_distinct(values))
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

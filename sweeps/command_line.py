@@ -7,8 +7,8 @@ import difflib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from sweeps import collect, progress
 from sweeps import config as configs
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, judge
-from sweeps.grid import Experiment
+from sweeps.grid import Cell, Experiment
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.sentences import judged
+from sweeps.storage import archive as archives
 from sweeps.storage.environment import environment
 from sweeps.storage.files import StoreError, write_atomically
-from sweeps.storage.store import Store, open_store
+from sweeps.storage.store import Finished, Store, open_store
 
 MISTAKES = (
     configs.ConfigError,
@@ -65,6 +66,10 @@ class Job:
     shard: tuple[int, int] = (1, 1)
     launcher: Launcher = here
     dry_run: bool = False
+    published: bool = False  # take cells from the archive
+    archive: bool = False  # put cells into the archive
+    compute: bool = True
+    cells: Path = archives.FOLDER  # where archives are
 
 
 @dataclass(frozen=True)
@@ -115,21 +120,31 @@ def run(job: Job, console: Terminal) -> Done:
     precision.enable_x64()
     experiment = job.program.experiment
     store, chosen = plan(job)
-    _announce(console, job, chosen)
+    archive = archives.archive(experiment, job.cells)
+    _announce(console, job, chosen, archive)
     if job.dry_run:
         return Done((), collected=False)
-    sources = job.program.sources(job.config)
+    if not job.compute:
+        chosen = replace(chosen, left=())
+    sources = _sources(job, chosen)
     with progress.watch(experiment, chosen, console) as watcher:
+        if job.archive:
+            watcher = _Archiving(archive, sources, watcher)
+            watcher.add_all(chosen.stored)
         outcome = launch.run(experiment, chosen, store, watcher, job.launcher)
     _report_failures(console, job.folder, outcome.failures)
     if job.shard != (1, 1):
         outcome = _with_other_shards(job, store, outcome, console)
     seconds = sum(result.seconds for result in outcome.finished.values())
+    left = [cell for cell in chosen.cells if cell not in outcome.finished]
+    if left and outcome.finished and job.compute:
+        after = progress.forecast(experiment, left, outcome.finished)
+        console.say(f"{len(left)} of {len(chosen.cells)} cells are left: {after}")
     if outcome.finished:
         measured = {cell: result.measurement for cell, result in outcome.finished.items()}
         collect.write_table(job.folder / "table.csv", experiment.rows(job.config, measured))
         path, finished = job.folder / "provenance.json", list(outcome.finished.values())
-        collect.write_provenance(path, job.config, sources, finished)
+        collect.write_provenance(path, job.config, sources, finished, len(left))
     return Done(outcome.failures, bool(outcome.finished), seconds)
 
 
@@ -138,17 +153,49 @@ def plan(job: Job) -> tuple[Store, launch.Plan]:
     experiment = job.program.experiment
     wanted = environment(experiment.measure, job.launcher.device())
     store = open_store(job.results / "cells" / experiment.name, wanted)
-    return store, launch.plan(experiment, job.config, store, job.shard)
+    return store, launch.plan(experiment, job.config, store, job.shard, _taken_from(job))
+
+
+def _taken_from(job: Job) -> Store | None:
+    """The archive whose cells the job takes, if it takes any."""
+    return archives.archive(job.program.experiment, job.cells) if job.published else None
+
+
+@dataclass(frozen=True)
+class _Archiving:
+    """A watcher that publishes each cell that ends, and then tells another watcher of it."""
+
+    archive: Store
+    sources: Sequence[str]
+    watcher: launch.Watcher
+
+    def add_all(self, stored: Mapping[Cell, Finished]) -> None:
+        for cell, result in stored.items():
+            archives.add(self.archive, cell, result, self.sources)
+
+    def finished(self, cell: Cell, result: Finished) -> None:
+        archives.add(self.archive, cell, result, self.sources)
+        self.watcher.finished(cell, result)
+
+    def failed(self, failure: Failure) -> None:
+        self.watcher.failed(failure)
+
+
+def _sources(job: Job, chosen: launch.Plan) -> Sequence[str]:
+    """The sources of the data. Where all cells are published no data are needed, nor loaded."""
+    if chosen.left or chosen.stored or not chosen.published:
+        return job.program.sources(job.config)
+    return archives.sources(chosen.published.values())
 
 
 def _with_other_shards(
     job: Job, store: Store, outcome: launch.Outcome, console: Terminal
 ) -> launch.Outcome:
     """All cells if this shard was the last to end; none while other shards are at work."""
-    whole = launch.plan(job.program.experiment, job.config, store)
-    stored, total = len(whole.stored), len(whole.stored) + len(whole.left)
+    whole = launch.plan(job.program.experiment, job.config, store, archive=_taken_from(job))
+    stored, total = len(whole.cells) - len(whole.left), len(whole.cells)
     if not whole.left:
-        return launch.Outcome(whole.stored, outcome.failures)
+        return launch.Outcome(whole.finished, outcome.failures)
     console.say(
         f"shard {job.shard[0]}/{job.shard[1]} ended, {stored} of {total} cells are stored; the "
         "table is written by the shard that ends last, or by a run without --shard",
@@ -175,6 +222,9 @@ def _job(program: Program, arguments: Sequence[str]) -> Job:
         options.shard,
         launching.launcher(options),
         options.dry_run,
+        options.published,
+        options.archive,
+        not options.no_compute,
     )
 
 
@@ -204,12 +254,20 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _announce(console: Terminal, job: Job, chosen: launch.Plan) -> None:
-    total = len(chosen.stored) + len(chosen.left)
+def _announce(console: Terminal, job: Job, chosen: launch.Plan, archive: Store) -> None:
+    """What is there and what is left, with the time that it takes if any finished cell tells."""
+    experiment, total = job.program.experiment, len(chosen.cells)
     name = f"{job.program.experiment.name} {job.profile}"
     name += "" if job.shard == (1, 1) else f", shard {job.shard[0]}/{job.shard[1]}"
     text = f"{name}: {total} cells, {len(chosen.stored)} stored"
-    text += f", {len(chosen.left)} to compute" if chosen.left else ""
+    text += f", {len(chosen.published)} published" if job.published else ""
+    if chosen.left:
+        known = {**archives.published(archive, experiment.cells(job.config)), **chosen.stored}
+        text += f", {len(chosen.left)} to compute" if job.compute else f", {len(chosen.left)} left"
+        text += f": {progress.forecast(experiment, chosen.left, known)}" if known else ""
+    other = archives.refused(archive, chosen.left) if job.published else 0
+    if other:
+        text += f"; {other} published cells are damaged or of other code, and are not taken"
     if chosen.damaged:
         text += f"; {chosen.damaged} of them have damaged files, which are set aside"
     console.say(text)

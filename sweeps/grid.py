@@ -36,6 +36,9 @@ class Experiment:
         one of them and found in the cache by the others.
       resumes: whether ``measure`` takes a :class:`sweeps.storage.checkpoint.Checkpoint` as its
         second argument, from which it continues a run that was killed.
+      version: of the numbers. It is raised when the same cell gets other ones, for a reason that
+        its published interval does not cover; :mod:`sweeps.storage.archive` then refuses cells that
+        were published before.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Experiment:
     progress: Callable[[Measurement], str]
     resumes: bool = False
     shape: Callable[[Cell], Hashable] = without_seed
+    version: int = 1
 
 
 def copy_fields(kind: type[Record], source: Any, **own: Any) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -51,6 +51,45 @@ class Clock:
         pace = (time.monotonic() - self._began) / self._worked
         seconds = pace * sum(self._experiment.cost(cell) for cell in self._left)
         return f"{duration(seconds)} left"
+
+
+def forecast(
+    experiment: Experiment, left: Sequence[Cell], finished: Mapping[Cell, Finished]
+) -> str:
+    """The time that one process takes for the cells that are left, judged by finished ones.
+
+    Cells of one shape are judged by finished cells of that shape, where there are any.
+    """
+    if not finished:
+        return "time unknown, as no such cell is finished"
+    paces = {shape: _pace(experiment, some) for shape, some in _by_shape(experiment, finished)}
+    typical = _pace(experiment, finished)
+    seconds = sum(
+        paces.get(experiment.shape(cell), typical) * experiment.cost(cell) for cell in left
+    )
+    foreign = sum(experiment.shape(cell) not in paces for cell in left)
+    rough = f", {foreign} of them judged by other shapes" if foreign else ""
+    return f"about {duration(seconds)}{rough}"
+
+
+def _by_shape(
+    experiment: Experiment, finished: Mapping[Cell, Finished]
+) -> Iterator[tuple[Hashable, Mapping[Cell, Finished]]]:
+    for shape in {experiment.shape(cell) for cell in finished}:
+        yield shape, {c: done for c, done in finished.items() if experiment.shape(c) == shape}
+
+
+def _pace(experiment: Experiment, finished: Mapping[Cell, Finished]) -> float:
+    """Seconds for a unit of cost."""
+    seconds = sum(_seconds_alone(done) for done in finished.values())
+    return seconds / sum(experiment.cost(cell) for cell in finished)
+
+
+def _seconds_alone(done: Finished) -> float:
+    """The seconds of a cell; on a CPU that others used as well, no more than its own work."""
+    if not str(done.provenance.get("device", "")).startswith("cpu"):
+        return done.seconds
+    return min(done.seconds, done.provenance.get("cpu_seconds", done.seconds))
 
 
 class Bar:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnjax import data as datasets
 from gnjax import initializers
 from gnjax.models import MLP, VGG, ResNet, ViT, freeze_statistics
+from gnjax.models.parts import ConvNorm
 from gnjax.models.vgg import VGG5
 
 KERNELS = "*kernel*"  # what is pruned: the weights of linear and convolution layers
@@ -67,8 +68,12 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (n, side, side, channels) with mean 0 and variance 1 of every channel."""
+    """Images (n, side, side, channels) with mean 0 and variance 1 of every channel.
 
+    ``data`` is the name of the data set and what was done to its images.
+    """
+
+    data: str
     x: NDArray[np.float64]
     labels: NDArray[np.int64]
     classes: int
@@ -76,19 +81,52 @@ class Images:
 
 
 @cache
-def images(data: str, samples: int, seed: int, side: int) -> Images:
-    """Load images, downsample them to ``side`` (0: not at all), and standardise each channel."""
+def images(data: str, samples: int, seed: int, side: int, channels: int) -> Images:
+    """Load images, bring them to ``side`` and ``channels``, and standardise each channel.
+
+    0 leaves a side, or the channels, as they are. Larger images are downsampled. Smaller ones get a
+    frame of zeros, which is black. A single channel is repeated.
+    """
     dataset = datasets.load(data, samples=samples, seed=seed)
     inputs, shape = dataset.inputs, dataset.shape
-    if side:
+    if 0 < side < max(shape[:2]):
         inputs = datasets.downsample(inputs, shape, (side, side))
         shape = (side, side, *shape[2:])
     x = inputs.reshape(samples, *shape[:2], -1)
+    name = data
+    if side > min(shape[:2]):
+        x, name = _framed(x, side), f"{name}, padded to {side} x {side}"
+    if channels not in (0, x.shape[-1]):
+        x, name = _repeated(x, channels), f"{name}, in {channels} equal channels"
     x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
-    return Images(x, dataset.labels, dataset.classes, dataset.source)
+    return Images(name, x, dataset.labels, dataset.classes, dataset.source)
+
+
+def _framed(x: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    missing = [side - length for length in x.shape[1:3]]
+    edges = [(each // 2, each - each // 2) for each in missing]
+    return np.pad(x, [(0, 0), *edges, (0, 0)])
+
+
+def _repeated(x: NDArray[np.float64], channels: int) -> NDArray[np.float64]:
+    if x.shape[-1] != 1:
+        msg = f"images of {x.shape[-1]} channels cannot have {channels}; set channels to 0"
+        raise ValueError(msg)
+    return np.repeat(x, channels, axis=-1)
 
 
 def frozen(net: nnx.Module, x: NDArray[np.float64]) -> nnx.Module:
-    """The network with its BatchNorm layers, if any, frozen at the statistics of these samples."""
-    norms = [node for _, node in nnx.iter_graph(net) if isinstance(node, nnx.BatchNorm)]
-    return freeze_statistics(net, jax.numpy.asarray(x)) if norms else net
+    """The network with its BatchNorm layers, if any, frozen at the statistics of these samples.
+
+    Biases before them are set to zero, which changes neither the outputs nor J: the mean that is
+    subtracted changes with them. What is left of a filter without weights is then exactly the shift
+    of its BatchNorm. Where that is 0, at the kink of ReLU, rounding no longer decides whether the
+    filter is dead: it is.
+    """
+    if not any(isinstance(node, nnx.BatchNorm) for _, node in nnx.iter_graph(net)):
+        return net
+    unbiased = nnx.clone(net)
+    for _, node in nnx.iter_graph(unbiased):
+        if isinstance(node, ConvNorm) and node.conv.bias is not None:
+            node.conv.bias[...] = jax.numpy.zeros_like(node.conv.bias[...])
+    return freeze_statistics(unbiased, jax.numpy.asarray(x))

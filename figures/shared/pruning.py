@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from figures.shared import captions, paths, style
 from figures.shared.series import Columns, distinct, kappa_over_seeds, rows, select
+from sweeps.table import TableError
 
 EXPERIMENT = "pruning_sweep"
 COLUMNS = (
@@ -83,6 +84,9 @@ def of_network(table: Columns, network: str) -> Columns:
     kappa is that of the numerical rank.
     """
     found = select(table, network=network, steps="printed")
+    if not rows(found):
+        msg = f"no {NAMES[network]} is in the table: none of its cells is computed yet"
+        raise TableError(msg)
     trained = np.unique(found["seed"][found["epoch"] > 0])
     return numerical(select(found, seed=trained) if len(trained) else found)
 
@@ -114,8 +118,23 @@ def caption(table: Columns, provenance: Mapping[str, Any], number: int, network:
         captions.seeds(shown, f"bands, of {_shares(_banded(rates))},"),
         captions.certificates(select(shown, measured=True)),
         rank(select(shown, measured=True)),
+        _missing(shown, provenance, network),
         captions.data(shown, provenance),
     )
+
+
+def _missing(shown: Columns, provenance: Mapping[str, Any], network: str) -> str:
+    """What of the config is not computed yet, as its sizes take many hours."""
+    planned = provenance["config"].get(network) if provenance.get("missing") else None
+    if planned is None:
+        return ""
+    seeds = {rate: set(select(shown, pruned=rate)["seed"]) for rate in planned["rates"]}
+    there, total = sum(map(len, seeds.values())), planned["seeds"] * len(seeds)
+    absent = [rate for rate, found in seeds.items() if not found]
+    if there == total:
+        return ""
+    text = f"Not all is computed yet: {there} of {total} trainings are shown"
+    return f"{text}, none at {_shares(absent)}." if absent else f"{text}."
 
 
 def rank(measured: Columns) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sweeps.grid import Cell, Experiment
 from sweeps.launchers.work import Failure, Launcher, Task, here
+from sweeps.storage import archive as archives
 from sweeps.storage import store as stores
 from sweeps.storage.store import Finished, Store
 
@@ -19,13 +20,21 @@ _PATIENCE = 1.0  # seconds between looks at cells that other processes compute
 class Plan:
     """All cells, those that are stored, those that are left, and how many of these are damaged.
 
-    A cell with a damaged file is computed again.
+    A cell with a damaged file is computed again. Cells that are ``published`` and not stored are
+    taken from the archive.
     """
 
     cells: Sequence[Cell]
     stored: Mapping[Cell, Finished]
     left: Sequence[Cell]
     damaged: int
+    published: Mapping[Cell, Finished] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> dict[Cell, Finished]:
+        """Those that are there, in the order of the cells."""
+        found = {**self.stored, **self.published}
+        return {cell: found[cell] for cell in self.cells if cell in found}
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,12 @@ def plan(
     config: Any,
     store: Store,
     shard: tuple[int, int] = (1, 1),
+    archive: Store | None = None,
 ) -> Plan:
-    """Look up which cells are stored. Shard (i, n) has every n-th cell, from the i-th on."""
+    """Look up which cells are stored, here or in an archive.
+
+    Shard (i, n) has every n-th cell, from the i-th on.
+    """
     index, count = shard
     stored: dict[Cell, Finished] = {}
     left: list[Cell] = []
@@ -61,8 +74,10 @@ def plan(
             left.append(cell)
         else:
             stored[cell] = finished
+    published = {} if archive is None else archives.published(archive, left)
+    left = [cell for cell in left if cell not in published]
     damaged = sum(stores.is_damaged(store, cell) for cell in left)
-    return Plan(cells, stored, left, damaged)
+    return Plan(cells, stored, left, damaged, published)
 
 
 def run(
@@ -77,7 +92,7 @@ def run(
     Cells that another process is computing are waited for, and taken over should it die.
     """
     task = Task(experiment.measure, experiment.resumes, store, experiment.shape)
-    finished = dict(chosen.stored)
+    finished = chosen.finished
     failures: dict[Cell, Failure] = {}
     left: Sequence[Cell] = chosen.left
     while left:

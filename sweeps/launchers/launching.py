@@ -8,8 +8,12 @@ from pathlib import Path
 
 from sweeps.launchers.pool import in_processes
 from sweeps.launchers.work import Launcher, here
+from sweeps.storage import archive
 
-OPTIONS = ("--results", "--dry_run", "--jobs", "--shard", "--launcher", "--address", "--gpus")
+OPTIONS = (
+    *("--results", "--dry_run", "--published", "--archive", "--no_compute"),
+    *("--jobs", "--shard", "--launcher", "--address", "--gpus"),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +25,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the folder for tables and finished cells (default: %(default)s)",
     )
     add("--dry_run", action="store_true", help="say what would be computed, and compute nothing")
+    add(
+        "--published",
+        action="store_true",
+        help=f"take the cells that are published in {archive.FOLDER}, and compute the others",
+    )
+    add(
+        "--archive",
+        action="store_true",
+        help="publish there every cell that this run computes or has stored, as soon as it ends",
+    )
+    add(
+        "--no_compute",
+        action="store_true",
+        help="make the table of the cells that are there, and leave the others out",
+    )
     add("--jobs", type=_jobs, default=1, help="processes on this machine (default: %(default)s)")
     add(
         "--shard",

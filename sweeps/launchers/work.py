@@ -99,14 +99,15 @@ def measured(task: Task, cell: Cell, checkpoint: Checkpoint) -> Finished | Failu
         other = differences(task.store.environment, found)
         summary = f"its process differs from what the sweep began with: {other}"
         return Failure(cell, summary, f"{summary}\n")
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     try:
         measurement = task.measure(cell, checkpoint) if task.resumes else task.measure(cell)
     except StoreError:
         raise  # a checkpoint cannot be written: not a fault of the cell
     except Exception as error:  # noqa: BLE001  (whatever a cell raises is that cell's failure)
         return Failure(cell, f"{type(error).__name__}: {error}", traceback.format_exc())
-    return Finished(measurement, time.perf_counter() - began, provenance(found))
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+    return Finished(measurement, seconds, provenance(found) | {"cpu_seconds": cpu_seconds})
 
 
 def settle(threads: int, wanted: str) -> None:

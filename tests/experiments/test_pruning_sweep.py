@@ -17,7 +17,7 @@ from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
 from gnjax.papers.training import minibatch as training
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
-from sweeps.storage import checkpoint
+from sweeps.storage import archive, checkpoint
 from tests import references
 from tests.experiments.configs import frozen
 from tests.models import outputs
@@ -32,7 +32,7 @@ def _cell(network, **changed):
 @pytest.mark.slow
 def test_the_jacobian_of_a_trained_resnet20_is_that_of_each_example():
     """After two epochs, with frozen statistics, against jax.jacrev of one example at a time."""
-    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8)
+    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8, 0)
     model = ResNet(20, found.classes, width=4, channels=1, key=jax.random.key(0))
     recipe = _cell("resnet20").recipe
     problem, state = training.begin(model, found.x, found.labels, recipe, jax.random.key(0))
@@ -68,7 +68,7 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
     """kappa at epoch 0 from singular values of a Jacobian by jacrev, without a mask."""
     cell = _cell("feed_forward", width=100)
     measured = pruning_sweep.measure(cell)
-    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side)
+    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side, 0)
     x = found.x.reshape(cell.samples, -1)
     make = pruning_sweep.KINDS[cell.network].make
     model = make(3, cell.width, found.x.shape[1:], found.classes, jax.random.key(cell.seed))
@@ -92,7 +92,7 @@ def test_a_row_is_what_the_jacobian_of_the_kept_weights_says():
 
 
 def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
-    cell = _cell("feed_forward", epochs=3, width=100)
+    cell = _cell("feed_forward", stops=(0, 1, 2, 3), width=100)
     whole = pruning_sweep.measure(cell)
     kept = checkpoint.Checkpoint(tmp_path / "state.json")
     kappa = gnjax.condition_number
@@ -111,8 +111,32 @@ def test_a_killed_run_resumes_to_the_same_measurement(tmp_path, monkeypatch):
     assert len(calls) == 3 + 2  # the first two stops were not measured again
 
 
+@pytest.mark.parametrize(
+    "network",
+    [
+        name if name == "feed_forward" else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(pruning_sweep.KINDS)
+    ],
+)
+def test_published_cells_are_what_this_code_computes(network):
+    """The smallest cells stand in the archive beside the large ones, as their witnesses.
+
+    Where this fails on purpose, raise the version of the experiment: all published cells are then
+    refused. Archive the smallest ones anew (--config=configs/pruning_sweep.py:smoke --archive).
+    """
+    cell = _cell(network)
+    (published,) = archive.published(archive.archive(pruning_sweep.EXPERIMENT), [cell]).values()
+    found = pruning_sweep.measure(cell)
+    before = published.measurement
+    assert {**found, "records": []} == {**before, "records": []}
+    for record, known in zip(found["records"], before["records"], strict=True):
+        assert (record["epoch"], record["rank"]) == (known["epoch"], known["rank"])
+        np.testing.assert_allclose(record["losses"], known["losses"], rtol=1e-4)
+        np.testing.assert_allclose(record["kappa"], known["kappa"], rtol=0.01)
+
+
 def test_rows_follow_every_epoch_and_kappa_every_stop():
-    cell = _cell("vgg5", epochs=5, every=2, pruned=0.8)
+    cell = _cell("vgg5", stops=(0, 2, 4, 5), pruned=0.8)
     kappa = {"kappa": 2.0, "kappa_low": 1.0, "kappa_high": 3.0, "resolved": True}
     records = [
         {"epoch": 0, "losses": [], **kappa},
@@ -121,8 +145,9 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
         {"epoch": 5, "losses": [5.0], **kappa},
     ]
     settings = frozen(pruning_sweep, "smoke")
-    network = dataclasses.replace(settings.vgg5, epochs=5, every=2, rates=(0.8,))
-    measured = {cell: {"inputs": 768, "outputs": 10, "parameters": 50, "records": records}}
+    network = dataclasses.replace(settings.vgg5, stops=(0, 2, 4, 5), rates=(0.8,))
+    shapes = {"data": "images", "inputs": 768, "outputs": 10, "parameters": 50}
+    measured = {cell: {**shapes, "records": records}}
     found = pruning_sweep.rows(dataclasses.replace(settings, vgg5=network), measured)
     assert [row.epoch for row in found] == [0, 1, 2, 3, 4, 5]
     assert [row.loss for row in found] == [None, 9.0, 8.0, 7.0, 6.0, 5.0]
@@ -134,9 +159,45 @@ def test_rows_follow_every_epoch_and_kappa_every_stop():
 def test_profiles_have_every_network(profile):
     cells = pruning_sweep.cells(frozen(pruning_sweep, profile))
     assert {cell.network for cell in cells} == set(pruning_sweep.KINDS)
-    assert [pruning_sweep.cost(cell) for cell in cells] == sorted(
-        (pruning_sweep.cost(cell) for cell in cells), reverse=True
-    )
+    order = [(cell.seed, -pruning_sweep.cost(cell)) for cell in cells]
+    assert order == sorted(order)
+
+
+def test_small_images_get_a_black_frame():
+    """28 x 28 in the middle of 32 x 32; what is black there is the darkest value after scaling."""
+    plain = pruning_sweep.images("fashion_mnist_5000", 8, 0, 0, 0).x
+    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 32, 0)
+    assert found.data == "fashion_mnist_5000, padded to 32 x 32"
+    assert found.x.shape == (8, 32, 32, 1)
+    inside = found.x[:, 2:30, 2:30]
+    scale = np.ptp(inside) / np.ptp(plain)
+    np.testing.assert_allclose(inside - inside.min(), scale * (plain - plain.min()), atol=1e-12)
+    frame = np.delete(np.delete(found.x, range(2, 30), axis=1), range(2, 30), axis=2)
+    np.testing.assert_allclose(frame, found.x.min())
+    np.testing.assert_allclose([found.x.mean(), found.x.std()], [0, 1], atol=1e-12)
+
+
+def test_a_gray_image_in_three_channels_has_equal_ones():
+    gray = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8, 0)
+    found = pruning_sweep.images("fashion_mnist_5000", 8, 0, 8, 3)
+    assert found.data == "fashion_mnist_5000, in 3 equal channels"
+    np.testing.assert_allclose(found.x, np.repeat(gray.x, 3, axis=-1), atol=1e-12)
+    with pytest.raises(ValueError, match="images of 3 channels cannot have 2"):
+        pruning_sweep.images("photo_patches", 8, 0, 8, 2)
+
+
+def test_a_filter_without_weights_is_dead_whatever_its_bias_rounds_to():
+    """Its values are at the kink of ReLU; a bias minus its mean is there by rounding alone."""
+    x = np.random.default_rng(0).standard_normal((4, 8, 8, 1))
+    net = pruning_sweep.KINDS["vgg5"].make(2, 8, x.shape[1:], 3, jax.random.key(0))
+    kernel = net.layer1.conv.kernel
+    kernel[...] = kernel[...].at[..., 2].set(0.0)
+    still = pruning_sweep.frozen(net, x)
+    net.train()
+    np.testing.assert_allclose(outputs(still, x), outputs(net, x), rtol=1e-9, atol=1e-12)
+    assert (np.asarray(still.layer1(jnp.asarray(x)))[..., 2] == 0).all()
+    op = gnjax.ntk(still, x)
+    assert op.factor_error().value < 1e-10 * np.linalg.norm(op.factor())
 
 
 def test_the_paper_profile_is_the_papers():
@@ -166,7 +227,7 @@ def test_paper_init_is_the_papers_resnet20_before_training():
     assert {cell.pruned for cell in cells} == {0.0, 0.4, 0.8}
     for cell in cells:
         same = paper[cell.pruned, cell.seed]
-        assert cell == dataclasses.replace(same, data=cell.data, epochs=0, every=1)
+        assert cell == dataclasses.replace(same, data=cell.data, side=0, channels=0, stops=(0,))
 
 
 @pytest.mark.parametrize("network", sorted(pruning_sweep.KINDS))
@@ -178,7 +239,7 @@ def test_the_laptop_has_the_papers_parameters_for_each_output(network):
     for profile in ("laptop", "paper"):
         settings = frozen(pruning_sweep, profile)
         made = getattr(settings, network)
-        side, channels = made.side or 32, 3 if profile == "paper" else 1
+        side, channels = made.side or 32, 3 if settings.data == "cifar10" else made.channels or 1
         model = pruning_sweep.KINDS[network].make(
             made.depth, made.width, (side, side, channels), 10, jax.random.key(0)
         )
@@ -201,7 +262,7 @@ def test_smaller_steps_are_the_same_networks_before_training():
     smaller = [cell for cell in cells if cell.steps == pruning_sweep.SMALLER]
     assert {cell.network for cell in smaller} == {"vgg5"}
     for cell in smaller:
-        assert (cell.recipe.rate, cell.recipe.drop_after, cell.epochs) == (0.005, 0, 40)
+        assert (cell.recipe.rate, cell.recipe.drop_after, cell.stops[-1]) == (0.005, 0, 40)
         (same,) = [
             other
             for other in cells
@@ -213,7 +274,7 @@ def test_smaller_steps_are_the_same_networks_before_training():
 
 def _network_and_mask(name, rate):
     cell = _cell(name, width=8)
-    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side)
+    found = pruning_sweep.images(cell.data, cell.samples, cell.data_seed, cell.side, 0)
     x = found.x.reshape(len(found.x), -1) if name == "feed_forward" else found.x
     make = pruning_sweep.KINDS[name].make
     model = make(cell.depth, cell.width, found.x.shape[1:], 10, jax.random.key(0))
@@ -407,8 +468,8 @@ def test_more_networks_are_measured_at_initialisation_than_are_trained():
     cells = [
         c for c in pruning_sweep.cells(frozen(pruning_sweep, "laptop")) if c.network == "resnet20"
     ]
-    assert {c.seed for c in cells if c.epochs} == set(range(4))
-    assert {c.seed for c in cells if not c.epochs} == set(range(4, 12))
+    assert {c.seed for c in cells if len(c.stops) > 1} == set(range(4))
+    assert {c.seed for c in cells if len(c.stops) == 1} == set(range(4, 12))
     assert len(set(cells)) == len(cells) == 12 * 6
 
 

@@ -7,6 +7,7 @@ import scipy.stats
 from figures import c2, catalogue, fig01, fig13, fig14
 from figures.shared import paths, pruning
 from figures.shared.series import Columns, select
+from sweeps.table import TableError
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 RATES, EPOCHS, SEEDS = (0.0, 0.4, 0.8), (0, 1, 2, 3, 4), (0, 1, 2)
@@ -184,6 +185,25 @@ def test_figure_c2_draws_kappa_over_the_parameters_of_every_network(table: Colum
 def _over_later_epochs(rows: Columns, rate: float) -> float:
     later = select(rows, pruned=rate, epoch=[2, 4])
     return scipy.stats.gmean(later["kappa_numerical"])
+
+
+def test_captions_say_how_much_is_not_computed_yet(table: Columns) -> None:
+    """Class: a part of a sweep is shown as if it were the whole."""
+    planned = {"rates": [*RATES, 0.9], "seeds": 3}
+    provenance = {"precision": "float64", "missing": 5, "config": {"resnet20": planned}}
+    text = fig01.caption(table, provenance)
+    assert "Not all is computed yet: 9 of 12 trainings are shown, none at 90%." in text
+    fewer = {name: column[table["seed"] < 2] for name, column in table.items()}
+    planned["rates"] = list(RATES)
+    assert "6 of 9 trainings are shown. " in fig01.caption(fewer, provenance)
+    assert "computed yet" not in fig01.caption(table, provenance)
+    assert "computed yet" not in fig01.caption(table, {"precision": "float64"})
+
+
+def test_a_network_without_a_cell_is_told(table: Columns) -> None:
+    others = {name: column[table["network"] != "resnet20"] for name, column in table.items()}
+    with pytest.raises(TableError, match="no ResNet20 is in the table"):
+        fig01.draw(others)
 
 
 def test_captions_say_what_was_pruned_and_how_it_was_trained(table: Columns) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import blocks, grams
+from gnjax.networks.kernels import blocks, grams, masked
+from gnjax.networks.kernels.cross import cross_gram
 from tests.references import jacobian
 
 
@@ -53,3 +54,27 @@ def test_a_share_by_blas_and_by_xla():
     block = np.ones((4, 3, 2, 3))
     blocks._add_structured(block, left, right, np.s_[0:, :, 0:])
     np.testing.assert_allclose(block - 1, blocks._over_vectors(left, right), atol=1e-13)
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 128])
+@pytest.mark.parametrize("held", [0.0, 1000.0, 3e9])
+def test_masked_dense_layers_need_no_rows(case, monkeypatch, block, held):
+    """A unit without inputs, an input without units, and a layer that stays whole."""
+    params, x, _ = case
+    rng = np.random.default_rng(1)
+    mask = {name: rng.random(value.shape) < 0.6 for name, value in params.items()}
+    mask["head"] = np.ones_like(mask["head"])
+    mask["hidden"][:, 1] = mask["hidden"][5] = False
+    j = np.asarray(jacobian(_network, params, x))
+    j = j[:, np.concatenate([mask[name].ravel() for name in sorted(mask)])]
+    monkeypatch.setattr(masked, "_GAIN", 0)
+    monkeypatch.setattr(blocks, "_BLOCK", block)
+    monkeypatch.setattr(grams, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    formed = []
+    monkeypatch.setattr(masked, "add", lambda *a, add=masked.add: formed.append(a) or add(*a))
+    found = gnjax.ntk((_network, params), x, mask=mask).as_matrix()
+    np.testing.assert_allclose(found, j @ j.T, atol=1e-13 * np.abs(j @ j.T).max(), rtol=0)
+    assert formed
+    near, far = (gnjax.ntk((_network, params), some, mask=mask).net for some in (x[:5], x[5:]))
+    crossed = cross_gram(near, far)
+    np.testing.assert_allclose(crossed, found[:10, 10:], atol=1e-13 * np.abs(found).max(), rtol=0)

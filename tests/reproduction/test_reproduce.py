@@ -1,5 +1,6 @@
 """One command: what is missing is run, everything is drawn, and the report says what was found."""
 
+import io
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,7 +17,10 @@ from reproduction.markdown import escaped
 from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, verdict
+from sweeps.launchers.work import here
+from sweeps.storage import archive
 from sweeps.storage.files import StoreError
+from sweeps.table import TableError
 
 HELD = Claim("2b", "grows", BEYOND, lambda table: verdict(True, 1.5, "exponent 1.50"))
 SAID = Sentence("A", "Figure 2", "b < c", rule=SOME)
@@ -283,6 +287,43 @@ def test_what_takes_a_gpu_runs_at_the_papers_sizes_only_where_it_is_named():
     assert not heavy & set(of_papers)
     assert {"fig02", "fig09", "b4", "c1"} <= set(of_papers)
     assert reproduce._parsed(["--profile=paper", "--figures=t4"]).figures == ["t4"]
+
+
+def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch):
+    """They alone: nothing of an experiment that takes many hours is computed unless it is named."""
+    opened = archive.archive
+    monkeypatch.setattr(archive, "archive", lambda experiment, *_: opened(experiment, tmp_path))
+    monkeypatch.setitem(reproduce.LEFT_OUT, "smoke", ("layer_sweep", "depth_sweep"))
+    assert not {"fig11", "fig02"} & set(reproduce._parsed(["--profile=smoke"]).figures)
+    options = reproduce._parsed(["--profile=smoke", "--figures=11", f"--results={tmp_path}"])
+    job = replace(reproduce._job("layer_sweep", options, here), archive=True)
+    first = job.program.experiment.cells(job.config)[:1]
+    some = replace(job.program.experiment, cells=lambda _: first)
+    cli.run(
+        replace(job, program=replace(job.program, experiment=some)),
+        Terminal(file=io.StringIO()),
+    )
+    options = reproduce._parsed(["--profile=smoke", "--published", f"--results={tmp_path / 'new'}"])
+    assert options.only_published == ("layer_sweep",)
+    assert {"fig11", "fig12"} <= set(options.figures)
+    assert "fig02" not in options.figures
+    assert not reproduce._job("layer_sweep", options, here).compute
+    assert reproduce._job("sample_sweep", options, here).compute
+    named = reproduce._parsed(["--profile=smoke", "--published", "--figures=11"])
+    assert reproduce._job("layer_sweep", named, here).compute
+
+
+def test_a_figure_without_a_cell_is_told_beside_the_others():
+    """Class: a part of a sweep that is not there yet ends the report of all that is."""
+
+    class Drawings:
+        def paths(self, name):
+            raise TableError("no ResNet20 is in the table")
+
+    options = reproduce._parsed(["--profile=smoke", "--figures=1"])
+    ran = {"pruning_sweep": reproduce.Ran(0, "", [], PROVENANCE)}
+    (section,) = reproduce._sections(options, ran, Drawings())
+    assert (section.picture, section.problem) == (None, "no ResNet20 is in the table")
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):

@@ -215,7 +215,7 @@ def test_provenance_is_that_of_the_computation_and_not_of_a_later_run(store, mon
     kept = work.attempt(task, CELL).provenance
     assert kept["date"] == "first"
     assert kept.keys() == {
-        "date", "device", "git", "machine", "precision", "python", "versions"
+        "cpu_seconds", "date", "device", "git", "machine", "precision", "python", "versions"
     }  # fmt: skip
     assert store.environment.versions.items() <= kept["versions"].items()
 

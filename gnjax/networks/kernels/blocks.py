@@ -1,9 +1,10 @@
 """The pairs and rows of some samples, and the part of a kernel that two sets of samples have.
 
 For a dense layer the block of samples i and j of J J^T is (a_i . a_j) (delta_i delta_j^T), and no
-Jacobian is formed. For a table in which both samples look rows up, the block is the sum of
-delta_t delta_s^T over the positions t and s that take the same row. Any other parameter adds the
-product of its rows of J.
+Jacobian is formed, nor is it where a mask keeps some weights of such a layer
+(:mod:`gnjax.networks.kernels.masked`). For a table in which both samples look rows up, the block is
+the sum of delta_t delta_s^T over the positions t and s that take the same row. Any other parameter
+adds the product of its rows of J.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.samples import even_size, take
+from gnjax.networks.kernels import masked
 from gnjax.networks.kernels.rows import Item, in_windows, joined
 from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
@@ -36,6 +38,7 @@ class Blocks:
 
     def __init__(self, net: Network, group: tuple[Item, ...], room: np.ndarray | None) -> None:
         self._net, self._group = net, group
+        self.inputs = [masked.inputs_of_units(net, item) for item in group if item.form != "rows"]
         self.size = block_size(net)
         self.starts = range(0, net.samples, self.size)
         self._pieces: dict[int, PairsAndRows] = {}
@@ -95,14 +98,16 @@ def add_block(
     new: tuple[slice, slice],
     pairs: Sequence[int],
     columns: np.ndarray,
+    inputs: Sequence[masked.Inputs | None],
 ) -> None:
     """Add what a group of parameters adds to a block (i, r, j, r'), for the new samples only.
 
-    ``pairs`` chooses some of the pairs, and ``columns`` some columns of the rows.
+    ``pairs`` chooses some of the pairs, and ``columns`` some columns of the rows. ``inputs`` are
+    those that a mask leaves each unit, for every pair; None where there is no mask.
     """
     new_entries = np.s_[new[0], :, new[1]]
     for pair in pairs:
-        _add_structured(block, left[0][pair], right[0][pair], new_entries)
+        _add_structured(block, left[0][pair], right[0][pair], new_entries, inputs[pair])
     if len(columns):
         ours = _columns(_flat(left[1]), columns)
         product = _outer(ours, ours if left is right else _columns(_flat(right[1]), columns))
@@ -110,7 +115,13 @@ def add_block(
         block += product.reshape(shape)[new_entries]
 
 
-def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice, ...]) -> None:
+def _add_structured(
+    block: np.ndarray,
+    left: Pair,
+    right: Pair,
+    new: tuple[slice, ...],
+    inputs: masked.Inputs | None = None,
+) -> None:
     """Add a parameter's part of J J^T to a block (i, r, j, r), for the samples of ``new`` only."""
     (a, delta), (b, epsilon) = left, right
     if delta.ndim == 4:
@@ -118,7 +129,11 @@ def _add_structured(block: np.ndarray, left: Pair, right: Pair, new: tuple[slice
     elif all(on_cpu(part) for part in (*left, *right)):
         rows, _, columns = new
         new_left = (np.asarray(a)[rows], np.asarray(delta)[rows])
-        _add_on_cpu(block, new_left, (np.asarray(b)[columns], np.asarray(epsilon)[columns]))
+        new_right = (np.asarray(b)[columns], np.asarray(epsilon)[columns])
+        if inputs is None:
+            _add_on_cpu(block, new_left, new_right)
+        else:
+            masked.add(block, new_left, new_right, inputs)
     else:
         block += np.asarray(_over_vectors(left, right))[new]
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.kernels.blocks import Blocks, add_block, group_bytes, numbers_of_rows
-from gnjax.networks.kernels.rows import Item, items_of, jacobian, sample_trace
+from gnjax.networks.kernels.masked import as_vectors
+from gnjax.networks.kernels.rows import Item, jacobian, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
 from gnjax.numerics.limits import LIMITS
@@ -43,7 +44,8 @@ def _add_group(left: Network, right: Network, group: tuple[Item, ...], kernel: n
         for j in range(len(right_blocks.starts)):
             block = kernel[left_blocks.place(i), :, right_blocks.place(j)]
             new = left_blocks.new(i), right_blocks.new(j)
-            add_block(block, left_pieces, right_blocks.pieces(j), new, pairs, columns)
+            right_pieces, inputs = right_blocks.pieces(j), left_blocks.inputs
+            add_block(block, left_pieces, right_pieces, new, pairs, columns, inputs)
 
 
 def _groups(left: Network, right: Network) -> Iterator[tuple[Item, ...]]:
@@ -63,7 +65,7 @@ def _items(left: Network, right: Network) -> tuple[Item, ...]:
 
     A model may act otherwise on samples of another shape, and its layers there may be others.
     """
-    items = items_of(left, sample_trace(left))
+    items = as_vectors(left, sample_trace(left))
     if one_sample(left.x) == one_sample(right.x):
         return items
     counts = left.counts

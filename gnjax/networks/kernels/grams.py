@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gnjax.networks.kernels import masked
 from gnjax.networks.kernels.blocks import (
     Blocks,
     add_block,
@@ -16,7 +17,7 @@ from gnjax.networks.kernels.blocks import (
     group_bytes,
     numbers_of_rows,
 )
-from gnjax.networks.kernels.rows import Item, items_of, jacobian, sample_trace
+from gnjax.networks.kernels.rows import Item, jacobian, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
 from gnjax.numerics.limits import LIMITS
@@ -40,7 +41,7 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
         return [part @ part.T for part in parts_of_j]
     grams = [zeros((n, r, n, r), net.dtype) for _ in parts]
     owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
-    items = items_of(net, sample_trace(net))
+    items = masked.as_vectors(net, sample_trace(net))
     groups = list(_groups(net, sorted(items, key=lambda item: item.width)))
     room = np.empty(max(_room(net, group) for group in groups), net.dtype)
     for group in groups:
@@ -58,13 +59,15 @@ def gram_work(net: Network) -> float:
         return float(m) ** 2 * net.parameters / 2
     trace = sample_trace(net)
     work = 0.0
-    for item in items_of(net, trace):
+    for item in masked.as_vectors(net, trace):
         if item.form == "rows" or item.layer is None:
             work += m**2 * item.width
             continue
         use = trace.layers[item.layer].uses[0]
         pairs = use.positions**2 if item.form == "places" else 1
-        work += m**2 * use.sizes.outputs * pairs + n**2 * use.sizes.inputs
+        masks = net.entry_indices[item.place] is not None
+        inputs = net.counts[item.place] if masks else use.sizes.inputs
+        work += m**2 * use.sizes.outputs * pairs + n**2 * inputs
     return work / 2
 
 
@@ -84,7 +87,7 @@ def _add_group(
             new = blocks.new(i), blocks.new(j)
             for gram, pairs, columns in _shares(net, group, owners):
                 block = gram[blocks.place(i), :, blocks.place(j)]
-                add_block(block, left, right, new, pairs, columns)
+                add_block(block, left, right, new, pairs, columns, blocks.inputs)
 
 
 def _fits(net: Network, group: tuple[Item, ...]) -> bool:
