@@ -43,7 +43,7 @@ def _powers(axes: Axes, table: Columns) -> None:
         series = over_seeds(rows, "covariance_condition", "kappa")
         lines.append(style.band(axes, series, look, f"$L = {depth}$"))
     ends = np.array([1.0, table["covariance_condition"].max()])
-    start = min(line.get_ydata()[0] for line in lines)
+    start = min(float(np.asarray(line.get_ydata())[0]) for line in lines)
     axes.plot(ends, start * ends, color=style.GREY, linestyle=style.DASHED, linewidth=0.9)
     style.key(axes, (("proportional", {"linestyle": style.DASHED, "linewidth": 0.9}),))
     axes.set_xscale("log")
