@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ def condition_number(
     progress: Progress = None,
     limits: Limits = LIMITS,
     preconditioner: Operator | ArrayLike | None = None,
+    folder: str | Path | None = None,
 ) -> ConditionNumber:
     """kappa = lambda_max / (smallest non-zero lambda), with a certified interval.
 
@@ -63,6 +65,9 @@ def condition_number(
       limits: the limits of memory and work.
       preconditioner: a positive definite matrix or operator near this one, for method
         "preconditioned", which "auto" then takes. A bad one costs time and never truth.
+      folder: where method "preconditioned" keeps the rows of a network's Jacobian as they come, 8
+        bytes a number. A call that was interrupted, and later calls for the same network, read them
+        from there.
 
     >>> model = gnjax.models.MLP((3, 8, 2), key=jax.random.key(0))
     >>> op = gnjax.ntk(model, jax.random.normal(jax.random.key(1), (4, 3)))
@@ -80,10 +85,22 @@ def condition_number(
     with watching(progress, stoppable=True) as watch:
         rank = None if rank is None else int(rank)
         problem = Problem(small, rank, float(rtol), int(seed), limits, watch)
+        if folder is not None:
+            problem = replace(problem, folder=_writable(folder))
         if preconditioner is not None:
             matrix = _preconditioner_matrix(preconditioner, small.shape[0], method)
             problem = replace(problem, preconditioner=matrix)
         return _solve(problem, method, certify, size)
+
+
+def _writable(folder: str | Path) -> Path:
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"folder={str(folder)!r} is to hold rows of a Jacobian, and cannot be made: {error}"
+        raise ValueError(msg) from error
+    return path
 
 
 def condition_of_spectrum(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +33,8 @@ class Problem:
     """The operator whose kappa a method computes, with the arguments of condition_number.
 
     ``op`` is the smaller operator if the caller's states one with the same non-zero eigenvalues.
-    ``limit`` returns a bound on its rank that the operator does not state itself.
+    ``limit`` returns a bound on its rank that the operator does not state itself. Rows of a factor
+    are kept in ``folder``.
     """
 
     op: Operator
@@ -43,6 +45,7 @@ class Problem:
     watch: Watch = UNWATCHED
     preconditioner: np.ndarray | None = None
     limit: Callable[[], RankBound] | None = None
+    folder: Path | None = None
 
     @property
     def size(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -23,23 +24,27 @@ class Factorisation:
       form: forms J in host memory, in float64.
       error: returns a bound on ||J formed - J||_2.
       blocks: yields J some rows at a time, or J^T, in float64; None where ``form`` is all there is.
+        It takes a folder in which rows of J are kept, or None.
       by_rows: whether the blocks are rows of J.
     """
 
     shape: tuple[int, int]
     form: Callable[[], np.ndarray]
     error: Callable[[], Error]
-    blocks: Callable[[], Iterable[np.ndarray]] | None = None
+    blocks: Callable[[Path | None], Iterable[np.ndarray]] | None = None
     by_rows: bool = True
 
     @property
     def size_in_bytes(self) -> float:
         return 8.0 * self.shape[0] * self.shape[1]
 
-    def parts(self) -> Iterable[np.ndarray]:
-        """J some rows at a time, or J^T where it is not ``by_rows``."""
+    def parts(self, folder: Path | None = None) -> Iterable[np.ndarray]:
+        """J some rows at a time, or J^T where it is not ``by_rows``.
+
+        Rows that take long are kept in the folder, and those that stand there are read.
+        """
         if self.blocks is not None:
-            return self.blocks()
+            return self.blocks(folder)
         whole = self.form()
         return (whole[start : start + _ROWS] for start in range(0, len(whole), _ROWS))
 

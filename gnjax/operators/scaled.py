@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -151,8 +152,8 @@ class Scaled(Around):
         def error() -> Error:
             return error_in_units(factorisation.error() + lost, half)
 
-        def blocks() -> Iterator[np.ndarray]:
-            return (np.ldexp(part, half) for part in factorisation.parts())
+        def blocks(folder: Path | None) -> Iterator[np.ndarray]:
+            return (np.ldexp(part, half) for part in factorisation.parts(folder))
 
         return Factorisation(
             factorisation.shape,

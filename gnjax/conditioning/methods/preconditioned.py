@@ -87,7 +87,7 @@ def _preconditioned(problem: Problem) -> Preconditioned | None:
     factor, plan = factorisation_of(problem.op), _plan(problem)
     assert factor is not None
     assert plan is not None
-    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch)
+    return by_factor(factor, plan, problem.rtol, problem.seed, problem.watch, problem.folder)
 
 
 def _certified(problem: Problem, ready: Preconditioned) -> Ends | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import jax
@@ -58,13 +59,16 @@ Pieces = tuple[list[Pair], jax.Array]
 """The pairs of some samples, of items that are not "rows", and rows (n, r, p)."""
 
 
-def row_blocks(net: Network) -> Iterator[jax.Array]:
-    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector."""
+def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
+    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector.
+
+    The blocks before the one with the number ``first`` are left out.
+    """
     if net.coupled:
-        yield from _coupled_blocks(net)
+        yield from islice(_coupled_blocks(net), first, None)
         return
     items = tuple(replace(item, form="rows") for item in items_of(net, sample_trace(net)))
-    for _, rows in in_batches(net, items):
+    for _, rows in in_windows(net, items, (net.x, net.target), first):
         yield reshaped(rows, -1, net.parameters)
 
 
@@ -76,13 +80,16 @@ def in_batches(net: Network, items: tuple[Item, ...]) -> Iterator[Pieces]:
     yield from in_windows(net, items, (net.x, net.target))
 
 
-def in_windows(net: Network, items: tuple[Item, ...], samples: Any) -> Iterator[Pieces]:
+def in_windows(
+    net: Network, items: tuple[Item, ...], samples: Any, first: int = 0
+) -> Iterator[Pieces]:
     """Yield the pieces of J for ``samples`` in parts of one size, so that one program serves all.
 
-    The last part overlaps the one before it, and what was computed twice is yielded once.
+    The last part overlaps the one before it, and what was computed twice is yielded once. The parts
+    before the one with the number ``first`` are left out.
     """
     size = even_size(sample_count(samples), max(1, net.batch // net.rows))
-    for (x, target), skip in windows(samples, size):
+    for (x, target), skip in islice(windows(samples, size), first, None):
         pieces = _pieces(net, items, x, target)
         yield take(pieces, slice(skip, None)) if skip else pieces
 

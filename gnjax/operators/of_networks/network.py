@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -64,6 +65,7 @@ from gnjax.operators.algebra import Algebra
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import POSITIVE, RANK_BOUND, STATED
+from gnjax.operators.of_networks.kept_rows import kept
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
@@ -182,10 +184,14 @@ class NetworkGram(Algebra, ParameterTrees):
             self.factor_shape, self.factor, self.factor_error, self._row_blocks, by_rows
         )
 
-    def _row_blocks(self) -> Iterator[np.ndarray]:
+    def _row_blocks(self, folder: Path | None = None) -> Iterator[np.ndarray]:
         """R^T J times the root of the scale, some rows at a time."""
         root = self.scale**0.5
-        blocks = (np.asarray(block, np.float64) for block in gram.row_blocks(self.net))
+
+        def computed(first: int) -> Iterator[np.ndarray]:
+            return (np.asarray(rows, np.float64) for rows in gram.row_blocks(self.net, first))
+
+        blocks = computed(0) if folder is None else kept(folder, self.net, computed)
         for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else rows * root
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -75,16 +76,21 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
 
 
 def by_factor(
-    factor: Factorisation, plan: Plan, rtol: float, seed: int, watch: Watch
+    factor: Factorisation,
+    plan: Plan,
+    rtol: float,
+    seed: int,
+    watch: Watch,
+    folder: Path | None = None,
 ) -> Preconditioned | None:
     """A = J J^T by a factor J in memory, and a preconditioner from one pass over its rows.
 
     J is held in float64 where float32 is too little for the tolerance and both fit in memory. None
-    where no matrix near J J^T is positive definite.
+    where no matrix near J J^T is positive definite. Rows of J are kept in the folder.
     """
-    ready = prepared(factor, plan, seed, watch)
+    ready = prepared(factor, plan, seed, watch, folder)
     if ready is not None and _loses(ready, rtol) and plan.wide_fits:
-        ready = prepared(factor, plan.wide(), seed, watch)
+        ready = prepared(factor, plan.wide(), seed, watch, folder)
     if ready is None:
         return None
     held = ready.factor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -41,16 +42,27 @@ class Prepared:
         return Matrix(factor.shape[0], factor.products, light, exact=factor.exact)
 
 
-def prepared(factor: Factorisation, plan: Plan, seed: int, watch: Watch) -> Prepared | None:
-    """Read J once; None where no matrix near J J^T is positive definite."""
+def prepared(
+    factor: Factorisation, plan: Plan, seed: int, watch: Watch, folder: Path | None = None
+) -> Prepared | None:
+    """Read J once; None where no matrix near J J^T is positive definite.
+
+    Rows are kept in the folder. Ctrl-C ends the reading, as there is no answer without all rows.
+    """
     count = watch(lambda rows: rows)
+
+    def seen(block: np.ndarray) -> None:
+        count(block[:, :0])
+        if watch.stopped:
+            raise KeyboardInterrupt
+
     held = store(
-        factor.parts(),
+        factor.parts(folder),
         factor.shape,
         by_rows=factor.by_rows,
         dtype=plan.dtype,
         columns=columns_for(plan.width, TILE) if plan.width else TILE,
-        seen=lambda block: count(block[:, :0]),
+        seen=seen,
     )
     if plan.width:
         made = _triangle(lambda: sketched(held.tiles, plan.width, seed))
