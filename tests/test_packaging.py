@@ -16,7 +16,10 @@ from gnjax.numerics.extras import MissingExtraError, optional
 
 _ROOT = Path(__file__).parent.parent
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-_MODULES = {"scikit-learn": "sklearn"}  # of packages whose module is called otherwise
+_MODULES = {
+    "orbax-checkpoint": "orbax",
+    "scikit-learn": "sklearn",
+}  # of packages whose module is called otherwise
 
 
 def _modules(requirements):
@@ -46,7 +49,7 @@ def test_the_library_imports_what_it_depends_on_and_nothing_else():
 
 def test_every_extra_that_a_message_names_installs_the_package():
     extras = _PROJECT["optional-dependencies"]
-    for module in ("matplotlib", "pooch", "sklearn", "torch"):
+    for module in ("matplotlib", "orbax", "pooch", "sklearn", "torch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, module, None)
             with pytest.raises(MissingExtraError, match="pip install") as refused:

@@ -16,6 +16,7 @@ from flax import nnx
 from gnjax.cli.factories import MistakeError
 from gnjax.models import safetensors
 from gnjax.networks.forms.frameworks import is_torch
+from gnjax.networks.model import functional
 from gnjax.networks.parameters import paths
 from gnjax.networks.torch_modules.from_torch import from_torch
 from gnjax.numerics.extras import optional
@@ -39,7 +40,7 @@ def at_checkpoint(model: Any, path: Path) -> Any:
         moved = nnx.clone(model)
         nnx.update(moved, _filled(state, arrays, path))
         return moved
-    first, params = model
+    first, params = model if type(model) is tuple else functional(model)
     return first, _filled(params, arrays, path)
 
 
@@ -66,13 +67,12 @@ def steps_of(checkpoints: list[Path]) -> list[int]:
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     """Every array of a checkpoint by its path."""
     if path.is_dir():
-        from orbax.checkpoint import StandardCheckpointer  # takes a second to import
-
+        orbax = optional("orbax.checkpoint", "a folder of orbax")
         folders = [path] if (path / "_METADATA").exists() else list(_metadata_below(path))
         if len(folders) != 1:
             msg = f"{path} holds {len(folders)} checkpoints of orbax; name the folder of one"
             raise MistakeError(msg)
-        tree = StandardCheckpointer().restore(folders[0].absolute())
+        tree = orbax.StandardCheckpointer().restore(folders[0].absolute())
         return dict(zip(paths(tree), map(np.asarray, jax.tree.leaves(tree)), strict=True))
     if path.suffix == ".safetensors":
         return safetensors.read(path)

@@ -16,6 +16,7 @@ from flax import nnx
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
+from gnjax.networks.forms.frameworks import is_torch
 from gnjax.networks.model import evaluated_model
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
         msg = f"it must return a model, (model, x) or (model, x, y), not {type(returned).__name__}"
         raise MistakeError(msg)
     first = returned[0]
-    alone = callable(first) and not isinstance(first, nnx.Module)
+    alone = callable(first) and not (isinstance(first, nnx.Module) or is_torch(first))
     if len(returned) == 2 and (alone or isinstance(first, flax.linen.Module)):
         return (returned,)
     return returned

@@ -211,6 +211,19 @@ def test_a_model_that_holds_the_parameters_twice_is_refused(tmp_path):
         at_checkpoint((None, {"w": np.zeros(2)}), tmp_path / "a.safetensors")
 
 
+def test_a_series_of_a_torch_module(there, capsys):
+    torch = pytest.importorskip("torch", reason="PyTorch comes with `make test-torch`")
+    Path("users_series.py").write_text(
+        "import torch\n"
+        "def one():\n"
+        "    return torch.nn.Linear(2, 1, bias=False), torch.eye(2), torch.zeros(2, 1)\n"
+    )
+    for step in (1, 2):
+        torch.save(torch.nn.Linear(2, 1, bias=False).state_dict(), f"{step}.pt")
+    assert main(["series", "users_series:one", "1.pt", "2.pt"]) == 0
+    assert capsys.readouterr().out.count("sharpness 0.5 ") == 2  # 1/n sum x x^T
+
+
 def test_state_dicts_go_into_torch_modules(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch comes with `make test-torch`")
 
