@@ -81,7 +81,7 @@ class Images:
 
 
 @cache
-def images(data: str, samples: int, seed: int, side: int, channels: int) -> Images:
+def images(data: str, samples: int, seed: int, side: int, channels: int = 0) -> Images:
     """Load images, bring them to ``side`` and ``channels``, and standardise each channel.
 
     0 leaves a side, or the channels, as they are. Larger images are downsampled. Smaller ones get a
