@@ -83,6 +83,30 @@ def test_no_folder_of_the_library_has_more_than_a_dozen_modules():
         assert len(modules) <= 12, folder
 
 
+def _static_names(decorator):
+    """The strings in ``static_argnames`` and ``donate_argnames`` of a decorator."""
+    for call in ast.walk(decorator):
+        for keyword in call.keywords if isinstance(call, ast.Call) else ():
+            if keyword.arg in ("static_argnames", "donate_argnames"):
+                for node in ast.walk(keyword.value):
+                    if isinstance(node, ast.Constant):
+                        yield node.value
+
+
+def test_static_arguments_of_compiled_functions_name_parameters():
+    """``bounded_jit`` compiles at the first call, and only then does JAX refuse a wrong name."""
+    count = 0
+    for module, path in _modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                names = [name for d in node.decorator_list for name in _static_names(d)]
+                parameters = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                unknown = set(names) - {parameter.arg for parameter in parameters}
+                assert not unknown, f"{module}.{node.name} has no parameter {sorted(unknown)}"
+                count += len(names)
+    assert count > 0
+
+
 _TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".yml", ".yaml", ".cff", ""}
 
 

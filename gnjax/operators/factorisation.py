@@ -45,8 +45,8 @@ class Factorisation:
         """
         if self.blocks is not None:
             return self.blocks(folder)
-        whole = self.form()
-        return (whole[start : start + _ROWS] for start in range(0, len(whole), _ROWS))
+        matrix = self.form()
+        return (matrix[start : start + _ROWS] for start in range(0, len(matrix), _ROWS))
 
 
 def gram_error(norm: float, moved: Error) -> Error:

@@ -71,30 +71,30 @@ def certify(
     """
     operator = as_operator(op)
     rows = _rows(vectors, operator.shape[0])
-    stated = None if values is None else _values(values, len(rows))
+    approximations = None if values is None else _values(values, len(rows))
     refused = too_large(operator.shape[0], len(rows) + _LEAST_ROWS, limits)
     if refused:
         raise ValueError(refused)
     with watching(progress, stoppable=True) as watch, beside_xla():
         product = _Counting(watch(host_product(operator)))
-        pairs = _pairs(product, rows, stated)
+        pairs = _pairs(product, rows, approximations)
         error = dense_error(operator, pairs.norm)
         share = spectral_error(rows.shape[1], operator.dtype)
         others = _others(product, pairs, error, share, limits, seed, watch.is_stopped)
         finished = not watch.stopped
     norm = max(pairs.norm, float(np.abs(others.ritz).max(initial=0.0)))
     run = LAPACK.to(_RUN * share * norm) + others.dropped
-    return _answer(pairs, others, dense_error(operator, norm), run, product.made, finished)
+    return _answer(pairs, others, dense_error(operator, norm), run, product.products, finished)
 
 
 class _Counting:
     """The products with rows, and how many rows were multiplied."""
 
     def __init__(self, apply: Apply) -> None:
-        self._apply, self.made = apply, 0
+        self._apply, self.products = apply, 0
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        self.made += len(rows)
+        self.products += len(rows)
         return self._apply(rows)
 
 
@@ -122,9 +122,9 @@ class _Pairs:
         return float(np.abs(np.concatenate([self.values, self.within])).max())
 
 
-def _pairs(product: Apply, rows: np.ndarray, stated: np.ndarray | None) -> _Pairs:
+def _pairs(product: Apply, rows: np.ndarray, approximations: np.ndarray | None) -> _Pairs:
     images = product(rows)
-    values = np.einsum("ij,ij->i", rows, images) if stated is None else stated
+    values = np.einsum("ij,ij->i", rows, images) if approximations is None else approximations
     residuals = np.linalg.norm(images - values[:, None] * rows, axis=1)
     _, sigma, directions = np.linalg.svd(rows, full_matrices=False)
     basis = directions[sigma > _DEPENDENT]
@@ -153,14 +153,14 @@ def _others(
     """
     size = pairs.basis.shape[1]
     rounding = share * pairs.norm
-    known = error.value if np.isfinite(error.value) else 0.0
-    away = pairs.beta + 2 * known + _RUN * rounding
+    product_error = error.value if np.isfinite(error.value) else 0.0
+    away = pairs.beta + 2 * product_error + _RUN * rounding
     return complement(
         product,
         pairs.basis,
         below=float((pairs.values + pairs.radii).max()) + away,
         above=float((pairs.values - pairs.radii).min()) - away,
-        noise=max(known, rounding),
+        noise=max(product_error, rounding),
         rows=limits.basis_rows(size) - len(pairs.basis),
         seed=seed,
         stop=stop,
@@ -220,9 +220,9 @@ def _angles(pairs: _Pairs, error: float, moved: float, rest: tuple[float, float]
     """
     gaps = np.empty(len(pairs.values))
     for index, value in enumerate(pairs.values):
-        apart = np.sort(np.abs(pairs.within - value))[1:] - moved
+        distances = np.sort(np.abs(pairs.within - value))[1:] - moved
         outside = max(value - rest[1], rest[0] - value)
-        gaps[index] = min(outside, apart.min(initial=np.inf))
+        gaps[index] = min(outside, distances.min(initial=np.inf))
     return arcsines(pairs.residuals + error, gaps)
 
 

@@ -35,7 +35,7 @@ from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product
 from gnjax.spectra.stochastic.density_estimates import Estimate, SpectralDensity
-from gnjax.spectra.stochastic.quadratures import exhausted, quadratures, whole
+from gnjax.spectra.stochastic.quadratures import exhausted, has_all_steps, quadratures
 from gnjax.spectra.watch import Progress, watching
 from gnjax.spectra.whole import dense_error
 
@@ -74,10 +74,10 @@ def spectral_density(
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    given = as_operator(op, limits)
-    size = given.shape[0]
+    unscaled = as_operator(op, limits)
+    size = unscaled.shape[0]
     _check_arguments(size, probes, steps, limits)
-    operator, exponent = at_unit_scale(given)
+    operator, exponent = at_unit_scale(unscaled)
     product = host_product(operator)
     check_products(product(np.ones((1, size))))
     norm = operator_norm(operator, limits)
@@ -85,29 +85,29 @@ def spectral_density(
     floor = error.value if error.kind != UNKNOWN else spectral_error(size, operator.dtype) * norm
     noise = _BREAKDOWN * floor
     with watching(progress, probes * min(steps, size), stoppable=True) as watch, beside_xla():
-        found = quadratures(
+        rules = quadratures(
             watch(product), size, probes, steps, noise, seed, limits, watch.is_stopped
         )
-    longest = max(len(nodes) for nodes, _, _ in found)
-    cut = not all(whole(run, min(steps, size)) for _, _, run in found)
-    nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in found])
+    longest = max(len(nodes) for nodes, _, _ in rules)
+    cut = not all(has_all_steps(run, min(steps, size)) for _, _, run in rules)
+    nodes = np.stack([np.pad(t, (0, longest - len(t)), mode="edge") for t, _, _ in rules])
     nodes, lost = values_in_units(nodes, 0.0, exponent)
     dropped = Error(
-        max(run.dropped for _, _, run in found),
+        max(run.dropped for _, _, run in rules),
         reason="entries of T that Lanczos set to zero as rounding",
     )
     return SpectralDensity(
         nodes=nodes,
-        weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in found]),
+        weights=np.stack([np.pad(w, (0, longest - len(w))) for _, w, _ in rules]),
         n=size,
-        steps=min(len(nodes) for nodes, _, _ in found) if cut else steps,
+        steps=min(len(nodes) for nodes, _, _ in rules) if cut else steps,
         floor=raised_power(floor, exponent) + float(lost.max()),
-        products=sum(run.products for _, _, run in found),
-        exact=np.array([exhausted(run) or run.complete for _, _, run in found]),
+        products=sum(run.products for _, _, run in rules),
+        exact=np.array([exhausted(run) or run.complete for _, _, run in rules]),
         certificate=certificate_in_units(
             certificate(error, evidence_for(operator, SYMMETRIC), dropped), exponent
         ),
-        finished=len(found) == probes and not cut,
+        finished=len(rules) == probes and not cut,
     )
 
 

@@ -44,9 +44,9 @@ def jensen_shannon(one: Spectrum, other: Spectrum, floor: float) -> tuple[float,
 
 def distances(spectra: Sequence[Spectrum], floor: float) -> tuple[np.ndarray, np.ndarray]:
     """d between every two spectra (b, b), and the errors (b, b); zero on the diagonal."""
-    found = [_histogram(spectrum, floor) for spectrum in spectra]
-    values, errors = np.zeros((2, len(found), len(found)))
-    for (i, one), (j, other) in combinations(enumerate(found), 2):
+    histograms = [_histogram(spectrum, floor) for spectrum in spectra]
+    values, errors = np.zeros((2, len(histograms), len(histograms)))
+    for (i, one), (j, other) in combinations(enumerate(histograms), 2):
         value, error = _between(one, other)
         values[i, j] = values[j, i] = value
         errors[i, j] = errors[j, i] = error.value
@@ -74,40 +74,40 @@ def _between(one: _Histogram, other: _Histogram) -> tuple[float, Error]:
     rounding = gamma(8 * len(bins) + 8, np.dtype(np.float64)) * 2 if squared else 0.0
     moved = one.moving**0.5 + other.moving**0.5
     error = math.sqrt(squared + rounding) - math.sqrt(squared) + moved
-    kinds = one.certificate, other.certificate
-    kind = weakest(*(known.kind for known in kinds))
+    certificates = one.certificate, other.certificate
+    kind = weakest(*(part.kind for part in certificates))
     if kind == "unknown":
         return math.sqrt(squared), unknown("the errors of eigenvalues are not known")
-    failure = min(1.0, sum(known.failure for known in kinds))
+    failure = min(1.0, sum(part.failure for part in certificates))
     reason = "eigenvalues whose errors leave open in which bin they lie"
     return math.sqrt(squared), Error(min(raised(error), 1.0), kind, failure, reason)
 
 
-def _histogram(found: Spectrum, floor: float) -> _Histogram:
-    values, errors = (np.asarray(array, np.float64) for array in (found.values, found.errors))
-    here = _bins(values, floor, 0.0)
+def _histogram(spectrum: Spectrum, floor: float) -> _Histogram:
+    values, errors = (np.asarray(array, np.float64) for array in (spectrum.values, spectrum.errors))
+    bin_of_value = _bins(values, floor, 0.0)
     exact = errors == 0
     moves = np.zeros(len(values), bool)
     for way in (-1.0, 1.0):
-        moves |= ~exact & (_bins(values + way * errors, floor, way) != here)
-    bins, counts = np.unique(here[here != _ZERO], return_counts=True)
-    certain = int((~moves & (here != _ZERO)).sum())
+        moves |= ~exact & (_bins(values + way * errors, floor, way) != bin_of_value)
+    bins, counts = np.unique(bin_of_value[bin_of_value != _ZERO], return_counts=True)
+    certain = int((~moves & (bin_of_value != _ZERO)).sum())
     moving = float(moves.sum())
     share = moving / (certain + moving) if moving else 0.0
-    return _Histogram(bins, counts / max(counts.sum(), 1), share, found.certificate)
+    return _Histogram(bins, counts / max(counts.sum(), 1), share, spectrum.certificate)
 
 
 def _bins(values: np.ndarray, floor: float, way: float) -> np.ndarray:
     """The bins of eigenvalues, moved a little in the direction ``way``; ``_ZERO`` for zeros."""
     sizes = np.abs(values)
-    kept = (sizes > floor) & np.isfinite(sizes)
-    places = _TO_A_DECADE * np.log10(np.where(kept, sizes, 1.0))
+    nonzero = (sizes > floor) & np.isfinite(sizes)
+    places = _TO_A_DECADE * np.log10(np.where(nonzero, sizes, 1.0))
     outwards = np.where(values > 0, way, -way)
-    found = np.floor(places + outwards * _LOGARITHM).astype(int)
-    return np.where(kept, 2 * found + (values < 0), _ZERO)
+    bins = np.floor(places + outwards * _LOGARITHM).astype(int)
+    return np.where(nonzero, 2 * bins + (values < 0), _ZERO)
 
 
 def _relative(p: np.ndarray, m: np.ndarray) -> float:
     """sum p log2(p / m) over the bins where p is not zero."""
-    held = p > 0
-    return float((p[held] * np.log2(p[held] / m[held])).sum())
+    support = p > 0
+    return float((p[support] * np.log2(p[support] / m[support])).sum())

@@ -80,7 +80,7 @@ def eigenvalues(
     _check_arguments(size, k, which, rtol)
     unshifted, shift = unshifted_of(operator)
     if shift:
-        found = eigenvalues(
+        of_unshifted = eigenvalues(
             unshifted,
             k=k,
             which=which,
@@ -89,18 +89,18 @@ def eigenvalues(
             progress=progress,
             limits=limits,
         )
-        return shifted(found, shift)
+        return shifted(of_unshifted, shift)
     if k is not None and size > limits.whole_rows:
         bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
         near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
             return in_units(few(near, k, which, rtol, limits, watch), exponent)
-    stated = not vectors and stated_eigenvalues(operator) is not None
-    near, exponent = (operator, 0) if stated else at_unit_scale(operator)
+    has_formula = not vectors and stated_eigenvalues(operator) is not None
+    near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
-    kept = slice(size - k, size) if which == "smallest" and k else slice(0, k)
-    return in_units(part_of(spectrum(near, limits), kept), exponent)
+    places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
+    return in_units(part_of(spectrum(near, limits), places), exponent)
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
@@ -115,18 +115,18 @@ def _few_of_twin(
     spare = op.shape[0] - twin.shape[0]
     if which == "smallest" and spare >= k:
         return _zeros(k)
-    wanted = min(k, twin.shape[0]) if which == "largest" else k - spare
-    width = bytes_on_device(twin, wanted, rtol, limits)
+    count = min(k, twin.shape[0]) if which == "largest" else k - spare
+    width = bytes_on_device(twin, count, rtol, limits)
     preconditioned = None
-    if which == "smallest" and wanted == k:
+    if which == "smallest" and count == k:
         preconditioned = smallest_of_factor(twin, k, rtol, limits, watch)
     if preconditioned is not None:
         return preconditioned
     if width:
-        found = few_on_device(twin, wanted, which, rtol, limits, watch, width=width)
+        spectrum = few_on_device(twin, count, which, rtol, limits, watch, width=width)
     else:
-        found, _ = _few(twin, wanted, which, rtol, limits, watch)
-    return with_zeros(found, k)
+        spectrum, _ = _few(twin, count, which, rtol, limits, watch)
+    return with_zeros(spectrum, k)
 
 
 def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
@@ -151,7 +151,7 @@ def _few(
     sign = -1.0 if which == "largest" else 1.0
     product, most = watch(host_product(op)), limits.basis_rows(size)
     with beside_xla():
-        found = outer_ritz_pairs(
+        pairs = outer_ritz_pairs(
             product,
             size,
             k,
@@ -161,21 +161,21 @@ def _few(
             most=most,
             stop=watch.is_stopped,
         )
-    if watch.stopped and len(found.values) < k:
+    if watch.stopped and len(pairs.values) < k:
         raise KeyboardInterrupt  # stopped before k values were known
-    rounding = dense_error(op, found.scale)
-    placed = np.isfinite(found.errors).all() and len(found.errors) == len(found.values)
-    errors = found.errors if placed else found.residuals
-    done = found.converged and not watch.stopped
-    why = [] if done else [why_unfinished(found.products, most, watch)]
+    rounding = dense_error(op, pairs.scale)
+    all_counted = np.isfinite(pairs.errors).all() and len(pairs.errors) == len(pairs.values)
+    errors = pairs.errors if all_counted else pairs.residuals
+    converged = pairs.converged and not watch.stopped
+    why = [] if converged else [why_unfinished(pairs.products, most, watch)]
     spectrum = Spectrum(
-        found.values,
+        pairs.values,
         errors + rounding.value,
         "krylov",
-        certificate(rounding, found.count, evidence_for(op, SYMMETRIC), *why),
-        done,
+        certificate(rounding, pairs.count, evidence_for(op, SYMMETRIC), *why),
+        converged,
     )
-    return spectrum, found
+    return spectrum, pairs
 
 
 def _few_vectors(
@@ -186,17 +186,17 @@ def _few_vectors(
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)
     if width:
         return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
-    found, run = _few(op, min(k + 1, size), which, rtol, limits, watch)
-    vectors, images = run.vectors, run.images
-    if len(vectors) < len(found):
-        vectors = _completed(vectors, found.values)
+    spectrum, pairs = _few(op, min(k + 1, size), which, rtol, limits, watch)
+    vectors, images = pairs.vectors, pairs.images
+    if len(vectors) < len(spectrum):
+        vectors = _completed(vectors, spectrum.values)
         images = host_product(op)(vectors)
-    residuals = np.linalg.norm(images - found.values[:, None] * vectors, axis=1)
-    residuals = np.maximum(residuals, run.residuals) + dense_error(op, run.scale).value
-    placed = found.errors if np.isfinite(run.errors).all() else np.full(len(found), np.inf)
-    bounds = angles(found.values, residuals, placed)
-    kept = slice(0, k) if which == "largest" else slice(len(found) - k, len(found))
-    return part_of(replace(found, vectors=vectors, angles=bounds), kept)
+    residuals = np.linalg.norm(images - spectrum.values[:, None] * vectors, axis=1)
+    residuals = np.maximum(residuals, pairs.residuals) + dense_error(op, pairs.scale).value
+    errors = spectrum.errors if np.isfinite(pairs.errors).all() else np.full(len(spectrum), np.inf)
+    bounds = angles(spectrum.values, residuals, errors)
+    places = slice(0, k) if which == "largest" else slice(len(spectrum) - k, len(spectrum))
+    return part_of(replace(spectrum, vectors=vectors, angles=bounds), places)
 
 
 def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -205,10 +205,10 @@ def _completed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     The run did not enter that part of the null space, so any vectors orthogonal to the others are
     eigenvectors. Their zeros come after the zeros that are Ritz values.
     """
-    missing = len(values) - len(vectors)
-    places = np.flatnonzero(values == 0)[-missing:]
-    fresh = lanczos.random_rows(vectors.shape[1], missing, 2, apart=vectors)
-    return np.insert(vectors, places - np.arange(missing), fresh, axis=0)
+    count = len(values) - len(vectors)
+    places = np.flatnonzero(values == 0)[-count:]
+    fresh = lanczos.random_rows(vectors.shape[1], count, 2, orthogonal_to=vectors)
+    return np.insert(vectors, places - np.arange(count), fresh, axis=0)
 
 
 def _zeros(count: int) -> Spectrum:

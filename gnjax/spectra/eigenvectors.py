@@ -68,5 +68,5 @@ def arcsines(lengths: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     """arcsin(length / gap), rounded up; infinite where that is no sine of an acute angle."""
     sines = np.full(len(gaps), np.inf)
     np.divide(lengths, gaps, out=sines, where=gaps > 0)
-    known = sines < 1
-    return np.where(known, raised(1.0) * np.arcsin(np.where(known, sines, 0.0)), np.inf)
+    acute = sines < 1
+    return np.where(acute, raised(1.0) * np.arcsin(np.where(acute, sines, 0.0)), np.inf)

@@ -29,7 +29,7 @@ from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narro
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
 from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
-from gnjax.spectra.krylov.wanted import least_rows
+from gnjax.spectra.krylov.search import least_rows
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
@@ -108,8 +108,8 @@ def few_on_device(
     why = [evidence_for(op, SYMMETRIC)]
     if not converged:
         why.append(why_unfinished(guess.products + k, rows, watch))
-    found = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)
-    return replace(found, converged=converged)
+    spectrum = _spectrum(values, residuals, rounding, why, guess.vectors if vectors else None)
+    return replace(spectrum, converged=converged)
 
 
 def _spectrum(
@@ -181,8 +181,8 @@ def _under(rules: Rules, op: Operator) -> Product:
 
 def _watched(product: Product, watch: Watch) -> Product:
     """The same product, and ``watch`` counts each call as one product."""
-    counted: Callable[[Any], Any] = watch(lambda only: product(only[0]))
-    return lambda vector: counted((vector,))
+    multiply: Callable[[Any], Any] = watch(lambda only: product(only[0]))
+    return lambda vector: multiply((vector,))
 
 
 def _own_bytes(op: Operator) -> int:

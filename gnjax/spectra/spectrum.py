@@ -58,7 +58,9 @@ class Spectrum(Result):
         )
 
 
-def whole(values: np.ndarray, error: float, method: str, rests_on: Certificate) -> Spectrum:
+def spectrum_of_values(
+    values: np.ndarray, error: float, method: str, rests_on: Certificate
+) -> Spectrum:
     """The spectrum of ``values`` in any order, all known to the same error."""
     descending = np.sort(values)[::-1]
     return Spectrum(descending, np.full(len(values), error), method, rests_on)
@@ -78,15 +80,15 @@ def squares(
     return Spectrum(descending**2, errors, method, rests_on)
 
 
-def part_of(spectrum: Spectrum, kept: slice) -> Spectrum:
-    """The eigenvalues in the slice ``kept``, with their errors, vectors and angles."""
+def part_of(spectrum: Spectrum, places: slice) -> Spectrum:
+    """The eigenvalues in the slice ``places``, with their errors, vectors and angles."""
     vectors, angles = spectrum.vectors, spectrum.angles
     return replace(
         spectrum,
-        values=spectrum.values[kept],
-        errors=spectrum.errors[kept],
-        vectors=None if vectors is None else vectors[kept],
-        angles=None if angles is None else angles[kept],
+        values=spectrum.values[places],
+        errors=spectrum.errors[places],
+        vectors=None if vectors is None else vectors[places],
+        angles=None if angles is None else angles[places],
     )
 
 
@@ -103,8 +105,8 @@ def in_units(spectrum: Spectrum, exponent: int) -> Spectrum:
         return spectrum
     values, errors = values_in_units(spectrum.values, spectrum.errors, exponent)
     of_values = exponent if spectrum.method not in _OF_FACTORS else exponent // 2
-    stated = certificate_in_units(spectrum.certificate, of_values)
-    return replace(spectrum, values=values, errors=errors, certificate=stated)
+    rescaled = certificate_in_units(spectrum.certificate, of_values)
+    return replace(spectrum, values=values, errors=errors, certificate=rescaled)
 
 
 def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
@@ -114,12 +116,12 @@ def with_zeros(spectrum: Spectrum, size: int) -> Spectrum:
     rounding has made an eigenvalue negative that may be positive, it belongs before the zeros, so
     that the first of them are as far from the truth as it may be.
     """
-    missing = size - len(spectrum)
-    if missing == 0:
+    zeros = size - len(spectrum)
+    if zeros == 0:
         return spectrum
-    values = np.concatenate([spectrum.values, np.zeros(missing)])
-    reach = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:missing]
-    errors = np.concatenate([spectrum.errors, np.zeros(missing)])
+    values = np.concatenate([spectrum.values, np.zeros(zeros)])
+    reach = np.sort((spectrum.values + spectrum.errors)[spectrum.values < 0])[::-1][:zeros]
+    errors = np.concatenate([spectrum.errors, np.zeros(zeros)])
     errors[len(spectrum) : len(spectrum) + len(reach)] = np.maximum(reach, 0.0)
     order = np.argsort(-values, kind="stable")
     return Spectrum(

@@ -59,8 +59,8 @@ class Trace(Result):
       finished: False where Hutchinson's estimator was interrupted; the answer is then that of the
         vectors so far, with their standard error.
 
-    >>> found = gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact")
-    >>> found.value, found.standard_error, found.certificate.kind
+    >>> answer = gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact")
+    >>> answer.value, answer.standard_error, answer.certificate.kind
     (7.0, 0.0, 'proved')
     """
 
@@ -110,8 +110,8 @@ def trace(
 
     >>> print(gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact").value)
     7.0
-    >>> found = gnjax.trace(np.ones((20, 20)), method="hutch++", probes=15)  # of rank 1
-    >>> abs(found.value - 20.0) < 1e-9
+    >>> answer = gnjax.trace(np.ones((20, 20)), method="hutch++", probes=15)  # of rank 1
+    >>> abs(answer.value - 20.0) < 1e-9
     True
     """
     operator, exponent = as_operator(op, limits), 0
@@ -131,24 +131,24 @@ def trace(
     with watching(progress, probes, stoppable=method == "hutchinson") as watch:
         product = watch(host_product(operator))
         if method == "hutchinson":
-            found = hutchinson(operator, product, probes, rng, watch.is_stopped, block)
+            estimate = hutchinson(operator, product, probes, rng, watch.is_stopped, block)
         else:
-            estimate = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
-            found = estimate(operator, product, probes, rng)
-        answer = _in_units(_from_random_vectors(operator, found, method), exponent)
-        return replace(answer, finished=not watch.stopped or found.products == probes)
+            estimator = {"hutch++": hutch_plus_plus, "xtrace": xtrace}[method]
+            estimate = estimator(operator, product, probes, rng)
+        answer = _in_units(_from_random_vectors(operator, estimate, method), exponent)
+        return replace(answer, finished=not watch.stopped or estimate.products == probes)
 
 
 def _check_stored(size: int, method: str, probes: int, limits: Limits) -> None:
     """Refuse a method whose vectors have no room."""
-    needed = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
-    if needed > limits.density_bytes:
+    size_in_bytes = 8.0 * size * _STORED.get(method, 0.0) * min(probes, 3 * size)
+    if size_in_bytes > limits.density_bytes:
         fewer = int(limits.density_bytes / (8 * size * _STORED[method]))
         msg = (
             f"method={method!r} with probes={probes} stores vectors of {size:,} numbers that take "
-            f"{1e-9 * needed:,.0f} GB, and limits allow {1e-9 * limits.density_bytes:.3g}; use "
-            f"method='hutchinson', which stores none, or probes={fewer}, or pass "
-            f"limits=gnjax.Limits(density_bytes={needed:_.0f}) if the machine has the memory"
+            f"{1e-9 * size_in_bytes:,.0f} GB, and limits allow {1e-9 * limits.density_bytes:.3g}; "
+            f"use method='hutchinson', which stores none, or probes={fewer}, or pass "
+            f"limits=gnjax.Limits(density_bytes={size_in_bytes:_.0f}) if the machine has the memory"
         )
         raise ValueError(msg)
 
@@ -158,24 +158,26 @@ def _in_units(answer: Trace, exponent: int) -> Trace:
     if not exponent:
         return answer
     value, spread = values_in_units(np.asarray(answer.value), answer.standard_error, exponent)
-    stated = certificate_in_units(answer.certificate, exponent)
+    rescaled = certificate_in_units(answer.certificate, exponent)
     lost = Error(SMALLEST, reason="underflow of the trace") if abs(value) < _NORMAL else Error(0.0)
     return replace(
         answer,
         value=float(value),
         standard_error=float(spread) if answer.standard_error else 0.0,
-        certificate=certificate(*stated.parts, *([lost] if lost.value else [])),
+        certificate=certificate(*rescaled.parts, *([lost] if lost.value else [])),
     )
 
 
-def _from_random_vectors(op: Operator, found: TraceEstimate, method: str) -> Trace:
+def _from_random_vectors(op: Operator, estimate: TraceEstimate, method: str) -> Trace:
     """Make a :class:`Trace` of an estimate, with the certificate of its errors."""
     symmetry = evidence_for(op, SYMMETRIC)
-    parts = [_rounding(op, found.lengths), _stated(op, found.value), symmetry]
-    if found.standard_error:
-        width = found.standard_error * student(found.samples)
-        parts.append(Error(width, MEASURED, reason=f"the spread of {found.samples} samples"))
-    return Trace(found.value, found.standard_error, method, found.products, certificate(*parts))
+    parts = [_rounding(op, estimate.lengths), _matrix_error(op, estimate.value), symmetry]
+    if estimate.standard_error:
+        width = estimate.standard_error * student(estimate.samples)
+        parts.append(Error(width, MEASURED, reason=f"the spread of {estimate.samples} samples"))
+    return Trace(
+        estimate.value, estimate.standard_error, method, estimate.products, certificate(*parts)
+    )
 
 
 def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
@@ -197,7 +199,7 @@ def _exact(op: Operator, limits: Limits, watch: Watch) -> Trace:
         products = size
     # The sum of sizes is rounded, too, by far less than one part in a million.
     rounding = Error(rounding.value * (1 + 1e-6), rounding.kind, reason="rounding of the sum")
-    return Trace(value, 0.0, "exact", products, certificate(rounding, _stated(op, value)))
+    return Trace(value, 0.0, "exact", products, certificate(rounding, _matrix_error(op, value)))
 
 
 def _sum_of_diagonal(op: Operator, block: int, watch: Watch) -> tuple[float, Error]:
@@ -221,7 +223,7 @@ def _rounding(op: Operator, lengths: float) -> Error:
     return Error(level, MEASURED, reason="rounding of the products")
 
 
-def _stated(op: Operator, value: float) -> Error:
+def _matrix_error(op: Operator, value: float) -> Error:
     """How far the trace of the stored numbers can be from the trace of the exact matrix.
 
     Without a factor this is n times the error in the 2-norm. An error E of a factor J, with

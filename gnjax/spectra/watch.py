@@ -85,13 +85,13 @@ def watching(
             "products done and expected"
         )
         raise ValueError(msg)
-    with ExitStack() as held:
+    with ExitStack() as contexts:
 
         def begin(watch: Watch) -> Report:
             if watch.stoppable:
-                held.enter_context(_ctrl_c(watch))
+                contexts.enter_context(_ctrl_c(watch))
             if progress is True:
-                return held.enter_context(_bar(expected))
+                return contexts.enter_context(_bar(expected))
             return lambda done: progress(done, expected)
 
         yield Watch(begin, stoppable)
@@ -107,10 +107,10 @@ def stages(progress: Progress, expected: int) -> Iterator[Callable[[], None]]:
         )
         raise ValueError(msg)
     done = 0
-    with ExitStack() as held:
+    with ExitStack() as contexts:
         report: Report = lambda number: progress(number, expected) if callable(progress) else None  # noqa: E731
         if progress is True:
-            report = held.enter_context(_bar(expected, "stages"))
+            report = contexts.enter_context(_bar(expected, "stages"))
 
         def advance() -> None:
             nonlocal done
@@ -125,8 +125,8 @@ def _bar(expected: int | None, unit: str = "products") -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    known = "" if expected is None else f"/{expected}"
-    count = TextColumn("{task.completed:.0f}" + known + f" {unit}")
+    total = "" if expected is None else f"/{expected}"
+    count = TextColumn("{task.completed:.0f}" + total + f" {unit}")
     with Progress(BarColumn(), count, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
         task = bars.add_task("", total=expected)
         yield lambda done: bars.update(task, completed=done)

@@ -21,13 +21,13 @@ from gnjax.operators.facts import (
 )
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
 from gnjax.spectra.krylov.host_products import check_products
-from gnjax.spectra.spectrum import Spectrum, squares, whole, with_zeros
+from gnjax.spectra.spectrum import Spectrum, spectrum_of_values, squares, with_zeros
 
 
 def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     """Every eigenvalue: stated ones, or from a factor that fits in memory, or from the matrix."""
-    if (known := stated_spectrum(op)) is not None:
-        return known
+    if (spectrum := stated_spectrum(op)) is not None:
+        return spectrum
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
         return factored_spectrum(op, limits)
@@ -36,10 +36,11 @@ def whole_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
 
 def stated_spectrum(op: Operator) -> Spectrum | None:
     """The spectrum that the operator states, or None."""
-    known = stated_eigenvalues(op)
-    return (
-        None if known is None else whole(known[0], known[1].value, "stated", certificate(known[1]))
-    )
+    values_and_error = stated_eigenvalues(op)
+    if values_and_error is None:
+        return None
+    values, error = values_and_error
+    return spectrum_of_values(values, error.value, "stated", certificate(error))
 
 
 def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
@@ -52,7 +53,7 @@ def dense_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     norm = float(np.abs(values).max())
     error = dense_error(op, norm)
     total = (error + asymmetry).value
-    return whole(values, total, "dense", certificate(error, asymmetry))
+    return spectrum_of_values(values, total, "dense", certificate(error, asymmetry))
 
 
 def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
@@ -62,25 +63,27 @@ def spectrum_with_vectors(op: Operator, limits: Limits = LIMITS) -> Spectrum:
         raise ValueError(refused)
     factor = factorisation_of(op)
     if factor is not None and factor.size_in_bytes <= limits.factor_bytes:
-        sigma, vectors, lengths = left_singular_rows(_formed(factor))
-        error = _factored_error(op, factor, sigma[0]) + _seen(2**0.5 * lengths)
-        found = with_zeros(_factored(sigma, error), op.shape[0])
+        sigma, vectors, lengths = left_singular_rows(_matrix_of(factor))
+        error = _factored_error(op, factor, sigma[0]) + _residual_error(2**0.5 * lengths)
+        spectrum = with_zeros(_spectrum_of_factor(sigma, error), op.shape[0])
         errors = error.value + unconverged(sigma)
-        known = singular_angles(sigma, lengths + errors, errors)
-        bounds = np.pad(known, (0, len(found) - len(known)), constant_values=np.inf)
-        return replace(found, vectors=vectors, angles=bounds)
+        nonzero_bounds = singular_angles(sigma, lengths + errors, errors)
+        bounds = np.pad(
+            nonzero_bounds, (0, len(spectrum) - len(nonzero_bounds)), constant_values=np.inf
+        )
+        return replace(spectrum, vectors=vectors, angles=bounds)
     matrix, asymmetry = host_matrix(op, limits)
     values, columns = lapack.eigenpairs(matrix)
     vectors = np.ascontiguousarray(columns.T[::-1])
     lengths = np.linalg.norm(vectors @ matrix - values[::-1, None] * vectors, axis=1)
-    own = dense_error(op, float(np.abs(values).max())) + _seen(lengths)
-    error = own + asymmetry
-    found = whole(values, error.value, "dense", certificate(own, asymmetry))
-    bounds = angles(found.values, lengths + error.value, found.errors)
-    return replace(found, vectors=vectors, angles=bounds)
+    rounding = dense_error(op, float(np.abs(values).max())) + _residual_error(lengths)
+    error = rounding + asymmetry
+    spectrum = spectrum_of_values(values, error.value, "dense", certificate(rounding, asymmetry))
+    bounds = angles(spectrum.values, lengths + error.value, spectrum.errors)
+    return replace(spectrum, vectors=vectors, angles=bounds)
 
 
-def _seen(lengths: np.ndarray) -> Error:
+def _residual_error(lengths: np.ndarray) -> Error:
     """How far the values can be from eigenvalues, by the residuals of the computed vectors.
 
     LAPACK's measured constant is for its drivers without vectors; those with vectors are a little
@@ -139,17 +142,19 @@ def factored_spectrum(op: Operator, limits: Limits = LIMITS) -> Spectrum:
     refused = why_not_factored(factor, limits)
     if factor is None or refused:
         raise ValueError(refused)
-    sigma = singular_values(_formed(factor))
-    return with_zeros(_factored(sigma, _factored_error(op, factor, sigma[0])), op.shape[0])
+    sigma = singular_values(_matrix_of(factor))
+    return with_zeros(
+        _spectrum_of_factor(sigma, _factored_error(op, factor, sigma[0])), op.shape[0]
+    )
 
 
-def _formed(factor: Factorisation) -> np.ndarray:
+def _matrix_of(factor: Factorisation) -> np.ndarray:
     matrix = factor.form()
     check_products(matrix)
     return matrix
 
 
-def _factored(sigma: np.ndarray, error: Error) -> Spectrum:
+def _spectrum_of_factor(sigma: np.ndarray, error: Error) -> Spectrum:
     return squares(sigma, error.value + unconverged(sigma), "factored", certificate(error))
 
 

@@ -12,7 +12,7 @@ from gnjax.operators import prepare
 from gnjax.operators.prepare import _narrowed, _widened, in_float64
 from gnjax.spectra import on_device as module
 from gnjax.spectra.krylov import on_device
-from gnjax.spectra.krylov.wanted import least_rows
+from gnjax.spectra.krylov.search import least_rows
 
 
 def _network(samples=60, tokens=None):

@@ -58,13 +58,14 @@ def _ends(problem: Problem) -> Ends | None:
     base, shift = unshifted_of(problem.op)
     small = twin_of(base)
     if why_not_dense(small.shape[0], problem.limits):
-        found = krylov.METHOD.of(small).ends(replace(problem, op=small, rank=None))
-        if found is None:
+        krylov_ends = krylov.METHOD.of(small).ends(replace(problem, op=small, rank=None))
+        if krylov_ends is None:
             return dense.METHOD.ends(problem)
-        top, bottom = found.largest, Enclosure(0.0, 0.0, found.smallest.high)
-        rests_on, products, finished = found.certificate, found.products, found.finished
+        top, bottom = krylov_ends.largest, Enclosure(0.0, 0.0, krylov_ends.smallest.high)
+        rests_on = krylov_ends.certificate
+        products, finished = krylov_ends.products, krylov_ends.finished
     else:
-        top, bottom, rests_on = _of_whole(small, problem)
+        top, bottom, rests_on = _of_spectrum(small, problem)
         products, finished = 0, True
     rests_on += certificate(evidence_for(base, POSITIVE))
     singular = _why_singular(base, small.shape[0], bottom, problem.size)
@@ -94,13 +95,13 @@ def _why_singular(base: Operator, rows: int, bottom: Enclosure, size: int) -> Er
     return bound.evidence if bound.value < size else None
 
 
-def _of_whole(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
+def _of_spectrum(small: Operator, problem: Problem) -> tuple[Enclosure, Enclosure, Certificate]:
     """The largest and the smallest eigenvalue of a semidefinite A, from all of its eigenvalues."""
-    whole = whole_spectrum(small, problem.limits)
-    values, errors = whole.values, whole.errors
+    spectrum = whole_spectrum(small, problem.limits)
+    values, errors = spectrum.values, spectrum.errors
     check_semidefinite(float(values[-1]), float(values[0]), float(errors[-1]))
     top, bottom = (semidefinite(values[i], errors[i]) for i in (0, -1))
-    return top, bottom, whole.certificate
+    return top, bottom, spectrum.certificate
 
 
 def _shifted(end: Enclosure, shift: float) -> Enclosure:

@@ -32,8 +32,8 @@ def _refuses(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
-    formed = 1.0 if forms_cheaply(problem.op) else _FORMING
-    work = problem.size**3 / 3 + formed * problem.size**2
+    cost_of_entry = 1.0 if forms_cheaply(problem.op) else _FORMING
+    work = problem.size**3 / 3 + cost_of_entry * problem.size**2
     return _OVERHEAD + work + forming_work(problem.op)
 
 

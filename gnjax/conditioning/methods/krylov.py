@@ -123,11 +123,11 @@ def _complete(
     null = run.null_error if outside else 0.0
     missed = chance(run.null_chance if outside else 0.0)
     rests_on = certificate(error, missed, evidence_for(op, SYMMETRIC))
-    missing = (0, size - len(values))
-    found = np.pad(values[::-1], missing)
-    errors = np.pad(residuals[::-1] + error.value, missing, constant_values=error.value + null)
-    order = np.argsort(-found, kind="stable")
-    return Spectrum(found[order], errors[order], "krylov", rests_on)
+    padding = (0, size - len(values))
+    all_values = np.pad(values[::-1], padding)
+    errors = np.pad(residuals[::-1] + error.value, padding, constant_values=error.value + null)
+    order = np.argsort(-all_values, kind="stable")
+    return Spectrum(all_values[order], errors[order], "krylov", rests_on)
 
 
 def _both_certain(run: lanczos.Run, *, rtol: float, error: float) -> bool:
@@ -157,10 +157,10 @@ def _incomplete(
     only if every eigenvalue is certified to be positive.
     """
     size, top, bottom = run.size, float(values[-1]), float(values[0])
-    known = certificate(error, chance(MISSED), evidence_for(problem.op, SYMMETRIC))
+    rests_on = certificate(error, chance(MISSED), evidence_for(problem.op, SYMMETRIC))
     if not np.isfinite(error.value):
         unbounded = Enclosure(top, 0.0, np.inf), Enclosure(max(bottom, 0.0), 0.0, np.inf)
-        return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", known, run.products)
+        return Ends(*unbounded, len(values), FLOOR, 0.0, "krylov", rests_on, run.products)
     moved = error.value
     ceiling = lanczos.none_missed_beyond(run, top, top, MISSED / 2)
     below = lanczos.none_missed_beyond(run, bottom, -max(bottom, moved), MISSED / 2)
@@ -174,7 +174,7 @@ def _incomplete(
         smallest = Enclosure(max(float(values[index]), 0.0), 0.0, float(reached + moved))
         rank, source = int(nonzero.sum()), FLOOR
     largest = Enclosure(top, top - moved, ceiling + moved)
-    return Ends(largest, smallest, rank, source, moved, "krylov", known, run.products)
+    return Ends(largest, smallest, rank, source, moved, "krylov", rests_on, run.products)
 
 
 METHOD = Method(

@@ -36,8 +36,8 @@ def _plan(problem: Problem) -> Plan | None:
 
 
 def _refuses(problem: Problem) -> str:
-    given = problem.preconditioner is not None
-    if not given and factorisation_of(problem.op) is None:
+    has_preconditioner = problem.preconditioner is not None
+    if not has_preconditioner and factorisation_of(problem.op) is None:
         return (
             "method='preconditioned' needs an operator that states a factor J with A = J J^T, or a "
             "matrix near A as preconditioner="
@@ -53,7 +53,7 @@ def _refuses(problem: Problem) -> str:
             f"method='preconditioned' holds a triangle of {problem.size:,} rows, and limits allow "
             f"{problem.limits.matrix_rows:,}; pass limits=gnjax.Limits(matrix_rows={problem.size})"
         )
-    return "" if plan is None or given else plan.refused
+    return "" if plan is None or has_preconditioner else plan.refused
 
 
 def _deficient(problem: Problem, plan: Plan | None) -> bool:

@@ -17,8 +17,8 @@ def _refuses(problem: Problem) -> str:
 
 
 def _ends(problem: Problem) -> Ends | None:
-    known = stated_spectrum(problem.op)
-    return None if known is None else ends_of_spectrum(problem, known)
+    spectrum = stated_spectrum(problem.op)
+    return None if spectrum is None else ends_of_spectrum(problem, spectrum)
 
 
 METHOD = Method(

@@ -25,12 +25,12 @@ def bind_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
         return bind(eqn, operands)
     arrays = [_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
     with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-        found = operation(eqn.params, *arrays)
-    if found is NotImplemented:
+        results = operation(eqn.params, *arrays)
+    if results is NotImplemented:
         return bind(eqn, operands)
     if eqn.primitive.multiple_results:
-        return found
-    return np.asarray(found, eqn.outvars[0].aval.dtype)
+        return results
+    return np.asarray(results, eqn.outvars[0].aval.dtype)
 
 
 def _array(operand: Any, v: Any) -> np.ndarray:
@@ -101,10 +101,10 @@ def _pad(params: Any, array: np.ndarray, value: np.ndarray) -> Any:
         return NotImplemented
     lengths = [max(n + (n - 1) * gap, 0) for n, (*_, gap) in zip(array.shape, config, strict=True)]
     shape = [low + n + high for n, (low, high, _) in zip(lengths, config, strict=True)]
-    found = np.full(shape, value)
+    padded = np.full(shape, value)
     places = zip(config, lengths, strict=True)
-    found[tuple(slice(low, low + n, gap + 1) for (low, _, gap), n in places)] = array
-    return found
+    padded[tuple(slice(low, low + n, gap + 1) for (low, _, gap), n in places)] = array
+    return padded
 
 
 def _iota(params: Any) -> Any:
@@ -140,8 +140,8 @@ def _dot_general(params: Any, a: np.ndarray, b: np.ndarray) -> Any:
     return np.matmul(left, right).reshape(shape)
 
 
-def _others(array: np.ndarray, *taken: Sequence[int]) -> list[int]:
-    return [axis for axis in range(array.ndim) if not any(axis in axes for axes in taken)]
+def _others(array: np.ndarray, *excluded: Sequence[int]) -> list[int]:
+    return [axis for axis in range(array.ndim) if not any(axis in axes for axes in excluded)]
 
 
 def _stacked(array: np.ndarray, *groups: Sequence[int]) -> np.ndarray:

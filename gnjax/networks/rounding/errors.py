@@ -105,28 +105,28 @@ def measured(
     rows = net.samples * net.rows
     count = draws(work, rows)
     rng = np.random.default_rng(seed)
-    seen = _Seen(np.zeros(net.parameters if parts else 0))
+    backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
     total = total_rounding(
         net,
-        lambda batch, first, measured: _batch_size(
-            net, batch, rng, count, scaling, first, seen, net.written * measured * count
+        lambda batch, first, samples: _batch_size(
+            net, batch, rng, count, scaling, first, backward_sums, net.written * samples * count
         ),
-        lambda batch, first: _add_images(net, batch, scaling, first, seen),
+        lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
         rng,
     )
     if rows * net.parameters <= _SMALL_JACOBIAN:
         total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
-    backwards, found = length(seen.columns), []
+    backward_error, part_errors = length(backward_sums.columns), []
     for part in parts:
-        divided = 0 < total <= _SHARED * backwards < math.inf
-        share = length(seen.columns[part]) / backwards if divided else 1.0
-        found.append(_bound(share * total, rows * len(part), smallest, _REASON))
-    images = np.stack(seen.images)
+        divided = 0 < total <= _SHARED * backward_error < math.inf
+        share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
+        part_errors.append(_bound(share * total, rows * len(part), smallest, _REASON))
+    images = np.stack(backward_sums.images)
     return Measured(
         _bound(total, rows * net.parameters, smallest, _REASON),
-        tuple(found),
+        tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),
         _root_mean_square([length(image) for image in images]),
@@ -134,7 +134,7 @@ def measured(
 
 
 @dataclass
-class _Seen:
+class _BackwardSums:
     """What backward products show, added up over the batches.
 
     Attributes:
@@ -191,9 +191,9 @@ def measured_product(
         return MeasuredProduct(unknown(f"{reason}: {lacking}"), math.nan)
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
-    written = math.inf if repeated or not work else work * count * len(parts)
+    total_work = math.inf if repeated or not work else work * count * len(parts)
     images, moves = [], []
-    for both in gaps(function, rng, scaled, parts, work=written):
+    for both in gaps(function, rng, scaled, parts, work=total_work):
         image, moved = (on_host(_scaled(scaling, one)) for one in both)
         images.append(image)
         moves.append(length(moved))
@@ -220,10 +220,10 @@ def _lacks_memory(count: int, function: Partial, v: jax.Array, batch: Sequence[A
     )
     if room is None or plan is None:
         return ""
-    needed = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
-    if needed <= room:
+    size_in_bytes = plan.temp_size_in_bytes + plan.output_size_in_bytes + 2 * count * v.nbytes
+    if size_in_bytes <= room:
         return ""
-    return f"measuring it takes {needed / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
+    return f"measuring it takes {size_in_bytes / 1e9:.3g} GB, and {room / 1e9:.3g} GB are left"
 
 
 def draws(work: float, rows: int) -> int:
@@ -254,15 +254,15 @@ def _batch_size(
     count: int,
     scaling: Scaling | None,
     first: np.ndarray,
-    seen: _Seen,
+    backward_sums: _BackwardSums,
     work: float,
 ) -> float:
     """The estimate of ||E_b||_F for the rows of J of one batch.
 
     ``work`` is about how many numbers are written for all batches that are measured. What backward
-    products show is added to ``seen``; ``first`` are the first vectors u of the batch. Of all draws
-    together no more is held than the vectors v, the images J v, and those of the first u: a vector
-    of parameters may be large.
+    products show is added to ``backward_sums``; ``first`` are the first vectors u of the batch. A
+    vector of parameters may be large, so that of all draws together only the vectors v, their
+    images J v, and the images of the first u stay in memory.
     """
     shape = (sample_count(batch[0]), net.rows)
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
@@ -273,26 +273,32 @@ def _batch_size(
         pushed.append(length(moved))
     others = [_direction(rng, shape, net.dtype) for _ in range(count)]
     others[: len(first)] = [on_device(u) for u in first]
-    found = gaps(Partial(_backward, net), rng, others, [batch], work=work)
-    for place, (u, both) in enumerate(zip(others, found, strict=True)):
+    backward_gaps = gaps(Partial(_backward, net), rng, others, [batch], work=work)
+    for place, (u, both) in enumerate(zip(others, backward_gaps, strict=True)):
         pull, moved = (on_host(_scaled(scaling, one)) for one in both)
         if place < len(first):
-            seen.add_image(place, pull)
+            backward_sums.add_image(place, pull)
         pulled.append(length(moved))
         pairs = zip(vectors, images, strict=True)
         differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
-        if seen.columns.size:
+        if backward_sums.columns.size:
             root_mean = moved.astype(np.float64) / math.sqrt(count)
-            np.hypot(seen.columns, root_mean, out=seen.columns)  # without underflow
+            np.hypot(
+                backward_sums.columns, root_mean, out=backward_sums.columns
+            )  # without underflow
     return max(map(_root_mean_square, (pushed, pulled, differences)))
 
 
 def _add_images(
-    net: Network, batch: Sequence[Any], scaling: Scaling | None, first: np.ndarray, seen: _Seen
+    net: Network,
+    batch: Sequence[Any],
+    scaling: Scaling | None,
+    first: np.ndarray,
+    backward_sums: _BackwardSums,
 ) -> None:
-    """Add J_b^T u to ``seen`` for the first vectors u of a batch that is not measured."""
+    """Add J_b^T u to ``backward_sums`` for the first vectors u of a batch that is not measured."""
     for place, pull in enumerate(plain_backward(net, *batch, on_device(first))):
-        seen.add_image(place, on_host(_scaled(scaling, pull)))
+        backward_sums.add_image(place, on_host(_scaled(scaling, pull)))
 
 
 def _forward(net: Network, v: jax.Array, x: Any, target: Any) -> jax.Array:
@@ -311,8 +317,8 @@ def _rows_size(
     net: Network, rng: np.random.Generator, count: int, scaling: Scaling | None
 ) -> float:
     """The estimate of ||rows of J - J in forward mode||_F."""
-    drawn = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([on_host(_scaled(scaling, w)) for w in drawn]).astype(np.float64)
+    directions = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
+    v = np.stack([on_host(_scaled(scaling, w)) for w in directions]).astype(np.float64)
     rows = np.concatenate([on_host(block).astype(np.float64) @ v.T for block in row_blocks(net)])
     lengths = []
     for w, column in zip(v, rows.T, strict=True):

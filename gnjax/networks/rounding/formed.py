@@ -96,10 +96,10 @@ def forms_of_rows(vectors: np.ndarray, jacobian: np.ndarray) -> Forms:
 
 def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
     """The forms from J^T u (m, p), by products with the rows of a J of Frobenius norm ``size``."""
-    formed = forms_of_images(images)
-    near = raised_power(size, -formed.exponent // 2)
-    sizes = near * float(np.sqrt(np.diag(formed.values).max(initial=0.0)))
-    return Forms(formed.values, 2 * _rounding(rows, images.dtype) * sizes, formed.exponent)
+    forms = forms_of_images(images)
+    near = raised_power(size, -forms.exponent // 2)
+    sizes = near * float(np.sqrt(np.diag(forms.values).max(initial=0.0)))
+    return Forms(forms.values, 2 * _rounding(rows, images.dtype) * sizes, forms.exponent)
 
 
 def watched(
@@ -132,7 +132,7 @@ def _rounding(rows: int, dtype: np.dtype) -> float:
     return SAFETY * math.sqrt(2 * rows) * unit_roundoff(dtype)
 
 
-def checked(error: Error, known: Forms, formed: Forms) -> Error:
+def checked(error: Error, of_products: Forms, of_matrix: Forms) -> Error:
     """A bound on the error of J that also holds for what was formed, from that of products.
 
     The distance of the forms is a sum of products of J^T u and E^T w where J + E was formed, with
@@ -140,17 +140,17 @@ def checked(error: Error, known: Forms, formed: Forms) -> Error:
     """
     if not math.isfinite(error.value):
         return error
-    unit = max(known.exponent, formed.exponent)
+    unit = max(of_products.exponent, of_matrix.exponent)
     unit += unit % 2
-    (near, uncertain), (made, rounded) = known.over(unit), formed.over(unit)
+    (expected, uncertain), (actual, rounding_bound) = of_products.over(unit), of_matrix.over(unit)
     share = raised_power(error.value, -unit // 2)
-    lengths = np.sqrt(np.diag(near))
+    lengths = np.sqrt(np.diag(expected))
     with np.errstate(over="ignore"):
         allowed = share * (lengths[:, None] + lengths[None] + share)
-    apart = np.abs(made - near)
-    if (apart <= allowed + uncertain + rounded).all():
+    distances = np.abs(actual - expected)
+    if (distances <= allowed + uncertain + rounding_bound).all():
         return error
-    size = float(apart.max())
+    size = float(distances.max())
     if not math.isfinite(size):
         return unknown(f"{MISTAKE}: it is not finite")
     bound = raised_power(math.sqrt(SAFETY * size), unit // 2)

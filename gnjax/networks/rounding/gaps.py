@@ -60,8 +60,8 @@ def gaps(
             yield from _stepwise(product, rng, on_device(some), batches)
         return
     for v in vectors:
-        found = (compiled(product, _seed(rng), v, *batch) for batch in batches)
-        image, moved = _summed(found)
+        images_and_changes = (compiled(product, _seed(rng), v, *batch) for batch in batches)
+        image, moved = _summed(images_and_changes)
         yield image, np.full_like(moved, np.nan) if underflows else moved
 
 
@@ -119,8 +119,8 @@ def _seed(rng: np.random.Generator) -> np.uint32:
     return np.uint32(rng.integers(2**32))
 
 
-def _summed(found: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    image, moved = map(on_host, next(iterator := iter(found)))
+def _summed(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    image, moved = map(on_host, next(iterator := iter(pairs)))
     for more, further in iterator:
         image, moved = image + on_host(more), moved + on_host(further)
     return image, moved

@@ -91,9 +91,9 @@ def perturbed(function: Callable[..., Any], seed: jax.typing.ArrayLike, *args: A
       args: its arguments, which are taken as exact.
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    rounded = Traced(jnp.asarray(seed).astype(jnp.uint32))
+    roundings = Traced(jnp.asarray(seed).astype(jnp.uint32))
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(args)]
-    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, rounded))
+    results = evaluate(closed.jaxpr, closed.consts, leaves, partial(_bind, roundings))
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
@@ -115,27 +115,27 @@ def perturbed_steps(closed: Any, seed: int, leaves: Sequence[Any]) -> list[Any]:
 def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
     """The floating dtype with the smallest exponent range that is a result in ``function``."""
     closed = jax.make_jaxpr(function)(*args)
-    found = {
+    dtypes = {
         v.aval.dtype for eqn in equations(closed.jaxpr) for v in eqn.outvars if inexact(v.aval)
     }
-    return max(found, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
+    return max(dtypes, key=lambda dtype: float(jnp.finfo(dtype).tiny), default=jnp.dtype(float))
 
 
-def _bind(rounded: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
+def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation in Monte Carlo arithmetic."""
     name = eqn.primitive.name
     if name in _LOOPS:
-        results: list[Any] = _LOOPS[name](rounded.word(), eqn, operands)
+        results: list[Any] = _LOOPS[name](roundings.word(), eqn, operands)
         return results
     if wrapped(eqn) is not None:
-        return evaluate_call(eqn, operands, partial(_bind, rounded))
+        return evaluate_call(eqn, operands, partial(_bind, roundings))
     before, after = _sizes(eqn)
     if before:
-        operands = [rounded.moved(_as_wide(eqn, o), before) for o in operands]
-    bound = rounded.bound(eqn, operands)
+        operands = [roundings.moved(_as_wide(eqn, o), before) for o in operands]
+    bound = roundings.bound(eqn, operands)
     if not eqn.primitive.multiple_results:
-        return rounded.moved(bound, after)
-    return [rounded.moved(result, after) for result in bound]
+        return roundings.moved(bound, after)
+    return [roundings.moved(result, after) for result in bound]
 
 
 def _sizes(eqn: Any) -> tuple[float, float]:
@@ -162,8 +162,8 @@ def _sizes(eqn: Any) -> tuple[float, float]:
 
 def _narrows(eqn: Any) -> bool:
     """Whether a conversion rounds. Integers are taken to be small enough to be exact."""
-    given, made = eqn.invars[0].aval, eqn.outvars[0].aval
-    return inexact(given) and jnp.finfo(made.dtype).eps > jnp.finfo(given.dtype).eps
+    source, target = eqn.invars[0].aval, eqn.outvars[0].aval
+    return inexact(source) and jnp.finfo(target.dtype).eps > jnp.finfo(source.dtype).eps
 
 
 def _as_wide(eqn: Any, operand: Any) -> Any:
@@ -187,14 +187,18 @@ def _multiplier_roundoff(eqn: Any) -> float:
 
     A GPU takes float32 factors in TF32, a TPU in bfloat16, where no precision is asked for.
     """
-    asked = str(eqn.params["precision"]).upper()
+    precision = str(eqn.params["precision"]).upper()
     device, single = jax.default_backend(), eqn.outvars[0].aval.dtype == jnp.float32
-    plain = asked in ("NONE", "DEFAULT") or "PRECISION.DEFAULT" in asked or ".DEFAULT" in asked
-    if "BF16" in asked or (single and plain and device == "tpu"):
+    plain = (
+        precision in ("NONE", "DEFAULT")
+        or "PRECISION.DEFAULT" in precision
+        or ".DEFAULT" in precision
+    )
+    if "BF16" in precision or (single and plain and device == "tpu"):
         return unit_roundoff(jnp.dtype(jnp.bfloat16))
-    if "TF32" in asked or (single and plain and device == "gpu"):
+    if "TF32" in precision or (single and plain and device == "gpu"):
         return 2.0**-11
-    return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in asked else 0.0
+    return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in precision else 0.0
 
 
 def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
@@ -202,14 +206,17 @@ def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     first = eqn.params["cond_nconsts"]
     second = first + eqn.params["body_nconsts"]
-    tested, used, carry = operands[:first], operands[first:second], operands[second:]
+    condition_constants, body_constants = operands[:first], operands[first:second]
+    carry = operands[second:]
 
     def goes_on(state: list[Any]) -> Any:
-        return evaluate(condition.jaxpr, condition.consts, [*tested, *state[1:]], bind)[0]
+        return evaluate(
+            condition.jaxpr, condition.consts, [*condition_constants, *state[1:]], bind
+        )[0]
 
     def step(state: list[Any]) -> list[Any]:
         now, *values = state
-        return [mixed(now + jnp.uint32(1)), *_inside(now, body, [*used, *values])]
+        return [mixed(now + jnp.uint32(1)), *_inside(now, body, [*body_constants, *values])]
 
     return list(jax.lax.while_loop(goes_on, step, [seed, *carry])[1:])
 
@@ -226,7 +233,8 @@ def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     index, *values = operands
     branches = [
-        lambda *given, inner=inner: _inside(seed, inner, given) for inner in eqn.params["branches"]
+        lambda *arguments, inner=inner: _inside(seed, inner, arguments)
+        for inner in eqn.params["branches"]
     ]
     return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
 

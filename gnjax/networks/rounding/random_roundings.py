@@ -48,34 +48,34 @@ class Stepped:
     def moved(self, value: Any, size: float) -> Any:
         if not (hasattr(value, "dtype") and _perturbs(value, size)):
             return value
-        found = np.asarray(value)
+        array = np.asarray(value)
         with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
-            moved = self._signs(_step(size), found)
-            moved *= found
-            moved += found
-        moved = moved if np.isfinite(moved).all() else np.where(np.isinf(found), found, moved)
+            moved = self._signs(_step(size), array)
+            moved *= array
+            moved += array
+        moved = moved if np.isfinite(moved).all() else np.where(np.isinf(array), array, moved)
         return self.flushed(moved)
 
     def flushed(self, value: Any) -> Any:
         """The value, with each number below the smallest normal one moved by that number."""
         if not (hasattr(value, "dtype") and _perturbs(value, 1.0)):
             return value
-        found = np.asarray(value)
-        tiny = jnp.finfo(found.dtype).tiny
-        sizes = np.abs(found)
+        array = np.asarray(value)
+        tiny = jnp.finfo(array.dtype).tiny
+        sizes = np.abs(array)
         if not sizes.min() < tiny:
             return value
-        return self._shaken(found, (sizes < tiny) & (sizes > 0), tiny)
+        return self._shaken(array, (sizes < tiny) & (sizes > 0), tiny)
 
-    def _shaken(self, found: np.ndarray, where: np.ndarray, tiny: Any) -> np.ndarray:
+    def _shaken(self, array: np.ndarray, where: np.ndarray, tiny: Any) -> np.ndarray:
         if not where.any():
-            return found
-        return np.where(where, found + self._signs(float(tiny), found), found)
+            return array
+        return np.where(where, array + self._signs(float(tiny), array), array)
 
     def _signs(self, step: float, like: np.ndarray) -> np.ndarray:
         """``step`` with random signs, of which every random byte gives eight."""
-        drawn = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
-        signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(drawn, axis=0)
+        random_bytes = np.frombuffer(self.rng.bytes(-(-like.size // 8)), np.uint8)
+        signs = (step * _SIGNS_OF_BYTES).astype(like.dtype).take(random_bytes, axis=0)
         return signs.reshape(-1)[: like.size].reshape(like.shape)
 
     def word(self) -> jax.Array:
@@ -86,13 +86,13 @@ class Stepped:
         results = bind_by_numpy(eqn, operands)
         if eqn.primitive.name not in _PRODUCTS or not inexact(eqn.outvars[0].aval):
             return results
-        found = np.asarray(results)
-        if found.all():
+        array = np.asarray(results)
+        if array.all():
             return results
-        tiny = jnp.finfo(found.dtype).tiny
+        tiny = jnp.finfo(array.dtype).tiny
         if _least_product(eqn, operands) >= float(tiny):
             return results
-        return self._shaken(found, found == 0, tiny)
+        return self._shaken(array, array == 0, tiny)
 
 
 class Traced:
@@ -103,7 +103,7 @@ class Traced:
 
     def __init__(self, seed: jax.Array) -> None:
         self.seed = seed
-        self.held, self.used, self.blocks = jnp.zeros(0, bool), 0, itertools.count(1)
+        self.bits, self.bits_used, self.blocks = jnp.zeros(0, bool), 0, itertools.count(1)
 
     def moved(self, value: Any, size: float) -> Any:
         value = jnp.asarray(value)
@@ -123,12 +123,12 @@ class Traced:
 
     def _signs(self, shape: tuple[int, ...]) -> jax.Array:
         size = math.prod(shape)
-        if self.used + size > self.held.size:
-            block = max(size, min(4 * self.held.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
+        if self.bits_used + size > self.bits.size:
+            block = max(size, min(4 * self.bits.size, _LARGEST_BLOCK), _SMALLEST_BLOCK)
             seed = self.seed + jnp.uint32(next(self.blocks) * GOLDEN % 2**32)
-            self.held, self.used = _drawn(seed, block), 0
-        self.used += size
-        return jax.lax.slice(self.held, (self.used - size,), (self.used,)).reshape(shape)
+            self.bits, self.bits_used = _random_bits(seed, block), 0
+        self.bits_used += size
+        return jax.lax.slice(self.bits, (self.bits_used - size,), (self.bits_used,)).reshape(shape)
 
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
@@ -157,7 +157,7 @@ def _step(size: float) -> float:
     return (1 + 2.0**-6) * size
 
 
-def _drawn(seed: jax.Array, size: int) -> jax.Array:
+def _random_bits(seed: jax.Array, size: int) -> jax.Array:
     """The first bits of hashes of (seed, 0), (seed, 1), .., row by row in a loop.
 
     XLA keeps the results of a loop. Other bits it draws again, and compiles the drawing again,
@@ -166,12 +166,12 @@ def _drawn(seed: jax.Array, size: int) -> jax.Array:
     row = -(-size // _ROWS)
     start = mixed(seed)
 
-    def drawn(first: jax.Array) -> jax.Array:
+    def row_of_bits(first: jax.Array) -> jax.Array:
         count = (jax.lax.iota(jnp.uint32, row) + first) * jnp.uint32(GOLDEN)
         return mixed(count + start) >> 31 == 1
 
     rows = jnp.arange(_ROWS, dtype=jnp.uint32) * jnp.uint32(row)
-    return jax.lax.map(drawn, rows).reshape(-1)
+    return jax.lax.map(row_of_bits, rows).reshape(-1)
 
 
 def mixed(word: jax.Array) -> jax.Array:

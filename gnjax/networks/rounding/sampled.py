@@ -62,15 +62,17 @@ def total_rounding(
         return take((net.x, net.target), places), vectors[:, places]
 
     some = [*groups.worst, *groups.random]
-    seen = [measure(*batch(places), len(some) * net.batch) for places in some]
-    drawn = zip(seen[-_RANDOM:], groups.random, strict=True)
-    quotients = [size / float(np.linalg.norm(changes[places])) for size, places in drawn]
-    rest = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
+    sizes = [measure(*batch(places), len(some) * net.batch) for places in some]
+    sizes_and_places = zip(sizes[-_RANDOM:], groups.random, strict=True)
+    quotients = [size / float(np.linalg.norm(changes[places])) for size, places in sizes_and_places]
+    other_batches = np.split(groups.rest, range(net.batch, len(groups.rest), net.batch))
     if not 0 < max(quotients) <= _UNLIKE * min(quotients):
-        return math.hypot(*seen, *(measure(*batch(places), net.samples) for places in rest))
-    for places in rest:
+        return math.hypot(
+            *sizes, *(measure(*batch(places), net.samples) for places in other_batches)
+        )
+    for places in other_batches:
         leave(*batch(places))
-    return math.hypot(*seen, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
+    return math.hypot(*sizes, max(quotients) * float(np.linalg.norm(changes[groups.rest])))
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups
     if worst + _RANDOM * size >= len(order):
         return None
     others = rng.permutation(order[worst:])
-    drawn, rest = np.split(others, [_RANDOM * size])
-    return _Groups(order[:worst].reshape(-1, size), drawn.reshape(-1, size), np.sort(rest))
+    random, rest = np.split(others, [_RANDOM * size])
+    return _Groups(order[:worst].reshape(-1, size), random.reshape(-1, size), np.sort(rest))
 
 
 def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
@@ -120,8 +122,8 @@ def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
     for (batch, before), image in zip(batches, images, strict=True):
         moved = on_host(plain_forward(net, *batch, wide)) - image
         changes.append(np.linalg.norm(moved.reshape(len(moved), -1), axis=1)[before:])
-    found = np.concatenate(changes)
-    return found if np.isfinite(found).all() else None
+    norms = np.concatenate(changes)
+    return norms if np.isfinite(norms).all() else None
 
 
 @bounded_jit

@@ -69,7 +69,7 @@ def complement(
     size = basis.shape[1]
     if len(basis) == size:
         return NOTHING
-    start = lanczos.random_rows(size, _BLOCK, seed, apart=basis)
+    start = lanczos.random_rows(size, _BLOCK, seed, orthogonal_to=basis)
 
     def enough(run: lanczos.Run) -> bool:
         if stop():
@@ -85,7 +85,7 @@ def complement(
         enough=enough,
         check_every=_LOOK,
         seed=seed,
-        apart=basis,
+        orthogonal_to=basis,
     )
     ritz = np.linalg.eigvalsh(run.projection)
     ends = _of_complete(run, ritz) if run.complete else _likely(run, ritz, below, above)

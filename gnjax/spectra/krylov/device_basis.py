@@ -72,10 +72,10 @@ def random_row(form: Layout, number: int) -> jax.Array:
     The random stream is different from those from which the caller may have drawn weights.
     """
     key = jax.random.fold_in(jax.random.key(_STREAM), number)
-    drawn = jax.random.normal(key, (form.slabs, form.width), form.dtype)
-    slab, column = (jax.lax.broadcasted_iota(int, drawn.shape, axis) for axis in (0, 1))
+    normal = jax.random.normal(key, (form.slabs, form.width), form.dtype)
+    slab, column = (jax.lax.broadcasted_iota(int, normal.shape, axis) for axis in (0, 1))
     place = form.width * slab + column
-    return form.placed(jnp.where(place < form.size, drawn, 0.0))
+    return form.placed(jnp.where(place < form.size, normal, 0.0))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -19,10 +19,10 @@ from gnjax.numerics.certificate import PROBABLE, PROVED, Error, unknown
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.hidden import MISSED, excludes, hides, is_outermost, threshold
 from gnjax.spectra.krylov.places import position_errors
-from gnjax.spectra.krylov.wanted import (
+from gnjax.spectra.krylov.search import (
     SPARE,
     RitzPairs,
-    Wanted,
+    Search,
     most_products,
     never,
     ritz_pairs,
@@ -95,7 +95,7 @@ def outer_ritz_pairs(
       rtol: the tolerance of residuals, relative to the scale.
       noise: the rounding of a product, relative to the scale.
       most: the largest number of rows of a basis.
-      stop: returns whether the best values so far are wanted now.
+      stop: returns whether to end with the best values so far.
     """
     products = 0
 
@@ -104,84 +104,85 @@ def outer_ritz_pairs(
         products += len(rows)
         return apply(rows)
 
-    wanted, block, level = Wanted(counting, size, k, sign, rtol, noise, most, stop), 1, MISSED / 2
-    limit = most_products(wanted.rows)
+    search, block, level = Search(counting, size, k, sign, rtol, noise, most, stop), 1, MISSED / 2
+    limit = most_products(search.rows)
     while True:
-        found = _search(wanted, block, limit - products, level)
-        if found.run.complete or wanted.stop() or not small(wanted, found):
-            answer = _answer(wanted, found, False)
+        pairs = _search(search, block, limit - products, level)
+        if pairs.run.complete or search.stop() or not small(search, pairs):
+            answer = _answer(search, pairs, False)
             break
-        hidden = hides(wanted, found, level)
-        answer = _answer(wanted, found, hidden is False)
-        if wanted.stop() or not _more_vectors(wanted, found, block, hidden):
+        hidden = hides(search, pairs, level)
+        answer = _answer(search, pairs, hidden is False)
+        if search.stop() or not _more_vectors(search, pairs, block, hidden):
             answer = replace(answer, converged=answer.converged and not hidden)
             break
         block, level = min(2 * block, k if block < k else 2 * k), level / 2
     return replace(answer, products=products)
 
 
-def _more_vectors(wanted: Wanted, found: RitzPairs, block: int, hidden: bool | None) -> bool:
+def _more_vectors(search: Search, pairs: RitzPairs, block: int, hidden: bool | None) -> bool:
     """Whether a run from more vectors may find eigenvalues that are hidden from this one.
 
     Where that is undecided, more vectors are needed only after a run from one vector, or if one
     value occurs as often as there are vectors.
     """
     if hidden is not None:
-        return hidden and block < 2 * wanted.k
-    errors = found.residuals[: wanted.k] + wanted.noise * found.scale
-    return block < wanted.k and (block < 2 or _copies(found.values[: wanted.k], errors) >= block)
+        return hidden and block < 2 * search.k
+    errors = pairs.residuals[: search.k] + search.noise * pairs.scale
+    return block < search.k and (block < 2 or _copies(pairs.values[: search.k], errors) >= block)
 
 
 def _copies(values: np.ndarray, errors: np.ndarray) -> int:
     """The largest number of values that may all be equal."""
-    apart = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
-    return int((~apart).sum(axis=1).max())
+    distinct = np.abs(np.subtract.outer(values, values)) > np.add.outer(errors, errors)
+    return int((~distinct).sum(axis=1).max())
 
 
-def _search(wanted: Wanted, block: int, products: int, level: float) -> RitzPairs:
+def _search(search: Search, block: int, products: int, level: float) -> RitzPairs:
     """Run Lanczos, with restarts, until the k outermost Ritz values have small residuals."""
-    options = {"noise": 0.0, "relative_noise": wanted.noise, "check_every": 1}
+    options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
-        wanted.apply,
-        krylov.random_rows(wanted.size, block, 0),
-        max_steps=max(2, wanted.rows // block),
-        enough=_converged(wanted, level),
+        search.apply,
+        krylov.random_rows(search.size, block, 0),
+        max_steps=max(2, search.rows // block),
+        enough=_converged(search, level),
         **options,
     )
-    kept, restarts = wanted.k + (wanted.rows - wanted.k) // 2, False
-    while not (run.complete or wanted.stop() or small(wanted, ritz_pairs(run, wanted.sign))):
+    restart_size, restarts = search.k + (search.rows - search.k) // 2, False
+    while not (run.complete or search.stop() or small(search, ritz_pairs(run, search.sign))):
         if run.products >= products:
             break
-        run, restarts = krylov.restarted(run, ritz_pairs(run, wanted.sign).vectors[:, :kept]), True
+        restarts = True
+        run = krylov.restarted(run, ritz_pairs(run, search.sign).vectors[:, :restart_size])
         run = krylov.extended(
-            wanted.apply, run, rows=wanted.rows, enough=_converged(wanted, level), **options
+            search.apply, run, rows=search.rows, enough=_converged(search, level), **options
         )
-    return ritz_pairs(_confirmed(wanted, run) if restarts else run, wanted.sign)
+    return ritz_pairs(_confirmed(search, run) if restarts else run, search.sign)
 
 
-def _converged(wanted: Wanted, level: float) -> Callable[[krylov.Run], bool]:
+def _converged(search: Search, level: float) -> Callable[[krylov.Run], bool]:
     """A test of a run: whether the residuals are small.
 
     The residuals are computed again after half of the steps that they would need if they decayed as
     they have since the last time. Where the k values are the outermost Ritz values, the run goes on
     for the few steps that it takes to prove that no eigenvalue lies further out.
     """
-    due, before = 0, (0, -float(np.log(wanted.rtol)))
+    due, before = 0, (0, -float(np.log(search.rtol)))
 
     def enough(run: krylov.Run) -> bool:
         nonlocal due, before
         steps = len(run.basis)
-        if wanted.stop():
+        if search.stop():
             return True
-        if steps < max(due, wanted.k):
+        if steps < max(due, search.k):
             return False
-        found = ritz_pairs(run, wanted.sign)
-        worst, target = found.residuals[: wanted.k].max(), wanted.rtol * found.scale
+        pairs = ritz_pairs(run, search.sign)
+        worst, target = pairs.residuals[: search.k].max(), search.rtol * pairs.scale
         if worst <= target:
             return (
                 not run.unbroken
-                or not is_outermost(wanted, found)
-                or excludes(wanted, found, level)
+                or not is_outermost(search, pairs)
+                or excludes(search, pairs, level)
             )
         excess = float(np.log(worst / target))
         rate = (before[1] - excess) / (steps - before[0])
@@ -193,7 +194,7 @@ def _converged(wanted: Wanted, level: float) -> Callable[[krylov.Run], bool]:
     return enough
 
 
-def _confirmed(wanted: Wanted, run: krylov.Run) -> krylov.Run:
+def _confirmed(search: Search, run: krylov.Run) -> krylov.Run:
     """Reduce the run to a few outermost Ritz vectors, and measure ``dropped`` by new products.
 
     After restarts the difference between the products with these vectors and the recurrence is all
@@ -202,58 +203,58 @@ def _confirmed(wanted: Wanted, run: krylov.Run) -> krylov.Run:
     """
     if run.complete:
         return run
-    run = krylov.restarted(run, ritz_pairs(run, wanted.sign).vectors[:, : wanted.k + SPARE])
-    images = rowwise(wanted.apply, run.basis)
-    known = run.projection @ run.basis + run.remainder.T @ run.following
-    return replace(run, dropped=2 / 3**0.5 * float(np.linalg.norm(images - known)))
+    run = krylov.restarted(run, ritz_pairs(run, search.sign).vectors[:, : search.k + SPARE])
+    images = rowwise(search.apply, run.basis)
+    recurrence = run.projection @ run.basis + run.remainder.T @ run.following
+    return replace(run, dropped=2 / 3**0.5 * float(np.linalg.norm(images - recurrence)))
 
 
-def _answer(wanted: Wanted, found: RitzPairs, decided: bool) -> OuterRitzPairs:
+def _answer(search: Search, pairs: RitzPairs, decided: bool) -> OuterRitzPairs:
     """The k values with their vectors and errors."""
-    run = found.run
-    unseen = min(wanted.k, wanted.size - len(found.values)) if run.complete else 0
-    values = np.append(found.values, np.zeros(unseen))  # zeros of the null space outside the run
-    chosen = np.argsort(wanted.sign * values, kind="stable")[: wanted.k]
-    descending = chosen[np.argsort(-values[chosen])]
-    inside = descending < len(found.values)
-    vectors, images, lengths = _pairs(wanted, found, descending[inside])
+    run = pairs.run
+    unseen = min(search.k, search.size - len(pairs.values)) if run.complete else 0
+    values = np.append(pairs.values, np.zeros(unseen))  # zeros of the null space outside the run
+    outermost = np.argsort(search.sign * values, kind="stable")[: search.k]
+    descending = outermost[np.argsort(-values[outermost])]
+    inside = descending < len(pairs.values)
+    vectors, images, lengths = _pairs(search, pairs, descending[inside])
     residuals = np.full(len(descending), run.null_error + run.dropped)
     residuals[inside] = lengths
-    count, errors = _counted(wanted, found, wanted.sign * values[descending], residuals, decided)
-    tolerance = max(wanted.rtol, 4 * wanted.noise)
+    count, errors = _counted(search, pairs, search.sign * values[descending], residuals, decided)
+    tolerance = max(search.rtol, 4 * search.noise)
     return OuterRitzPairs(
         values[descending],
         residuals,
-        found.scale,
+        pairs.scale,
         vectors,
         images,
-        bool(residuals[inside].max(initial=0.0) <= tolerance * found.scale),
+        bool(residuals[inside].max(initial=0.0) <= tolerance * pairs.scale),
         errors=errors,
         count=count,
     )
 
 
 def _pairs(
-    wanted: Wanted, found: RitzPairs, chosen: np.ndarray
+    search: Search, pairs: RitzPairs, places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ritz vectors V^T w as rows, their images A V^T w = theta V^T w + Q^T R w, and the residuals.
 
     If what was dropped may change a residual, the images are computed by new products.
     """
-    run, coefficients, values = found.run, found.vectors[:, chosen].T, found.values[chosen]
+    run, coefficients, values = pairs.run, pairs.vectors[:, places].T, pairs.values[places]
     vectors = coefficients @ run.basis
-    if run.dropped > _MATTERS * wanted.rtol * found.scale:
-        images = rowwise(wanted.apply, vectors) if len(vectors) else vectors
+    if run.dropped > _MATTERS * search.rtol * pairs.scale:
+        images = rowwise(search.apply, vectors) if len(vectors) else vectors
         return vectors, images, np.linalg.norm(images - values[:, None] * vectors, axis=1)
     onward = coefficients[:, -run.block :] @ run.remainder.T @ run.following
-    return vectors, values[:, None] * vectors + onward, found.residuals[chosen] + run.dropped
+    return vectors, values[:, None] * vectors + onward, pairs.residuals[places] + run.dropped
 
 
 def _counted(
-    wanted: Wanted, found: RitzPairs, signed: np.ndarray, residuals: np.ndarray, decided: bool
+    search: Search, pairs: RitzPairs, signed: np.ndarray, residuals: np.ndarray, decided: bool
 ) -> tuple[Error, np.ndarray]:
     """The statement ``count`` about eigenvalues outside the run, and ``errors`` of the values."""
-    run = found.run
+    run = pairs.run
     if run.complete:
         everywhere = np.full(len(signed), run.dropped + run.null_error)
         reason = "a null space found with random vectors"
@@ -263,7 +264,7 @@ def _counted(
         ), everywhere
     if not decided:
         return _UNCOUNTED, np.full(len(signed), np.inf)
-    edge = wanted.sign * threshold(wanted, found) - run.dropped
+    edge = search.sign * threshold(search, pairs) - run.dropped
     errors = np.maximum(position_errors(signed, residuals, edge), run.dropped)
     room = max(float(signed.max()) - edge, run.dropped)
     return Error(room, PROBABLE, MISSED, "eigenvalues that a random start may have missed"), errors

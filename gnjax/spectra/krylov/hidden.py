@@ -17,78 +17,78 @@ from __future__ import annotations
 import numpy as np
 
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov.wanted import RitzPairs, Wanted
+from gnjax.spectra.krylov.search import RitzPairs, Search
 
 MISSED = 1e-3  # the probability that an eigenvalue is missed
 _CHECK_EVERY = 6  # steps of the second run from one check to the next
 
 
-def hides(wanted: Wanted, found: RitzPairs, level: float) -> bool | None:
+def hides(search: Search, pairs: RitzPairs, level: float) -> bool | None:
     """Whether the run misses an eigenvalue beyond the threshold; None where undecided."""
-    if is_outermost(wanted, found) and excludes(wanted, found, level):
+    if is_outermost(search, pairs) and excludes(search, pairs, level):
         return False
-    return any_beyond(wanted, found, threshold(wanted, found), level)
+    return any_beyond(search, pairs, threshold(search, pairs), level)
 
 
-def threshold(wanted: Wanted, found: RitzPairs) -> float:
+def threshold(search: Search, pairs: RitzPairs) -> float:
     """The t beyond which eigenvalues are counted.
 
     It lies further out than the k-th value and than all values that cannot be told from it.
     """
-    errors = found.residuals[: wanted.k] + found.run.dropped
-    inner = wanted.sign * found.values[: wanted.k] - errors
+    errors = pairs.residuals[: search.k] + pairs.run.dropped
+    inner = search.sign * pairs.values[: search.k] - errors
     outer = inner + 2 * errors
-    room = max(errors[-1], wanted.rtol / 2 * found.scale, 4 * wanted.noise * found.scale)
-    room = max(room, 2 * found.run.dropped, float(np.finfo(float).tiny))  # also for a zero matrix
+    room = max(errors[-1], search.rtol / 2 * pairs.scale, 4 * search.noise * pairs.scale)
+    room = max(room, 2 * pairs.run.dropped, float(np.finfo(float).tiny))  # also for a zero matrix
     reach = inner[-1]
     for low, high in zip(inner[::-1], outer[::-1], strict=True):
         if high > reach - 2 * room:
             reach = min(reach, low)
-    return float(wanted.sign * (reach - room))
+    return float(search.sign * (reach - room))
 
 
-def is_outermost(wanted: Wanted, found: RitzPairs) -> bool:
+def is_outermost(search: Search, pairs: RitzPairs) -> bool:
     """Whether no Ritz value lies beyond the threshold."""
-    return bool(wanted.sign * found.values[0] > wanted.sign * threshold(wanted, found))
+    return bool(search.sign * pairs.values[0] > search.sign * threshold(search, pairs))
 
 
-def excludes(wanted: Wanted, found: RitzPairs, level: float) -> bool:
-    return bool(krylov.missed_probability(found.run, threshold(wanted, found))[0] <= level)
+def excludes(search: Search, pairs: RitzPairs, level: float) -> bool:
+    return bool(krylov.missed_probability(pairs.run, threshold(search, pairs))[0] <= level)
 
 
-def any_beyond(wanted: Wanted, found: RitzPairs, t: float, level: float = MISSED) -> bool | None:
+def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED) -> bool | None:
     """Whether S(t) has an eigenvalue beyond t; None where that takes too many steps."""
-    run = found.run
-    start = krylov.random_rows(wanted.size, len(run.diagonals[0]), 1, apart=run.basis)
-    fit = max(len(run.basis), wanted.rows - len(run.basis))
-    rows = min(wanted.size - len(run.basis), fit, 2 * run.products)
+    run = pairs.run
+    start = krylov.random_rows(search.size, len(run.diagonals[0]), 1, orthogonal_to=run.basis)
+    fit = max(len(run.basis), search.rows - len(run.basis))
+    rows = min(search.size - len(run.basis), fit, 2 * run.products)
 
     def verdict(second: krylov.Run) -> bool | None:
-        outermost = float((wanted.sign * np.linalg.eigvalsh(second.projection)).min())
-        if outermost < wanted.sign * t:
+        outermost = float((search.sign * np.linalg.eigvalsh(second.projection)).min())
+        if outermost < search.sign * t:
             return True
         return False if krylov.missed_probability(second, t)[0] <= level else None
 
     second = krylov.lanczos(
-        _on_complement(wanted, found, t),
+        _on_complement(search, pairs, t),
         start,
         max_steps=max(2, rows // len(start)),
-        noise=wanted.noise * found.scale,
-        enough=lambda second: wanted.stop() or verdict(second) is not None,
+        noise=search.noise * pairs.scale,
+        enough=lambda second: search.stop() or verdict(second) is not None,
         check_every=_CHECK_EVERY,
-        apart=run.basis,
+        orthogonal_to=run.basis,
     )
     return verdict(second)
 
 
-def _on_complement(wanted: Wanted, found: RitzPairs, t: float) -> krylov.Apply:
+def _on_complement(search: Search, pairs: RitzPairs, t: float) -> krylov.Apply:
     """S(t), without the projection onto the complement of V."""
-    run = found.run
+    run = pairs.run
     pushed = run.remainder.T @ run.following  # R^T Q
-    last = found.vectors[-run.block :]
-    inverse = (last / (found.values - t)) @ last.T  # of T - t, its last block
+    last = pairs.vectors[-run.block :]
+    inverse = (last / (pairs.values - t)) @ last.T  # of T - t, its last block
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        return wanted.apply(rows) - (rows @ pushed.T) @ inverse @ pushed
+        return search.apply(rows) - (rows @ pushed.T) @ inverse @ pushed
 
     return apply

@@ -27,11 +27,11 @@ def too_large(size: int, vectors: int, limits: Limits = LIMITS, itemsize: int = 
     if least <= allowed:
         return ""
     also = "" if limits.vectors is None else f", vectors={least}"
-    taken = itemsize * size * least
+    size_in_bytes = itemsize * size * least
     return (
         f"an operator of {size:,} rows needs a Krylov basis of at least {least} vectors, "
-        f"{1e-9 * taken:.3g} GB in float{8 * itemsize}, and limits allow {allowed}; pass "
-        f"limits=gnjax.Limits(basis_bytes={taken:_}{also}) if the machine has the memory"
+        f"{1e-9 * size_in_bytes:.3g} GB in float{8 * itemsize}, and limits allow {allowed}; pass "
+        f"limits=gnjax.Limits(basis_bytes={size_in_bytes:_}{also}) if the machine has the memory"
     )
 
 
@@ -39,9 +39,9 @@ class NotFinite(ValueError):
     """A product with the operator contains NaN or Inf."""
 
 
-def check_products(found: np.ndarray | float) -> None:
+def check_products(products: np.ndarray | float) -> None:
     """Refuse what an operator made of NaN or Inf returns."""
-    if not np.isfinite(found).all():
+    if not np.isfinite(products).all():
         msg = (
             "the operator returns NaN or Inf; look for them in its weights and data, and for "
             "derivatives that are infinite, as that of a root or a norm is at zero"

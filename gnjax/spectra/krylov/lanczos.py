@@ -167,15 +167,15 @@ def restarted(run: Run, coefficients: np.ndarray) -> Run:
 def _driven(apply: Apply, runs: Sequence[Steps]) -> list[Run]:
     """Give every run the products that it asks for, until all of them have ended."""
     going = dict(enumerate(runs))
-    wanted = {index: next(steps) for index, steps in going.items()}
+    blocks = {index: next(steps) for index, steps in going.items()}
     ended: dict[int, Run] = {}
-    while wanted:
-        for index, image in zip(list(wanted), _images(apply, list(wanted.values())), strict=True):
+    while blocks:
+        for index, image in zip(list(blocks), _images(apply, list(blocks.values())), strict=True):
             try:
-                wanted[index] = going[index].send(image)
+                blocks[index] = going[index].send(image)
             except StopIteration as stop:
                 ended[index] = stop.value
-                del wanted[index]
+                del blocks[index]
     return [ended[index] for index in going]
 
 
@@ -188,7 +188,7 @@ def _images(apply: Apply, blocks: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
 
 
 def steps_of(
-    start: np.ndarray, *, max_steps: int, apart: np.ndarray | None = None, **options: Any
+    start: np.ndarray, *, max_steps: int, orthogonal_to: np.ndarray | None = None, **options: Any
 ) -> Steps:
     """Extend the Krylov space of ``start`` until ``enough``, until it is exhausted, or max_steps.
 
@@ -200,14 +200,16 @@ def steps_of(
     When the operator maps a block of random directions to less than the noise, the run is complete,
     in the sense of ``null_error``.
 
-    With orthonormal rows ``apart``, to which ``start`` is orthogonal, the run is one of the
+    With orthonormal rows ``orthogonal_to``, to which ``start`` is orthogonal, the run is one of the
     operator's compression to their complement.
     """
     block, size = start.shape
-    shut = 0 if apart is None else len(apart)
+    codimension = 0 if orthogonal_to is None else len(orthogonal_to)
     empty, nothing = np.empty((0, size)), np.empty((0, 0))
-    first = Run(empty, start, nothing, (), (), np.empty((block, 0)), False, 0, size - shut)
-    return _steps(first, block=block, rows=max_steps * block, apart=apart, **options)
+    first = Run(empty, start, nothing, (), (), np.empty((block, 0)), False, 0, size - codimension)
+    return _steps(
+        first, block=block, rows=max_steps * block, orthogonal_to=orthogonal_to, **options
+    )
 
 
 def _steps(
@@ -220,13 +222,13 @@ def _steps(
     enough: Callable[[Run], bool] = lambda run: False,
     check_every: int = 4,
     seed: int = 0,
-    apart: np.ndarray | None = None,
+    orthogonal_to: np.ndarray | None = None,
 ) -> Steps:
     """The steps of a new run, or of a restarted one."""
     size, filled = run.following.shape[1], len(run.basis)
-    shut = 0 if apart is None else len(apart)
-    held, projection = _storage(run, rows, apart)
-    basis = held[shut:]
+    codimension = 0 if orthogonal_to is None else len(orthogonal_to)
+    storage, projection = _storage(run, rows, orthogonal_to)
+    basis = storage[codimension:]
     rng = np.random.default_rng([STREAM, seed, 1 + run.products])
     first, lost = run, [0.0]
     unbroken, scale = not filled, float(np.abs(run.projection).max(initial=0.0))
@@ -235,7 +237,7 @@ def _steps(
         step += 1
         random, width = filled > 0 and not len(run.following), run.block
         fresh, coupling, cut = _next_block(
-            run, block, held[: shut + filled], len(basis) - filled, rng
+            run, block, storage[: codimension + filled], len(basis) - filled, rng
         )
         lost.append(cut)
         unbroken = unbroken and len(run.following) == len(fresh) == block
@@ -244,21 +246,21 @@ def _steps(
             couplings = (*couplings, coupling)
         before, now = slice(filled - width, filled), slice(filled, filled + len(fresh))
         basis[now], projection[now, before], projection[before, now] = fresh, coupling, coupling.T
-        outside_before, filled = size - shut - filled, now.stop
+        outside_before, filled = size - codimension - filled, now.stop
         image = yield basis[now]
         alpha = image @ basis[now].T
-        known = held[: shut + filled]
-        image = outside(outside(image, basis[before.start : filled]), known)
+        all_rows = storage[: codimension + filled]
+        image = outside(outside(image, basis[before.start : filled]), all_rows)
         projection[now, now] = (alpha + alpha.T) / 2
         scale = max(scale, float(np.abs(alpha).max()))
         level = max(noise, relative_noise * scale)
         following, remainder, cut = directions(image, level)
         lost.append(cut)
         if lost_digits(remainder, scale):
-            following = orthonormal(outside(outside(following, known), known))
+            following = orthonormal(outside(outside(following, all_rows), all_rows))
         if unbroken:
             diagonals = (*diagonals, projection[now, now])
-        exhausted = filled == size - shut
+        exhausted = filled == size - codimension
         null = random and not exhausted and not len(following) and np.abs(alpha).max() <= level
         run = Run(
             basis[:filled],
@@ -269,46 +271,48 @@ def _steps(
             remainder,
             exhausted or null,
             run.products + len(fresh),
-            size - shut,
+            size - codimension,
             first.dropped + min(sum(lost), (2 * sum(part**2 for part in lost)) ** 0.5),
             float(np.hypot(np.linalg.norm(alpha), cut)) if null else 0.0,
             len(fresh) if null else 0,
             outside_before if null else 0,
         )
-        full = filled == len(basis) or size - shut > len(basis) < filled + len(following)
+        full = filled == len(basis) or size - codimension > len(basis) < filled + len(following)
         if run.complete or full or (step % check_every == 0 and enough(run)):
             return run
 
 
-def _storage(run: Run, rows: int, apart: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays for the rows ``apart`` followed by ``rows`` rows of a basis, and for T.
+def _storage(
+    run: Run, rows: int, orthogonal_to: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays for the rows ``orthogonal_to`` followed by ``rows`` rows of a basis, and for T.
 
     They hold the rows and the T of the run already.
     """
     size, filled = run.following.shape[1], len(run.basis)
-    shut = 0 if apart is None else len(apart)
-    held = np.empty((min(shut + rows, size), size))
-    if apart is not None:
-        held[:shut] = apart
-    held[shut : shut + filled] = run.basis
-    projection = np.zeros((len(held) - shut, len(held) - shut))
+    codimension = 0 if orthogonal_to is None else len(orthogonal_to)
+    storage = np.empty((min(codimension + rows, size), size))
+    if orthogonal_to is not None:
+        storage[:codimension] = orthogonal_to
+    storage[codimension : codimension + filled] = run.basis
+    projection = np.zeros((len(storage) - codimension, len(storage) - codimension))
     projection[:filled, :filled] = run.projection
-    return held, projection
+    return storage, projection
 
 
 def _next_block(
-    run: Run, block: int, known: np.ndarray, room: int, rng: np.random.Generator
+    run: Run, block: int, basis: np.ndarray, room: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The next rows of the basis, their coupling to the last ones, and the norm left out.
 
     Random rows take the place of directions that were dropped.
     """
-    wanted = min(room, max(block, len(run.following) or _FRESH))
-    fresh, coupling = run.following[:wanted], run.remainder[:wanted]
-    unseen = float(np.linalg.norm(run.remainder[wanted:]))
-    if len(fresh) < wanted:
-        fresh = padded(fresh, wanted, known, rng)
-        coupling = np.vstack([coupling, np.zeros((wanted - len(coupling), run.block))])
+    count = min(room, max(block, len(run.following) or _FRESH))
+    fresh, coupling = run.following[:count], run.remainder[:count]
+    unseen = float(np.linalg.norm(run.remainder[count:]))
+    if len(fresh) < count:
+        fresh = padded(fresh, count, basis, rng)
+        coupling = np.vstack([coupling, np.zeros((count - len(coupling), run.block))])
     return fresh, coupling, unseen
 
 

@@ -61,9 +61,13 @@ def missed_probability(run: Run, t: np.ndarray | float) -> np.ndarray:
         return np.zeros(len(points))
     weight = _christoffel(run, points)
     if not len(run.following):
-        apart = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(axis=1)
-        seen = np.divide(run.dropped, apart, out=np.ones(len(points)), where=apart > run.dropped)
-        weight = np.minimum(weight, seen**2)
+        distances = np.abs(np.subtract.outer(points, np.linalg.eigvalsh(run.projection))).min(
+            axis=1
+        )
+        component = np.divide(
+            run.dropped, distances, out=np.ones(len(points)), where=distances > run.dropped
+        )
+        weight = np.minimum(weight, component**2)
     from scipy.special import betainc  # 0.1 s of import, which not every user needs
 
     return betainc(block / 2, (run.size - block) / 2, weight)

@@ -38,8 +38,8 @@ from gnjax.spectra.krylov.device_basis import (
     with_row,
 )
 from gnjax.spectra.krylov.host_products import check_products
+from gnjax.spectra.krylov.search import most_products
 from gnjax.spectra.krylov.tracked import BREAKDOWN
-from gnjax.spectra.krylov.wanted import most_products
 
 _LOOKED = 4  # fewest products outside a space that seems invariant, before it is believed
 
@@ -145,8 +145,8 @@ def checked(
     Vectors are first converted to ``dtype``, the type that the product takes. The product may
     compute in a higher precision.
     """
-    found = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
-    return found[:, 0], found[:, 1]
+    pairs = np.array([_checked(exact, form, vector, dtype) for vector in vectors])
+    return pairs[:, 0], pairs[:, 1]
 
 
 def _begun(form: Layout, rows: int) -> Run:
@@ -168,7 +168,7 @@ def _searched(
 ) -> bool:
     """Step and restart until the k outermost residuals are small; whether they are."""
     most = most_products(run.steps)
-    kept = k + (run.steps - k) // 2
+    restart_size = k + (run.steps - k) // 2
     while True:
         _step(run, product, dtype)
         values, residuals, vectors = run.ritz(sign)
@@ -184,7 +184,7 @@ def _searched(
         if run.products >= most:
             return False
         if run.filled == run.steps:
-            _restart(run, values[:kept], vectors[:, :kept])
+            _restart(run, values[:restart_size], vectors[:, :restart_size])
 
 
 def _step(run: Run, product: Product, dtype: Any) -> None:
@@ -194,14 +194,14 @@ def _step(run: Run, product: Product, dtype: Any) -> None:
     run.products, run.filled = run.products + 1, at + 1
     eps = float(jnp.finfo(form.dtype).eps)
     negligible = BREAKDOWN * eps * max(run.scale, norm(image))
-    image, inside, left = orthogonalised(run.basis, image, run.filled, negligible)
+    image, inside, new_norm = orthogonalised(run.basis, image, run.filled, negligible)
     run.projection[: at + 1, at] = run.projection[at, : at + 1] = inside
     run.scale = max(run.scale, float(np.linalg.norm(inside)))
-    run.coupling = left
+    run.coupling = new_norm
     if run.exhausted:
         run.coupling = 0.0
-    elif left > BREAKDOWN * eps * run.scale:
-        run.basis = with_row(run.basis, image, run.filled, 1 / left)
+    elif new_norm > BREAKDOWN * eps * run.scale:
+        run.basis = with_row(run.basis, image, run.filled, 1 / new_norm)
     else:
         del image
         _start_anew(run)
@@ -211,20 +211,20 @@ def _start_anew(run: Run) -> None:
     """Continue with a random direction outside V, because the last product gave no new one."""
     run.coupling, run.draws = 0.0, run.draws + 1
     row = random_row(run.form, run.draws)
-    row, _, left = orthogonalised(run.basis, row, run.filled, 0.0)
-    run.basis = with_row(run.basis, row, run.filled, 1 / left)
+    row, _, new_norm = orthogonalised(run.basis, row, run.filled, 0.0)
+    run.basis = with_row(run.basis, row, run.filled, 1 / new_norm)
 
 
 def _restart(run: Run, values: np.ndarray, vectors: np.ndarray) -> None:
     """Replace V by some of its Ritz vectors, and keep the row that follows."""
-    kept = len(values)
-    matrix = np.zeros((kept + 1, run.basis.shape[1]))
-    matrix[:kept, : run.filled] = vectors.T
-    matrix[kept, run.filled] = 1.0
+    count = len(values)
+    matrix = np.zeros((count + 1, run.basis.shape[1]))
+    matrix[:count, : run.filled] = vectors.T
+    matrix[count, run.filled] = 1.0
     run.basis = rotated(run.basis, matrix)
     run.projection[:] = 0.0
-    run.projection[:kept, :kept] = np.diag(values)
-    run.filled = kept
+    run.projection[:count, :count] = np.diag(values)
+    run.filled = count
 
 
 def _in_host_memory(run: Run, coefficients: np.ndarray) -> np.ndarray:

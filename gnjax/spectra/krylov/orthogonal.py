@@ -10,16 +10,20 @@ _SHORT = 1e-3  # directions shorter than this times ||A|| are orthogonalised onc
 _UNEVEN = 0.1  # and those shorter than this times the longest of their block
 
 
-def random_rows(size: int, block: int, seed: int, apart: np.ndarray | None = None) -> np.ndarray:
-    """Orthonormal rows (b, n) that span a uniformly random space, orthogonal to the rows ``apart``.
+def random_rows(
+    size: int, block: int, seed: int, orthogonal_to: np.ndarray | None = None
+) -> np.ndarray:
+    """Orthonormal rows (b, n) that span a uniformly random space.
+
+    They are orthogonal to the orthonormal rows ``orthogonal_to``.
 
     They are not drawn from ``default_rng(seed)``, from which the caller may have drawn weights or
     data: a start that depends on the matrix is not random.
     """
-    room = size - (0 if apart is None else len(apart))
+    room = size - (0 if orthogonal_to is None else len(orthogonal_to))
     gaussian = np.random.default_rng([STREAM, seed]).standard_normal((size, min(block, room)))
-    if apart is not None:
-        gaussian = outside(outside(gaussian.T, apart), apart).T
+    if orthogonal_to is not None:
+        gaussian = outside(outside(gaussian.T, orthogonal_to), orthogonal_to).T
     if gaussian.shape[1] == 1:  # a QR takes as long as a product of a small network
         return np.ascontiguousarray(gaussian.T) / np.linalg.norm(gaussian)
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0].T)
@@ -49,13 +53,11 @@ def directions(rows: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, 
     return q[:, :rank].T, coupling, float(np.linalg.norm(r[rank:]))
 
 
-def padded(
-    rows: np.ndarray, wanted: int, known: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def padded(rows: np.ndarray, count: int, basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """``rows``, and random directions that are orthogonal to them and to the basis."""
-    fill = rng.standard_normal((wanted - len(rows), known.shape[1]))
+    fill = rng.standard_normal((count - len(rows), basis.shape[1]))
     for _ in range(2):
-        fill = orthonormal(outside(outside(fill, known), rows))
+        fill = orthonormal(outside(outside(fill, basis), rows))
     return np.vstack([rows, fill])
 
 

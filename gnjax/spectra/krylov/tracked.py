@@ -131,8 +131,8 @@ def _largest(projection: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Arr
 
     What lies outside of the block is put below all of its eigenvalues.
     """
-    used = jnp.arange(len(projection)) < size
+    in_block = jnp.arange(len(projection)) < size
     below = -2 * jnp.linalg.norm(projection) - 1
-    values, vectors = jnp.linalg.eigh(projection + jnp.diag(jnp.where(used, 0.0, below)))
+    values, vectors = jnp.linalg.eigh(projection + jnp.diag(jnp.where(in_block, 0.0, below)))
     inside = jnp.where(values > below / 2 - 0.5, jnp.abs(values), 0.0)
     return values[-1], inside.max(), vectors[:, -1]

@@ -62,7 +62,7 @@ def certified(
     probability of at most ``share``, and these probabilities add up. When it is ``stopped``, or
     where no attempt succeeds, the bounds are 0 or infinite.
     """
-    share, spent = missed / (_TRIES * len(_WIDENINGS)), 0.0
+    share, failure = missed / (_TRIES * len(_WIDENINGS)), 0.0
     located = locate(end, rtol, stopped, count=count)
     if located is None:
         return _unbounded(end, np.zeros(count), 0)
@@ -73,12 +73,12 @@ def certified(
         for _ in range(_TRIES):
             shifts = [beside(end, value, rtol * widening) for value in best.values[:count]]
             pencil = located.pencil.at(shifts[-1])
-            apart = deflation(end, pencil, best, shifts, below)
-            if apart is None:
+            deflated_space = deflation(end, pencil, best, shifts, below)
+            if deflated_space is None:
                 break
-            start = random_rows(end.size, end.block, next(seeds), apart=apart.rows)
+            start = random_rows(end.size, end.block, next(seeds), orthogonal_to=deflated_space.rows)
             enough = partial(
-                _decided, pencil=pencil, floor=apart.floor, missed=share, stopped=stopped
+                _decided, pencil=pencil, floor=deflated_space.floor, missed=share, stopped=stopped
             )
             run = lanczos(
                 partial(_image, pencil),
@@ -87,19 +87,19 @@ def certified(
                 noise=pencil.noise,
                 enough=enough,
                 check_every=1,
-                apart=apart.rows,
+                orthogonal_to=deflated_space.rows,
             )
             products += run.products
-            floor = apart.floor + pencil.moved(run.products)
+            floor = deflated_space.floor + pencil.moved(run.products)
             exceeds = _exceeds(run, floor)
             if exceeds:
                 chance = 0.0 if run.complete else float(missed_probability(run, floor)[0])
                 if chance <= share:
                     bounds = np.array(shifts)
-                    return Enclosed(best.values[:count], bounds, spent + chance, products)
+                    return Enclosed(best.values[:count], bounds, failure + chance, products)
             if stopped():
                 return _unbounded(end, best.values[:count], products)
-            spent += share
+            failure += share
             least = float(np.linalg.eigvalsh(run.projection)[0])
             if 0 < least <= floor:
                 below = least / 2

@@ -63,11 +63,11 @@ def store(
     by_rows: bool,
     dtype: np.dtype,
     columns: int = TILE,
-    seen: Callable[[np.ndarray], object] = lambda block: None,
+    on_block: Callable[[np.ndarray], object] = lambda block: None,
 ) -> StoredFactor:
     """Hold J in a precision, in tiles of so many columns.
 
-    The blocks are rows of J one after the other, or rows of J^T; ``seen`` is given each of them.
+    The blocks are rows of J one after the other, or rows of J^T. ``on_block`` is called with each.
     """
     columns = min(columns, shape[1])
     tiles = [zeros((shape[0], columns), dtype) for _ in range(-(-shape[1] // columns))]
@@ -79,11 +79,11 @@ def store(
             lost += _write([tile[start:stop] for tile in tiles], block, 0)
         else:
             lost += _write(tiles, block.T, start)
-        seen(block)
+        on_block(block)
         start = stop
     with x64():
-        held = tuple(map(on_device, tiles))
-    return StoredFactor(held, shape, (1 + 1e-6) * lost**0.5, squared)
+        device_tiles = tuple(map(on_device, tiles))
+    return StoredFactor(device_tiles, shape, (1 + 1e-6) * lost**0.5, squared)
 
 
 def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
@@ -92,11 +92,11 @@ def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
     for index in range(first // width, -(-last // width)):
         begin, end = max(first, index * width), min(last, (index + 1) * width)
         some = part[:, begin - first : end - first]
-        held = tiles[index][:, begin - index * width : end - index * width]
+        target = tiles[index][:, begin - index * width : end - index * width]
         with np.errstate(over="ignore"):
-            held[:] = some
-        if held.dtype != some.dtype:
-            moved = some - held
+            target[:] = some
+        if target.dtype != some.dtype:
+            moved = some - target
             lost += float(np.einsum("ij,ij", moved, moved))  # BLAS would wait for its threads
     return lost
 

@@ -63,23 +63,25 @@ def locate(
     pencil, rows = end.start()
     rows = rows if beyond is None else beyond
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
-    seen = space.ritz(end.block)
+    ritz_and_residuals = space.ritz(end.block)
     extra, before = 0, np.full(count, np.inf)
     for _ in range(_STEPS):
-        if seen is None:
+        if ritz_and_residuals is None:
             return None
-        ritz, residuals = seen
+        ritz, residuals = ritz_and_residuals
         values = ritz.values[:count]
         if len(values) == count and (abs(values - before) <= _SETTLED * rtol * abs(values)).all():
             extra += 1
             shifts = [beside(end, value, rtol) for value in values]
-            apart = deflation(end, pencil.at(shifts[-1]), ritz, shifts)
-            enough = apart is not None and len(apart.rows) >= max(end.block // 2, count)
+            deflated_space = deflation(end, pencil.at(shifts[-1]), ritz, shifts)
+            enough = deflated_space is not None and len(deflated_space.rows) >= max(
+                end.block // 2, count
+            )
             if extra > _EXTRA_STEPS or enough:
                 break
         if stopped() or not space.grow(residuals):
             break
-        before, seen = np.resize(values, count), space.ritz(end.block)
+        before, ritz_and_residuals = np.resize(values, count), space.ritz(end.block)
     if end.exact:
         return Located(ritz, pencil, space.products)
     return Located(refined(end, ritz.rows), pencil, space.products + len(ritz.rows))
@@ -120,27 +122,27 @@ def deflation(
     masses = scaled(end.sign * ritz.rows)
     values, vectors = np.linalg.eigh(symmetric(q.T @ images.T))
     basis, images, masses = vectors.T @ q.T, vectors.T @ images, vectors.T @ masses
-    apart = np.linalg.qr(masses.T)[0].T
+    deflated_rows = np.linalg.qr(masses.T)[0].T
     best, widest = nothing, -np.inf
     for size in range(len(shifts) - 1, most + 1):
         parts = ((images + (pencil.shift - shift) * masses)[:size] for shift in shifts)
         floors = [
-            _floor(basis[:size], image, apart[:size], place, pencil.rounding)
+            _floor(basis[:size], image, deflated_rows[:size], place, pencil.rounding)
             for place, image in enumerate(parts)
         ]
         room = float(values[min(size, len(values) - 1)]) - max(floors)
         if max(floors) <= below and room > widest:
-            best, widest = Deflation(apart[:size], max(floors)), room
+            best, widest = Deflation(deflated_rows[:size], max(floors)), room
     return best
 
 
 def _floor(
-    basis: np.ndarray, images: np.ndarray, apart: np.ndarray, negative: int, rounding: float
+    basis: np.ndarray, images: np.ndarray, deflated_rows: np.ndarray, negative: int, rounding: float
 ) -> float:
-    """What C must exceed on the complement of the rows ``apart``; the images are R^T (A - s I) W.
+    """What C must exceed on the complement of the deflated rows.
 
-    T may have at most so many negative eigenvalues. The floor is infinite where it has more, or
-    where rounding does not let their number be seen.
+    The images are R^T (A - s I) W. T may have at most ``negative`` negative eigenvalues. The
+    floor is infinite where it has more, or where rounding leaves their number open.
     """
     if not len(basis):
         return 0.0
@@ -151,7 +153,7 @@ def _floor(
     positive = values > 0
     if not positive.any():
         return 0.0
-    residual = (vectors.T @ (images - (images @ apart.T) @ apart))[positive]
+    residual = (vectors.T @ (images - (images @ deflated_rows.T) @ deflated_rows))[positive]
     weights = (values[positive] - moved) ** 0.5
     quotients = residual / weights[:, None]
     size = float(np.linalg.eigvalsh(quotients @ quotients.T)[-1]) ** 0.5

@@ -67,11 +67,11 @@ def _work(m: int, q: int, block: int, width: int) -> float:
 
 
 def _too_large(m: int, q: int, room: float, limits: Limits) -> str:
-    needed = 4.0 * m * q
-    kept = limits.rows_bytes
-    cause = "limits allow" if room == kept else "the machine has free"
+    size_in_bytes = 4.0 * m * q
+    limit = limits.rows_bytes
+    cause = "limits allow" if room == limit else "the machine has free"
     return (
-        f"method='preconditioned' holds J, {m:,} x {q:,}, which takes {1e-9 * needed:.3g} GB in "
-        f"float32, and {cause} {1e-9 * room:.3g} GB; pass "
-        f"limits=gnjax.Limits(rows_bytes={needed:.3g}) if the machine has the memory"
+        f"method='preconditioned' holds J, {m:,} x {q:,}, which takes "
+        f"{1e-9 * size_in_bytes:.3g} GB in float32, and {cause} {1e-9 * room:.3g} GB; pass "
+        f"limits=gnjax.Limits(rows_bytes={size_in_bytes:.3g}) if the machine has the memory"
     )

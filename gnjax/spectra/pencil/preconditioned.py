@@ -93,10 +93,10 @@ def by_factor(
         ready = prepared(factor, plan.wide(), seed, watch, folder)
     if ready is None:
         return None
-    held = ready.factor
-    check_products(held.squared)
-    rounding = gamma(max(held.shape), np.dtype(float)) * held.squared**0.5
-    lost = Error(held.lost, reason=f"J is held in {held.dtype}")
+    stored_factor = ready.factor
+    check_products(stored_factor.squared)
+    rounding = gamma(max(stored_factor.shape), np.dtype(float)) * stored_factor.squared**0.5
+    lost = Error(stored_factor.lost, reason=f"J is held in {stored_factor.dtype}")
     error = factor.error() + lost + LAPACK.to(rounding)
     return Preconditioned(
         ready.matrix(watch),

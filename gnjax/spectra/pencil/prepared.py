@@ -51,24 +51,26 @@ def prepared(
     """
     count = watch(lambda rows: rows)
 
-    def seen(block: np.ndarray) -> None:
+    def on_block(block: np.ndarray) -> None:
         count(block[:, :0])
         if watch.stopped:
             raise KeyboardInterrupt
 
-    held = store(
+    stored_factor = store(
         factor.parts(folder),
         factor.shape,
         by_rows=factor.by_rows,
         dtype=plan.dtype,
         columns=columns_for(plan.width, TILE) if plan.width else TILE,
-        seen=seen,
+        on_block=on_block,
     )
     if plan.width:
-        made = _triangle(lambda: sketched(held.tiles, plan.width, seed))
+        triangle_and_least = _triangle(lambda: sketched(stored_factor.tiles, plan.width, seed))
     else:
-        made = _near(gram(held.tiles))
-    return None if made is None else Prepared(held, *made, plan.block)
+        triangle_and_least = _near(gram(stored_factor.tiles))
+    if triangle_and_least is None:
+        return None
+    return Prepared(stored_factor, *triangle_and_least, plan.block)
 
 
 def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[np.ndarray, float] | None:
@@ -77,16 +79,16 @@ def _triangle(sketch: Callable[[], list[jax.Array]]) -> tuple[np.ndarray, float]
     Where even that is not positive definite, L is the triangle of a QR factorisation of Y^T. The
     sketch Y is made again for each of these, so that it takes no memory beside what is made of it.
     """
-    made = _accurate(gram(sketch()))
-    if made is not None:
-        return made
+    triangle_and_least = _accurate(gram(sketch()))
+    if triangle_and_least is not None:
+        return triangle_and_least
     with x64():
         wide = [tile.astype(np.float64) for tile in sketch()]
-    made = _accurate(gram(wide))
-    if made is not None:
-        return made
-    whole = np.concatenate([on_host(tile) for tile in wide], axis=1)
-    triangle = triangular_factor(whole.T).T
+    triangle_and_least = _accurate(gram(wide))
+    if triangle_and_least is not None:
+        return triangle_and_least
+    sketch_matrix = np.concatenate([on_host(tile) for tile in wide], axis=1)
+    triangle = triangular_factor(sketch_matrix.T).T
     diagonal = np.abs(np.diagonal(triangle))
     if not diagonal.min() > 0:
         return None

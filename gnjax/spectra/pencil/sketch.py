@@ -36,8 +36,8 @@ def sketched(tiles: Sequence[jax.Array], width: int, seed: int) -> list[jax.Arra
         total = [on_device(zeros((rows, columns), dtype)) for _ in range(places)]
         for tile in tiles:
             signs = (2.0 * rng.integers(2, size=(entries, columns)) - 1) * entries**-0.5
-            chosen = rng.choice(places, entries, replace=False)
-            for place, sign in zip(chosen, signs.astype(dtype), strict=True):
+            targets = rng.choice(places, entries, replace=False)
+            for place, sign in zip(targets, signs.astype(dtype), strict=True):
                 total[place] = _added(total[place], tile, on_device(sign))
     return total
 

@@ -45,8 +45,8 @@ def smallest_of_factor(
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
     pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
     bounds = np.array([ready.widened(pair, norm) for pair in pairs])
-    done = bool((bounds[:, 0] > 0).all())
-    if not done and not watch.stopped:
+    converged = bool((bounds[:, 0] > 0).all())
+    if not converged and not watch.stopped:
         return None
     errors = np.abs(bounds - answer.values[:, None]).max(axis=1)
     parts = ready.error(norm), chance(answer.missed), evidence_for(op, SYMMETRIC)
@@ -55,5 +55,5 @@ def smallest_of_factor(
         errors[::-1],
         "preconditioned",
         certificate(*parts),
-        done,
+        converged,
     )

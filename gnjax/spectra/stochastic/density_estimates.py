@@ -110,16 +110,16 @@ class SpectralDensity(Result):
             msg = f"width={width} is not a positive number"
             raise ValueError(msg)
         at = np.log10(at) if log else at
-        kept = self.nodes > self.floor if log else np.ones(self.nodes.shape, bool)
-        nodes = np.log10(np.where(kept, self.nodes, 1.0)) if log else self.nodes
+        included = self.nodes > self.floor if log else np.ones(self.nodes.shape, bool)
+        nodes = np.log10(np.where(included, self.nodes, 1.0)) if log else self.nodes
         height = self._height(width)
-        weights = np.where(kept, self.weights, 0.0) * height
+        weights = np.where(included, self.weights, 0.0) * height
         values = [
             np.exp(-(((at[..., None] - theta) / width) ** 2) / 2) @ w
             for theta, w in zip(nodes, weights, strict=True)
         ]
         edge = math.log10(self.floor) if log and self.floor > 0 else -math.inf
-        nodes = np.where(kept, nodes, edge)
+        nodes = np.where(included, nodes, edge)
         bounds = [
             np.zeros(at.shape) if exact else height * _variation(at, theta, w, width, edge)
             for theta, w, exact in zip(nodes, self.weights, self._exact, strict=True)
@@ -156,9 +156,9 @@ class SpectralDensity(Result):
         near = self.nodes / scale  # whose powers underflow only where they do not count
         values, power = (self.weights * near**q).sum(axis=1), q * int(math.log2(scale))
         values, lost = values_in_units(values, 0.0, power)
-        known = q < 2 * self.steps or bool(self._exact.all())
+        is_exact = q < 2 * self.steps or bool(self._exact.all())
         slopes = [q * float(np.abs(near).max()) ** max(q - 1, 0)] + [scale] * max(q - 1, 0)
-        bounds = lost if known else np.full(len(values), np.inf)
+        bounds = lost if is_exact else np.full(len(values), np.inf)
         return self._estimate(values, bounds, *(slopes if q else []))
 
     def grid(self, points: int = 400, log: bool = False) -> np.ndarray:

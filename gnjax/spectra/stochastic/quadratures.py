@@ -32,10 +32,10 @@ def quadratures(
     made all of their steps; if none has, the first ones with the steps that they have made.
     """
     rng = probe_stream(seed)
-    found: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
+    rules: list[tuple[np.ndarray, np.ndarray, krylov.Run]] = []
     together = int(np.clip(limits.basis_bytes / (8 * steps * size), 1, _TOGETHER))
-    while len(found) < probes and not (found and stop()):
-        count = together if probes - len(found) >= together else 1
+    while len(rules) < probes and not (rules and stop()):
+        count = together if probes - len(rules) >= together else 1
         starts = [rng.standard_normal((1, size)) for _ in range(count)]
         runs = krylov.side_by_side(
             product,
@@ -45,14 +45,14 @@ def quadratures(
             enough=lambda run: exhausted(run) or stop(),
             check_every=1,
         )
-        if found and not all(whole(run, min(steps, size)) for run in runs):
+        if rules and not all(has_all_steps(run, min(steps, size)) for run in runs):
             break
-        found += [(*_gauss_quadrature(run), _light(run)) for run in runs]
+        rules += [(*_gauss_quadrature(run), _light(run)) for run in runs]
         del runs  # their bases, before the next ones are made
-    return found
+    return rules
 
 
-def whole(run: krylov.Run, steps: int) -> bool:
+def has_all_steps(run: krylov.Run, steps: int) -> bool:
     """Whether the run made all of its steps, or needs no more."""
     return exhausted(run) or run.complete or len(run.projection) >= steps
 

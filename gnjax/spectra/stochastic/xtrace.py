@@ -41,14 +41,16 @@ def xtrace(op: Operator, product: Apply, probes: int, rng: np.random.Generator) 
     rank = len(basis)
     basis_images = images_of(product, basis)
     small = _compressed(tests, images, basis, basis_images)
-    left = size - min(rank, count - 1)
-    values = small.estimates(missed[:, None], left)
+    dimension = size - min(rank, count - 1)
+    values = small.estimates(missed[:, None], dimension)
     lengths = float(lengths_of(basis, basis_images).sum())
-    lengths += left * float((row_lengths(images) / small.forms(missed[:, None])[1] ** 0.5).mean())
+    lengths += dimension * float(
+        (row_lengths(images) / small.forms(missed[:, None])[1] ** 0.5).mean()
+    )
     if count == size:  # every t_i is tr A
         error = 0.0
     else:
-        error = math.inf if count == 1 else _jackknife(small, missed, values.mean(), left)
+        error = math.inf if count == 1 else _jackknife(small, missed, values.mean(), dimension)
     return TraceEstimate(float(values.mean()), error, count, count + rank, lengths)
 
 
@@ -101,14 +103,14 @@ class _Compressed:
         linear = 2 * (part * self.mixed).sum(axis=1) + ((part @ self.matrix) * part).sum(axis=1)
         return self.quadratic + linear, self.squares + (part**2).sum(axis=1)
 
-    def estimates(self, missed: np.ndarray, left: int) -> np.ndarray:
-        """t_i; ``left`` is the dimension of the complement of the subspace of :meth:`forms`."""
+    def estimates(self, missed: np.ndarray, dimension: int) -> np.ndarray:
+        """t_i; ``dimension`` is that of the complement of the subspace of :meth:`forms`."""
         top, bottom = self.forms(missed)
         lost = ((missed @ self.matrix) * missed).sum(axis=(1, 2))
-        return np.trace(self.matrix) - lost + left * top / bottom
+        return np.trace(self.matrix) - lost + dimension * top / bottom
 
 
-def _jackknife(small: _Compressed, missed: np.ndarray, value: float, left: int) -> float:
+def _jackknife(small: _Compressed, missed: np.ndarray, value: float, dimension: int) -> float:
     """The jackknife estimate of the standard error, the root of sum_i (T - T_i)^2.
 
     T_i needs the span of all A w except A w_i and A w_j, which is orthogonal to r_i and r_j.
@@ -124,7 +126,7 @@ def _jackknife(small: _Compressed, missed: np.ndarray, value: float, left: int) 
         pairs = np.stack([np.broadcast_to(first, second.shape), second], axis=1)
         parts = (small.inside, small.squares, small.quadratic, small.mixed)
         without = _Compressed(small.matrix, *(part[others] for part in parts))
-        fewer = left + 1 if missed.any() else left
+        fewer = dimension + 1 if missed.any() else dimension
         spread = math.hypot(spread, float(value - without.estimates(pairs, fewer).mean()))
     return spread
 

@@ -7,7 +7,7 @@ import pytest
 
 import gnjax
 from gnjax.spectra.krylov import few as module
-from gnjax.spectra.krylov import hidden, wanted
+from gnjax.spectra.krylov import hidden, search
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import host_product
 from gnjax.spectra.krylov.places import position_errors
@@ -48,7 +48,7 @@ def test_sylvesters_count_is_that_of_the_dense_matrix(seed, sign):
         noise=0.0,
     )
     found = module.ritz_pairs(run, sign)
-    end = wanted.Wanted(lambda rows: rows @ matrix, 120, 5, sign, 1e-10, 1e-14, 120)
+    end = search.Search(lambda rows: rows @ matrix, 120, 5, sign, 1e-10, 1e-14, 120)
     verdicts = []
     distinct = np.unique(values)[:: 1 if sign > 0 else -1]
     for t in (distinct[:15] + distinct[1:16]) / 2:
@@ -102,7 +102,7 @@ def test_a_run_ends_soon_after_its_residuals_are_small(monkeypatch, spread, rtol
 
     def steps():
         looks.clear()
-        end = wanted.Wanted(lambda rows: rows @ matrix, 300, 5, -1.0, rtol, 1e-14, 300)
+        end = search.Search(lambda rows: rows @ matrix, 300, 5, -1.0, rtol, 1e-14, 300)
         return len(module._search(end, 1, 10**6, 1e-3).run.basis)
 
     ritz = module.ritz_pairs
@@ -274,8 +274,8 @@ def test_a_basis_too_small_is_restarted_until_the_tolerance():
 
 def test_what_takes_too_many_products_says_so(monkeypatch):
     """The best values so far, an eigenvalue within each residual, and nothing counted."""
-    monkeypatch.setattr(wanted, "_LEAST_PRODUCTS", 0)
-    monkeypatch.setattr(wanted, "_CYCLES", 3)
+    monkeypatch.setattr(search, "_LEAST_PRODUCTS", 0)
+    monkeypatch.setattr(search, "_CYCLES", 3)
     values = np.linspace(0, 1, 600) ** 2
     found, products = _counted(np.diag(values), k=3, sign=1.0, most=12)
     assert not found.converged

@@ -164,7 +164,7 @@ def test_apart_from_some_rows_a_run_is_that_of_the_compression(block):
     apart, rest = whole[:6], whole[6:]
     start = np.linalg.qr(rng.standard_normal((24, block)))[0].T
     options = {"max_steps": 40, "noise": 1e-12}
-    run = krylov.lanczos(lambda rows: rows @ matrix, start @ rest, apart=apart, **options)
+    run = krylov.lanczos(lambda rows: rows @ matrix, start @ rest, orthogonal_to=apart, **options)
     alone = krylov.lanczos(lambda rows: rows @ (rest @ matrix @ rest.T), start, **options)
     assert run.complete
     assert (run.size, len(run.basis)) == (24, 24)
@@ -189,7 +189,7 @@ def test_what_follows_closes_the_recurrence(block):
 def test_random_rows_apart_from_others(block, rows):
     """As many as there is room for."""
     apart = krylov.random_rows(20, 14, 0)
-    found = krylov.random_rows(20, block, 1, apart=apart)
+    found = krylov.random_rows(20, block, 1, orthogonal_to=apart)
     np.testing.assert_allclose(found @ found.T, np.eye(rows), atol=1e-14)
     np.testing.assert_allclose(found @ apart.T, 0, atol=1e-14)
 

@@ -5,7 +5,7 @@ import pytest
 
 import gnjax
 from gnjax.spectra.krylov import lanczos as krylov
-from gnjax.spectra.krylov import wanted
+from gnjax.spectra.krylov import search
 
 _SIZE = 3500
 _VALUES = np.linspace(0, 1, _SIZE) ** 3  # the largest ones lie close together
@@ -47,7 +47,7 @@ def test_no_run_holds_more_vectors_than_it_may(monkeypatch, vectors):
     monkeypatch.setattr(krylov, "_steps", counted)
     _largest(vectors=vectors)
     assert max(rows) <= vectors
-    assert wanted.least_rows(3) == 12
+    assert search.least_rows(3) == 12
 
 
 def test_a_basis_too_small_to_converge_says_so_with_errors_that_hold():

@@ -1,4 +1,4 @@
-"""Which eigenvalues a Lanczos run is to find, and the Ritz pairs that it has found."""
+"""What a search for outer eigenvalues by Lanczos needs to know, and the Ritz pairs of a run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LEAST_PRODUCTS = 1000  # and this many more
 
 
 def never() -> bool:
-    """The default of ``stop``: nobody asks for a stop."""
+    """The default of ``stop``: the search goes on."""
     return False
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The eigenvalues that are wanted: the k least values of sign * A."""
+class Search:
+    """The search for the k least eigenvalues of sign * A: the product with A, and its limits."""
 
     apply: krylov.Apply
     size: int
@@ -68,10 +68,10 @@ def ritz_pairs(run: krylov.Run, sign: float) -> RitzPairs:
     return RitzPairs(run, values[order], residuals[order], vectors[:, order])
 
 
-def small(wanted: Wanted, found: RitzPairs) -> bool:
+def small(search: Search, pairs: RitzPairs) -> bool:
     """Whether the residuals of the k outermost Ritz values are below the tolerance."""
-    known = found.residuals[: wanted.k]
-    return len(known) == wanted.k and bool(known.max() <= wanted.rtol * found.scale)
+    residuals = pairs.residuals[: search.k]
+    return len(residuals) == search.k and bool(residuals.max() <= search.rtol * pairs.scale)
 
 
 def rowwise(apply: krylov.Apply, rows: np.ndarray) -> np.ndarray:
