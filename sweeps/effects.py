@@ -99,8 +99,13 @@ def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDA
 
 
 def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
-    """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed."""
-    slopes = [growth_exponent(each[over], each[of]) for each in by_seed(rows)]
+    """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed.
+
+    Of a sweep of which a part is computed, the seeds count that have the most points.
+    """
+    counts = [len(np.unique(each[over])) for each in by_seed(rows)]
+    whole = [each for each, n in zip(by_seed(rows), counts, strict=True) if n == max(counts)]
+    slopes = [growth_exponent(each[over], each[of]) for each in whole]
     return mean(np.array(slopes), together=together)
 
 

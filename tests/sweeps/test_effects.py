@@ -97,6 +97,17 @@ def test_the_worst_interval_decides(intervals, above, below):
     assert decide(found, "x", below=1.0).status == below
 
 
+def test_a_seed_that_is_not_computed_to_the_end_has_no_exponent():
+    """Class: a part of a sweep ends in a number that is none, or counts as much as the whole."""
+    width = np.array([1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 1.0, 4.0])
+    kappa = np.array([1.0, 4.0, 16.0, 1.0, 4.0, 16.0, 1.0, 1e9])
+    rows = _rows(kappa, seeds=(0, 0, 0, 1, 1, 1, 2, 2), width=width)
+    found = effects.exponent(rows, "width")
+    np.testing.assert_allclose([found.value, found.low, found.high], 2, rtol=1e-12)
+    whole = {name: column[[0, 1, 2, 6]] for name, column in rows.items()}  # one point of seed 2
+    np.testing.assert_allclose(effects.exponent(whole, "width").value, 2, rtol=1e-12)
+
+
 def test_nothing_to_compare_is_not_testable_and_one_side_is_needed():
     assert decide({}, "x", above=1.0).status == NOT_TESTABLE
     with pytest.raises(ValueError, match="one of above and below"):
