@@ -138,7 +138,7 @@ class _BackwardSums:
     """What backward products show, added up over the batches.
 
     Attributes:
-      columns: the length of every column of E; empty where nobody asks.
+      columns: the length of every column of E; empty where no columns are measured.
       images: J^T u for the vectors of :func:`probes`.
     """
 
@@ -192,17 +192,17 @@ def measured_product(
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
     total_work = math.inf if repeated or not work else work * count * len(parts)
-    images, moves = [], []
+    images, change_sizes = [], []
     for both in gaps(function, rng, scaled, parts, work=total_work):
-        image, moved = (on_host(_scaled(scaling, one)) for one in both)
+        image, change = (on_host(_scaled(scaling, one)) for one in both)
         images.append(image)
-        moves.append(length(moved))
+        change_sizes.append(length(change))
     products = np.array([[dot(on_host(v), image) for image in images] for v in vectors])
     differences = (products - products.T)[~np.eye(count, dtype=bool)]
-    largest = max(_root_mean_square(moves), _root_mean_square(differences))
+    largest = max(_root_mean_square(change_sizes), _root_mean_square(differences))
     smallest = narrowest(function, vectors[0], *parts[0])
-    own = _root_mean_square([length(image) for image in images])
-    return MeasuredProduct(_bound(largest, size**2, smallest, reason), own)
+    image_size = _root_mean_square([length(image) for image in images])
+    return MeasuredProduct(_bound(largest, size**2, smallest, reason), image_size)
 
 
 def product_error(product: Callable[..., jax.Array], *args: Any, **options: Any) -> Error:
@@ -268,21 +268,21 @@ def _batch_size(
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
     scaled = (_scaled(scaling, v) for v in vectors)
     images, pushed, pulled, differences = [], [], [], []
-    for image, moved in gaps(Partial(_forward, net), rng, scaled, [batch], work=work):
+    for image, change in gaps(Partial(_forward, net), rng, scaled, [batch], work=work):
         images.append(image)
-        pushed.append(length(moved))
+        pushed.append(length(change))
     others = [_direction(rng, shape, net.dtype) for _ in range(count)]
     others[: len(first)] = [on_device(u) for u in first]
     backward_gaps = gaps(Partial(_backward, net), rng, others, [batch], work=work)
     for place, (u, both) in enumerate(zip(others, backward_gaps, strict=True)):
-        pull, moved = (on_host(_scaled(scaling, one)) for one in both)
+        pull, change = (on_host(_scaled(scaling, one)) for one in both)
         if place < len(first):
             backward_sums.add_image(place, pull)
-        pulled.append(length(moved))
+        pulled.append(length(change))
         pairs = zip(vectors, images, strict=True)
         differences += [dot(on_host(u), image) - dot(pull, on_host(v)) for v, image in pairs]
         if backward_sums.columns.size:
-            root_mean = moved.astype(np.float64) / math.sqrt(count)
+            root_mean = change.astype(np.float64) / math.sqrt(count)
             np.hypot(
                 backward_sums.columns, root_mean, out=backward_sums.columns
             )  # without underflow

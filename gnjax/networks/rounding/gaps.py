@@ -61,8 +61,8 @@ def gaps(
         return
     for v in vectors:
         images_and_changes = (compiled(product, _seed(rng), v, *batch) for batch in batches)
-        image, moved = _summed(images_and_changes)
-        yield image, np.full_like(moved, np.nan) if underflows else moved
+        image, change = _summed(images_and_changes)
+        yield image, np.full_like(change, np.nan) if underflows else change
 
 
 # Compiled with all optimisation: without it XLA computes NaN for a VGG, and would do so sooner.
@@ -120,10 +120,10 @@ def _seed(rng: np.random.Generator) -> np.uint32:
 
 
 def _summed(pairs: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    image, moved = map(on_host, next(iterator := iter(pairs)))
-    for more, further in iterator:
-        image, moved = image + on_host(more), moved + on_host(further)
-    return image, moved
+    image, change = map(on_host, next(iterator := iter(pairs)))
+    for next_image, next_change in iterator:
+        image, change = image + on_host(next_image), change + on_host(next_change)
+    return image, change
 
 
 def _stepwise(

@@ -120,8 +120,8 @@ def _changes(net: Network, rng: np.random.Generator) -> np.ndarray | None:
         images = [on_host(plain_forward(light, *_narrowed(b), narrow)) for b, _ in batches]
     changes = []
     for (batch, before), image in zip(batches, images, strict=True):
-        moved = on_host(plain_forward(net, *batch, wide)) - image
-        changes.append(np.linalg.norm(moved.reshape(len(moved), -1), axis=1)[before:])
+        difference = on_host(plain_forward(net, *batch, wide)) - image
+        changes.append(np.linalg.norm(difference.reshape(len(difference), -1), axis=1)[before:])
     norms = np.concatenate(changes)
     return norms if np.isfinite(norms).all() else None
 
