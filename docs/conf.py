@@ -45,6 +45,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "operators.metrics.metric.KroneckerBlock",
         "operators.metrics.metric.MatrixBlock",
         "operators.metrics.scaling.Scaling",
+        "operators.of_networks.cross.Rows",
     )
 ]
 
