@@ -101,11 +101,13 @@ def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDA
 def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> Effect:
     """The exponent e in ``of`` ~ over^e: the slope of the logarithms, fitted to each seed.
 
-    Of a sweep of which a part is computed, the seeds count that have the most points.
+    Of a sweep of which a part is computed, the seeds count that have more than half of the points,
+    two at least.
     """
-    counts = [len(np.unique(each[over])) for each in by_seed(rows)]
-    whole = [each for each, n in zip(by_seed(rows), counts, strict=True) if n == max(counts)]
-    slopes = [growth_exponent(each[over], each[of]) for each in whole]
+    seeds = [(each, len(np.unique(each[over]))) for each in by_seed(rows)]
+    most = max(points for _, points in seeds)
+    fitted = [each for each, points in seeds if points >= 2 and 2 * points > most]
+    slopes = [growth_exponent(each[over], each[of]) for each in fitted or by_seed(rows)]
     return mean(np.array(slopes), together=together)
 
 

@@ -69,7 +69,7 @@ def functions_of(owner: Any) -> tuple[Hashable, ...]:
     """The functions in a pytree's structure, such as models and losses."""
     structure = jax.tree.structure(owner)
     if jax.tree_util.treedef_is_leaf(structure):
-        return (owner,) if callable(owner) else ()
+        return (_hashable(owner),) if callable(owner) else ()
     return tuple(_inside(structure))
 
 
@@ -88,7 +88,29 @@ def _beside_numbers(value: Any) -> Iterator[Hashable]:
     elif isinstance(value, jax.tree_util.PyTreeDef):
         yield from _inside(value)
     elif not isinstance(value, _PLAIN):
-        yield value
+        yield _hashable(value)
+
+
+def _hashable(value: Any) -> Hashable:
+    """The value itself, or a key that compares it as JAX does: by equality, without a hash."""
+    try:
+        hash(value)
+    except TypeError:
+        return _ByEquality(value)
+    return value
+
+
+class _ByEquality:
+    """A function that has no hash, such as a Flax module with a list of layers."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByEquality) and bool(self.value == other.value)
 
 
 def _reference(value: Any) -> Callable[[], Any]:

@@ -138,3 +138,26 @@ def test_threads_have_their_own_functions() -> None:
 
     with ThreadPoolExecutor(3) as pool:
         assert all(pool.map(work, range(3)))
+
+
+def test_functions_without_a_hash_are_compared_by_equality() -> None:
+    """Class: a Flax module with a list of layers, or keywords with a list, has no hash."""
+
+    class Model:
+        def __init__(self, factors: list[float]) -> None:
+            self.factors = factors
+
+        __hash__ = None
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Model) and self.factors == other.factors
+
+        def __call__(self, p, x):
+            return self.factors[0] * x @ p
+
+    params, x = np.ones((3, 2)), np.eye(3)
+    traces = [
+        float(gnjax.trace(gnjax.ntk((Model([factor]), params), x)).value)
+        for factor in (1.0, 2.0, 1.0)
+    ]
+    assert traces == pytest.approx([6.0, 24.0, 6.0])

@@ -99,12 +99,12 @@ def test_the_worst_interval_decides(intervals, above, below):
 
 def test_a_seed_that_is_not_computed_to_the_end_has_no_exponent():
     """Class: a part of a sweep ends in a number that is none, or counts as much as the whole."""
-    width = np.array([1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 1.0, 4.0])
-    kappa = np.array([1.0, 4.0, 16.0, 1.0, 4.0, 16.0, 1.0, 1e9])
-    rows = _rows(kappa, seeds=(0, 0, 0, 1, 1, 1, 2, 2), width=width)
+    width = np.array([1.0, 2.0, 4.0, 8.0, 1.0, 2.0, 4.0, 8.0, 1.0, 8.0])
+    kappa = np.array([1.0, 4.0, 16.0, 64.0, 1.0, 4.0, 16.0, 64.0, 1.0, 1e9])
+    rows = _rows(kappa, seeds=(0, 0, 0, 0, 1, 1, 1, 1, 2, 2), width=width)
     found = effects.exponent(rows, "width")
     np.testing.assert_allclose([found.value, found.low, found.high], 2, rtol=1e-12)
-    whole = {name: column[[0, 1, 2, 6]] for name, column in rows.items()}  # one point of seed 2
+    whole = {name: column[[0, 1, 2, 8]] for name, column in rows.items()}  # one point of seed 2
     np.testing.assert_allclose(effects.exponent(whole, "width").value, 2, rtol=1e-12)
 
 
