@@ -10,7 +10,6 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.numerics.decompositions.background import interruptible
 
@@ -31,13 +30,7 @@ def eigenpairs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:
-    """The singular values of any matrix from the largest down, by gesdd.
-
-    Those of a small one by SciPy, whose BLAS has made its triangle: NumPy's has threads of its own,
-    and the threads of the one would wait for those of the other.
-    """
-    if min(matrix.shape) < _LARGE:
-        return np.asarray(scipy.linalg.svd(matrix, compute_uv=False, check_finite=False))
+    """The singular values of any matrix from the largest down, by gesdd."""
     return _heard(matrix, lambda: np.linalg.svd(matrix, compute_uv=False))
 
 
