@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from experiments.claims.pruning_sweep import VALLEY, log_quotients, valley
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Verdict, not_testable
-from sweeps.effects import decide, mean, ratio
+from sweeps.effects import decide, mean
 from sweeps.rows import kept, length, where
 from sweeps.table import Columns
 
-KAPPA = "kappa_numerical"
-VALLEY = 0.4  # the pruning rate
 TITLES: Mapping[str, str] = {
     "printed": "the printed recipe",
     "short_steps": "steps of a tenth of the length",
@@ -35,15 +34,7 @@ def trained(table: Columns, variant: str) -> Columns:
 
 def _valley(table: Columns) -> Verdict:
     """Whether kappa after training is lower at the valley's rate than at both ends."""
-    rows = trained(table, "printed")
-    bottom, most = where(rows, pruned=VALLEY), max(rows["pruned"], default=0.0)
-    if not length(bottom) or not length(where(rows, pruned=0.0)) or most == VALLEY:
-        return not_testable("no trained networks to compare")
-    found = {
-        f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA, 2)
-        for rate in (0.0, most)
-    }
-    return decide(found, f"kappa at rate={VALLEY:g}:", below=1.0)
+    return valley(trained(table, "printed"))
 
 
 def _shallower(variant: str) -> Callable[[Columns], Verdict]:
@@ -64,14 +55,7 @@ def _shallower(variant: str) -> Callable[[Columns], Verdict]:
 
 def depths(table: Columns, variant: str) -> dict[int, float]:
     """log of kappa at the valley's rate over that of the unpruned network, by seed."""
-    rows = trained(table, variant)
-    pruned, whole = where(rows, pruned=VALLEY), where(rows, pruned=0.0)
-    return {
-        int(seed): float(
-            np.log(where(pruned, seed=seed)[KAPPA][0] / where(whole, seed=seed)[KAPPA][0])
-        )
-        for seed in np.intersect1d(pruned["seed"], whole["seed"])
-    }
+    return log_quotients(trained(table, variant))
 
 
 def _starts_stable(table: Columns) -> Verdict:

@@ -19,7 +19,7 @@ from sweeps.table import Columns
 
 KAPPA = "kappa_numerical"
 SPARSE, MODERATE = (0.8, 0.9), (0.2, 0.4, 0.6)  # pruning rates
-VALLEY = 0.4
+VALLEY = 0.4  # the pruning rate
 SMALL_STEPS = ("vgg5",)  # trained with smaller steps, too
 LAST = 0.1  # the share of the epochs whose mean is the final loss
 
@@ -177,21 +177,21 @@ def _later(rows: Columns, epoch: float) -> Columns:
     return kept(rows, rows["epoch"] > epoch)
 
 
-def _valley(network: str) -> Callable[[Columns], Verdict]:
+def valley(rows: Columns) -> Verdict:
     """Whether kappa of trained networks is lower at a moderate rate than at both ends."""
+    bottom, most = where(rows, pruned=VALLEY), max(rows["pruned"], default=0.0)
+    if not length(bottom) or not length(where(rows, pruned=0.0)) or most == VALLEY:
+        return not_testable("no trained networks to compare")
+    found = {
+        f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA, 2)
+        for rate in (0.0, most)
+    }
+    return decide(found, f"kappa at rate={VALLEY:g}:", below=1.0)
 
-    def check(table: Columns) -> Verdict:
-        rows = _later(_measured(table, network), 0)
-        bottom, most = where(rows, pruned=VALLEY), max(rows["pruned"], default=0.0)
-        if not length(bottom) or not length(where(rows, pruned=0.0)) or most == VALLEY:
-            return not_testable("no trained networks to compare")
-        found = {
-            f"over that at rate={rate:g}": ratio(bottom, where(rows, pruned=rate), KAPPA, 2)
-            for rate in (0.0, most)
-        }
-        return decide(found, f"kappa at rate={VALLEY:g}:", below=1.0)
 
-    return check
+def _valley(network: str) -> Callable[[Columns], Verdict]:
+    """The verdict of :func:`valley` on one kind of network."""
+    return lambda table: valley(_later(_measured(table, network), 0))
 
 
 def _shallower(network: str) -> Callable[[Columns], Verdict]:
@@ -199,7 +199,7 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
 
     def check(table: Columns) -> Verdict:
         logs = {
-            steps: _log_quotients(_later(_measured(table, network, steps), 0))
+            steps: log_quotients(_later(_measured(table, network, steps), 0))
             for steps in ("smaller", "printed")
         }
         seeds = sorted(set(logs["smaller"]) & set(logs["printed"]))
@@ -216,7 +216,7 @@ def _shallower(network: str) -> Callable[[Columns], Verdict]:
     return check
 
 
-def _log_quotients(rows: Columns) -> dict[int, float]:
+def log_quotients(rows: Columns) -> dict[int, float]:
     """The mean of log kappa at the valley's rate minus that of the unpruned network, by seed."""
     pruned, whole = where(rows, pruned=VALLEY), where(rows, pruned=0.0)
     return {
