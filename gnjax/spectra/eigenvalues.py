@@ -117,11 +117,10 @@ def _few_of_twin(
         return _zeros(k)
     count = min(k, twin.shape[0]) if which == "largest" else k - spare
     width = bytes_on_device(twin, count, rtol, limits)
-    preconditioned = None
-    if which == "smallest" and count == k:
+    if which == "smallest" and not spare:
         preconditioned = smallest_of_factor(twin, k, rtol, limits, watch)
-    if preconditioned is not None:
-        return preconditioned
+        if preconditioned is not None:
+            return preconditioned
     if width:
         spectrum = few_on_device(twin, count, which, rtol, limits, watch, width=width)
     else:

@@ -21,46 +21,33 @@ import gnjax
 from tests.held_out import campaigns, preconditioned, scales, verdicts
 from tests.held_out.verdicts import Row
 
-
-def _networks(seed: int, count: int) -> list[Row]:
-    """Another architecture in every round, after which what was compiled is of no use any more."""
-    rows = campaigns.random_networks(seed, count)
-    jax.clear_caches()
-    return rows
+Campaign = Callable[[int, int], list[Row]]
 
 
-def _inputs(seed: int, count: int) -> list[Row]:
-    """The same, for inputs of every type."""
-    rows = campaigns.inputs_of_every_type(seed, count)
-    jax.clear_caches()
-    return rows
+def _clearing(campaign: Campaign) -> Campaign:
+    """The campaign with other networks in every round, after which no compiled program is kept."""
 
+    def rows(seed: int, count: int) -> list[Row]:
+        answers = campaign(seed, count)
+        jax.clear_caches()
+        return answers
 
-def _far_networks(seed: int, count: int) -> list[Row]:
-    rows = scales.far_networks(seed, count)
-    jax.clear_caches()
-    return rows
-
-
-def _rows_of_networks(seed: int, count: int) -> list[Row]:
-    rows = preconditioned.networks(seed, count)
-    jax.clear_caches()
     return rows
 
 
 # A campaign, the cases of one round, and its share of the time.
-CAMPAIGNS: dict[str, tuple[Callable[[int, int], list[Row]], int, float]] = {
+CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "matrices": (campaigns.matrices, 140, 0.25),
     "factors": (campaigns.factors, 40, 0.1),
     "kroneckers": (campaigns.kroneckers, 40, 0.1),
     "large": (campaigns.large_kroneckers, 4, 0.05),
-    "networks": (_networks, 54, 0.4),
-    "inputs": (_inputs, 24, 0.2),
+    "networks": (_clearing(campaigns.random_networks), 54, 0.4),
+    "inputs": (_clearing(campaigns.inputs_of_every_type), 24, 0.2),
     "scales": (scales.scales, 64, 0.15),
-    "far networks": (_far_networks, 6, 0.1),
+    "far networks": (_clearing(scales.far_networks), 6, 0.1),
     "chances": (campaigns.chances, 200, 0.1),
     "preconditioned": (preconditioned.factors, 40, 0.1),
-    "rows of networks": (_rows_of_networks, 18, 0.1),
+    "rows of networks": (_clearing(preconditioned.networks), 18, 0.1),
     "preconditioned chances": (preconditioned.chances, 200, 0.05),
 }
 

@@ -46,12 +46,12 @@ def nonzero_columns(
     A column is not zero as soon as it is not zero for one sample. Samples are read only until every
     part has more than ``most`` columns that are not zero; all others then count as zero.
     """
-    total = np.zeros(0)
+    nonzero = np.zeros((), bool)
     for sizes in _column_sizes(batches):
-        total = total + sizes if len(total) else sizes
-        if all(np.count_nonzero(total[columns]) > most for columns in parts):
+        nonzero = nonzero | (sizes != 0)
+        if all(np.count_nonzero(nonzero[columns]) > most for columns in parts):
             break
-    return total != 0
+    return nonzero
 
 
 def columns_stay_zero(batches: Batches, idle: np.ndarray) -> bool:
