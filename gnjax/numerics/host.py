@@ -11,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
+from gnjax.numerics.memory.device import on_gpu
+from gnjax.numerics.precision import x64
+
 _ALIGNMENT = 64  # bytes
 _PART = 2**22  # numbers that are converted to float64 at once
 
@@ -55,6 +58,22 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     raw = np.zeros(entries * size + _ALIGNMENT, np.uint8)
     first = -raw.ctypes.data % _ALIGNMENT
     return raw[first : first + entries * size].view(dtype).reshape(shape)
+
+
+def filled_rows(rows: np.ndarray, dtype: Any = np.float64) -> jax.Array:
+    """Rows on the device, with rows of zeros up to a power of two, so that few programs serve."""
+    count = len(rows)
+    filled = zeros((1 << max(count - 1, 0).bit_length(), rows.shape[1]), dtype)
+    filled[:count] = rows
+    return on_device(filled)
+
+
+def product_on_host(left: np.ndarray, right: np.ndarray | jax.Array) -> np.ndarray:
+    """A B in host memory, multiplied where B is."""
+    if on_cpu(right):
+        return np.asarray(left @ np.asarray(right))
+    with x64():
+        return on_host(jnp.matmul(on_device(left), right, precision="highest"))
 
 
 def by_numpy(array: Any) -> Any:
@@ -130,6 +149,33 @@ def length(a: np.ndarray, b: np.ndarray | None = None, factor: float = 0.0) -> f
             difference -= factor * subtracted.astype(np.float64)
         lengths.append(_length(difference))
     return math.hypot(*lengths)
+
+
+def size_of(block: np.ndarray | jax.Array) -> float:
+    """The Frobenius norm of a block, without underflow; computed where the block is."""
+    if on_cpu(block):
+        return length(np.asarray(block))
+    with x64():
+        largest = float(jnp.abs(block).max(initial=0.0))
+        if not 0 < largest < math.inf:
+            return largest
+        return largest * float(jnp.linalg.norm(block.astype(np.float64) / largest))
+
+
+def times_number(block: np.ndarray | jax.Array, factor: float) -> np.ndarray | jax.Array:
+    """The block times a number, in its own precision, where it is."""
+    if isinstance(block, np.ndarray):
+        return block * factor
+    with x64():
+        return block * factor
+
+
+def wide(block: jax.Array) -> np.ndarray | jax.Array:
+    """The block in float64, where it is."""
+    if on_cpu(block) or not on_gpu():
+        return np.asarray(on_host(block), np.float64)
+    with x64():
+        return block.astype(np.float64)
 
 
 def _length(part: np.ndarray) -> float:

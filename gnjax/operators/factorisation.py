@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from gnjax.numerics.certificate import Error
@@ -23,22 +24,22 @@ class Factorisation:
       shape: of J.
       form: forms J in host memory, in float64.
       error: returns a bound on ||J formed - J||_2.
-      blocks: yields J some rows at a time, or J^T, in float64; None where ``form`` is all there is.
-        It takes a folder in which rows of J are kept, or None.
+      blocks: yields J some rows at a time, or J^T, in float64, in host memory or on an accelerator;
+        None where ``form`` is all there is. It takes a folder in which rows of J are kept, or None.
       by_rows: whether the blocks are rows of J.
     """
 
     shape: tuple[int, int]
     form: Callable[[], np.ndarray]
     error: Callable[[], Error]
-    blocks: Callable[[Path | None], Iterable[np.ndarray]] | None = None
+    blocks: Callable[[Path | None], Iterable[np.ndarray | jax.Array]] | None = None
     by_rows: bool = True
 
     @property
     def size_in_bytes(self) -> float:
         return 8.0 * self.shape[0] * self.shape[1]
 
-    def parts(self, folder: Path | None = None) -> Iterable[np.ndarray]:
+    def parts(self, folder: Path | None = None) -> Iterable[np.ndarray | jax.Array]:
         """J some rows at a time, or J^T where it is not ``by_rows``.
 
         Rows that take long are kept in the folder, and those that stand there are read.

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import on_device, on_host
 from gnjax.numerics.outward import raised, underflow
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import error_in_units, raised_power, reach, values_in_units
@@ -153,7 +153,7 @@ class Scaled(Around):
             return error_in_units(factorisation.error() + lost, half)
 
         def blocks(folder: Path | None) -> Iterator[np.ndarray]:
-            return (np.ldexp(part, half) for part in factorisation.parts(folder))
+            return (np.ldexp(on_host(part), half) for part in factorisation.parts(folder))
 
         return Factorisation(
             factorisation.shape,

@@ -17,12 +17,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.network import Network
 from gnjax.numerics.certificate import MEASURED, Error, unknown, weakest
-from gnjax.numerics.host import dot, length
+from gnjax.numerics.host import dot, length, product_on_host, size_of
 from gnjax.numerics.rounding import unit_roundoff
 from gnjax.numerics.scale import largest_exponent, raised_power, reach
 
@@ -103,14 +104,16 @@ def _forms_of_rows(images: np.ndarray, size: float, rows: int) -> Forms:
 
 
 def watched(
-    vectors: np.ndarray, blocks: Iterable[np.ndarray], ended: Callable[[Forms], None]
-) -> Iterator[np.ndarray]:
+    vectors: np.ndarray,
+    blocks: Iterable[np.ndarray | jax.Array],
+    ended: Callable[[Forms], None],
+) -> Iterator[np.ndarray | jax.Array]:
     """Pass on a Jacobian some rows at a time, and in the end its forms."""
     total, size, start = np.zeros(()), 0.0, 0
     for block in blocks:
         stop = start + len(block)
-        total = total + vectors[:, start:stop].astype(block.dtype) @ block
-        size = math.hypot(size, length(block))
+        total = total + product_on_host(vectors[:, start:stop].astype(block.dtype), block)
+        size = math.hypot(size, size_of(block))
         start = stop
         yield block
     ended(_forms_of_rows(total, size, start))

@@ -45,3 +45,15 @@ def _accelerator(backend: str) -> Device:
     room = (jax.local_devices(backend=backend)[0].memory_stats() or {}).get("bytes_limit", 0)
     numbers = room / (8 * _PARTS)
     return Device(max(numbers, CPU.batch), max(numbers, CPU.columns), stores=False)
+
+
+def on_gpu() -> bool:
+    """Whether arrays live on a GPU, where float64 and LAPACK's factorisations are at hand."""
+    return jax.default_backend() == "gpu"
+
+
+def free_device_memory() -> float | None:
+    """The bytes of the first device that are not taken yet; None where it does not say."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    return None if limit is None else float(limit - stats.get("bytes_in_use", 0))

@@ -19,12 +19,13 @@ import numpy as np
 
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.network import Network
+from gnjax.numerics.host import on_host
 
-Blocks = Callable[[int], Iterable[np.ndarray]]
+Blocks = Callable[[int], Iterable[np.ndarray | jax.Array]]
 """The blocks of rows from the one with this number on."""
 
 
-def kept(folder: Path, net: Network, blocks: Blocks) -> Iterator[np.ndarray]:
+def kept(folder: Path, net: Network, blocks: Blocks) -> Iterator[np.ndarray | jax.Array]:
     """Yield the blocks that stand in the folder, then the others, each written as it comes."""
     own = folder / digest(net)
     own.mkdir(parents=True, exist_ok=True)
@@ -62,8 +63,8 @@ def _read(path: Path) -> np.ndarray | None:
     return block
 
 
-def _write(path: Path, block: np.ndarray) -> None:
+def _write(path: Path, block: np.ndarray | jax.Array) -> None:
     partial = path.with_suffix(f".{os.getpid()}")
     with partial.open("wb") as file:
-        np.save(file, block, allow_pickle=False)
+        np.save(file, on_host(block), allow_pickle=False)
     partial.replace(path)

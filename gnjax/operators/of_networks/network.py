@@ -58,7 +58,7 @@ from gnjax.networks.rounding import (
 )
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import MEASURED, Error
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import on_device, times_number, wide
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
@@ -184,16 +184,16 @@ class NetworkGram(Algebra, ParameterTrees):
             self.factor_shape, self.factor, self.factor_error, self._row_blocks, by_rows
         )
 
-    def _row_blocks(self, folder: Path | None = None) -> Iterator[np.ndarray]:
+    def _row_blocks(self, folder: Path | None = None) -> Iterator[np.ndarray | jax.Array]:
         """R^T J times the root of the scale, some rows at a time."""
         root = self.scale**0.5
 
-        def computed(first: int) -> Iterator[np.ndarray]:
-            return (np.asarray(rows, np.float64) for rows in gram.row_blocks(self.net, first))
+        def computed(first: int) -> Iterator[np.ndarray | jax.Array]:
+            return map(wide, gram.row_blocks(self.net, first))
 
         blocks = computed(0) if folder is None else kept(folder, self.net, computed)
         for rows in watched(self.probes, blocks, self._formed.append):
-            yield rows if root == 1 else rows * root
+            yield rows if root == 1 else times_number(rows, root)
 
     def factor_error(self) -> Error:
         """The error of the Jacobian in products, and in all that was formed of it until now."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
 
 from gnjax.spectra.krylov.lanczos import random_rows
 from gnjax.spectra.pencil.base import Products
+from gnjax.spectra.pencil.triangle import Triangle
 
 Full = Callable[[np.ndarray], Products]
 Multiply = Callable[[np.ndarray], np.ndarray]
@@ -46,7 +46,7 @@ class MatrixEnd:
     Attributes:
       matrix: A.
       sign: +1 for the smallest eigenvalue, -1 for the largest.
-      factor: L, lower triangular, or None for R = I / norm^{1/2}.
+      factor: L, or None for R = I / norm^{1/2}.
       norm: about how large A is where there is no factor; 1 otherwise.
       rows: the start.
       error: a measured bound on |C v computed - C v| for unit vectors v; zero in full precision.
@@ -54,7 +54,7 @@ class MatrixEnd:
 
     matrix: Matrix
     sign: float
-    factor: np.ndarray | None
+    factor: Triangle | None
     norm: float
     rows: np.ndarray
     error: float = 0.0
@@ -81,7 +81,7 @@ class MatrixEnd:
         return shift
 
     def pencil(self, shift: float) -> MatrixPencil:
-        conditioning = 1.0 if self.factor is None else _conditioning(self.factor)
+        conditioning = 1.0 if self.factor is None else self.factor.conditioning()
         noise = _ROUNDING * np.finfo(float).eps * conditioning
         return MatrixPencil(self, shift, noise, self.error)
 
@@ -89,9 +89,7 @@ class MatrixEnd:
         """R or, with ``transpose``, R^T on rows."""
         if self.factor is None:
             return rows / self.norm**0.5
-        return scipy.linalg.solve_triangular(
-            self.factor, rows.T, lower=True, trans=int(not transpose), check_finite=False
-        ).T
+        return self.factor.solved(rows, transpose=not transpose)
 
 
 @dataclass(frozen=True)
@@ -122,19 +120,20 @@ class MatrixPencil:
         return self.end.solved(rows, transpose=True)
 
     def preimage(self, rows: np.ndarray) -> np.ndarray:
-        return rows * self.end.norm**0.5 if self.end.factor is None else rows @ self.end.factor
+        factor = self.end.factor
+        return rows * self.end.norm**0.5 if factor is None else factor.times(rows)
 
     def moved(self, count: int) -> float:
         """||E + E^T||_2 for an E with ``count`` rows, each as long as the error."""
         return 2 * self.noise * count**0.5
 
 
-def smallest_end(matrix: Matrix, factor: np.ndarray, block: int) -> MatrixEnd:
+def smallest_end(matrix: Matrix, factor: Triangle, block: int) -> MatrixEnd:
     """The smallest eigenvalue, searched from the eigenvectors of the smallest ones of L L^T."""
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE):
-        solved = scipy.linalg.cho_solve((factor, True), rows.T, check_finite=False)
-        rows = np.ascontiguousarray(np.linalg.qr(solved)[0].T)
+        solved = factor.solved(factor.solved(rows, transpose=False), transpose=True)
+        rows = np.ascontiguousarray(np.linalg.qr(solved.T)[0].T)
     return _with_error(MatrixEnd(matrix, 1.0, factor, 1.0, rows))
 
 
@@ -145,12 +144,6 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
         rows = np.ascontiguousarray(np.linalg.qr(matrix.multiply(rows).T)[0].T)
     norm = float(np.linalg.eigvalsh(rows @ matrix.multiply(rows).T)[-1])
     return _with_error(MatrixEnd(matrix, -1.0, None, norm or 1.0, rows))
-
-
-def _conditioning(triangle: np.ndarray) -> float:
-    """About the condition number of L."""
-    reciprocal, _ = scipy.linalg.lapack.dtrcon(triangle, uplo="L")
-    return 1 / max(float(reciprocal), np.finfo(float).tiny)
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:

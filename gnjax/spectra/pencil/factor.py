@@ -2,12 +2,13 @@
 
 J is held in tiles: all its rows and some of its columns, in float64 or rounded to float32. A
 product with A reads every tile once, A w = sum_t J_t (J_t^T w). Products of a run are made in the
-precision in which J is held; whatever an answer rests on is computed in float64.
+precision in which J is held; whatever an answer rests on is computed in float64. On an accelerator
+the rows of J never leave it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics.host import on_device, on_host, zeros
+from gnjax.numerics.host import filled_rows, on_device, on_host, zeros
 from gnjax.numerics.precision import x64
 from gnjax.spectra.pencil.base import Products
 
 TILE = 128  # columns: a tile of 10,000 rows then stays in a cache between its two products
+DEVICE_TILE = 16384  # columns of a tile on an accelerator
 _PANEL = 4096  # columns that are multiplied together for J J^T
 
 
@@ -57,22 +59,28 @@ class StoredFactor:
 
 
 def store(
-    blocks: Iterable[np.ndarray],
+    blocks: Iterable[np.ndarray | jax.Array],
     shape: tuple[int, int],
     *,
     by_rows: bool,
     dtype: np.dtype,
     columns: int = TILE,
-    on_block: Callable[[np.ndarray], object] = lambda block: None,
+    on_block: Callable[[np.ndarray | jax.Array], object] = lambda block: None,
+    on_accelerator: bool = False,
 ) -> StoredFactor:
     """Hold J in a precision, in tiles of so many columns.
 
     The blocks are rows of J one after the other, or rows of J^T. ``on_block`` is called with each.
     """
     columns = min(columns, shape[1])
+    if on_accelerator:
+        with x64():
+            device_blocks = _passed(map(jnp.asarray, blocks), on_block)
+            made = _by_rows if by_rows else _by_columns
+            return made(device_blocks, shape, dtype, columns)
     tiles = [zeros((shape[0], columns), dtype) for _ in range(-(-shape[1] // columns))]
     start, lost, squared = 0, 0.0, 0.0
-    for block in blocks:
+    for block in map(on_host, blocks):
         stop = start + len(block)
         squared += float(np.vdot(block, block))
         if by_rows:
@@ -101,6 +109,80 @@ def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
     return lost
 
 
+def _passed(
+    blocks: Iterable[jax.Array], on_block: Callable[[jax.Array], object]
+) -> Iterator[jax.Array]:
+    for block in blocks:
+        yield block
+        on_block(block)
+
+
+def _by_rows(
+    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
+) -> StoredFactor:
+    """Hold rows of J on the device in tiles of so many columns, the last one narrower."""
+    starts = range(0, shape[1], columns)
+    tiles = [jnp.zeros((shape[0], min(columns, shape[1] - start)), dtype) for start in starts]
+    row, lost, squared = 0, jnp.zeros(()), jnp.zeros(())
+    for block in blocks:
+        squared += _square(block)
+        for index, start in enumerate(starts):
+            tiles[index], moved = _written(tiles[index], block, row, start)
+            lost += moved
+        row += len(block)
+    return StoredFactor(tuple(tiles), shape, (1 + 1e-6) * float(lost) ** 0.5, float(squared))
+
+
+def _by_columns(
+    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
+) -> StoredFactor:
+    """Hold rows of J^T on the device, every block as a tile of J."""
+    del columns
+    tiles, lost, squared = [], jnp.zeros(()), jnp.zeros(())
+    for block in blocks:
+        tile, moved = _transposed(block, dtype)
+        tiles.append(tile)
+        lost, squared = lost + moved, squared + _square(block)
+    return StoredFactor(tuple(tiles), shape, (1 + 1e-6) * float(lost) ** 0.5, float(squared))
+
+
+@jax.jit
+def _square(block: jax.Array) -> jax.Array:
+    return jnp.vdot(block, block, precision="highest")
+
+
+@partial(jax.jit, donate_argnums=0)
+def _written(
+    tile: jax.Array, block: jax.Array, row: int, column: int
+) -> tuple[jax.Array, jax.Array]:
+    """The tile with some columns of a block of rows, and the squared size of their rounding."""
+    part = jax.lax.dynamic_slice(block, (0, column), (len(block), tile.shape[1]))
+    rounded = part.astype(tile.dtype)
+    return jax.lax.dynamic_update_slice(tile, rounded, (row, 0)), _square(part - rounded)
+
+
+@partial(jax.jit, static_argnums=1)
+def _transposed(block: jax.Array, dtype: np.dtype) -> tuple[jax.Array, jax.Array]:
+    """Rows of J^T as columns of J in a precision, and the squared size of their rounding."""
+    rounded = block.astype(dtype)
+    return rounded.T, _square(block - rounded)
+
+
+def gram_on_device(tiles: Sequence[jax.Array]) -> jax.Array:
+    """M M^T in float64, on the device, for M in any precision."""
+    with x64():
+        total = jnp.zeros((tiles[0].shape[0],) * 2)
+        for tile in tiles:
+            total = _gram_added(total, tile)
+        return total
+
+
+@partial(jax.jit, donate_argnums=0)
+def _gram_added(total: jax.Array, tile: jax.Array) -> jax.Array:
+    tile = tile.astype(total.dtype)
+    return total + jnp.matmul(tile, tile.T, precision="highest")
+
+
 def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
     """M M^T in the precision in which M is held in tiles, in host memory."""
     size, step = tiles[0].shape[0], max(1, _PANEL // tiles[0].shape[1])
@@ -114,12 +196,10 @@ def gram(tiles: Sequence[jax.Array]) -> np.ndarray:
 def _products(tiles: Sequence[jax.Array], rows: np.ndarray, dtype: np.dtype) -> Products:
     """M M^T w and w^T M M^T w for rows w, multiplied in a precision and added up in float64."""
     count = len(rows)
-    filled = zeros((1 << max(count - 1, 0).bit_length(), rows.shape[1]), dtype)
-    filled[:count] = rows
     with x64():
-        w = on_device(filled)
-        images = on_device(zeros(filled.shape, np.float64))
-        forms = on_device(zeros((len(filled), len(filled)), np.float64))
+        w = filled_rows(rows, dtype)
+        images = on_device(zeros(w.shape, np.float64))
+        forms = on_device(zeros((len(w), len(w)), np.float64))
         for tile in tiles:
             images, forms = _added(images, forms, tile, w)
         return Products(on_host(images)[:count], on_host(forms)[:count, :count])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnjax.numerics.limits import Limits
+from gnjax.numerics.memory.device import free_device_memory, on_gpu
 from gnjax.numerics.memory.free import free_memory
 from gnjax.operators.factorisation import Factorisation
 
@@ -15,6 +16,7 @@ BLOCK = 16  # vectors that are multiplied together
 _STEPS = 10.0  # products with a block of vectors for each unit of kappa(M)^{1/2}, M preconditioned
 _READING = 20.0  # reading a number of J takes as long as so many multiplications with it
 _FREE = 0.7  # of the memory that is free
+_TRIANGLES = 3  # matrices as large as J J^T that a Cholesky factorisation takes
 _WIDE = 0.1  # of the memory allowed: a J that takes less in float64 is held in it
 
 
@@ -29,6 +31,7 @@ class Plan:
       work: about how many multiplications in float64 all of it takes, the rows of J left out.
       refused: why none of it is possible, or "".
       wide_fits: whether J in float64 fits in memory too.
+      on_device: whether J and the preconditioner are held on an accelerator.
     """
 
     dtype: np.dtype
@@ -37,6 +40,7 @@ class Plan:
     work: float
     refused: str = ""
     wide_fits: bool = False
+    on_device: bool = False
 
     def wide(self) -> Plan:
         return replace(self, dtype=np.dtype(np.float64))
@@ -46,6 +50,8 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     """The cheapest way to hold J (m, q) and to precondition J J^T."""
     m, q = factor.shape
     numbers, room = float(m) * q, limits.rows_bytes
+    if on_gpu():
+        return _on_device(m, q, limits)
     free, _ = free_memory()
     room = room if free is None else min(room, _FREE * free)
     wide = 8 * numbers <= _WIDE * room
@@ -57,6 +63,19 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     )
     refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, limits)
     return Plan(dtype, width, block, work, refused, 8 * numbers <= room)
+
+
+def _on_device(m: int, q: int, limits: Limits) -> Plan:
+    """J on the GPU, in float64 where it fits, with J J^T in float64: both are fast there."""
+    numbers, room = float(m) * q, limits.rows_bytes
+    free = free_device_memory()
+    if free is not None:
+        room = min(room, _FREE * free - _TRIANGLES * 8 * float(m) ** 2)
+    wide_fits = 8 * numbers <= room
+    dtype = np.dtype(np.float64 if wide_fits else np.float32)
+    refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, limits)
+    block = min(BLOCK, max(m // 4, 1))
+    return Plan(dtype, 0, block, _work(m, q, block, 0) + m**3 / 3, refused, wide_fits, True)
 
 
 def _work(m: int, q: int, block: int, width: int) -> float:

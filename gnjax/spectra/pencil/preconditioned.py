@@ -16,7 +16,8 @@ from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.pencil.base import Products
 from gnjax.spectra.pencil.ends import Matrix
 from gnjax.spectra.pencil.plan import BLOCK, Plan
-from gnjax.spectra.pencil.prepared import Prepared, prepared, triangle_of
+from gnjax.spectra.pencil.prepared import Prepared, prepared
+from gnjax.spectra.pencil.triangle import Triangle, cholesky
 from gnjax.spectra.watch import Watch
 from gnjax.spectra.whole import dense_error
 
@@ -39,7 +40,7 @@ class Preconditioned:
     """
 
     matrix: Matrix
-    triangle: np.ndarray
+    triangle: Triangle
     block: int
     error: Callable[[float], Error]
     widened: Callable[[Interval, float], Interval]
@@ -48,7 +49,7 @@ class Preconditioned:
 
 def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
     """A by the products of the operator, with the caller's matrix near A."""
-    triangle = triangle_of(near)
+    triangle = cholesky(np.array(near, np.float64))
     if triangle is None:
         msg = (
             "preconditioner= is not positive definite: it is to be a symmetric positive definite "

@@ -14,7 +14,7 @@ from gnjax.spectra.pencil.certified import certified
 from gnjax.spectra.pencil.ends import largest_end, smallest_end
 from gnjax.spectra.pencil.plan import BLOCK, planned
 from gnjax.spectra.pencil.preconditioned import by_factor
-from gnjax.spectra.pencil.prepared import least_of
+from gnjax.spectra.pencil.triangle import least_of
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import Watch
 

@@ -7,31 +7,43 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
-from gnjax.spectra.pencil.factor import gram, store
+from gnjax.spectra.pencil import certified
+from gnjax.spectra.pencil.factor import gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import planned
 from gnjax.spectra.pencil.sketch import columns_for, sketched
+from gnjax.spectra.pencil.triangle import DeviceTriangle, HostTriangle, cholesky
 from tests.spectra.pencil import prescribed
 
 LAYOUTS = [(dtype, by_rows) for dtype in (np.float64, np.float32) for by_rows in (True, False)]
 
 
-def _stored(j, dtype, by_rows, columns=16):
+def _stored(j, dtype, by_rows, columns=16, on_accelerator=False):
     parts = prescribed.stated(j, by_rows=by_rows).parts()
-    return store(parts, j.shape, by_rows=by_rows, dtype=np.dtype(dtype), columns=columns)
+    return store(
+        parts,
+        j.shape,
+        by_rows=by_rows,
+        dtype=np.dtype(dtype),
+        columns=columns,
+        on_accelerator=on_accelerator,
+    )
 
 
+@pytest.mark.parametrize("on_accelerator", [False, True])
 @pytest.mark.parametrize(("dtype", "by_rows"), LAYOUTS)
-def test_products_are_those_of_the_factor_that_is_held(dtype, by_rows):
+def test_products_are_those_of_the_factor_that_is_held(dtype, by_rows, on_accelerator):
     """In float64 for what an answer rests on, whatever the precision of J."""
     rng = np.random.default_rng(0)
     j, w = rng.standard_normal((23, 61)), rng.standard_normal((3, 23))
-    factor, held = _stored(j, dtype, by_rows), j.astype(dtype).astype(float)
+    factor = _stored(j, dtype, by_rows, on_accelerator=on_accelerator)
+    held = j.astype(dtype).astype(float)
     products = factor.products(w)
     assert_allclose(products.images, w @ held @ held.T, atol=1e-11)
     assert_allclose(products.forms, w @ held @ held.T @ w.T, atol=1e-11)
     rounding = 1e-11 if dtype == np.float64 else 1e-3
     assert_allclose(factor.light(w), products.images, atol=rounding)
     assert_allclose(gram(factor.tiles), held @ held.T, atol=rounding)
+    assert_allclose(gram_on_device(factor.tiles), held @ held.T, atol=1e-11)
     assert factor.shape == j.shape
     assert factor.squared == pytest.approx(np.linalg.norm(j) ** 2)
     lost = np.linalg.norm(held - j)
@@ -60,10 +72,34 @@ def test_a_preconditioner_is_made_whatever_kappa_is(kappa, dtype, by_rows):
     for width in (0, 120):
         made, _, _ = prescribed.ready(j, width=width, dtype=dtype, by_rows=by_rows)
         held = np.concatenate(made.factor.tiles, axis=1).astype(float)
-        values = np.linalg.svd(np.linalg.solve(made.triangle, held), compute_uv=False)
+        lower = made.triangle.matrix
+        values = np.linalg.svd(np.linalg.solve(lower, held), compute_uv=False)
         assert np.isfinite(values).all()
         if kappa < 1e6:
             assert values.max() < 30 * values.min()
+
+
+@pytest.mark.parametrize("by_rows", [True, False])
+@pytest.mark.parametrize("kappa", [1e3, 1e9])
+def test_ends_on_a_device_are_those_on_the_host(kappa, by_rows):
+    """What an accelerator does: J, its Gram matrix and L are arrays of JAX."""
+    j = prescribed.factor(np.geomspace(1.0, 1 / kappa, 60), 200)
+    answers = []
+    for on_device in (False, True):
+        made, *ends = prescribed.ready(j, width=0, by_rows=by_rows, block=8, on_device=on_device)
+        assert isinstance(made.triangle, DeviceTriangle if on_device else HostTriangle)
+        assert made.least == pytest.approx(1 / kappa, rel=0.05)
+        answers.append([certified(end, 1e-4, 1e-6) for end in ends])
+        conditioning = np.linalg.cond(np.asarray(made.triangle.matrix), 1)
+        assert conditioning / 10 < made.triangle.conditioning() < 1.01 * conditioning
+    for on_host, on_device in zip(*answers, strict=True):
+        assert on_device.values == pytest.approx(on_host.values, rel=1e-6)
+        assert on_device.bounds == pytest.approx(on_host.bounds, rel=1e-6)
+
+
+def test_a_matrix_that_is_not_positive_definite_has_no_triangle_on_a_device():
+    assert cholesky(jnp.diag(jnp.array([1.0, -1.0]))) is None
+    assert cholesky(np.diag([1.0, -1.0])) is None
 
 
 def _networks():
@@ -86,6 +122,19 @@ def test_kappa_of_a_network_by_products_is_that_by_singular_values(op):
     assert answer.interval[0] <= exact.interval[1]
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
     assert 0 < answer.certificate.failure <= 1e-3
+
+
+@pytest.mark.parametrize("op", list(_networks())[:2], ids=repr)
+def test_kappa_on_an_accelerator_is_that_on_the_host(op, monkeypatch):
+    """The way of a GPU from the rows of J to kappa, with JAX's arrays on a CPU."""
+    exact = gnjax.condition_number(op, method="factored")
+    monkeypatch.setattr("gnjax.numerics.host.on_cpu", lambda array: isinstance(array, np.ndarray))
+    for module in ("numerics.host", "spectra.pencil.plan"):
+        monkeypatch.setattr(f"gnjax.{module}.on_gpu", lambda: True)
+    answer = gnjax.condition_number(op, method="preconditioned")
+    assert answer.method == "preconditioned"
+    assert answer.interval[0] <= exact.interval[1]
+    assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
 
 
 @pytest.mark.parametrize("seed", range(3))
