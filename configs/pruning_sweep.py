@@ -5,8 +5,8 @@
 smoke: under a minute, most of it compilation, with fewer layers. laptop: 64 images of
 Fashion-MNIST and narrower networks of the paper's depths, so that p / (k n) is as in the
 paper; an epoch has 4 steps instead of 16, so that what happens along training is not the paper's.
-About seven minutes on 2 cores. paper: the paper's sizes, with J J^T of 10,000 x 10,000: many hours
-on 2 cores, which --published and --archive spread over many runs. It takes CIFAR-10 where that is
+About seven minutes on 2 cores. paper: the paper's sizes, J J^T has 10,000 rows: many hours on 2
+cores and some minutes a network on a GPU, which --published and --archive spread over many runs. It takes CIFAR-10 where that is
 at hand, else all of Fashion-MNIST in a black frame, 32 x 32, which paper_fashion_mnist takes in any
 case. paper_init: kappa of the paper's ResNet20 at initialisation, unpruned and 40% and 80%
 pruned, about ten minutes each on 2 cores; where CIFAR-10 is at hand, with --config.data=cifar10.
@@ -156,8 +156,9 @@ def _paper(data: str) -> dict[str, object]:
     """
     widths = PAPER_WIDTHS if data == "cifar10" else PAPER_WIDTHS | {"feed_forward": 248}
     shared = {"samples": 1000, "side": 32, "rates": RATES, "seeds": 3, "stops": PAPER_STOPS}
-    shared |= {"channels": 3}
-    return {"data": data} | _networks(shared, 64, (91, 100), widths, feed_forward={"channels": 0})
+    shared |= {"channels": 3, "method": "preconditioned"}
+    dense = {"channels": 0, "method": "inverse"}  # J J^T of dense layers costs little
+    return {"data": data} | _networks(shared, 64, (91, 100), widths, feed_forward=dense)
 
 
 def _paper_init() -> dict[str, object]:
