@@ -27,7 +27,6 @@ from gnjax.operators.curvature import (
 )
 from gnjax.operators.diagonal import Diagonal, diagonal
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.function_hessian import FunctionHessian, hessian_of
 from gnjax.operators.metrics.exact import diagonal_of
 from gnjax.operators.metrics.kronecker import ekfac, kfac
 from gnjax.operators.metrics.metric import Metric
@@ -35,8 +34,10 @@ from gnjax.operators.metrics.optimisers import optimizer_metric
 from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
 from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
 from gnjax.operators.of_networks.cross import CrossKernel
+from gnjax.operators.of_networks.function_hessian import FunctionHessian, hessian_of
+from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.linearised import linearised
-from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
 from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.pictures.plot import plot

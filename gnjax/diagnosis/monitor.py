@@ -27,13 +27,15 @@ from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
+from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import SYMMETRIC, evidence_for
-from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
-from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.hessian import NetworkHessian
+from gnjax.operators.of_networks.linearised import Linearised, fits
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
 _SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
@@ -198,7 +200,7 @@ class Monitor:
 
     def _linearised(self, op: NetworkHessian | NetworkGram) -> Any:
         """The operator linearised once for all products of a row, where that fits in memory."""
-        return Linearised(op, linear_maps(op)) if self._linearises else op
+        return Linearised(op, op.linear_maps()) if self._linearises else op
 
     def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
         """The largest eigenvalue of each matrix, by Lanczos from the last row's eigenvector."""

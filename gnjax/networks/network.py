@@ -26,6 +26,7 @@ from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device
 
+GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 _PROBES = 4
 _SAFETY = 4.0
 

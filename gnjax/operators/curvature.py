@@ -18,10 +18,9 @@ from gnjax.networks.outputs.targets import Target, check_has_targets, term_losse
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.of_networks.cross import CrossKernel, Rows
+from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
 from gnjax.operators.of_networks.network import (
     NetworkGram,
-    NetworkHessian,
-    checked_hessian,
     chosen_side,
     without_idle_target,
 )

@@ -12,7 +12,6 @@ import pytest
 import gnjax
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
-from gnjax.operators import prepare
 from gnjax.operators.facts import error_of
 from gnjax.operators.of_networks import linearised as linearisation
 from gnjax.operators.of_networks import stored_jacobian as module
@@ -219,12 +218,14 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
         monkeypatch.setattr(linearisation, "LIMITS", gnjax.Limits(linearisation_bytes=1.0))
     made = []
 
-    def making(op):
-        made.append(op)
-        return gnjax.with_jacobian(op)
+    making = module.stored
 
-    monkeypatch.setattr(prepare, "with_jacobian", making)
-    monkeypatch.setattr(prepare, "products_before", lambda op: 3)
+    def stored(op, memory):
+        made.append(op)
+        return making(op, memory)
+
+    monkeypatch.setattr(module, "stored", stored)
+    monkeypatch.setattr(module, "products_before", lambda op: 3)
     op = _cnn()
     product = host_product(op)
     rows = np.random.default_rng(0).standard_normal((2, op.shape[0]))
@@ -236,9 +237,9 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
 
 
 def test_a_jacobian_that_was_made_is_used(monkeypatch):
-    monkeypatch.setattr(prepare, "with_jacobian", None)
-    monkeypatch.setattr(prepare, "products_before", None)
     kept = gnjax.with_jacobian(_cnn())
+    monkeypatch.setattr(module, "stored", None)
+    monkeypatch.setattr(module, "products_before", None)
     product = host_product(kept)
     row = np.ones((1, kept.shape[0]))
     np.testing.assert_array_equal(product(row)[0], kept.mv(jax.device_put(row[0])))

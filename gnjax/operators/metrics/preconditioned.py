@@ -27,13 +27,14 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
+from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Around, error_of, factorisation_of, trial_magnitude
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
-from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +30,13 @@ from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.memory.device import device
-from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Prepared
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.prepare import Product
+from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import takes_trees
+
+if TYPE_CHECKING:
+    from gnjax.operators.of_networks.network import NetworkGram
 
 _READ = 4  # multiplications of a convolution that take as long as reading a number
 _GAIN = 2  # J is made by itself only if products get this much faster
@@ -61,6 +65,9 @@ class WithJacobian(Prepared):
     op: NetworkGram
     blocks: tuple[Block, ...]
     items: Items = field(metadata={"static": True})
+
+    def prepared(self) -> Product:
+        return self.mv
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
@@ -94,12 +101,18 @@ def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Ope
     >>> np.allclose(gnjax.with_jacobian(op).mv(v), op.mv(v))
     True
     """
-    if not isinstance(op, NetworkGram):
+    store: Callable[[float], WithJacobian] | None = getattr(op, "with_jacobian", None)
+    if store is None:
         msg = (
             "only the operators of gnjax.gauss_newton and gnjax.ntk have a Jacobian to store, "
             f"got {type(op).__name__}"
         )
         raise ValueError(msg)
+    return store(memory)
+
+
+def stored(op: NetworkGram, memory: float) -> WithJacobian:
+    """The operator of a network with its Jacobian; refused where that takes more ``memory``."""
     net = op.net
     items = _items(net, gram.sample_trace(net), memory)
     size = _bytes(net, items)
@@ -111,6 +124,30 @@ def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Ope
         )
         raise ValueError(msg)
     return WithJacobian(op, tuple(_joined(_blocks(net, items))), items)
+
+
+def storing(op: NetworkGram, product: Product) -> Product:
+    """Multiply by ``product`` until that has cost as much as making J; then store J and use it.
+
+    Whatever the number of products, this takes at most about twice as long as if their number had
+    been known beforehand. Where J does not pay it is the same product.
+    """
+    before = products_before(op)
+    if before == np.inf:
+        return product
+    multiplications = [product]
+    del product
+
+    def multiply(v: Any) -> Any:
+        nonlocal before
+        if before <= 0:
+            multiplications.clear()  # free its memory first
+            multiplications.append(op.with_jacobian().mv)
+            before = np.inf
+        before -= 1 if v.ndim == 1 else v.shape[1]
+        return multiplications[0](v)
+
+    return multiply
 
 
 def products_before(op: NetworkGram) -> float:

@@ -26,7 +26,7 @@ from gnjax.networks.forms.refusals import (
 )
 from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
-from gnjax.networks.network import batched, columns, gather, scatter
+from gnjax.networks.network import HESSIAN, batched, columns, gather, scatter
 from gnjax.networks.parameters import Only, choose
 from gnjax.networks.rounding import MeasuredProduct, measured_product
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -34,13 +34,14 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.of_networks.network import HESSIAN, symmetric_columns
+from gnjax.operators.columns import symmetric_columns
+from gnjax.operators.recast import Recast
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class FunctionHessian(Algebra, ParameterTrees):
+class FunctionHessian(Algebra, ParameterTrees, Recast):
     """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters.
 
     >>> op = gnjax.hessian_of(lambda w: (w**4).sum(), np.array([1.0, 2.0]))
