@@ -149,7 +149,9 @@ def train(found: Orthogonal, training: Training, seed: int) -> Iterator[Point]:
 
 def hessian(weights: Weights, moments: Moments) -> NetworkHessian:
     """The full Hessian of the loss on all samples, computed from few rows with their moments."""
-    return gnjax.hessian((_linear, list(weights)), *representatives(moments))
+    op = gnjax.hessian((_linear, list(weights)), *representatives(moments))
+    assert isinstance(op, NetworkHessian)
+    return op
 
 
 @dataclass(frozen=True, eq=False)

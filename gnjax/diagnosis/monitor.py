@@ -168,7 +168,7 @@ class Monitor:
           step: the number of the step.
           model: the model in evaluation mode, see :func:`gnjax.functional`.
           metric: a tree of positive entries P like the parameters, or the state of an optimiser,
-            from which :func:`gnjax.optimizer_metric` makes one.
+            from which :func:`gnjax.metrics.optimizer_metric` makes one.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
@@ -229,9 +229,11 @@ class Monitor:
         if self._hessian is not None:
             net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
         if net is None:
-            self._hessian = hessian(model, self._x, **self._options)
-            self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
-            self._linearises = fits(self._hessian)
+            op = hessian(model, self._x, **self._options)
+            gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
+            assert isinstance(op, NetworkHessian)  # x is one batch
+            assert gram is None or isinstance(gram, NetworkGram)
+            self._hessian, self._gram, self._linearises = op, gram, fits(op)
             self._vectors, self._roundings = {}, {}
             return
         assert self._hessian is not None

@@ -218,10 +218,10 @@ def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
 
     making = stored_jacobian.stored
 
-    def stored(op, memory):
+    def stored(op, limits):
         config = jax.config
         rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
-        return making(op, memory)
+        return making(op, limits)
 
     monkeypatch.setattr(stored_jacobian, "stored", stored)
     monkeypatch.setattr(stored_jacobian, "products_before", lambda op: 1)

@@ -53,7 +53,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> y = jax.random.normal(jax.random.key(2), (5, 2))
     >>> op = gnjax.hessian(model, x, y)
-    >>> isinstance(op, gnjax.NetworkHessian), op.shape
+    >>> isinstance(op, gnjax.operators.NetworkHessian), op.shape
     (True, (26, 26))
     """
 

@@ -32,7 +32,7 @@ from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.facts import Around, error_of
 from gnjax.operators.prepare import Product
@@ -86,12 +86,11 @@ class Linearised(Prepared):
         return self.op.prepared_by(self)
 
 
-def linearised(op: Operator) -> Operator:
+def linearised(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     """``op`` with its linearisation kept in memory, or ``op`` itself where that takes over 3 GB.
 
-    The limit is ``Limits().linearisation_bytes``.
-    It pays when many products are made with one operator of a network. Krylov methods and traces do
-    this by themselves.
+    The limit is ``limits.linearisation_bytes``. It pays when many products are made with one
+    operator of a network. Krylov methods and traces do this by themselves.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -101,7 +100,7 @@ def linearised(op: Operator) -> Operator:
     True
     """
     network_op: Any = op if hasattr(op, "linear_maps") else None
-    if network_op is None or not fits(network_op):
+    if network_op is None or not fits(network_op, limits):
         return op
     return Linearised(network_op, network_op.linear_maps())
 
@@ -113,11 +112,11 @@ def in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
     return light if isinstance(light, Linearised) and not wide else None
 
 
-def fits(op: NetworkGram | NetworkHessian) -> bool:
-    """Whether the linear maps of all batches take at most ``LIMITS.linearisation_bytes``."""
+def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
+    """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``."""
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
-    return size <= LIMITS.linearisation_bytes
+    return size <= limits.linearisation_bytes
 
 
 @bounded_jit

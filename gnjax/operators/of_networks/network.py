@@ -50,7 +50,7 @@ from gnjax.networks.rounding import (
 )
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device, times_number, wide
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
@@ -76,7 +76,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> op = gnjax.gauss_newton(model, x)
-    >>> isinstance(op, gnjax.NetworkGram), op.shape, op.factor().shape
+    >>> isinstance(op, gnjax.operators.NetworkGram), op.shape, op.factor().shape
     (True, (26, 26), (26, 10))
     """
 
@@ -172,9 +172,9 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         product = linearised.gauss_newton_product if on_parameters else linearised.kernel_product
         return self.scale * product(self.net, maps, v)
 
-    def with_jacobian(self, memory: float = LIMITS.jacobian_bytes) -> stored_jacobian.WithJacobian:
+    def with_jacobian(self, limits: Limits = LIMITS) -> stored_jacobian.WithJacobian:
         """The operator with its Jacobian stored, see :func:`gnjax.with_jacobian`."""
-        return stored_jacobian.stored(self, memory)
+        return stored_jacobian.stored(self, limits)
 
     def in_float32(self) -> Operator | None:
         return linearised.in_float32(self)
