@@ -8,7 +8,6 @@ from gnjax.operators.base import Dense, Factored
 from gnjax.operators.diagonal import Diagonal
 from gnjax.operators.metrics.preconditioned import Preconditioned
 from gnjax.operators.of_networks.cross import CrossKernel
-from gnjax.operators.of_networks.function_hessian import FunctionHessian
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.of_networks.streamed import Streamed
@@ -18,7 +17,6 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Factored",
-    "FunctionHessian",
     "NetworkGram",
     "NetworkHessian",
     "Preconditioned",

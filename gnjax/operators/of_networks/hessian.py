@@ -64,6 +64,8 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
     forms_cheaply = True
 
     def __repr__(self) -> str:
+        if self.net.target is None:
+            return super().__repr__()
         return described(self, "H_F" if self.functional else "H", self.net, layers=False)
 
     @property
@@ -78,7 +80,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
     def mv(self, v: jax.Array) -> jax.Array:
         """Forward over reverse."""
         parts = (
-            columns(self.net, partial(_hessian_batch, self, x, target), v, evaluations=HESSIAN)
+            columns(self.net, partial(hessian_batch, self, x, target), v, evaluations=HESSIAN)
             for x, target in sample_batches(self.net, self.net.target)
         )
         return sum_of(parts) / self.net.total
@@ -105,9 +107,14 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
             reason=NETWORK,
         )
 
-    def objective(self, x: Any, target: Target, leaves: list[jax.Array]) -> jax.Array:
-        """The weighted sum of the loss over samples, linearised in the outputs for H_F."""
+    def objective(self, x: Any, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
+        """The weighted sum of the loss over samples, linearised in the outputs for H_F.
+
+        Without a target, as for :func:`gnjax.hessian_of`, the output is the loss.
+        """
         f = self.net.outputs(leaves, x)
+        if target is None:
+            return f.sum()
         if not self.functional:
             return loss_sum(target, f)
         slopes = jax.grad(partial(loss_sum, target))(f)
@@ -139,7 +146,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
 
 
 @bounded_jit
-def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
+def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
     return batched(lambda w: _hessian_product(op, w, x, target), v)
 
 
@@ -149,11 +156,11 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
     x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
     v = jnp.zeros(net.parameters, net.dtype)
     if not net.forward or callable(getattr(target, "loss", None)):
-        check_second_derivative("the model or the loss", _hessian_batch, op, x, target, v)
+        check_second_derivative("the model or the loss", hessian_batch, op, x, target, v)
     return op
 
 
-def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:
+def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
     """The product with the Hessian of the summed loss of one batch."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
     images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)

@@ -183,7 +183,7 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
 
 
 @bounded_jit
-def linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
+def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
     """v -> the Hessian of a batch's summed loss times v."""
     net = op.net
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))
