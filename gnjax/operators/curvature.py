@@ -19,11 +19,8 @@ from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.of_networks.cross import CrossKernel, Rows
 from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
-from gnjax.operators.of_networks.network import (
-    NetworkGram,
-    chosen_side,
-    without_idle_target,
-)
+from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.sides import chosen_side, without_idle_target
 from gnjax.operators.of_networks.streamed import Streamed, streamed
 
 

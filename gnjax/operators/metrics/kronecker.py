@@ -189,7 +189,10 @@ def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:
-    """The exact diagonals or blocks of parameters that are no part of a Kronecker block."""
+    """The exact diagonals or blocks of parameters that are no part of a Kronecker block.
+
+    A bias that is the last row of a layer's matrix is such a part.
+    """
     names = parameter_names(layers.net)
     blocks: list[Block] = []
     for place, block in zip(layers.plan.others, layers.moments.others, strict=True):

@@ -10,7 +10,7 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from gnjax.networks.network import (
     sample_batches,
 )
 from gnjax.networks.null_space.ranks import rank_bounds
-from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
+from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
     NETWORK,
@@ -59,12 +59,12 @@ from gnjax.operators.facts import POSITIVE, RANK_BOUND, STATED
 from gnjax.operators.of_networks import linearised, stored_jacobian
 from gnjax.operators.of_networks.described import described
 from gnjax.operators.of_networks.kept_rows import kept
+from gnjax.operators.of_networks.sides import chosen_side
 from gnjax.operators.prepare import Product, multiplied
 from gnjax.operators.protocol import Operator
 from gnjax.operators.recast import Recast
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
-_SIDES = ("auto", "parameters", "outputs")
 _CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output Hessians")
 
 
@@ -188,7 +188,10 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         return stored_jacobian.storing(self, product)
 
     def factor(self) -> np.ndarray:
-        """F with F F^T the operator, in host memory."""
+        """F with F F^T the operator, in host memory.
+
+        What was formed is recorded, so that ``factor_error`` compares it with products.
+        """
         jacobian = gram.jacobian(self.net)
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5
@@ -291,30 +294,3 @@ class _GramProduct:
 
     def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
         return gauss_newton_product(net, x, target, v, rooted=self.rooted)
-
-
-def without_idle_target(net: Network) -> Network:
-    """The network, with only that part of its target on which the output Hessian B depends."""
-    if net.target is None or not net.target.weighs:
-        return replace(net, target=None)
-    target = net.target if callable(net.target.loss) else replace(net.target, y=None)
-    return replace(net, target=target)
-
-
-def chosen_side(net: Network, side: str) -> str:
-    """The side of the matrix, "auto" being the smaller one on which it can be computed."""
-    if side not in _SIDES:
-        msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
-        raise ValueError(msg)
-    rooted = has_root(net.target)
-    if side == "outputs" and not rooted:
-        msg = (
-            f"side='outputs' needs a square root of the loss's output Hessian, which is formed for "
-            f"up to {LARGEST_ROOT} outputs for each sample and this model has {net.k}; use "
-            "side='parameters', or a loss by its name"
-        )
-        raise ValueError(msg)
-    if side != "auto":
-        return side
-    smaller = net.parameters < net.samples * net.rows
-    return "parameters" if smaller or not rooted else "outputs"
