@@ -29,8 +29,8 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``uneven``: True where numbers that the operator is made of are far from 1, if its norm is or not.
 - ``times_power_of_two(e)``: the operator 2^e A for an even e, from stored numbers times the power.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
-- ``in_float32()``, ``in_float64()``: the operator with products in another precision; None where
-  it cannot be.
+- ``in_float32()``: the operator with products in float32, or None where float64 stays inside.
+- ``in_float64()``: the operator with its float32 numbers in float64, or None where it cannot be.
 - ``devices``: the devices over which its vectors are divided; without it those of its arrays.
 - ``evidence_for(fact)``: what "rank_bound", "positive" or "symmetric" rests on, as an ``Error`` of
   size 0 with a kind and a reason. Without it the fact is taken as proved by whoever states it, like
