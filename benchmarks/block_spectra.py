@@ -82,9 +82,13 @@ def measured(name: str, repeats: int, samples: int) -> Row:
     )
 
 
+def _operator(model: Any, x: jax.Array) -> Any:
+    return gnjax.gauss_newton(model, x)
+
+
 def _turn(model: Any, x: jax.Array) -> tuple[float, float, float]:
     """The seconds of "kernel", "eigensolves" and "blocks", each with an operator of its own."""
-    one, two, three = (gnjax.gauss_newton(model, x) for _ in range(3))
+    one, two, three = (_operator(model, x) for _ in range(3))
     kernel, _ = once(lambda: jax.block_until_ready(one.twin.as_matrix()))
     blocks, _ = once(lambda: gnjax.block_spectra(two))
     groups = grouped(parameter_names(three.net), "layer")

@@ -26,6 +26,7 @@ from gnjax import papers
 from gnjax.models.mlp import freeze_statistics
 from gnjax.models.resnet import ResNet
 from gnjax.operators.prepare import float32_rules, in_float32
+from gnjax.operators.recast import narrowed
 
 # TFLOP/s in float64 and in float32, of the SXM boards, tensor cores where they keep all bits.
 _SHEETS = {
@@ -97,22 +98,13 @@ def _matrix(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> 
     flops = sum(2 * pairs * (inputs + outputs * (rows + 1)) for rows, inputs in sizes)
     model = jax_models.relu_mlp, jax_models.to_jax(case.weights)
     op = gnjax.ntk(model, jnp.asarray(case.x))
-    light = _narrowed(op)
+    light = narrowed(op)
     seconds, exact = harness.timed(lambda: np.asarray(op.as_matrix()), repeats)
     with float32_rules():
         faster, rough = harness.timed(lambda: np.asarray(light.as_matrix()), repeats)
     error = float(np.abs(rough - exact).max() / np.abs(exact).max())
     name = f"NTK of 784-500-10, {len(exact)} x {len(exact)}"
     return _pair(name, (seconds, faster), flops, peaks, error)
-
-
-def _narrowed(op: Any) -> Any:
-    """The operator with its float64 arrays in float32."""
-
-    def narrow(leaf: Any) -> Any:
-        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
-
-    return jax.tree.map(narrow, op)
 
 
 def _products(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> list[record.Row]:
@@ -137,7 +129,7 @@ def _linear(samples: int, repeats: int, peaks: dict[str, tuple[float, str]]) -> 
     widths = (min(784, samples), *[samples] * 4, 10)
     weights = gnjax.initializers.chain(jax.random.key(0), widths, "kaiming_normal")
     op = papers.linear_gauss_newton(weights)
-    light = _narrowed(op)
+    light = narrowed(op)
     v = jnp.asarray(np.random.default_rng(0).standard_normal((op.shape[0], 16)))
     name = f"product of a linear network, {op.shape[0]} x {op.shape[0]}, 16 columns"
     return _both(name, op, light, v, repeats, peaks)

@@ -46,6 +46,7 @@ nitpick_ignore = [  # of annotations, classes that are no public names
         "operators.metrics.metric.MatrixBlock",
         "operators.metrics.scaling.Scaling",
         "operators.of_networks.cross.Rows",
+        "operators.curvature._Options",
     )
 ]
 

@@ -24,6 +24,7 @@ from experiments.shared.language import described, of_last_position
 from experiments.shared.linear_network import kappa_fields
 from experiments.shared.metric_steps import METRICS, Memory
 from experiments.shared.small_images import IMAGES, Network, tanh_classifier
+from gnjax.operators import NetworkGram
 from gnjax.operators.metrics.metric import MatrixBlock
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -172,7 +173,8 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
 def measure(cell: Cell) -> Measurement:
     """The certified kappas along Adam's run, and the race."""
     model, x, y = made(cell)
-    op = gnjax.gauss_newton(gnjax.functional(model), x, y=y, loss="cross_entropy")
+    op = gnjax.gauss_newton(gnjax.functional(model), x, y, loss="cross_entropy")
+    assert isinstance(op, NetworkGram)
     return {
         "inputs": x[0].size,
         "parameters": op.net.parameters,
@@ -181,9 +183,7 @@ def measure(cell: Cell) -> Measurement:
     }
 
 
-def kappas(
-    op: gnjax.NetworkGram, y: Any, path: Path, momentum: float, seed: int
-) -> list[dict[str, Any]]:
+def kappas(op: NetworkGram, y: Any, path: Path, momentum: float, seed: int) -> list[dict[str, Any]]:
     """One record for each stop, metric and damping."""
     state, found = metric_steps.start(op), []
     for stop in path.stops:
@@ -205,7 +205,7 @@ def _dampings(metric: str, dampings: tuple[float, ...]) -> tuple[float, ...]:
     return (0.0,) if metric == "SGD" else dampings
 
 
-def in_metric(op: gnjax.NetworkGram, memory: Memory, name: str, damping: float) -> Any:
+def in_metric(op: NetworkGram, memory: Memory, name: str, damping: float) -> Any:
     """P^{-1/2} G P^{-1/2} with the damping added to P, as a share of its mean eigenvalue."""
     if name == "SGD":
         return op
@@ -214,10 +214,10 @@ def in_metric(op: gnjax.NetworkGram, memory: Memory, name: str, damping: float) 
     if name in ("Adam", "diagonal"):
         return gnjax.preconditioned(op, metric.diagonal(), damping=added)
     whole = MatrixBlock("all parameters", np.arange(len(metric)), metric)
-    return gnjax.preconditioned(op, gnjax.Metric(name, (whole,)), damping=added)
+    return gnjax.preconditioned(op, gnjax.metrics.Metric(name, (whole,)), damping=added)
 
 
-def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]:
+def matrix_of(op: NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]:
     """P (p, p) without damping."""
     if name == "SGD":
         return np.eye(op.net.parameters)
@@ -225,10 +225,10 @@ def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.fl
         mean = memory.second / (1 - metric_steps.SECOND_DECAY ** int(memory.steps))
         return np.diag(np.sqrt(mean))
     if name == "K-FAC":
-        return gnjax.kfac(op, damping=0.0).as_matrix()
+        return gnjax.metrics.kfac(op, damping=0.0).as_matrix()
     if name == "Shampoo":
         factors = list(metric_steps.shampoo_factors(memory))
-        return gnjax.shampoo(op, jax.tree.unflatten(op.net.structure, factors)).as_matrix()
+        return gnjax.metrics.shampoo(op, jax.tree.unflatten(op.net.structure, factors)).as_matrix()
     matrix = np.asarray(op.as_matrix())
     if name == "full":
         return matrix
@@ -240,7 +240,7 @@ def matrix_of(op: gnjax.NetworkGram, memory: Memory, name: str) -> NDArray[np.fl
     return found
 
 
-def races(op: gnjax.NetworkGram, y: Any, race: Race, target: float) -> list[dict[str, Any]]:
+def races(op: NetworkGram, y: Any, race: Race, target: float) -> list[dict[str, Any]]:
     """One record for each metric, damping and momentum: the best rate."""
     return [
         {"metric": name, "damping": damping, "momentum": momentum}
@@ -252,7 +252,7 @@ def races(op: gnjax.NetworkGram, y: Any, race: Race, target: float) -> list[dict
 
 
 def best_rate(
-    op: gnjax.NetworkGram,
+    op: NetworkGram,
     y: Any,
     race: Race,
     target: float,

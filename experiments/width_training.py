@@ -187,6 +187,7 @@ def _kappa(net: MLP, data: datasets.Dataset, seed: int) -> Measurement:
     inversely, and f stays), and singular values tell its rank where their squares would hide it.
     """
     op = gnjax.gauss_newton(net, data.inputs, side="auto")
+    assert isinstance(op, gnjax.operators.NetworkGram)
     method = "factored" if op.side == "parameters" else "inverse"
     kappa = gnjax.condition_number(op, method=method, seed=seed)
     return {**interval_fields(kappa), "rank_source": kappa.rank_source}

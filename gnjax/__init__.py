@@ -3,7 +3,7 @@
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
-from gnjax import data, models
+from gnjax import data, models, operators
 from gnjax.conditioning.condition_number import ConditionNumber, condition_number
 from gnjax.diagnosis.block_spectra import BlockSpectra, BlockSpectrum, block_spectra
 from gnjax.diagnosis.diagnose import Diagnosis, diagnose
@@ -16,8 +16,9 @@ from gnjax.networks.torch_modules.from_torch import from_torch
 from gnjax.numerics.certificate import Certificate, Error
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
+from gnjax.operators import metrics
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.base import Dense, Factored, Operator, dense, factored
+from gnjax.operators.base import Operator, dense, factored
 from gnjax.operators.curvature import (
     empirical_fisher,
     functional_hessian,
@@ -25,20 +26,12 @@ from gnjax.operators.curvature import (
     hessian,
     ntk,
 )
-from gnjax.operators.diagonal import Diagonal, diagonal
+from gnjax.operators.diagonal import diagonal
 from gnjax.operators.elsewhere.recognised import as_operator
-from gnjax.operators.function_hessian import FunctionHessian, hessian_of
-from gnjax.operators.metrics.exact import diagonal_of
-from gnjax.operators.metrics.kronecker import ekfac, kfac
-from gnjax.operators.metrics.metric import Metric
-from gnjax.operators.metrics.optimisers import optimizer_metric
-from gnjax.operators.metrics.preconditioned import Preconditioned, preconditioned
-from gnjax.operators.metrics.shampoo import shampoo, shampoo_factors, soap
-from gnjax.operators.of_networks.cross import CrossKernel
+from gnjax.operators.metrics.preconditioned import preconditioned
+from gnjax.operators.of_networks.function_hessian import hessian_of
 from gnjax.operators.of_networks.linearised import linearised
-from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
-from gnjax.operators.of_networks.streamed import Streamed
 from gnjax.pictures.plot import plot
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.certify import certify
@@ -59,25 +52,15 @@ __all__ = [
     "Certificate",
     "CertifiedPairs",
     "ConditionNumber",
-    "CrossKernel",
-    "Dense",
     "Diagnosis",
-    "Diagonal",
     "Error",
     "Estimate",
-    "Factored",
-    "FunctionHessian",
     "Limits",
-    "Metric",
     "Monitor",
     "MonitorRow",
-    "NetworkGram",
-    "NetworkHessian",
     "Operator",
-    "Preconditioned",
     "SpectralDensity",
     "Spectrum",
-    "Streamed",
     "Trace",
     "as_operator",
     "block_spectra",
@@ -87,9 +70,7 @@ __all__ = [
     "dense",
     "diagnose",
     "diagonal",
-    "diagonal_of",
     "eigenvalues",
-    "ekfac",
     "empirical_fisher",
     "enable_x64",
     "factored",
@@ -101,16 +82,13 @@ __all__ = [
     "hessian",
     "hessian_of",
     "initializers",
-    "kfac",
     "linearised",
+    "metrics",
     "models",
     "ntk",
-    "optimizer_metric",
+    "operators",
     "plot",
     "preconditioned",
-    "shampoo",
-    "shampoo_factors",
-    "soap",
     "spectral_density",
     "trace",
     "with_jacobian",
@@ -118,8 +96,9 @@ __all__ = [
 ]
 
 _MOVED = {
-    name: f"gnjax.papers.{name}"
-    for name in (
+    "metrics": metrics.__all__,
+    "operators": operators.__all__,
+    "papers": [
         "KroneckerFactors",
         "RankSensitivity",
         "SumOfKroneckers",
@@ -133,9 +112,9 @@ _MOVED = {
         "sum_of_kroneckers",
         "toeplitz",
         "training",
-    )
+    ],
 }
-"""How names that once stood here are spelled now."""
+"""In which room names stand that once stood here."""
 
 if not TYPE_CHECKING:  # a type checker shall still refuse names that do not exist
 
@@ -143,6 +122,7 @@ if not TYPE_CHECKING:  # a type checker shall still refuse names that do not exi
         """``gnjax.papers``, which is imported when it is first used, and where names have gone."""
         if name == "papers":
             return import_module("gnjax.papers")
-        where = f"; it is {_MOVED[name]} now" if name in _MOVED else ""
+        rooms = [room for room, names in _MOVED.items() if name in names]
+        where = f"; it is gnjax.{rooms[0]}.{name} now" if rooms else ""
         msg = f"module 'gnjax' has no attribute {name!r}{where}"
         raise AttributeError(msg)

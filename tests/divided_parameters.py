@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import gnjax
-from gnjax.spectra import on_device
+from gnjax.operators.prepare import devices_of
 from gnjax.spectra.krylov import device_basis
 
 
@@ -42,7 +42,7 @@ def main():
         return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*axes)))
 
     op = hessian(placed)
-    form = device_basis.layout(op.shape[0], jnp.dtype(float), on_device.devices_of(op))
+    form = device_basis.layout(op.shape[0], jnp.dtype(float), devices_of(op))
     basis, row = device_basis.empty_basis(form, 10), device_basis.random_row(form, 1)
     steps = {
         "products": device_basis._shares.lower(basis, row),

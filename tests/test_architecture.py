@@ -61,19 +61,25 @@ def test_library_has_no_broad_handlers_and_prints_nothing():
             assert not re.search(r"^\s*print\(", source, re.MULTILINE), module
 
 
+_ENGINE = ("gnjax.spectra", "gnjax.conditioning", "gnjax.operators.prepare")
+_KINDS = ("gnjax.networks", "gnjax.operators.of_networks", "gnjax.operators.metrics")
+_OF_FACTS = {"Operator", "Factorisation", "Product"}  # what operators are and state, and no kind
+
+
 def test_the_engine_knows_operators_by_their_facts_alone():
-    """Spectra and kappa import no kind of operator or network, and read no attribute of one."""
-    engine = ("gnjax.spectra", "gnjax.conditioning")
-    kinds = ("gnjax.networks", "gnjax.operators.of_networks", "gnjax.operators.metrics")
-    for module, path in _modules():
-        if module.startswith(engine):
-            assert not [name for name in _imports(path) if name.startswith(kinds)], module
-            attributes = {
-                node.attr
-                for node in ast.walk(ast.parse(path.read_text()))
-                if isinstance(node, ast.Attribute)
-            }
-            assert not attributes & {"net", "side"}, module
+    """Spectra and kappa import no class of an operator, and read no attribute of a network's."""
+    modules = [(module, path) for module, path in _modules() if module.startswith(_ENGINE)]
+    assert len(modules) > 50
+    for module, path in modules:
+        imports = list(_imports(path))
+        assert not [name for name in imports if name.startswith(_KINDS)], module
+        last = {name.split(".")[-1] for name in imports if name.startswith("gnjax.operators")}
+        classes = {name for name in last if name[0].isupper() and not name.isupper()}
+        assert not classes - _OF_FACTS, module
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {node.value for node in nodes if isinstance(node, ast.Constant)}  # of getattr
+        assert not names & {"net", "side"}, module
 
 
 def test_no_folder_of_the_library_has_more_than_a_dozen_modules():

@@ -15,6 +15,8 @@ _MODULES = {
     "gnjax": gnjax,
     "gnjax.data": gnjax.data,
     "gnjax.initializers": gnjax.initializers,
+    "gnjax.metrics": gnjax.metrics,
+    "gnjax.operators": gnjax.operators,
     "gnjax.models": gnjax.models,
     "gnjax.papers": papers,
     "gnjax.papers.balanced": papers.balanced,

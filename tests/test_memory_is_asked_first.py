@@ -6,9 +6,7 @@ that size was allocated, copied or scanned. The matrices here take no memory, wh
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,21 +14,9 @@ import pytest
 
 import gnjax
 from gnjax import papers
+from tests.allocation import MEBIBYTE, at_most
 
-MEBIBYTE = 2**20
 HUGE = 10**9
-
-
-@contextmanager
-def at_most(most: float) -> Iterator[None]:
-    """Python and NumPy allocate at most so many bytes at once within the block."""
-    tracemalloc.start()
-    try:
-        yield
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak <= most, f"{peak / MEBIBYTE:.1f} MiB"
 
 
 class Doubling:

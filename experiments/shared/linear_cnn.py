@@ -26,6 +26,7 @@ import gnjax
 from gnjax import data as datasets
 from gnjax.models.cnn import output_length
 from gnjax.numerics.rounding import gamma
+from gnjax.operators import Dense
 from sweeps.grid import Measurement
 
 Array = NDArray[np.float64]
@@ -90,7 +91,7 @@ def _drawn(layer: int, fan_in: int, fan_out: int, gain: float, seed: int) -> Arr
     return np.asarray(gnjax.initializers.chain(key, sizes, "kaiming_normal", gain=gain)[0])
 
 
-def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
+def inner_gram(kernels: Array, side: int) -> Dense:
     """T_1^T T_1, (d, d): at every position p, C = sum_f w_f w_f^T is added to the pixels under it.
 
     It costs P^2 K^4 additions, whatever the number of filters is.
@@ -104,14 +105,14 @@ def inner_gram(kernels: Array, side: int) -> gnjax.Dense:
     return _rounded(gram, len(kernels) + size**2, len(corners) * float((flat**2).sum()))
 
 
-def _rounded(gram: Array, terms: int, trace: float) -> gnjax.Dense:
+def _rounded(gram: Array, terms: int, trace: float) -> Dense:
     """A computed T^T T, whose entries are sums of ``terms`` products, with its rounding error.
 
     The error is at most gamma_n times the 2-norm of |T|^T |T|. This norm is at most the trace of
     |T|^T |T|, which is that of T^T T.
     """
     error = gamma(terms + 1, _FLOAT64) * trace
-    return gnjax.Dense(jnp.asarray(gram), jnp.asarray(error))
+    return Dense(jnp.asarray(gram), jnp.asarray(error))
 
 
 def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -123,7 +124,7 @@ def places(size: int, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return (across[:, None] * side + across).ravel(), (down[:, None] * side + down).ravel()
 
 
-def convolution_gram(kernels: Array, side: int) -> gnjax.Dense:
+def convolution_gram(kernels: Array, side: int) -> Dense:
     """T_2 T_2^T, (C Q^2, C Q^2), for kernels (C, F, K, K) on maps of side x side, Q = side - K + 1.
 
     Its entry at outputs (a, p) and (b, q) is sum_ft w_aft w_bf(t + p - q), which depends on the
@@ -160,12 +161,12 @@ def _spread(correlations: Array, positions: int) -> Array:
     return blocks.transpose(0, 2, 3, 1, 4, 5).reshape(channels * positions**2, -1)
 
 
-def head_gram(head: Array) -> gnjax.Dense:
+def head_gram(head: Array) -> Dense:
     """H H^T, (k, k)."""
     return _rounded(head @ head.T, head.shape[1], float((head**2).sum()))
 
 
-def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
+def on_range(gram: Dense, root: Array | None) -> Dense:
     """R^T M R, (r, r), for R with orthonormal columns; M itself where R is None.
 
     The columns of R are orthonormal up to rounding; the error includes what this changes.
@@ -177,7 +178,7 @@ def on_range(gram: gnjax.Dense, root: Array | None) -> gnjax.Dense:
     skew = float(np.linalg.norm(root.T @ root - np.eye(root.shape[1])))
     error = float(gram.stored_error) + (rounding + 3 * skew) * np.linalg.norm(matrix)
     product = root.T @ matrix @ root
-    return gnjax.Dense(jnp.asarray((product + product.T) / 2), jnp.asarray(error))
+    return Dense(jnp.asarray((product + product.T) / 2), jnp.asarray(error))
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class ExtremeEigenvalues:
     evidence: str
 
 
-def extreme_eigenvalues(gram: gnjax.Dense) -> ExtremeEigenvalues:
+def extreme_eigenvalues(gram: Dense) -> ExtremeEigenvalues:
     spectrum = gnjax.eigenvalues(gram)
     values, kind = spectrum.values, spectrum.certificate.kind
     return ExtremeEigenvalues(
@@ -225,7 +226,7 @@ def kappa_of_kronecker_sum(outer: ExtremeEigenvalues, inner: ExtremeEigenvalues)
     }
 
 
-def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | None) -> gnjax.Dense:
+def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | None) -> Dense:
     """J J^T, (k r, k r), for shared kernels and a dense head H; both of them are parameters.
 
     G = I_k (x) R^T T_1^T T_1 R + U U^T, where U has a column vec(H_f Z_t R) for the weight of
@@ -244,7 +245,7 @@ def shared_gauss_newton(kernels: Array, head: Array, side: int, root: Array | No
         formed = gamma(len(root), _FLOAT64) * size * np.linalg.norm(root) * np.linalg.norm(head)
     rounding = gamma(moved.shape[1] + 1, _FLOAT64) * norm**2 + (2 * norm + formed) * formed
     error = float(inner.stored_error) + rounding + gamma(1, _FLOAT64) * np.linalg.norm(block)
-    return gnjax.Dense(jnp.asarray(products), jnp.asarray(error))
+    return Dense(jnp.asarray(products), jnp.asarray(error))
 
 
 def _kernel_columns(kernels: Array, head: Array, side: int, root: Array | None) -> Array:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import gnjax
 from gnjax import data as datasets
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.of_networks.network import NetworkHessian
+from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training.descent import descend
 from gnjax.papers.training.linear_descent import Moments, Weights
@@ -149,7 +149,9 @@ def train(found: Orthogonal, training: Training, seed: int) -> Iterator[Point]:
 
 def hessian(weights: Weights, moments: Moments) -> NetworkHessian:
     """The full Hessian of the loss on all samples, computed from few rows with their moments."""
-    return gnjax.hessian((_linear, list(weights)), *representatives(moments))
+    op = gnjax.hessian((_linear, list(weights)), *representatives(moments))
+    assert isinstance(op, NetworkHessian)
+    return op
 
 
 @dataclass(frozen=True, eq=False)

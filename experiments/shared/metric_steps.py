@@ -25,6 +25,7 @@ import gnjax
 from gnjax.networks.kernels import row_blocks, sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
+from gnjax.operators import NetworkGram
 from gnjax.operators.metrics.moments import moments, plan
 
 SECOND_DECAY = 0.999  # b2 of Adam, optax's default
@@ -119,30 +120,30 @@ def _everything(net: Network) -> np.ndarray:
     return np.arange(net.parameters)
 
 
-def _identity(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _identity(op: NetworkGram, memory: Memory) -> list[Block]:
     return [Diagonal(_everything(op.net), jnp.ones_like(memory.first))]
 
 
-def _adam(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _adam(op: NetworkGram, memory: Memory) -> list[Block]:
     mean = memory.second / (1 - SECOND_DECAY**memory.steps)
     return [Diagonal(_everything(op.net), jnp.sqrt(mean))]
 
 
-def _rows(op: gnjax.NetworkGram) -> jax.Array:
+def _rows(op: NetworkGram) -> jax.Array:
     """R (n r, p) with G = R^T R."""
     whole = replace(op.net, batch=op.net.samples * op.net.rows)  # one piece, one program
     return jnp.concatenate(list(row_blocks(whole))) * op.scale**0.5
 
 
-def _diagonal(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _diagonal(op: NetworkGram, memory: Memory) -> list[Block]:
     return [Diagonal(_everything(op.net), jnp.square(_rows(op)).sum(axis=0))]
 
 
-def _full(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _full(op: NetworkGram, memory: Memory) -> list[Block]:
     return [Gram(_everything(op.net), _rows(op))]
 
 
-def _layers(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _layers(op: NetworkGram, memory: Memory) -> list[Block]:
     rows = _rows(op)
     return [Gram(own, rows[:, own]) for own in layer_places(op.net)]
 
@@ -153,8 +154,8 @@ def layer_places(net: Network) -> list[np.ndarray]:
     return [indices_of(net.counts, group) for group in groups]
 
 
-def _kfac(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
-    """A (x) B of every layer as :func:`gnjax.kfac` has it, and the exact diagonal of the rest."""
+def _kfac(op: NetworkGram, memory: Memory) -> list[Block]:
+    """A (x) B of every layer as in :func:`gnjax.metrics.kfac`, the exact diagonal of the rest."""
     net = op.net
     chosen, entries = plan(net, blocks=False)
     found, traced = moments(net, chosen), sample_trace(net)
@@ -189,7 +190,7 @@ def _with_epsilon(factor: jax.Array) -> jax.Array:
     return factor + SHAMPOO_EPSILON * jnp.trace(factor) / size * jnp.eye(size, dtype=factor.dtype)
 
 
-def _shampoo(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
+def _shampoo(op: NetworkGram, memory: Memory) -> list[Block]:
     blocks: list[Block] = []
     for place, factors in enumerate(shampoo_factors(memory)):
         own = indices_of(op.net.counts, [place])
@@ -201,7 +202,7 @@ def _shampoo(op: gnjax.NetworkGram, memory: Memory) -> list[Block]:
     return blocks
 
 
-METRICS: Mapping[str, Callable[[gnjax.NetworkGram, Memory], list[Block]]] = MappingProxyType(
+METRICS: Mapping[str, Callable[[NetworkGram, Memory], list[Block]]] = MappingProxyType(
     {
         "SGD": _identity,
         "Adam": _adam,
@@ -214,7 +215,7 @@ METRICS: Mapping[str, Callable[[gnjax.NetworkGram, Memory], list[Block]]] = Mapp
 )
 
 
-def start(op: gnjax.NetworkGram) -> State:
+def start(op: NetworkGram) -> State:
     """The parameters of the operator, and no memory."""
     w, _ = ravel_pytree(op.net.leaves)
     zeros = jnp.zeros_like(w)
@@ -223,23 +224,23 @@ def start(op: gnjax.NetworkGram) -> State:
 
 
 def _factors(gradients: tuple[jax.Array, ...]) -> tuple[Any, ...]:
-    return tuple(gnjax.shampoo_factors(g[None]) for g in gradients)
+    return tuple(gnjax.metrics.shampoo_factors(g[None]) for g in gradients)
 
 
-def at(op: gnjax.NetworkGram, w: jax.Array) -> gnjax.NetworkGram:
+def at(op: NetworkGram, w: jax.Array) -> NetworkGram:
     """The operator at other parameters."""
     _, back = ravel_pytree(op.net.leaves)
     return replace(op, net=replace(op.net, leaves=back(w)))
 
 
-def mean_loss(op: gnjax.NetworkGram, y: jax.Array, w: jax.Array) -> jax.Array:
+def mean_loss(op: NetworkGram, y: jax.Array, w: jax.Array) -> jax.Array:
     """The mean cross-entropy."""
     net = at(op, w).net
     logits = net.outputs(net.leaves, net.x)
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
 
-def remembered(op: gnjax.NetworkGram, memory: Memory, gradient: jax.Array, momentum: Any) -> Memory:
+def remembered(op: NetworkGram, memory: Memory, gradient: jax.Array, momentum: Any) -> Memory:
     """The memory after one more gradient."""
     leaves = ravel_pytree(op.net.leaves)[1](gradient)
     return Memory(
@@ -251,7 +252,7 @@ def remembered(op: gnjax.NetworkGram, memory: Memory, gradient: jax.Array, momen
 
 
 def direction(
-    metric: str, op: gnjax.NetworkGram, memory: Memory, damping: Any, momentum: Any
+    metric: str, op: NetworkGram, memory: Memory, damping: Any, momentum: Any
 ) -> jax.Array:
     """(P + damping tr(P) / p I)^{-1} m, with m the decayed mean of the gradients."""
     mean = memory.first / (1 - momentum**memory.steps)
@@ -264,7 +265,7 @@ def direction(
 
 
 def steps(
-    op: gnjax.NetworkGram, y: jax.Array, state: State, *settings: Any, metric: str
+    op: NetworkGram, y: jax.Array, state: State, *settings: Any, metric: str
 ) -> tuple[State, jax.Array]:
     """The state and the loss where a run ends: at the target, at the limit, or as it diverges.
 
@@ -276,7 +277,7 @@ def steps(
 @jax.jit
 def _steps(
     metric: Any,
-    op: gnjax.NetworkGram,
+    op: NetworkGram,
     y: jax.Array,
     state: State,
     rate: Any,
@@ -307,7 +308,7 @@ def _steps(
 
 
 @jax.jit
-def seen(op: gnjax.NetworkGram, y: jax.Array, state: State, momentum: Any) -> Memory:
+def seen(op: NetworkGram, y: jax.Array, state: State, momentum: Any) -> Memory:
     """The memory of the next step, which has the gradient at the present parameters as well."""
     gradient = jax.grad(partial(mean_loss, op, y))(state.w)
     return remembered(op, state.memory, gradient, momentum)

@@ -39,11 +39,11 @@ def condition_number(
     rtol: float = 1e-3,
     method: str = "auto",
     certify: str = "ritz",
+    preconditioner: Operator | ArrayLike | None = None,
+    folder: str | Path | None = None,
     seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
-    preconditioner: Operator | ArrayLike | None = None,
-    folder: str | Path | None = None,
 ) -> ConditionNumber:
     """kappa = lambda_max / (smallest non-zero lambda), with a certified interval.
 
@@ -59,15 +59,15 @@ def condition_number(
       certify: how it is shown that no eigenvalue lies outside the interval. "ritz" states the
         probability that a random start missed one; "inertia" proves it by two Cholesky
         factorisations.
-      seed: the seed of the random start.
-      progress: True for a bar on stderr, or a function of the products made and expected (None),
-        for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
-      limits: the limits of memory and work.
       preconditioner: a positive definite matrix or operator near this one, for method
         "preconditioned", which "auto" then takes. A bad one costs time and never truth.
       folder: where method "preconditioned" keeps the rows of a network's Jacobian as they come, 8
         bytes a number. A call that was interrupted, and later calls for the same network, read them
         from there.
+      seed: the seed of the random start.
+      progress: True for a bar on stderr, or a function of the products made and expected (None),
+        for Lanczos on products. Ctrl-C then returns the answer so far, with ``finished`` False.
+      limits: the limits of memory and work.
 
     >>> model = gnjax.models.MLP((3, 8, 2), key=jax.random.key(0))
     >>> op = gnjax.ntk(model, jax.random.normal(jax.random.key(1), (4, 3)))
@@ -76,7 +76,7 @@ def condition_number(
     >>> gnjax.condition_number(gnjax.dense(np.diag([4.0, 1.0])), certify="inertia").certificate.kind
     'proved'
     """
-    operator = as_operator(op, limits)
+    operator = as_operator(op, limits=limits)
     size = operator.shape[0]
     _check_arguments(size, rank, rtol, seed)
     small = twin_of(operator)

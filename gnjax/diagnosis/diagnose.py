@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from gnjax.networks.model import functional
 from gnjax.networks.network import differentiated, parameter_names
 from gnjax.networks.parameters import Only, layer_name
 from gnjax.numerics.answers.result import Result
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.curvature import hessian
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator
@@ -141,12 +142,13 @@ def diagnose(
     model: Any,
     x: Any,
     y: Any = None,
-    loss: Loss = "squared_error",
     *,
+    loss: Loss = "squared_error",
     only: Only | None = None,
     batch_size: int | None = None,
-    progress: Progress = None,
     seed: int = 0,
+    progress: Progress = None,
+    limits: Limits = LIMITS,
 ) -> Diagnosis:
     """Measure what conditions a model on data: kappa, learning rates, layers, classes, remedies.
 
@@ -155,14 +157,15 @@ def diagnose(
       x: inputs (n, ...), or a pytree of them.
       y: targets; with them the Hessian's largest eigenvalue is computed too.
       loss: see :func:`gnjax.gauss_newton`, as for ``only`` and ``batch_size``.
-      progress: True for a bar on stderr, or a function of the stages done and expected.
       seed: the seed of random starts, and of the random weights of networks of another width.
+      progress: True for a bar on stderr, or a function of the stages done and expected.
+      limits: the limits of memory and work.
 
-    A Jacobian is decomposed if its shorter side is at most 3000. Otherwise everything but the
-    learning rates is computed for a part of the data: some samples at equal distances, or some
-    tokens of one sample where one sample alone has too many rows. ``part`` says which. Where no
-    such part can be taken, kappa and the largest eigenvectors come from Lanczos, and the report
-    says what is missing.
+    A Jacobian is decomposed if its shorter side is at most ``limits.whole_rows``, 3000. Otherwise
+    everything but the learning rates is computed for a part of the data: some samples at equal
+    distances, or some tokens of one sample where one sample alone has too many rows. ``part`` says
+    which. Where no such part can be taken, kappa and the largest eigenvectors come from Lanczos,
+    and the report says what is missing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -181,11 +184,11 @@ def diagnose(
     whole_problem = Problem(functional(model), model, x, y, loss, seed, only, batch_size)
     whole_gram = whole_problem.gram()
     problem, part = whole_problem, ""
-    if not _fits(whole_gram):
-        problem, part = part_of(whole_problem, whole_gram, LIMITS.small_rows)
+    if not _fits(whole_gram, limits):
+        problem, part = part_of(whole_problem, whole_gram, limits.small_rows)
     op = problem.gram() if part else whole_gram
     with stages(progress, _OWN_STAGES + len(REMEDIES)) as advance:
-        condition = condition_number(op, seed=seed)
+        condition = condition_number(op, seed=seed, limits=limits)
         if condition.rank == 0:
             msg = (
                 "no output depends on any parameter at these inputs (lambda_max = 0), so there is "
@@ -193,10 +196,10 @@ def diagnose(
             )
             raise ValueError(msg)
         advance()
-        top = _largest(whole_gram) if part else condition.lambda_max
-        sharpness = None if y is None else _sharpness(whole_problem)
+        top = _largest(whole_gram, limits) if part else condition.lambda_max
+        sharpness = None if y is None else _sharpness(whole_problem, limits)
         advance()
-        from_ends = _from_factor if _fits(op) else _top_only
+        from_ends = _from_factor if _fits(op, limits) else partial(_top_only, limits.whole_rows)
         fields = from_ends(problem, op, condition, advance)
     return Diagnosis(
         condition=condition,
@@ -211,11 +214,11 @@ def diagnose(
     )
 
 
-def _fits(op: NetworkGram) -> bool:
+def _fits(op: NetworkGram, limits: Limits) -> bool:
     """Whether the Jacobian is small enough to be decomposed."""
     factorisation = op.factorisation()
-    fits = factorisation is not None and factorisation.size_in_bytes <= LIMITS.factor_bytes
-    return min(op.factor_shape) <= LIMITS.whole_rows and fits
+    fits = factorisation is not None and factorisation.size_in_bytes <= limits.factor_bytes
+    return min(op.factor_shape) <= limits.whole_rows and fits
 
 
 def _from_factor(
@@ -241,24 +244,28 @@ def _from_factor(
 
 
 def _top_only(
-    problem: Problem, op: NetworkGram, condition: ConditionNumber, advance: Callable[[], None]
+    most: int,
+    problem: Problem,
+    op: NetworkGram,
+    condition: ConditionNumber,
+    advance: Callable[[], None],
 ) -> dict[str, Any]:
     """The fields of a diagnosis that need only the eigenvectors of the largest eigenvalue."""
     del condition
-    reason = f"measured while the smaller side of the Jacobian is at most {LIMITS.whole_rows}"
+    reason = f"measured while the smaller side of the Jacobian is at most {most}"
     layers = layer_shares(op, top_eigenvectors(op, problem.seed), None, None)
     advance()
     left_out = (LeftOut("all remedies", reason),)
     return {"layers": layers, "eigenvalues": None, "suggestions": (), "left_out": left_out}
 
 
-def _largest(op: Operator) -> float:
+def _largest(op: Operator, limits: Limits) -> float:
     """The largest eigenvalue, as accurate as learning rates need it."""
-    largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE)
+    largest = spectrum.eigenvalues(op, k=1, which="largest", rtol=_RATE, limits=limits)
     return float(largest.values[0])
 
 
-def _sharpness(problem: Problem) -> float:
+def _sharpness(problem: Problem, limits: Limits) -> float:
     """The largest eigenvalue of the Hessian."""
     op = hessian(
         problem.model,
@@ -268,4 +275,4 @@ def _sharpness(problem: Problem) -> float:
         only=problem.only,
         batch_size=problem.batch_size,
     )
-    return _largest(op)
+    return _largest(op, limits)

@@ -27,13 +27,15 @@ from gnjax.diagnosis.monitor_row import MonitorRow
 from gnjax.networks.construct import at_parameters_of
 from gnjax.networks.forms.batches import is_batches
 from gnjax.networks.losses import Loss
+from gnjax.networks.network import HESSIAN
 from gnjax.networks.parameters import Only
 from gnjax.networks.rounding import product_error
 from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.operators.curvature import gauss_newton, hessian
 from gnjax.operators.facts import SYMMETRIC, evidence_for
-from gnjax.operators.of_networks.linearised import Linearised, fits, linear_maps
-from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.of_networks.hessian import NetworkHessian
+from gnjax.operators.of_networks.linearised import Linearised, fits
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.spectra.krylov.tracked import Tracked, tracked
 
 _SMALL = 100  # kappa is computed by default if the smaller side of G has at most so many rows
@@ -166,7 +168,7 @@ class Monitor:
           step: the number of the step.
           model: the model in evaluation mode, see :func:`gnjax.functional`.
           metric: a tree of positive entries P like the parameters, or the state of an optimiser,
-            from which :func:`gnjax.optimizer_metric` makes one.
+            from which :func:`gnjax.metrics.optimizer_metric` makes one.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """
@@ -198,7 +200,7 @@ class Monitor:
 
     def _linearised(self, op: NetworkHessian | NetworkGram) -> Any:
         """The operator linearised once for all products of a row, where that fits in memory."""
-        return Linearised(op, linear_maps(op)) if self._linearises else op
+        return Linearised(op, op.linear_maps()) if self._linearises else op
 
     def _tracked(self, op: Any, scale: jax.Array | None, number: int) -> dict[str, Tracked]:
         """The largest eigenvalue of each matrix, by Lanczos from the last row's eigenvector."""
@@ -227,9 +229,11 @@ class Monitor:
         if self._hessian is not None:
             net = at_parameters_of(self._hessian.net, model, has_aux=self._has_aux)
         if net is None:
-            self._hessian = hessian(model, self._x, **self._options)
-            self._gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
-            self._linearises = fits(self._hessian)
+            op = hessian(model, self._x, **self._options)
+            gram = gauss_newton(model, self._x, **self._options) if self._wants_gram else None
+            assert isinstance(op, NetworkHessian)  # x is one batch
+            assert gram is None or isinstance(gram, NetworkGram)
+            self._hessian, self._gram, self._linearises = op, gram, fits(op)
             self._vectors, self._roundings = {}, {}
             return
         assert self._hessian is not None

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
-from gnjax.operators.of_networks.network import NetworkHessian
+from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.protocol import Operator
 
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax.extend import core
 
 CALLS = ("pjit", "jit", "closed_call", "core_call")
-_CHECKPOINTS = ("checkpoint", "remat", "remat2")
+CHECKPOINTS = ("checkpoint", "remat", "remat2")
 _WRAPPERS = {
-    **dict.fromkeys(_CHECKPOINTS, "jaxpr"),
+    **dict.fromkeys(CHECKPOINTS, "jaxpr"),
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
@@ -32,7 +32,7 @@ def inlined(function: Callable[..., Any], *args: Any) -> Any:
     closed_jaxpr, leaves = jax.make_jaxpr(function)(*args), jax.tree.leaves(args)
 
     def bind_inlined(eqn: Any, operands: Sequence[Any]) -> Any:
-        if eqn.primitive.name in _CHECKPOINTS:
+        if eqn.primitive.name in CHECKPOINTS:
             return evaluate_call(eqn, operands, bind_inlined)
         if eqn.primitive.name == "scan":
             return scanned(eqn, operands, partial(_inside, bind_inlined))[0]

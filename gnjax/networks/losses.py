@@ -140,7 +140,10 @@ def _needs_target(loss: Loss) -> bool:
 
 
 def _check_not_stretched(outputs: Outputs, y: Any, terms: tuple[int, ...]) -> None:
-    """Refuse a loss that broadcasts its target, and so compares several outputs with one number."""
+    """Refuse a loss that broadcasts its target, and so compares several outputs with one number.
+
+    ``terms`` is the shape of the loss of one sample.
+    """
     if not (outputs.is_array and terms == outputs.shape and hasattr(y, "shape")):
         return
     shape_of_y = tuple(y.shape[1:])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.memory.device import device
 
+GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
 _PROBES = 4
 _SAFETY = 4.0
 
@@ -115,26 +116,7 @@ def differentiated(net: Network) -> dict[str, int]:
     return {name: count for name, leaf, count in parameters if leaf not in net.layered}
 
 
-class HasParameters(Protocol):
-    """Leaves of parameters, some of whose entries are chosen."""
-
-    @property
-    def leaves(self) -> tuple[jax.Array, ...]: ...
-
-    @property
-    def entry_indices(self) -> tuple[jax.Array | None, ...]: ...
-
-    @property
-    def leaf_indices(self) -> tuple[int, ...]: ...
-
-    @property
-    def counts(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> jnp.dtype: ...
-
-
-def scatter(net: HasParameters, v: jax.Array) -> list[jax.Array]:
+def scatter(net: Network, v: jax.Array) -> list[jax.Array]:
     """A vector (p,) as tangents of the leaves, zero where an entry is not chosen."""
     tangents = [jnp.zeros_like(leaf) for leaf in net.leaves]
     parts = jnp.split(v, np.cumsum(net.counts)[:-1])
@@ -143,7 +125,7 @@ def scatter(net: HasParameters, v: jax.Array) -> list[jax.Array]:
     return tangents
 
 
-def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
+def scatter_leaf(net: Network, place: int, part: jax.Array) -> jax.Array:
     """The chosen entries of a chosen leaf in its shape, zero elsewhere."""
     shape, indices = net.leaves[net.leaf_indices[place]].shape, net.entry_indices[place]
     if indices is not None:
@@ -152,7 +134,7 @@ def scatter_leaf(net: HasParameters, place: int, part: jax.Array) -> jax.Array:
     return part.reshape(shape).astype(net.dtype)
 
 
-def gather(net: HasParameters, cotangents: Sequence[jax.Array]) -> jax.Array:
+def gather(net: Network, cotangents: Sequence[jax.Array]) -> jax.Array:
     """The chosen entries of arrays like the leaves, as a vector (p,): the transpose of scatter."""
     parts = []
     for leaf, indices in zip(net.leaf_indices, net.entry_indices, strict=True):
@@ -227,7 +209,7 @@ def gauss_newton_product(
 
 
 def columns(
-    net: Any,
+    net: Network,
     product: Callable[[jax.Array], jax.Array],
     v: jax.Array,
     dims: int = 1,
@@ -235,10 +217,9 @@ def columns(
 ) -> jax.Array:
     """A compiled product on v with ``dims`` axes, or on each column along one more axis.
 
-    ``net`` is a network, or another object with ``convolves`` and ``written``. Several columns go
-    at once, which turns matrix-vector products into matrix products: as many as the device takes
-    if a product writes as much as so many ``evaluations``. Through convolutions columns go one by
-    one, because XLA would turn several into slow grouped convolutions.
+    Several columns go at once, which turns matrix-vector products into matrix products: as many as
+    the device takes if a product writes as much as so many ``evaluations``. Through convolutions
+    columns go one by one, because XLA would turn several into slow grouped convolutions.
     """
     if v.ndim == dims:
         return product(v)

@@ -41,6 +41,7 @@ from gnjax.operators.facts import (
     scaled,
     twin_of,
 )
+from gnjax.operators.prepare import Product, devices_of, prepared_product
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -275,6 +276,14 @@ class LinearCombination(Algebra, ParameterTrees):
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         return self.combined([part.mv(on_device(v, part.dtype)) for part in self.parts], v)
+
+    def prepared(self) -> Product:
+        products = [prepared_product(part) for part in self.parts]
+        return lambda v: self.combined([product(v) for product in products], v)
+
+    @property
+    def devices(self) -> tuple[jax.Device, ...]:
+        return next(filter(None, map(devices_of, self.parts)), ())
 
     def as_matrix(self) -> jax.Array:
         matrices = [part.as_matrix() for part in self.parts]

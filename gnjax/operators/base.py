@@ -29,6 +29,7 @@ from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.prepare import Product, compiled
 from gnjax.operators.protocol import Operator
 
 __all__ = [
@@ -98,6 +99,9 @@ class Dense(Algebra):
     def mv(self, v: jax.Array) -> jax.Array:
         return jnp.matmul(self.matrix, v, precision="highest")
 
+    def prepared(self) -> Product:
+        return compiled(self)
+
     def as_matrix(self) -> jax.Array:
         return self.matrix
 
@@ -133,6 +137,9 @@ class Factored(Algebra):
 
     def mv(self, v: jax.Array) -> jax.Array:
         return _there_and_back(self.factor, v)
+
+    def prepared(self) -> Product:
+        return compiled(self)
 
     def as_matrix(self) -> jax.Array:
         """J J^T."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import jax
 import numpy as np
@@ -18,21 +18,17 @@ from gnjax.networks.outputs.targets import Target, check_has_targets, term_losse
 from gnjax.networks.parameters import Only
 from gnjax.numerics.precision import real_dtype
 from gnjax.operators.of_networks.cross import CrossKernel, Rows
-from gnjax.operators.of_networks.network import (
-    NetworkGram,
-    NetworkHessian,
-    checked_hessian,
-    chosen_side,
-    without_idle_target,
-)
-from gnjax.operators.of_networks.streamed import streamed
+from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
+from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.sides import chosen_side, without_idle_target
+from gnjax.operators.of_networks.streamed import Streamed, streamed
 
 
 def gauss_newton(
     model: Any,
     x: Any,
-    *,
     y: Any = None,
+    *,
     loss: Loss = "squared_error",
     side: str = "parameters",
     weights: Any = None,
@@ -41,7 +37,7 @@ def gauss_newton(
     only: Only | None = None,
     mask: Any = None,
     batch_size: int | None = None,
-) -> Any:
+) -> NetworkGram | Streamed:
     """The Gauss-Newton matrix G = 1/n sum_i J_i^T B_i J_i (Eq 1), or its output-side twin.
 
     Args:
@@ -87,6 +83,28 @@ def gauss_newton(
     return NetworkGram(net, side, 1.0 / float(net.total))
 
 
+class _Options(TypedDict, total=False):
+    """The keywords of :func:`ntk`, for its types."""
+
+    y: Any
+    loss: Loss
+    side: str
+    weights: Any
+    has_aux: bool
+    coupled: bool | None
+    only: Only | None
+    mask: Any
+    batch_size: int | None
+
+
+@overload
+def ntk(model: Any, x: Any, x2: None = None, **options: Unpack[_Options]) -> NetworkGram: ...
+
+
+@overload
+def ntk(model: Any, x: Any, x2: Any, **options: Unpack[_Options]) -> CrossKernel: ...
+
+
 def ntk(
     model: Any,
     x: Any,
@@ -101,13 +119,13 @@ def ntk(
     only: Only | None = None,
     mask: Any = None,
     batch_size: int | None = None,
-) -> Any:
+) -> NetworkGram | CrossKernel:
     """The neural tangent kernel J J^T (n k, n k) without a factor 1/n, samples first.
 
     With a loss or with weights it is R^T J J^T R, where B = R R^T is the output Hessian of the
     loss. With a second set of samples ``x2`` it is the kernel between both, R^T J J'^T R'
-    (n k, n' k), a :class:`gnjax.CrossKernel`: the block of the kernel of all samples that has its
-    rows in ``x`` and its columns in ``x2``. It has no y and no weights. The arguments are
+    (n k, n' k), a :class:`gnjax.operators.CrossKernel`: the block of the kernel of all samples that
+    has its rows in ``x`` and its columns in ``x2``. It has no y and no weights. The arguments are
     those of :func:`gauss_newton`.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -151,8 +169,8 @@ def empirical_fisher(
     model: Any,
     x: Any,
     y: Any,
-    loss: Loss = "squared_error",
     *,
+    loss: Loss = "squared_error",
     terms: bool = False,
     side: str = "parameters",
     has_aux: bool = False,
@@ -225,7 +243,7 @@ def hessian(
     only: Only | None = None,
     mask: Any = None,
     batch_size: int | None = None,
-) -> Any:
+) -> NetworkHessian | Streamed:
     """The Hessian of the mean loss; symmetric, and in general not positive semidefinite.
 
     The loss may be any that can be differentiated twice. The arguments are those of
@@ -254,7 +272,7 @@ def functional_hessian(
     only: Only | None = None,
     mask: Any = None,
     batch_size: int | None = None,
-) -> Any:
+) -> NetworkHessian | Streamed:
     """H_F = H - G (Eq 17): the curvature of the network weighted by the loss's slope.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -269,7 +287,7 @@ def functional_hessian(
     return _hessian(True, **locals())
 
 
-def _hessian(functional: bool, side: str, **arguments: Any) -> Any:
+def _hessian(functional: bool, side: str, **arguments: Any) -> NetworkHessian | Streamed:
     if side not in ("parameters", "auto"):
         msg = f"side={side!r}: a Hessian has the side of the parameters only"
         raise ValueError(msg)
@@ -294,7 +312,7 @@ def _over_batches(
     weights: Any,
     side: str,
     **options: Any,
-) -> Any:
+) -> Streamed:
     """The matrix over a sequence of batches: G where ``functional`` is None, else H_F or H."""
     if y is not None or weights is not None:
         msg = (

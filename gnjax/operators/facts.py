@@ -29,6 +29,9 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``uneven``: True where numbers that the operator is made of are far from 1, if its norm is or not.
 - ``times_power_of_two(e)``: the operator 2^e A for an even e, from stored numbers times the power.
 - ``prepared()``: a function v -> A v that is faster than ``mv`` when it is called many times.
+- ``in_float32()``: the operator with products in float32, or None where float64 stays inside.
+- ``in_float64()``: the operator with its float32 numbers in float64, or None where it cannot be.
+- ``devices``: the devices over which its vectors are divided; without it those of its arrays.
 - ``evidence_for(fact)``: what "rank_bound", "positive" or "symmetric" rests on, as an ``Error`` of
   size 0 with a kind and a reason. Without it the fact is taken as proved by whoever states it, like
   an error that is a plain number.
@@ -44,6 +47,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,6 +56,7 @@ from gnjax.numerics.host import length, on_device
 from gnjax.numerics.rank_bound import SHAPES, RankBound
 from gnjax.numerics.scale import exponent_of, reach
 from gnjax.operators.factorisation import Factorisation
+from gnjax.operators.prepare import devices_of
 from gnjax.operators.protocol import Operator
 
 RANK_BOUND, POSITIVE, SYMMETRIC = "rank_bound", "positive", "symmetric"
@@ -267,6 +272,10 @@ class Around:
     @property
     def assumed(self) -> bool:
         return rank_is_assumed(self.op)
+
+    @property
+    def devices(self) -> tuple[jax.Device, ...]:
+        return devices_of(self.op)
 
     @property
     def net(self) -> Any:

@@ -1,75 +1,41 @@
-"""The fastest way at hand to multiply many times with one operator."""
+"""How an operator is multiplied: many times, in another precision, on several devices.
+
+An operator may state each of these as a fact, see :mod:`gnjax.operators.facts`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.sharding import NamedSharding
 
-from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_device
 from gnjax.numerics.precision import x64
-from gnjax.operators.algebra import LinearCombination
-from gnjax.operators.base import Dense, Factored, Operator
-from gnjax.operators.function_hessian import FunctionHessian
-from gnjax.operators.of_networks.linearised import Linearised, Prepared, linearised
-from gnjax.operators.of_networks.network import NetworkGram, NetworkHessian
-from gnjax.operators.of_networks.stored_jacobian import WithJacobian, products_before, with_jacobian
-from gnjax.operators.of_networks.streamed import Streamed
+from gnjax.operators.protocol import Operator
+
+Product = Callable[[Any], Any]
+"""v -> A v, for vectors (n,) and blocks of columns (n, b)."""
 
 
-def prepared_product(op: Operator) -> Callable[[Any], Any]:
-    """v -> A v on vectors and blocks of columns: compiled, and networks linearised once.
-
-    An operator of the caller's own may state this function as ``prepared()``.
-    """
-    if isinstance(op, Dense | Factored):  # networks compile batches
-        return partial(_compiled_product, op)
-    if isinstance(op, LinearCombination):
-        products = [prepared_product(part) for part in op.parts]
-        return lambda v: op.combined([product(v) for product in products], v)
-    prepare = getattr(op, "prepared", None)
-    if prepare is not None:
-        product: Callable[[Any], Any] = prepare()
-        return product
-    ready = linearised(op)
-    network = ready.op if isinstance(ready, Prepared) else ready
-    if isinstance(network, NetworkGram) and not isinstance(ready, WithJacobian):
-        before = products_before(network)
-        if before < np.inf:
-            return _storing(ready, network, before)
-    return _of_any(ready)
+def prepared_product(op: Operator) -> Product:
+    """The fastest way at hand to multiply many times: what the operator states as ``prepared``."""
+    prepare: Callable[[], Product] | None = getattr(op, "prepared", None)
+    return multiplied(op) if prepare is None else prepare()
 
 
-def _of_any(op: Operator) -> Callable[[Any], Any]:
-    return op.mv if isinstance(op, Prepared) else lambda v: op.mv(on_device(v, v.dtype))
+def multiplied(op: Operator) -> Product:
+    """v -> A v on the device, as the operator makes its products."""
+    return lambda v: op.mv(on_device(v, v.dtype))
 
 
-def _storing(ready: Operator, op: NetworkGram, before: float) -> Callable[[Any], Any]:
-    """Multiply without J until that has cost as much as making J; then store J and use it.
-
-    Whatever the number of products, this takes at most about twice as long as if their number had
-    been known beforehand.
-    """
-    multiplications = [_of_any(ready)]
-    del ready
-
-    def multiply(v: Any) -> Any:
-        nonlocal before
-        if before <= 0:
-            multiplications.clear()  # free its memory first
-            multiplications.append(with_jacobian(op).mv)
-            before = np.inf
-        before -= 1 if v.ndim == 1 else v.shape[1]
-        return multiplications[0](v)
-
-    return multiply
+def compiled(op: Operator) -> Product:
+    """v -> A v compiled as a whole, for an operator that is a pytree."""
+    return partial(_compiled_product, op)
 
 
 @jax.jit
@@ -77,54 +43,32 @@ def _compiled_product(op: Operator, block: jax.Array) -> jax.Array:
     return op.mv(block)
 
 
-def narrows(op: Operator) -> TypeGuard[NetworkGram | NetworkHessian]:
-    """Whether the operator is a network's, and so may have products in float32."""
-    return isinstance(op, NetworkGram | NetworkHessian)
+def narrows(op: Operator) -> bool:
+    """Whether the operator may have products in float32 although its numbers are in float64."""
+    return hasattr(op, "in_float32")
 
 
-def in_float32(op: Operator) -> Linearised | None:
-    """The operator of a network linearised in float32, or None where float64 stays inside."""
+def in_float32(op: Any) -> Operator | None:
+    """The operator with products in float32, or None where float64 stays inside."""
     if not narrows(op):
         return None
     with float32_rules():
-        light = linearised(_narrowed(op))
-    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
-    return light if isinstance(light, Linearised) and not wide else None
+        light: Operator | None = op.in_float32()
+    return light
 
 
-def in_float64(op: Operator) -> Operator | None:
+def in_float64(op: Any) -> Operator | None:
     """An operator in float32 with its numbers in float64, or None where that is not possible.
 
     Its matrix in exact arithmetic is the same. Use it only inside of :func:`gnjax.x64`. Where a
     model computes in float32 whatever the dtype of its parameters is, it still does so, and the
     error that the operator states includes that.
     """
-    if op.dtype != jnp.float32:
+    if op.dtype != jnp.float32 or not hasattr(op, "in_float64"):
         return None
     with x64():
-        wide: Operator
-        if isinstance(op, NetworkGram | NetworkHessian | FunctionHessian):
-            wide = part = _widened(op)
-        elif isinstance(op, Streamed):
-            wide = replace(op, first=_widened(op.first))
-            part = next(wide.parts())
-        else:
-            return None
-        try:
-            image = jax.eval_shape(part.mv, jax.ShapeDtypeStruct(op.shape[:1], jnp.float64))
-        except TypeError:  # such as that of a loop whose carry has a dtype of its own
-            return None
-    return wide if image.dtype == jnp.float64 else None
-
-
-@bounded_jit
-def _widened(op: Any) -> Any:
-    """The same operator with its numbers in float64."""
-
-    def widen(leaf: jax.Array) -> jax.Array:
-        return leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf
-
-    return jax.tree.map(widen, op)
+        wide: Operator | None = op.in_float64()
+    return wide
 
 
 @contextmanager
@@ -134,11 +78,18 @@ def float32_rules() -> Iterator[None]:
         yield
 
 
-@bounded_jit
-def _narrowed(op: NetworkGram | NetworkHessian) -> NetworkGram | NetworkHessian:
-    """The same operator with its numbers in float32."""
+def devices_of(op: Operator) -> tuple[jax.Device, ...]:
+    """The devices over which its vectors are divided, in the order of their mesh; () for one."""
+    stated: tuple[jax.Device, ...] | None = getattr(op, "devices", None)
+    return devices_of_arrays(op) if stated is None else stated
 
-    def narrow(leaf: jax.Array) -> jax.Array:
-        return leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf
 
-    return jax.tree.map(narrow, op)
+def devices_of_arrays(tree: Any) -> tuple[jax.Device, ...]:
+    """The devices of the first array of a pytree that lies on several; () where none does."""
+    for leaf in jax.tree.leaves(tree):
+        devices = leaf.sharding.device_set if isinstance(leaf, jax.Array) else ()
+        if len(devices) > 1:
+            if isinstance(leaf.sharding, NamedSharding):
+                return tuple(leaf.sharding.mesh.devices.flat)
+            return tuple(sorted(devices, key=lambda device: device.id))
+    return ()

@@ -50,8 +50,8 @@ def spectral_density(
     probes: int = 10,
     steps: int = 100,
     seed: int = 0,
-    limits: Limits = LIMITS,
     progress: Progress = None,
+    limits: Limits = LIMITS,
 ) -> SpectralDensity:
     """Stochastic Lanczos quadrature of a symmetric operator, indefinite ones included.
 
@@ -64,17 +64,17 @@ def spectral_density(
       probes: the number of random starts; the error falls with its square root.
       steps: the number of Lanczos steps from each start, with full reorthogonalisation. Details of
         the spectrum that are finer than its range divided by ``steps`` are not resolved.
-      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
-        then returns the density of the probes so far, with ``finished`` False.
       seed: the seed of the random starts. With the same seed, a larger number of probes begins with
         the same starts.
+      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
+        then returns the density of the probes so far, with ``finished`` False.
       limits: the limits of memory.
 
     >>> density = gnjax.spectral_density(np.diag([1.0, 2.0, 3.0]), probes=4, steps=3)
     >>> float(density.cdf(10.0).value.round(12)), density.products
     (1.0, 12)
     """
-    unscaled = as_operator(op, limits)
+    unscaled = as_operator(op, limits=limits)
     size = unscaled.shape[0]
     _check_arguments(size, probes, steps, limits)
     operator, exponent = at_unit_scale(unscaled)

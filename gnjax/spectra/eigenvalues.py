@@ -45,6 +45,7 @@ def eigenvalues(
     which: str | None = None,
     rtol: float = 1e-10,
     vectors: bool = False,
+    seed: int = 0,
     progress: Progress = None,
     limits: Limits = LIMITS,
 ) -> Spectrum:
@@ -66,6 +67,7 @@ def eigenvalues(
       vectors: whether to compute eigenvectors, as unit rows with bounds on their angles. They are
         computed from the operator itself; eigenvalues alone may be computed from a smaller operator
         with the same non-zero eigenvalues.
+      seed: the seed of the random starts of Lanczos in host memory, and of the rows' sketch.
       progress: True for a bar on stderr, or a function of the products made and expected (None),
         for methods that consist of products with the operator. Ctrl-C then ends Lanczos with the
         best values so far, and ``converged`` is False.
@@ -74,10 +76,10 @@ def eigenvalues(
     >>> gnjax.eigenvalues(np.diag([4.0, 2.0, 1.0]), k=2, which="largest").values.round(12).tolist()
     [4.0, 2.0]
     """
-    operator = as_operator(op, limits)
+    operator = as_operator(op, limits=limits)
     size = operator.shape[0]
     which = which or ("all" if k is None else "largest")
-    _check_arguments(size, k, which, rtol)
+    _check_arguments(size, k, which, rtol, seed)
     unshifted, shift = unshifted_of(operator)
     if shift:
         of_unshifted = eigenvalues(
@@ -86,6 +88,7 @@ def eigenvalues(
             which=which,
             rtol=rtol,
             vectors=vectors,
+            seed=seed,
             progress=progress,
             limits=limits,
         )
@@ -95,7 +98,7 @@ def eigenvalues(
         near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
         with watching(progress, stoppable=True) as watch:
-            return in_units(few(near, k, which, rtol, limits, watch), exponent)
+            return in_units(few(near, k, which, rtol, seed, limits, watch), exponent)
     has_formula = not vectors and stated_eigenvalues(operator) is not None
     near, exponent = (operator, 0) if has_formula else at_unit_scale(operator)
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
@@ -108,7 +111,7 @@ def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:
 
 
 def _few_of_twin(
-    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+    op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum:
     """k eigenvalues from one end, computed from the smaller operator that ``op`` states."""
     twin = twin_of(op)
@@ -118,13 +121,13 @@ def _few_of_twin(
     count = min(k, twin.shape[0]) if which == "largest" else k - spare
     width = bytes_on_device(twin, count, rtol, limits)
     if which == "smallest" and not spare:
-        preconditioned = smallest_of_factor(twin, k, rtol, limits, watch)
+        preconditioned = smallest_of_factor(twin, k, rtol, seed, limits, watch)
         if preconditioned is not None:
             return preconditioned
     if width:
         spectrum = few_on_device(twin, count, which, rtol, limits, watch, width=width)
     else:
-        spectrum, _ = _few(twin, count, which, rtol, limits, watch)
+        spectrum, _ = _few(twin, count, which, rtol, seed, limits, watch)
     return with_zeros(spectrum, k)
 
 
@@ -143,7 +146,7 @@ def operator_norm(op: Operator, limits: Limits = LIMITS) -> float:
 
 
 def _few(
-    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+    op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> tuple[Spectrum, OuterRitzPairs]:
     """k eigenvalues from one end by Lanczos, as a spectrum and as the Ritz pairs of the run."""
     size = op.shape[0]
@@ -158,6 +161,7 @@ def _few(
             rtol=rtol,
             noise=spectral_error(size, op.dtype),
             most=most,
+            seed=seed,
             stop=watch.is_stopped,
         )
     if watch.stopped and len(pairs.values) < k:
@@ -178,14 +182,14 @@ def _few(
 
 
 def _few_vectors(
-    op: Operator, k: int, which: str, rtol: float, limits: Limits, watch: Watch
+    op: Operator, k: int, which: str, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum:
     """k Ritz pairs from one end, with angles, for which one more eigenvalue is computed."""
     size = op.shape[0]
     width = bytes_on_device(op, k, rtol, limits, neighbours=1)
     if width:
         return few_on_device(op, k, which, rtol, limits, watch, width=width, vectors=True)
-    spectrum, pairs = _few(op, min(k + 1, size), which, rtol, limits, watch)
+    spectrum, pairs = _few(op, min(k + 1, size), which, rtol, seed, limits, watch)
     vectors, images = pairs.vectors, pairs.images
     if len(vectors) < len(spectrum):
         vectors = _completed(vectors, spectrum.values)
@@ -215,7 +219,7 @@ def _zeros(count: int) -> Spectrum:
     return Spectrum(np.zeros(count), np.zeros(count), "shape", certificate(SHAPES))
 
 
-def _check_arguments(size: int, k: Any, which: str, rtol: float) -> None:
+def _check_arguments(size: int, k: Any, which: str, rtol: float, seed: Any) -> None:
     if which not in _WHICH:
         msg = f"which={which!r} is not one of {', '.join(_WHICH)}"
         raise ValueError(msg)
@@ -224,6 +228,9 @@ def _check_arguments(size: int, k: Any, which: str, rtol: float) -> None:
         raise ValueError(msg)
     if which == "all" and k is not None:
         msg = f"k={k} needs which='largest' or which='smallest'"
+        raise ValueError(msg)
+    if not is_count(seed):
+        msg = f"seed={seed!r} is not an integer"
         raise ValueError(msg)
     if which != "all" and (not is_count(k) or not 1 <= k <= size):
         msg = f"which={which!r} needs an integer k between 1 and {size}, got k={k!r}"

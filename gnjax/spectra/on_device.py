@@ -18,14 +18,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
 from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import x64
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
-from gnjax.operators.prepare import float32_rules, in_float32, in_float64, narrows
+from gnjax.operators.prepare import (
+    devices_of,
+    float32_rules,
+    in_float32,
+    in_float64,
+    narrows,
+)
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
 from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors
@@ -187,26 +192,3 @@ def _watched(product: Product, watch: Watch) -> Product:
 
 def _own_bytes(op: Operator) -> int:
     return 4 if jnp.dtype(op.dtype).itemsize <= 4 else 8
-
-
-def devices_of(op: Operator) -> tuple[jax.Device, ...]:
-    """The devices over which the operator's arrays lie, in the order of their mesh; () for one."""
-    for leaf in [*_parameters(op), *_arrays(op)]:
-        devices = leaf.sharding.device_set
-        if len(devices) > 1:
-            if isinstance(leaf.sharding, NamedSharding):
-                return tuple(leaf.sharding.mesh.devices.flat)
-            return tuple(sorted(devices, key=lambda device: device.id))
-    return ()
-
-
-def _parameters(op: Operator) -> list[jax.Array]:
-    """The parameters of a network's operator that acts on them; else every array."""
-    net = getattr(op, "net", None)
-    if net is None:
-        return _arrays(op)
-    return _arrays(net.leaves) if getattr(op, "side", "parameters") == "parameters" else []
-
-
-def _arrays(tree: Any) -> list[jax.Array]:
-    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]

@@ -85,8 +85,8 @@ def trace(
     method: str = "hutchinson",
     probes: int = 100,
     seed: int = 0,
-    limits: Limits = LIMITS,
     progress: Progress = None,
+    limits: Limits = LIMITS,
 ) -> Trace:
     """tr A for a symmetric A, definite or not.
 
@@ -100,13 +100,13 @@ def trace(
         "xtrace"; "exact" ignores it. Two more products test the symmetry of an operator that does
         not state it.
       seed: of the random vectors.
+      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
+        then returns Hutchinson's answer so far, with ``finished`` False; the other methods have
+        none before their end.
       limits: the limits of memory. "hutchinson" and "exact" multiply sixteen vectors at once, fewer
         where ``basis_bytes`` has no room for them, and keep none. "hutch++" stores two vectors
         for each product, "xtrace" three and a half, and what takes more than ``density_bytes`` is
         refused.
-      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
-        then returns Hutchinson's answer so far, with ``finished`` False; the other methods have
-        none before their end.
 
     >>> print(gnjax.trace(np.diag([4.0, 2.0, 1.0]), method="exact").value)
     7.0
@@ -114,7 +114,7 @@ def trace(
     >>> abs(answer.value - 20.0) < 1e-9
     True
     """
-    operator, exponent = as_operator(op, limits), 0
+    operator, exponent = as_operator(op, limits=limits), 0
     if hasattr(operator, "magnitude"):  # a trace makes no more products than it is allowed
         operator, exponent = at_unit_scale(operator)
     if method not in _LEAST_PROBES:

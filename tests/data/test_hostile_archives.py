@@ -16,9 +16,7 @@ import struct
 import tarfile
 import threading
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,21 +27,9 @@ import pytest
 from gnjax import data
 from gnjax.data import archives, datasets, places, published
 from gnjax.data.archives import Archive, Member
+from tests.allocation import MEBIBYTE, at_most
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-MEBIBYTE = 2**20
-
-
-@contextmanager
-def at_most(most: int) -> Iterator[None]:
-    """Python and NumPy allocate at most so many bytes at once within the block."""
-    tracemalloc.start()
-    try:
-        yield
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak <= most, f"{peak / MEBIBYTE:.1f} MiB"
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -1,7 +1,6 @@
 """Diagnoses, every number against the one that numpy gives for the dense Jacobian."""
 
 import dataclasses
-import importlib
 import math
 import sys
 
@@ -232,14 +231,12 @@ def test_an_unresolved_kappa_is_reported_as_a_lower_bound():
     assert "at least" in str(found)
 
 
-def _limit(monkeypatch, rows):
-    module = importlib.import_module("gnjax.diagnosis.diagnose")
-    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(whole_rows=rows, small_rows=rows))
+def _rows(count):
+    return gnjax.Limits(whole_rows=count, small_rows=count)
 
 
-def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
-    _limit(monkeypatch, 2)  # a sample has three rows
-    large = diagnose(_mlp(), _inputs())
+def test_large_matrices_keep_what_krylov_gives(found, tmp_path):
+    large = diagnose(_mlp(), _inputs(), limits=_rows(2))  # a sample has three rows
     np.testing.assert_allclose(
         [layer.top for layer in large.layers], [layer.top for layer in found.layers], rtol=1e-5
     )
@@ -251,10 +248,9 @@ def test_large_matrices_keep_what_krylov_gives(found, monkeypatch, tmp_path):
     assert (tmp_path / "large.png").stat().st_size > 1000
 
 
-def test_a_part_of_many_samples_is_measured(found, targets, monkeypatch):
-    _limit(monkeypatch, 10)
+def test_a_part_of_many_samples_is_measured(found, targets):
     kept = [0, 6, 11]  # three samples of three rows, at equal distances
-    part = diagnose(_mlp(), _inputs(), targets)
+    part = diagnose(_mlp(), _inputs(), targets, limits=_rows(10))
     alone = diagnose(_mlp(), _inputs()[kept], targets[kept])
     assert part.part == "3 of 12 samples"
     assert "measured on 3 of 12 samples" in str(part)
@@ -271,11 +267,11 @@ def _language_model():
     return (apply, {"table": table, "out": out}), rng.integers(0, 5, (3, 8))
 
 
-def test_some_tokens_of_a_long_sample_are_measured(monkeypatch):
-    _limit(monkeypatch, 13)  # a token has four rows, a sample 32
+def test_some_tokens_of_a_long_sample_are_measured():
     model, x = _language_model()
     y = np.roll(x, -1, axis=1)
-    found = diagnose(model, x, y, "cross_entropy")
+    limits = _rows(13)  # a token has four rows, a sample 32
+    found = diagnose(model, x, y, loss="cross_entropy", limits=limits)
     kept = [0, 4, 7]
     rest = np.setdiff1d(np.arange(8), kept)
     labels = y[:1].copy()
@@ -287,7 +283,7 @@ def test_some_tokens_of_a_long_sample_are_measured(monkeypatch):
 
 def test_classes_have_their_terms_of_both_ends():
     x, y = _inputs(), np.random.default_rng(4).integers(0, 3, _N)
-    found = diagnose(_mlp(), x, y, "cross_entropy")
+    found = diagnose(_mlp(), x, y, loss="cross_entropy")
     op = gnjax.gauss_newton(_mlp(), x, y=y, loss="cross_entropy")
     values, vectors = np.linalg.eigh(np.asarray(op.as_matrix()))
     last = -found.condition.rank
@@ -316,7 +312,7 @@ def test_metrics_are_measured_as_preconditioned_operators(found):
     damping = 1e-4 * found.condition.lambda_max
     for name, metric, options in (
         ("the metric diag(G)", "diagonal", {"damping": damping}),
-        ("the metric of K-FAC", gnjax.kfac(op, damping=damping), {}),
+        ("the metric of K-FAC", gnjax.metrics.kfac(op, damping=damping), {}),
     ):
         expected = gnjax.condition_number(gnjax.preconditioned(op, metric, **options))
         after = _suggestion(found, name).after

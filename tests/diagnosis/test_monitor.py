@@ -168,7 +168,7 @@ def test_the_metric_of_an_optimiser_in_its_loop():
     for step in range(3):
         params, state, update = trained(params, state)
         monitor(step, (apply, params), metric=state, update=update)
-    metric = gnjax.optimizer_metric(state)
+    metric = gnjax.metrics.optimizer_metric(state)
     op = gnjax.preconditioned(gnjax.hessian((apply, params), X, Y, **OPTIONS), metric)
     true = np.linalg.eigvalsh(np.asarray(op.as_matrix()))[-1]
     assert (

@@ -322,7 +322,7 @@ def test_the_measured_error_of_j_sees_a_wrong_column():
 def test_what_does_not_fit_in_memory_is_the_librarys_operator(monkeypatch):
     net, x, mask = _network_and_mask("feed_forward", 0.5)
     monkeypatch.setattr(pruned_kernel, "LIMITS", gnjax.Limits(factor_bytes=1.0))
-    assert isinstance(pruned_kernel.pruned_kernel(net, x, mask), gnjax.NetworkGram)
+    assert isinstance(pruned_kernel.pruned_kernel(net, x, mask), gnjax.operators.NetworkGram)
 
 
 def test_the_numerical_rank_is_that_of_the_tolerance():

@@ -143,7 +143,7 @@ def test_blocks_are_those_of_the_same_numbers_in_float64(both):
         assert errors.max() <= 1e-12 * values.max()  # not so wide as to say nothing
 
 
-@pytest.mark.parametrize("metric", [gnjax.kfac, gnjax.ekfac])
+@pytest.mark.parametrize("metric", [gnjax.metrics.kfac, gnjax.metrics.ekfac])
 def test_metrics_are_those_of_the_same_numbers_in_float64(both, metric):
     given, x, plain, wide = both
     found, expected = (

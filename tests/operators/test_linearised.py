@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import gnjax
-import gnjax.operators.of_networks.linearised as module
 from gnjax.networks import network
 from gnjax.numerics.memory.device import Device
 from gnjax.operators.of_networks.linearised import Linearised, linearised
@@ -104,11 +103,10 @@ def test_columns_apart_are_those_together(monkeypatch, kind):
     assert op.mv(jax.device_put(np.ones((op.shape[0], 0)))).shape == (op.shape[0], 0)
 
 
-def test_what_does_not_fit_is_left_as_it_is(monkeypatch):
+def test_what_does_not_fit_is_left_as_it_is():
     model, x = CASES["mlp relu"]()
     op = gnjax.ntk(model, x)
-    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(linearisation_bytes=100.0))
-    assert linearised(op) is op
+    assert linearised(op, limits=gnjax.Limits(linearisation_bytes=100.0)) is op
 
 
 def test_other_operators_are_left_as_they_are():

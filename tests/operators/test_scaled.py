@@ -22,7 +22,12 @@ from gnjax.operators.scaled import Scaled
 ENTRIES = np.array([4.0, 1.0, 0.25, 0.0])
 RANGE = ENTRIES[:3]
 EVIDENCE = Error(0.0, MEASURED, reason="a trial")
-STAYS = {"methods": "they compute from the operator that states them, in its own units"}
+STAYS = {
+    "methods": "they compute from the operator that states them, in its own units",
+    "in_float32": "numbers of this scale may have no room in float32",
+    "in_float64": "no product of a scaled operator is made in another precision",
+}
+DEVICES = ("first", "second")
 
 
 class Stating:
@@ -30,6 +35,7 @@ class Stating:
 
     symmetric = positive = forms_cheaply = assumed = uneven = True
     forming_work = 17.0
+    devices = DEVICES
 
     def __init__(self, entries: np.ndarray) -> None:
         self.entries = np.asarray(entries)
@@ -78,6 +84,12 @@ class Stating:
 
     def prepared(self):
         return lambda v: (self.entries * np.asarray(v).T).T
+
+    def in_float32(self):
+        return None
+
+    def in_float64(self):
+        return None
 
     def evidence_for(self, fact):
         return EVIDENCE
@@ -162,7 +174,7 @@ PASSED_ON = {
         fact: _same(fact)
         for fact in (
             "symmetric", "positive", "forms_cheaply", "assumed", "uneven", "forming_work",
-            "rank_bound",
+            "rank_bound", "devices",
         )
     },
     "error": _error,

@@ -12,7 +12,6 @@ import pytest
 import gnjax
 from gnjax.models import CNN
 from gnjax.networks import kernels as gram
-from gnjax.operators import prepare
 from gnjax.operators.facts import error_of
 from gnjax.operators.of_networks import linearised as linearisation
 from gnjax.operators.of_networks import stored_jacobian as module
@@ -40,6 +39,10 @@ def _agree(op, **options):
     return kept
 
 
+def _room(memory):
+    return gnjax.Limits(jacobian_bytes=memory)
+
+
 def _forms(kept):
     return [item.form for item in kept.items]
 
@@ -50,9 +53,9 @@ def _bytes(kept):
 
 def _least(op):
     """The memory that what is kept takes at least, from the message that asks for it."""
-    with pytest.raises(ValueError, match="pass memory=") as refused:
-        gnjax.with_jacobian(op, memory=1)
-    return int(re.search(r"pass memory=(\d+)", str(refused.value))[1])
+    with pytest.raises(ValueError, match="pass limits=") as refused:
+        gnjax.with_jacobian(op, limits=_room(1))
+    return int(re.search(r"jacobian_bytes=(\d+)", str(refused.value))[1])
 
 
 @pytest.mark.parametrize("kind", ["parameters", "outputs", "ntk"])
@@ -108,7 +111,9 @@ def test_a_layer_is_kept_as_a_pair_where_that_is_less_work(positions, form):
 def test_layers_are_kept_as_pairs_as_memory_asks():
     """In 8 bytes and for 4 samples, rows take 1440 and 360 numbers, pairs 1056 and 392."""
     op = gnjax.ntk(*_network(40, 8))
-    sizes = {memory: gnjax.with_jacobian(op, memory=memory) for memory in (57_600, 57_599, 45_312)}
+    sizes = {
+        memory: gnjax.with_jacobian(op, limits=_room(memory)) for memory in (57_600, 57_599, 45_312)
+    }
     assert [_forms(kept) for kept in sizes.values()] == [
         ["rows", "rows"],
         ["pair", "rows"],
@@ -116,7 +121,7 @@ def test_layers_are_kept_as_pairs_as_memory_asks():
     ]
     assert [_bytes(kept) for kept in sizes.values()] == [57_600, 45_312, 45_312]
     assert _least(op) == 45_312
-    _agree(op, memory=45_312)
+    _agree(op, limits=_room(45_312))
 
 
 def test_eigenvalues_have_the_error_of_the_network():
@@ -140,7 +145,7 @@ def test_the_layer_that_saves_most_is_the_first_to_change():
     op = gnjax.ntk(model, rng.standard_normal((4, 8, 40)))
     whole = _bytes(gnjax.with_jacobian(op))
     assert _forms(gnjax.with_jacobian(op)) == ["rows", "rows"]
-    assert _forms(_agree(op, memory=whole - 1)) == ["pair", "rows"]
+    assert _forms(_agree(op, limits=_room(whole - 1))) == ["pair", "rows"]
 
 
 @pytest.mark.parametrize("form", ["pair", "rows"])
@@ -161,12 +166,12 @@ def test_kernels_that_are_transposed_and_reshaped_before_they_act(form):
 def test_a_jacobian_larger_than_the_memory_given_is_refused():
     op = gnjax.ntk(*CASES["mlp relu"]())
     with pytest.raises(
-        ValueError, match=r"takes at least 0\.0 GB and memory=1 bytes; pass memory="
+        ValueError, match=r"takes at least 0\.0 GB, and limits allow 1 bytes; pass limits="
     ):
-        gnjax.with_jacobian(op, memory=1)
-    with pytest.raises(ValueError, match="pass memory="):
-        gnjax.with_jacobian(op, memory=float("nan"))
-    assert _bytes(gnjax.with_jacobian(op, memory=_least(op))) <= _least(op)
+        gnjax.with_jacobian(op, limits=_room(1))
+    with pytest.raises(ValueError, match="pass limits="):
+        gnjax.with_jacobian(op, limits=_room(float("nan")))
+    assert _bytes(gnjax.with_jacobian(op, limits=_room(_least(op)))) <= _least(op)
 
 
 def test_what_has_no_jacobian_is_refused():
@@ -209,22 +214,24 @@ def test_a_jacobian_is_not_made_unasked_where_it_gains_little_or_does_not_fit(mo
         monkeypatch.setattr(module, "_GAIN", factor * gain)
         assert (module.products_before(op) < np.inf) == pays
     monkeypatch.setattr(module, "_GAIN", 2)
-    monkeypatch.setattr(module, "LIMITS", gnjax.Limits(jacobian_bytes=_least(op) - 1))
+    monkeypatch.setattr(module, "LIMITS", _room(_least(op) - 1))
     assert module.products_before(op) == np.inf
 
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
     if not linear:
-        monkeypatch.setattr(linearisation, "LIMITS", gnjax.Limits(linearisation_bytes=1.0))
+        monkeypatch.setattr(linearisation, "fits", lambda op, limits: False)
     made = []
 
-    def making(op):
-        made.append(op)
-        return gnjax.with_jacobian(op)
+    making = module.stored
 
-    monkeypatch.setattr(prepare, "with_jacobian", making)
-    monkeypatch.setattr(prepare, "products_before", lambda op: 3)
+    def stored(op, limits):
+        made.append(op)
+        return making(op, limits)
+
+    monkeypatch.setattr(module, "stored", stored)
+    monkeypatch.setattr(module, "products_before", lambda op: 3)
     op = _cnn()
     product = host_product(op)
     rows = np.random.default_rng(0).standard_normal((2, op.shape[0]))
@@ -236,9 +243,9 @@ def test_many_products_are_made_with_a_jacobian_in_the_end(linear, monkeypatch):
 
 
 def test_a_jacobian_that_was_made_is_used(monkeypatch):
-    monkeypatch.setattr(prepare, "with_jacobian", None)
-    monkeypatch.setattr(prepare, "products_before", None)
     kept = gnjax.with_jacobian(_cnn())
+    monkeypatch.setattr(module, "stored", None)
+    monkeypatch.setattr(module, "products_before", None)
     product = host_product(kept)
     row = np.ones((1, kept.shape[0]))
     np.testing.assert_array_equal(product(row)[0], kept.mv(jax.device_put(row[0])))

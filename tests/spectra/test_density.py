@@ -283,7 +283,7 @@ def test_other_operators_and_single_precision():
     rng = np.random.default_rng(0)
     network = papers.linear_gauss_newton([rng.standard_normal(s) for s in ((9, 5), (4, 9))])
     j = rng.standard_normal((20, 8))
-    single = gnjax.Dense(jnp.asarray(j @ j.T, jnp.float32), jnp.zeros((), jnp.float32))
+    single = gnjax.operators.Dense(jnp.asarray(j @ j.T, jnp.float32), jnp.zeros((), jnp.float32))
     for op in (network, gnjax.factored(j), single, np.asarray(j @ j.T)):
         matrix = np.asarray(op if isinstance(op, np.ndarray) else op.as_matrix(), float)
         mean = spectral_density(op, probes=20).moment(1)
@@ -331,7 +331,7 @@ def test_a_basis_that_does_not_fit_is_refused():
 
 
 def test_products_that_are_not_finite_are_refused():
-    broken = gnjax.Dense(jnp.full((5, 5), jnp.nan), jnp.zeros(()))
+    broken = gnjax.operators.Dense(jnp.full((5, 5), jnp.nan), jnp.zeros(()))
     with pytest.raises(ValueError, match="NaN or Inf"):
         spectral_density(broken)
 

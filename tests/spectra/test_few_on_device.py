@@ -9,7 +9,9 @@ import pytest
 
 import gnjax
 from gnjax.operators import prepare
-from gnjax.operators.prepare import _narrowed, _widened, in_float64
+from gnjax.operators.of_networks import stored_jacobian
+from gnjax.operators.prepare import in_float64
+from gnjax.operators.recast import narrowed, widened
 from gnjax.spectra import on_device as module
 from gnjax.spectra.krylov import on_device
 from gnjax.spectra.krylov.search import least_rows
@@ -58,10 +60,10 @@ def test_an_operator_in_float64_runs_in_float32_where_only_that_fits(which):
 @pytest.mark.parametrize("which", ["largest", "smallest"])
 def test_an_operator_in_float32_has_values_and_residuals_in_float64(which):
     """Of the parameters as they are stored, which are not those in float64."""
-    op = _narrowed(_hessian())
+    op = narrowed(_hessian())
     assert op.dtype == np.float32
     found = gnjax.eigenvalues(op, k=3, which=which, rtol=1e-4, limits=_limits(op, 4))
-    wide = _widened(op)
+    wide = widened(op)
     _check(found, wide, which, 3, 1e-4)
     dense = np.linalg.eigvalsh(np.asarray(wide.as_matrix()))[::-1]
     wanted = dense[:3] if which == "largest" else dense[-3:]
@@ -86,7 +88,7 @@ def test_in_32_bits_only_the_last_products_are_in_float64():
         fixed = gnjax.hessian((_fixed_carry, params), x, y, loss="cross_entropy")
         found = gnjax.eigenvalues(op, k=3, rtol=1e-4, limits=_limits(op, 4))
         coarse = gnjax.eigenvalues(fixed, k=3, rtol=1e-4, limits=_limits(op, 4))
-    _check(found, _widened(op), "largest", 3, 1e-4)
+    _check(found, widened(op), "largest", 3, 1e-4)
     assert found.certificate.parts[0].value < 1e-12 * found.values[0]
     assert found.values.dtype == float
     assert coarse.certificate.parts[0].value > 1e-7 * coarse.values[0]
@@ -112,7 +114,7 @@ def test_batches_that_are_streamed():
 def test_vectors_are_unit_rows_with_unknown_angles(narrow):
     op = _hessian()
     if narrow:
-        op = _narrowed(op)
+        op = narrowed(op)
     found = gnjax.eigenvalues(op, k=3, rtol=1e-4, vectors=True, limits=_limits(op, 4))
     assert found.vectors.shape == (3, op.shape[0])
     assert found.vectors.dtype == np.float32
@@ -214,13 +216,15 @@ def test_a_jacobian_stored_on_the_way_keeps_the_rules_of_float32(monkeypatch):
     """It is made when some products have been, outside of where they were prepared."""
     rules = []
 
-    def making(op):
+    making = stored_jacobian.stored
+
+    def stored(op, limits):
         config = jax.config
         rules.append((config.jax_default_matmul_precision, str(config.jax_numpy_dtype_promotion)))
-        return gnjax.with_jacobian(op)
+        return making(op, limits)
 
-    monkeypatch.setattr(prepare, "with_jacobian", making)
-    monkeypatch.setattr(prepare, "products_before", lambda op: 1)
+    monkeypatch.setattr(stored_jacobian, "stored", stored)
+    monkeypatch.setattr(stored_jacobian, "products_before", lambda op: 1)
     model, x, _ = _network()
     light = prepare.in_float32(gnjax.ntk(model, x))
     with jax.numpy_dtype_promotion("strict"):

@@ -199,8 +199,8 @@ def _fractions(matrix):
 def test_what_an_operator_states_of_itself_is_in_the_certificate():
     """n ||E|| for a matrix; for a factor (2 ||J||_F + ||E||_F) ||E||_F; else uncertified."""
     j = np.arange(12.0).reshape(4, 3)
-    matrix = gnjax.Dense(jax.device_put(j @ j.T), jax.device_put(1e-3))
-    factor = gnjax.Factored(jax.device_put(j), jax.device_put(1e-3))
+    matrix = gnjax.operators.Dense(jax.device_put(j @ j.T), jax.device_put(1e-3))
+    factor = gnjax.operators.Factored(jax.device_put(j), jax.device_put(1e-3))
     moved = 1e-3 * 3**0.5
     for op, bound in ((matrix, 4e-3), (factor, (2 * np.linalg.norm(j) + moved) * moved)):
         stated = trace(op, method="exact").certificate.parts[1]

@@ -19,6 +19,8 @@ from collections import Counter
 from pathlib import Path
 from subprocess import DEVNULL
 
+from tests.sweeps.processes import GROUP, workers_of
+
 CELLS, PAUSE = 12, 0.15  # seconds that a cell takes
 STARTED = 60.0  # seconds until a round must have computed something
 
@@ -56,13 +58,13 @@ def _kill(folder, chance):
         time.sleep(0.002)
     if chance.random() < 0.4:  # a process that computes is replaced, and the sweep goes on
         time.sleep(chance.uniform(0, PAUSE))
-        for worker in chance.sample(workers := _workers(sweep.pid), min(1, len(workers))):
+        for worker in chance.sample(workers := workers_of(sweep.pid, GROUP), min(1, len(workers))):
             killed["workers killed"] += _killed(worker)
     time.sleep(chance.uniform(0, 2 * PAUSE))
     if sweep.poll() is None:
         killed["sweeps killed"] += _killed(sweep.pid)
     sweep.wait()
-    while _workers(sweep.pid):  # they end with the first process
+    while workers_of(sweep.pid, GROUP):  # they end with the first process
         time.sleep(0.01)
     return killed
 
@@ -73,20 +75,6 @@ def _killed(process):
     except ProcessLookupError:  # it has ended by itself
         return 0
     return 1
-
-
-def _workers(group):
-    """The processes of a group that compute, while they live."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_text()
-        except OSError:
-            continue  # it ended while we looked
-        if int(fields[2]) == group and fields[0] != "Z" and "spawn_main" in command:
-            found.append(int(folder.name))
-    return found
 
 
 def _computed(folder):

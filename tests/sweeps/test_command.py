@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from sweeps import command_line, progress
 from sweeps.launchers import launch
 from tests import toy
 from tests.sweeps import program
+from tests.sweeps.processes import GROUP, workers_of
 from tests.sweeps.test_launchers import wait_until
 
 SIGINT_IGNORED = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -93,14 +93,14 @@ def test_ctrl_c_with_two_jobs_is_one_line(tmp_path, moment):
         locks = tmp_path / "cells" / "program"
         wait_until(lambda: _stored(tmp_path) and len(list(locks.glob("*.lock"))) == 2, "no cell")
     else:
-        wait_until(lambda: _group(process.pid), "no process was started")
+        wait_until(lambda: workers_of(process.pid, GROUP), "no process was started")
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, command_line.STOPPED + "\n"), out
     assert time.monotonic() - began < 20  # a cell takes 60 seconds
     assert len(_stored(tmp_path)) == (moment == "computing")
-    wait_until(lambda: not _group(process.pid), "a process outlives the program")
+    wait_until(lambda: not workers_of(process.pid, GROUP), "a process outlives the program")
 
 
 @pytest.mark.slow
@@ -131,17 +131,3 @@ def test_a_sweep_whose_streams_are_full_or_closed_loses_nothing(tmp_path, stream
     if status == 0:
         assert command_line.main(program.PROGRAM, [*_command(tmp_path)[3:], "--dry_run"]) == 0
         assert len(_stored(tmp_path)) == 3
-
-
-def _group(leader):
-    """The processes that the program has started to compute, while they live."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_text()
-        except OSError:
-            continue  # it ended while we looked
-        if int(fields[2]) == leader and "spawn_main" in command and fields[0] != "Z":
-            found.append(int(folder.name))
-    return found

@@ -17,6 +17,7 @@ from sweeps.launchers.work import Task, attempt
 from sweeps.storage.files import StoreError
 from sweeps.storage.store import Finished, claim, save
 from tests import toy
+from tests.sweeps.processes import PARENT, workers_of
 
 CELLS = 12
 
@@ -147,7 +148,7 @@ def test_kill_9_of_a_worker_or_of_the_parent(tmp_path, whole, victim):
     folder = tmp_path / "killed"
     process = sweep(folder, 0.3, "2")
     wait_for_cells(folder, 3)
-    workers = _workers(process.pid)
+    workers = workers_of(process.pid, PARENT)
     assert len(workers) == 2
     os.kill(workers[0] if victim == "worker" else process.pid, signal.SIGKILL)
     process.wait(60)
@@ -218,20 +219,6 @@ def wait_until(condition, complaint, seconds=60):
     while not condition():
         assert time.monotonic() < deadline, complaint
         time.sleep(0.02)
-
-
-def _workers(parent):
-    """The processes of a pool, without the tracker of resources that Python adds."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_text()
-        except OSError:
-            continue  # it ended while we looked
-        if int(fields[1]) == parent and "spawn_main" in command:
-            found.append(int(folder.name))
-    return found
 
 
 def _alive(pid):

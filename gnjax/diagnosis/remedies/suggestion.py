@@ -73,15 +73,17 @@ class Problem:
     batch_size: int | None = None
 
     def gram(self) -> NetworkGram:
-        return gauss_newton(
+        op = gauss_newton(
             self.model,
             self.x,
-            y=self.y,
+            self.y,
             loss=self.loss,
             side="auto",
             only=self.only,
             batch_size=self.batch_size,
         )
+        assert isinstance(op, NetworkGram)  # x is one batch
+        return op
 
     def kappa(self) -> ConditionNumber:
         return condition_number(self.gram(), rtol=RTOL, seed=self.seed)

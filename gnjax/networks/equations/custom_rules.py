@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.equations.control_flow import Inside, jaxpr_and_consts
+from gnjax.networks.equations.control_flow import Evaluate, jaxpr_and_consts
 from gnjax.networks.jaxprs import bind
 
 
@@ -42,7 +42,7 @@ def _floating(eqn: Any, values: Sequence[Any]) -> list[Any]:
     return [value for v, value in zip(eqn.invars, values, strict=True) if _inexact(v)]
 
 
-def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+def custom_jvp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a forward rule: both are traced in float32 and evaluated in float64."""
     jaxpr, consts = jaxpr_and_consts(eqn)
 
@@ -65,7 +65,7 @@ def custom_jvp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     return list(function(*operands))
 
 
-def custom_vjp(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+def custom_vjp(inside: Evaluate, eqn: Any, operands: Sequence[Any]) -> list[Any]:
     """A function with a reverse rule: both are traced in float32 and evaluated in float64."""
     jaxpr, consts = jaxpr_and_consts(eqn)
 

@@ -165,10 +165,8 @@ def _pieces(net: Network, group: tuple[Item, ...], x: Any, target: Target | None
     other_leaves = [net.leaf_indices[item.place] for item in group if item.layer is None]
 
     def sample(xi: Any, part: Target | None) -> Pieces:
-        def weights(outputs: jax.Array) -> jax.Array:
-            return jnp.eye(net.k, dtype=net.dtype) if part is None else root_rows(part, outputs)
-
-        pairs, gradients = layers.sensitivities(trace, uses, other_leaves, net.leaves, xi, weights)
+        root = partial(root_rows, part)
+        pairs, gradients = layers.sensitivities(trace, uses, other_leaves, net.leaves, xi, root)
         pairs_left, gradients_left = iter(pairs), iter(gradients)
         pairs_of_items: list[Pair] = []
         rows = [jnp.zeros((net.rows, 0), net.dtype)]

@@ -45,7 +45,10 @@ def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBou
 def _bounds(
     net: Network, parts: Sequence[np.ndarray], rows: int, nulls: Sequence[int]
 ) -> list[RankBound]:
-    """The bounds for groups of entries whose columns have null spaces of these dimensions."""
+    """The bounds for groups of entries whose columns have null spaces of these dimensions.
+
+    J has at most so many different ``rows``. Trials count only where one process has all samples.
+    """
     bounds = []
     for indices, null in zip(parts, nulls, strict=True):
         proved = least(RankBound(len(indices)), RankBound(rows))

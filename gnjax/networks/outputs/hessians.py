@@ -221,8 +221,13 @@ class ByDerivative:
         return output_hessian(self.target, self.outputs, rooted=True).apply_root_transposed(u)
 
 
-def root_rows(target: Target, outputs: jax.Array) -> jax.Array:
-    """R^T (r, k) of one sample with outputs (k,); the target is that of one sample too."""
+def root_rows(target: Target | None, outputs: jax.Array) -> jax.Array:
+    """R^T (r, k) of one sample with outputs (k,), the identity without a target.
+
+    The target is that of one sample too.
+    """
+    if target is None:
+        return jnp.eye(len(outputs), dtype=outputs.dtype)
     alone = jax.tree.map(lambda leaf: leaf[None], target)
     hessian = output_hessian(alone, outputs[None], rooted=True)
     unit = jnp.eye(target.rows, dtype=outputs.dtype)

@@ -1,6 +1,7 @@
 """How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
 
 from gnjax.networks.rounding.errors import (
+    NETWORK,
     Measured,
     MeasuredProduct,
     draws,
@@ -24,6 +25,7 @@ from gnjax.networks.rounding.formed import (
 
 __all__ = [
     "MISTAKE",
+    "NETWORK",
     "SAFETY",
     "Forms",
     "Measured",

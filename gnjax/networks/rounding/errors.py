@@ -45,7 +45,7 @@ _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # the most entries of a J whose rows are formed
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _SHARED = 4.0  # an error up to this times that of backward products is shared among parts
-_REASON = "rounding of the network, by Monte Carlo arithmetic"
+NETWORK = "rounding of the network, by Monte Carlo arithmetic"
 
 Scaling = Callable[[jax.Array], jax.Array]
 """v -> S v for vectors (p,) and a symmetric S."""
@@ -122,10 +122,10 @@ def measured(
     for part in parts:
         divided = 0 < total <= _SHARED * backward_error < math.inf
         share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
-        part_errors.append(_bound(share * total, rows * len(part), smallest, _REASON))
+        part_errors.append(_bound(share * total, rows * len(part), smallest, NETWORK))
     images = np.stack(backward_sums.images)
     return Measured(
-        _bound(total, rows * net.parameters, smallest, _REASON),
+        _bound(total, rows * net.parameters, smallest, NETWORK),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),

@@ -38,7 +38,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gnjax.networks.jaxprs import bind, equations, evaluate, evaluate_call, scanned, wrapped
+from gnjax.networks.equations.control_flow import LOOPS, Inside
+from gnjax.networks.jaxprs import bind, equations, evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.random_roundings import (
     GOLDEN,
     Roundings,
@@ -124,9 +125,8 @@ def narrowest(function: Callable[..., Any], *args: Any) -> jnp.dtype:
 def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
     """An equation in Monte Carlo arithmetic."""
     name = eqn.primitive.name
-    if name in _LOOPS:
-        results: list[Any] = _LOOPS[name](roundings.word(), eqn, operands)
-        return results
+    if name in LOOPS:
+        return LOOPS[name](_Perturbed(roundings.word()), eqn, operands)
     if wrapped(eqn) is not None:
         return evaluate_call(eqn, operands, partial(_bind, roundings))
     before, after = _sizes(eqn)
@@ -201,47 +201,18 @@ def _multiplier_roundoff(eqn: Any) -> float:
     return unit_roundoff(jnp.dtype(jnp.float16)) if "F16" in precision else 0.0
 
 
-def _while(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    """A loop whose body is perturbed with other signs each time; its condition is not."""
-    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    first = eqn.params["cond_nconsts"]
-    second = first + eqn.params["body_nconsts"]
-    condition_constants, body_constants = operands[:first], operands[first:second]
-    carry = operands[second:]
+class _Perturbed(Inside):
+    """Loops and branches in Monte Carlo arithmetic: each step has other signs, and no condition."""
 
-    def goes_on(state: list[Any]) -> Any:
-        return evaluate(
-            condition.jaxpr, condition.consts, [*condition_constants, *state[1:]], bind
-        )[0]
+    def __init__(self, seed: jax.Array) -> None:
+        super().__init__(partial(evaluate, bind=bind))
+        self.state = seed
 
-    def step(state: list[Any]) -> list[Any]:
-        now, *values = state
-        return [mixed(now + jnp.uint32(1)), *_inside(now, body, [*body_constants, *values])]
+    def run(self, state: Any, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        return evaluate(jaxpr, consts, args, partial(_bind, Traced(state)))
 
-    return list(jax.lax.while_loop(goes_on, step, [seed, *carry])[1:])
+    def of_steps(self, length: int) -> jax.Array:
+        return mixed(self.state + jax.lax.iota(jnp.uint32, length) * jnp.uint32(GOLDEN))
 
-
-def _scan(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    steps = jax.lax.iota(jnp.uint32, eqn.params["length"]) * jnp.uint32(GOLDEN)
-
-    def step(body: Any, values: Sequence[Any], now: jax.Array) -> tuple[list[Any], None]:
-        return _inside(now, body, values), None
-
-    return scanned(eqn, operands, step, mixed(seed + steps))[0]
-
-
-def _cond(seed: jax.Array, eqn: Any, operands: Sequence[Any]) -> list[Any]:
-    index, *values = operands
-    branches = [
-        lambda *arguments, inner=inner: _inside(seed, inner, arguments)
-        for inner in eqn.params["branches"]
-    ]
-    return list(jax.lax.switch(jnp.asarray(index, jnp.int32), branches, *values))
-
-
-def _inside(seed: jax.Array, closed: Any, values: Sequence[Any]) -> list[Any]:
-    """The body of a loop or a branch, in Monte Carlo arithmetic."""
-    return evaluate(closed.jaxpr, closed.consts, values, partial(_bind, Traced(seed)))
-
-
-_LOOPS = {"while": _while, "scan": _scan, "cond": _cond}
+    def after(self, state: jax.Array) -> jax.Array:
+        return mixed(state + jnp.uint32(1))

@@ -85,7 +85,10 @@ class _Groups:
 
 
 def _groups(changes: np.ndarray, size: int, rng: np.random.Generator) -> _Groups | None:
-    """The samples that change most, and some batches of others; None where none would be left."""
+    """The samples that float32 changes most, and some random batches of others, by ``changes``.
+
+    A batch has ``size`` samples. None where no sample would be left unmeasured.
+    """
     order = np.argsort(-changes)
     typical = float(np.median(changes))
     if typical == 0:

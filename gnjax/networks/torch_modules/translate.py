@@ -52,7 +52,7 @@ def translated(exported: Any, names: Mapping[str, str], parameters: Sequence[str
 
 
 def _step(node: Any) -> Step:
-    """One operator of the graph, with its arguments and the dtype of its result."""
+    """One operator of PyTorch's graph, with its arguments and the dtype of its result."""
     kwargs = {key: _argument(v) for key, v in node.kwargs.items() if key not in _IGNORED}
     value = node.meta.get("val")
     dtype = type_name(value.dtype) if isinstance(value, torch().Tensor) else None

@@ -18,9 +18,9 @@ from gnjax.operators.protocol import Operator
 
 def as_operator(
     op: Operator | ArrayLike | Any,
-    limits: Limits = LIMITS,
     *,
     error: float | Error | None = None,
+    limits: Limits = LIMITS,
 ) -> Operator:
     """The operator of a symmetric matrix, in whichever form it comes.
 
@@ -36,9 +36,9 @@ def as_operator(
 
     Args:
       op: the matrix.
-      limits: how many rows an array may have.
       error: a bound in the 2-norm on how far the products, in exact arithmetic, are from those of
         the matrix that is meant: a number, which is then taken as proved, or a ``gnjax.Error``.
+      limits: how many rows an array may have.
 
     >>> import scipy.sparse
     >>> op = gnjax.as_operator(scipy.sparse.diags_array([4.0, 2.0, 1.0]))

@@ -20,7 +20,7 @@ def diagonal_of(op: Any) -> Any:
     batches of samples. For any other operator the matrix is formed.
 
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
-    >>> gnjax.diagonal_of(op).ravel().tolist()
+    >>> gnjax.metrics.diagonal_of(op).ravel().tolist()
     [0.5, 2.0]
     """
     inner = on_parameters(op)

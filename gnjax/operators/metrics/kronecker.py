@@ -62,7 +62,7 @@ def kfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> op = gnjax.gauss_newton(model, jax.random.normal(jax.random.key(1), (30, 3)))
-    >>> metric = gnjax.kfac(op, damping=1e-6)
+    >>> metric = gnjax.metrics.kfac(op, damping=1e-6)
     >>> metric.blocks[0].left.matrix.shape, metric.blocks[0].right.matrix.shape  # one group each
     ((1, 4, 4), (1, 4, 4))
     >>> after = gnjax.condition_number(gnjax.preconditioned(op, metric))
@@ -86,7 +86,7 @@ def ekfac(op: Any, *, damping: float, others: str = "diagonal") -> Metric:
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> op = gnjax.gauss_newton(model, jax.random.normal(jax.random.key(1), (30, 3)))
-    >>> metric = gnjax.ekfac(op, damping=0.0)
+    >>> metric = gnjax.metrics.ekfac(op, damping=0.0)
     >>> np.allclose(np.trace(metric.as_matrix()), np.trace(op.as_matrix()))
     True
     """
@@ -189,7 +189,10 @@ def _kronecker_blocks(layers: _Layers) -> list[KroneckerBlock]:
 
 
 def _other_blocks(layers: _Layers) -> list[Block]:
-    """The exact diagonals or blocks of parameters that are no part of a Kronecker block."""
+    """The exact diagonals or blocks of parameters that are no part of a Kronecker block.
+
+    A bias that is the last row of a layer's matrix is such a part.
+    """
     names = parameter_names(layers.net)
     blocks: list[Block] = []
     for place, block in zip(layers.plan.others, layers.moments.others, strict=True):

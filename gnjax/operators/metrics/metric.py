@@ -181,7 +181,7 @@ class Metric:
       damping: what is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
-    >>> metric = gnjax.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1e-3)
+    >>> metric = gnjax.metrics.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1e-3)
     >>> [block.name for block in metric.blocks]
     ['dense1/kernel + dense1/bias', 'dense2/kernel + dense2/bias']
     """
@@ -209,7 +209,7 @@ class Metric:
 
         >>> model = lambda w, x: x @ w, np.ones((2, 1))
         >>> op = gnjax.gauss_newton(model, np.diag([1.0, 2.0]))
-        >>> gnjax.kfac(op, damping=0.5).solve(np.ones(2))  # A = G = diag(0.5, 2)
+        >>> gnjax.metrics.kfac(op, damping=0.5).solve(np.ones(2))  # A = G = diag(0.5, 2)
         Array([1. , 0.4], dtype=float64)
         """
         columns = jnp.asarray(v)

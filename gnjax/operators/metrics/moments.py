@@ -227,7 +227,7 @@ def _sensitivities(
     other_leaves = [net.leaf_indices[place] for place in plan.others]
 
     def weights(target: Target | None, outputs: jax.Array) -> jax.Array:
-        all_rows = jnp.eye(net.k, dtype=net.dtype) if target is None else root_rows(target, outputs)
+        all_rows = root_rows(target, outputs)
         padded = jnp.pad(all_rows, ((0, -len(all_rows) % rows), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(padded, start, rows)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_SOAP = "SOAP's P is diagonal in the basis of its factors alone, see gnjax.soap(op, state)"
+_SOAP = "SOAP's P is diagonal in the basis of its factors alone, see gnjax.metrics.soap(op, state)"
 _NO_METRIC = {
     "SoapState": _SOAP,
     "SOAPState": _SOAP,
@@ -49,7 +49,7 @@ def optimizer_metric(
     >>> import optax
     >>> optimiser, params = optax.adam(1e-3), {"w": jax.numpy.ones(2)}
     >>> _, state = optimiser.update({"w": jax.numpy.array([2.0, -3.0])}, optimiser.init(params))
-    >>> gnjax.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
+    >>> gnjax.metrics.optimizer_metric(state)["w"].round(6).tolist()  # |g| after the first step
     [2.0, 3.0]
     """
     states = list(_states_with_moments(state, {}))

@@ -27,13 +27,14 @@ from gnjax.numerics.outward import raised
 from gnjax.numerics.scale import exponent_of
 from gnjax.numerics.validation import check_damping, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
+from gnjax.operators.columns import symmetric_columns
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import Around, error_of, factorisation_of, trial_magnitude
 from gnjax.operators.metrics.exact import exact_blocks, exact_diagonal, on_parameters
 from gnjax.operators.metrics.metric import DiagonalBlock, MatrixBlock, Metric
 from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
 from gnjax.operators.metrics.scaling import Scaling
-from gnjax.operators.of_networks.network import NetworkGram, symmetric_columns
+from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
@@ -47,7 +48,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
     >>> scaled = gnjax.preconditioned(op, np.array([0.5, 2.0]))  # P = G
-    >>> isinstance(scaled, gnjax.Preconditioned), scaled.as_matrix().round(12).tolist()
+    >>> isinstance(scaled, gnjax.operators.Preconditioned), scaled.as_matrix().round(12).tolist()
     (True, [[1.0, 0.0], [0.0, 1.0]])
     """
 
@@ -163,9 +164,10 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
       metric: P, as positive diagonal entries (a tree like the parameters, or a vector (p,)); a
         state of optax's Adam, RMSprop or Adagrad (see :func:`optimizer_metric` for constants other
         than optax's defaults); "diagonal" for diag(A); "layers" for the diagonal blocks of the
-        layers; a :class:`gnjax.Metric`, such as :func:`gnjax.kfac` makes; or, for a few thousand
-        parameters, an operator or a function from a vector v (p,) to P v. P is the matrix of
-        these numbers as they are computed; the error of its inverse root is part of the answer.
+        layers; a :class:`gnjax.metrics.Metric`, such as :func:`gnjax.metrics.kfac` makes; or, for a
+        few thousand parameters, an operator or a function from a vector v (p,) to P v. P is the
+        matrix of these numbers as they are computed; the error of its inverse root is part of the
+        answer.
       damping: a number that is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -219,8 +221,8 @@ def _matrix(op: Any, metric: Any) -> np.ndarray:
     if size > LIMITS.factor_rows:
         msg = (
             f"the root of a metric of {size} parameters is that of its matrix, which is formed up "
-            f"to {LIMITS.factor_rows}; pass a gnjax.Metric such as gnjax.kfac makes, or fewer "
-            "parameters by only="
+            f"to {LIMITS.factor_rows}; pass a gnjax.metrics.Metric such as gnjax.metrics.kfac "
+            "makes, or fewer parameters by only="
         )
         raise ValueError(msg)
     values = metric.as_matrix() if isinstance(metric, Operator) else _columns(metric, op)

@@ -42,8 +42,8 @@ def shampoo(
     >>> model = lambda w, x: x @ w, np.ones((2, 1))
     >>> op = gnjax.gauss_newton(model, np.diag([1.0, 2.0]))
     >>> gradients = np.array([[[2.0], [0.0]], [[0.0], [4.0]]])  # of two steps, (2, 2, 1)
-    >>> factors = gnjax.shampoo_factors(gradients)  # L = diag(4, 16), R = 20
-    >>> gnjax.shampoo(op, factors).as_matrix() / 20**0.25
+    >>> factors = gnjax.metrics.shampoo_factors(gradients)  # L = diag(4, 16), R = 20
+    >>> gnjax.metrics.shampoo(op, factors).as_matrix() / 20**0.25
     array([[1.41421356, 0.        ],
            [0.        , 2.        ]])
     """
@@ -77,7 +77,8 @@ def shampoo_factors(gradients: Any) -> Any:
     Args:
       gradients: a tree like the parameters with one more axis in front, over steps or samples.
 
-    >>> left, right = gnjax.shampoo_factors(np.ones((3, 2, 4)))  # three gradients of ones (2, 4)
+    >>> gradients = np.ones((3, 2, 4))  # three gradients of ones (2, 4)
+    >>> left, right = gnjax.metrics.shampoo_factors(gradients)
     >>> left[0].tolist(), right.shape
     ([12.0, 12.0], (4, 4))
     """
@@ -116,7 +117,7 @@ def soap(
     >>> state = namedtuple("SoapState", "count exp_avg_sq q")
     >>> held = state(3, np.array([[4.0], [9.0]]), (np.eye(2), None))
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.eye(2))
-    >>> gnjax.soap(op, held, b2=0.0, eps=0.0).as_matrix().diagonal()
+    >>> gnjax.metrics.soap(op, held, b2=0.0, eps=0.0).as_matrix().diagonal()
     array([2., 3.])
     """
     soap_part = soap_state(state)

@@ -8,9 +8,10 @@ theta -> H theta) is kept, with the intermediate values that it needs. J^T is it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from gnjax.networks.equations.samples_last import with_samples_last
 from gnjax.networks.forms.samples import sample_count
 from gnjax.networks.network import (
+    HESSIAN,
     Network,
     apply_factor,
     batched,
@@ -30,12 +32,17 @@ from gnjax.networks.outputs.hessians import OutputHessian, output_hessian
 from gnjax.networks.outputs.targets import Target
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import Around, error_of
-from gnjax.operators.of_networks.network import HESSIAN, NetworkGram, NetworkHessian
+from gnjax.operators.prepare import Product
+from gnjax.operators.protocol import Operator
+from gnjax.operators.recast import narrowed
 from gnjax.operators.trees import ParameterTrees, takes_trees
+
+if TYPE_CHECKING:
+    from gnjax.operators.of_networks.hessian import NetworkHessian
+    from gnjax.operators.of_networks.network import NetworkGram
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,30 +80,17 @@ class Linearised(Prepared):
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
-        net = self.op.net
-        if isinstance(self.op, NetworkHessian):
-            share = 1.0 / net.total
-            products = (partial(_image.of(self.op), m.linear, share) for m in self.maps)
-            return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
-        if self.op.side == "parameters":
-            products = (partial(_gauss_newton.of(self.op), m) for m in self.maps)
-            return self.op.scale * sum_of(columns(net, f, v) for f in products)
-        parts = v.reshape(net.samples, net.rows, *v.shape[1:])
-        pulled = zip(self.maps, sample_batches(net, parts), strict=True)
-        w = sum_of(
-            columns(net, partial(_transposed_product.of(self.op), m, net.parameters), u, 2)
-            for m, (_, u) in pulled
-        )
-        rows = [columns(net, partial(_jacobian_product.of(self.op), m), w) for m in self.maps]
-        return self.op.scale * jnp.concatenate(rows)
+        return self.op.through(self.maps, v)
+
+    def prepared(self) -> Product:
+        return self.op.prepared_by(self)
 
 
-def linearised(op: Operator) -> Operator:
+def linearised(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     """``op`` with its linearisation kept in memory, or ``op`` itself where that takes over 3 GB.
 
-    The limit is ``Limits().linearisation_bytes``.
-    It pays when many products are made with one operator of a network. Krylov methods and traces do
-    this by themselves.
+    The limit is ``limits.linearisation_bytes``. It pays when many products are made with one
+    operator of a network. Krylov methods and traces do this by themselves.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -105,31 +99,61 @@ def linearised(op: Operator) -> Operator:
     >>> np.allclose(gnjax.linearised(op).mv(v), op.mv(v))
     True
     """
-    if not isinstance(op, NetworkGram | NetworkHessian):
+    network_op: Any = op if hasattr(op, "linear_maps") else None
+    if network_op is None or not fits(network_op, limits):
         return op
-    return Linearised(op, linear_maps(op)) if fits(op) else op
+    return Linearised(network_op, network_op.linear_maps())
 
 
-def fits(op: NetworkGram | NetworkHessian) -> bool:
-    """Whether the linear maps of all batches take at most ``LIMITS.linearisation_bytes``."""
+def in_float32(op: NetworkGram | NetworkHessian) -> Operator | None:
+    """The operator linearised in float32; None where that is too large or float64 stays inside."""
+    light = linearised(narrowed(op))
+    wide = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(light))
+    return light if isinstance(light, Linearised) and not wide else None
+
+
+def fits(op: NetworkGram | NetworkHessian, limits: Limits = LIMITS) -> bool:
+    """Whether the linear maps of all batches take at most ``limits.linearisation_bytes``."""
     maps = _all_maps.of(op).eval_shape(op)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(maps))
-    return size <= LIMITS.linearisation_bytes
+    return size <= limits.linearisation_bytes
 
 
-def linear_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
-    """One for each batch of samples."""
-    net = op.net
-    if isinstance(op, NetworkHessian):
-        batches = sample_batches(net, net.target)
-        return tuple(LinearMap(_linear_gradient(op, x, target)) for x, target in batches)
-    rooted = op.side == "outputs"
-    return tuple(
-        _linear_outputs(net, x, target, rooted) for x, target in sample_batches(net, net.target)
+@bounded_jit
+def _all_maps(op: NetworkGram | NetworkHessian) -> tuple[LinearMap, ...]:
+    """Compiled for its shapes alone."""
+    return op.linear_maps()
+
+
+def maps_of_outputs(net: Network, *, rooted: bool) -> tuple[LinearMap, ...]:
+    """theta -> J theta of each batch of samples; ``rooted`` where the loss stands as R."""
+    batches = sample_batches(net, net.target)
+    return tuple(_linear_outputs(net, x, target, rooted) for x, target in batches)
+
+
+def kernel_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
+    """J J^T v."""
+    parts = v.reshape(net.samples, net.rows, *v.shape[1:])
+    pulled = zip(maps, sample_batches(net, parts), strict=True)
+    w = sum_of(
+        columns(net, partial(_transposed_product.of(net), m, net.parameters), u, 2)
+        for m, (_, u) in pulled
     )
+    rows = [columns(net, partial(_jacobian_product.of(net), m), w) for m in maps]
+    return jnp.concatenate(rows)
 
 
-_all_maps = bounded_jit(linear_maps)  # for its shapes alone
+def gauss_newton_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
+    """J^T J v."""
+    products = (partial(_gauss_newton.of(net), m) for m in maps)
+    return sum_of(columns(net, f, v) for f in products)
+
+
+def hessian_product(net: Network, maps: Sequence[LinearMap], v: jax.Array) -> jax.Array:
+    """H v, a share 1 / N of the sum over all samples."""
+    share = 1.0 / net.total
+    products = (partial(_image.of(net), m.linear, share) for m in maps)
+    return sum_of(columns(net, f, v, evaluations=HESSIAN) for f in products)
 
 
 @bounded_jit(static_argnums=3)
@@ -159,7 +183,7 @@ def _transposed(shape: tuple[int, ...], pullback: Any, v: jax.Array) -> jax.Arra
 
 
 @bounded_jit
-def _linear_gradient(op: NetworkHessian, x: Any, target: Target) -> Any:
+def linear_gradient(op: NetworkHessian, x: Any, target: Target | None) -> Any:
     """v -> the Hessian of a batch's summed loss times v."""
     net = op.net
     gradient = jax.grad(lambda w: op.objective(x, target, _moved_leaves(net, w)))

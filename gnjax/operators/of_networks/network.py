@@ -1,18 +1,17 @@
-"""Gauss-Newton matrices, the NTK and Hessians of any network, as operators.
+"""Gauss-Newton matrices and the NTK of any network, as operators.
 
 With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the loss at sample i,
 
     G = 1/n sum_i J_i^T B_i J_i        (p, p), Eq 1; the non-zero eigenvalues are also those of
     1/n R^T J J^T R, B = R R^T         (n r, n r), R with r columns for each sample, and of the
-                                       NTK J J^T / n (n k, n k) for the squared error,
-    H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17).
+                                       NTK J J^T / n (n k, n k) for the squared error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,20 @@ from jax.tree_util import Partial
 
 from gnjax.networks import kernels as gram
 from gnjax.networks.duplicates import folded, merged
-from gnjax.networks.forms.derivatives import check_second_derivative
-from gnjax.networks.forms.samples import take
-from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.network import (
+    GRAM,
     Network,
     backward_products,
-    batched,
-    columns,
-    differentiated,
     forward_products,
-    gather,
     gauss_newton_product,
     gauss_newton_products,
     sample_batches,
-    scatter,
-    sum_of,
 )
 from gnjax.networks.null_space.ranks import rank_bounds
-from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
-from gnjax.networks.outputs.targets import Target, loss_sum
+from gnjax.networks.outputs.hessians import has_root
+from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
+    NETWORK,
     Forms,
     Measured,
     MeasuredProduct,
@@ -56,34 +48,35 @@ from gnjax.networks.rounding import (
     probe_rows,
     watched,
 )
-from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import MEASURED, Error
 from gnjax.numerics.host import on_device, times_number, wide
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.scale import exponent_of
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.facts import POSITIVE, RANK_BOUND, STATED
+from gnjax.operators.of_networks import linearised, stored_jacobian
+from gnjax.operators.of_networks.described import described
 from gnjax.operators.of_networks.kept_rows import kept
+from gnjax.operators.of_networks.sides import chosen_side
+from gnjax.operators.prepare import Product, multiplied
+from gnjax.operators.protocol import Operator
+from gnjax.operators.recast import Recast
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
-GRAM, HESSIAN = 2, 3  # a product writes as much as so many evaluations
-_COLUMNS = 64
-_SIDES = ("auto", "parameters", "outputs")
 _CONVEX = Error(0.0, MEASURED, reason="the loss is convex, by computed output Hessians")
-_REASON = "rounding of the network, by Monte Carlo arithmetic"
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class NetworkGram(Algebra, ParameterTrees):
+class NetworkGram(Algebra, ParameterTrees, Recast):
     """scale J^T J (side "parameters", (p, p)) or scale J J^T (side "outputs", (n r, n r)).
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> op = gnjax.gauss_newton(model, x)
-    >>> isinstance(op, gnjax.NetworkGram), op.shape, op.factor().shape
+    >>> isinstance(op, gnjax.operators.NetworkGram), op.shape, op.factor().shape
     (True, (26, 26), (26, 10))
     """
 
@@ -97,7 +90,7 @@ class NetworkGram(Algebra, ParameterTrees):
 
     def __repr__(self) -> str:
         form = "J^T J" if self.side == "parameters" else "J J^T"
-        return _described(self, form, self.net, layers=True)
+        return described(self, form, self.net, layers=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -169,8 +162,36 @@ class NetworkGram(Algebra, ParameterTrees):
             matrix *= self.scale
         return on_device(matrix)
 
+    def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
+        """One for each batch of samples, see :func:`gnjax.linearised`."""
+        return linearised.maps_of_outputs(self.net, rooted=self.side == "outputs")
+
+    def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
+        """The product from the linear maps of all batches."""
+        on_parameters = self.side == "parameters"
+        product = linearised.gauss_newton_product if on_parameters else linearised.kernel_product
+        return self.scale * product(self.net, maps, v)
+
+    def with_jacobian(self, limits: Limits = LIMITS) -> stored_jacobian.WithJacobian:
+        """The operator with its Jacobian stored, see :func:`gnjax.with_jacobian`."""
+        return stored_jacobian.stored(self, limits)
+
+    def in_float32(self) -> Operator | None:
+        return linearised.in_float32(self)
+
+    def prepared(self) -> Product:
+        return self.prepared_by(linearised.linearised(self))
+
+    def prepared_by(self, ready: Operator) -> Product:
+        """The product by ``ready``, and with J stored from where on that pays."""
+        product = multiplied(self) if ready is self else ready.mv
+        return stored_jacobian.storing(self, product)
+
     def factor(self) -> np.ndarray:
-        """F with F F^T the operator, in host memory."""
+        """F with F F^T the operator, in host memory.
+
+        What was formed is recorded, so that ``factor_error`` compares it with products.
+        """
         jacobian = gram.jacobian(self.net)
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5
@@ -259,7 +280,7 @@ class NetworkGram(Algebra, ParameterTrees):
                 net.dtype,
                 batches=list(sample_batches(net, net.target)),
                 work=GRAM * net.written * net.batch,
-                reason=_REASON,
+                reason=NETWORK,
             )
             for rooted in roads
         ]
@@ -273,159 +294,3 @@ class _GramProduct:
 
     def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
         return gauss_newton_product(net, x, target, v, rooted=self.rooted)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
-class NetworkHessian(Algebra, ParameterTrees):
-    """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17).
-
-    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
-    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
-    >>> y = jax.random.normal(jax.random.key(2), (5, 2))
-    >>> op = gnjax.hessian(model, x, y)
-    >>> isinstance(op, gnjax.NetworkHessian), op.shape
-    (True, (26, 26))
-    """
-
-    net: Network
-    functional: bool = field(metadata={"static": True})
-
-    symmetric = True
-    forms_cheaply = True
-
-    def __repr__(self) -> str:
-        return _described(self, "H_F" if self.functional else "H", self.net, layers=False)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.net.parameters, self.net.parameters
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.net.dtype
-
-    @takes_trees
-    def mv(self, v: jax.Array) -> jax.Array:
-        """Forward over reverse."""
-        parts = (
-            columns(self.net, partial(_hessian_batch, self, x, target), v, evaluations=HESSIAN)
-            for x, target in sample_batches(self.net, self.net.target)
-        )
-        return sum_of(parts) / self.net.total
-
-    def error(self, norm: float) -> Error:
-        """The error of the products from the rounding of the network, measured."""
-        del norm
-        return self._measured.error.scaled(1.0 / float(self.net.total))
-
-    @property
-    def magnitude(self) -> int | None:
-        """From the products that measure the error, which every answer needs."""
-        return exponent_of(self._measured.size / float(self.net.total))
-
-    @cached_property
-    def _measured(self) -> MeasuredProduct:
-        net = self.net
-        return measured_product(
-            Partial(_hessian_product, self),
-            net.parameters,
-            net.dtype,
-            batches=list(sample_batches(net, net.target)),
-            work=HESSIAN * net.written * net.batch,
-            reason=_REASON,
-        )
-
-    def objective(self, x: Any, target: Target, leaves: list[jax.Array]) -> jax.Array:
-        """The weighted sum of the loss over samples, linearised in the outputs for H_F."""
-        f = self.net.outputs(leaves, x)
-        if not self.functional:
-            return loss_sum(target, f)
-        slopes = jax.grad(partial(loss_sum, target))(f)
-        return jnp.vdot(jax.lax.stop_gradient(slopes), f)
-
-    def as_matrix(self) -> jax.Array:
-        return symmetric_columns(self)
-
-
-def _described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
-    """One line: the matrix, its size and network; with ``layers``, the number of known layers."""
-    in_known_layers = net.parameters - sum(differentiated(net).values())
-    parameters = f"{net.parameters} parameters"
-    if layers and in_known_layers < net.parameters:
-        parameters = f"{in_known_layers:,} of {net.parameters:,} parameters in known layers"
-    samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
-    return (
-        f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {parameters}, {samples} of {net.rows} outputs>"
-    )
-
-
-def symmetric_columns(op: Operator) -> jax.Array:
-    """The matrix from products with unit vectors, some at a time, and its symmetric part."""
-    size = op.shape[0]
-    starts = range(0, size, _COLUMNS)
-    units = (_units(size, i, min(_COLUMNS, size - i), op.dtype) for i in starts)
-    return _symmetric([op.mv(unit) for unit in units])
-
-
-@partial(jax.jit, static_argnums=(0, 2, 3))
-def _units(size: int, start: int, count: int, dtype: jnp.dtype) -> jax.Array:
-    """``count`` columns of the identity, from column ``start`` on."""
-    return (jnp.arange(size)[:, None] == start + jnp.arange(count)[None]).astype(dtype)
-
-
-@jax.jit
-def _symmetric(parts: list[jax.Array]) -> jax.Array:
-    """(M + M^T) / 2 of a matrix M given by some columns at a time."""
-    matrix = jnp.concatenate(parts, axis=1)
-    return (matrix + matrix.T) / 2
-
-
-@bounded_jit
-def _hessian_batch(op: NetworkHessian, x: Any, target: Target, v: jax.Array) -> jax.Array:
-    return batched(lambda w: _hessian_product(op, w, x, target), v)
-
-
-def checked_hessian(op: NetworkHessian) -> NetworkHessian:
-    """The operator; refused where the model or the loss cannot be differentiated twice."""
-    net = op.net
-    x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
-    v = jnp.zeros(net.parameters, net.dtype)
-    if not net.forward or callable(getattr(target, "loss", None)):
-        check_second_derivative("the model or the loss", _hessian_batch, op, x, target, v)
-    return op
-
-
-def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target) -> jax.Array:
-    """The product with the Hessian of the summed loss of one batch."""
-    net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
-    return gather(net, images)
-
-
-def without_idle_target(net: Network) -> Network:
-    """The network, with only that part of its target on which the output Hessian B depends."""
-    if net.target is None or not net.target.weighs:
-        return replace(net, target=None)
-    target = net.target if callable(net.target.loss) else replace(net.target, y=None)
-    return replace(net, target=target)
-
-
-def chosen_side(net: Network, side: str) -> str:
-    """The side of the matrix, "auto" being the smaller one on which it can be computed."""
-    if side not in _SIDES:
-        msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
-        raise ValueError(msg)
-    rooted = has_root(net.target)
-    if side == "outputs" and not rooted:
-        msg = (
-            f"side='outputs' needs a square root of the loss's output Hessian, which is formed for "
-            f"up to {LARGEST_ROOT} outputs for each sample and this model has {net.k}; use "
-            "side='parameters', or a loss by its name"
-        )
-        raise ValueError(msg)
-    if side != "auto":
-        return side
-    smaller = net.parameters < net.samples * net.rows
-    return "parameters" if smaller or not rooted else "outputs"

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +28,15 @@ from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.memory.device import device
-from gnjax.operators.base import Operator
 from gnjax.operators.of_networks.linearised import Prepared
-from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.prepare import Product
+from gnjax.operators.protocol import Operator
 from gnjax.operators.trees import takes_trees
+
+if TYPE_CHECKING:
+    from gnjax.operators.of_networks.network import NetworkGram
 
 _READ = 4  # multiplications of a convolution that take as long as reading a number
 _GAIN = 2  # J is made by itself only if products get this much faster
@@ -62,6 +66,9 @@ class WithJacobian(Prepared):
     blocks: tuple[Block, ...]
     items: Items = field(metadata={"static": True})
 
+    def prepared(self) -> Product:
+        return self.mv
+
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:
         if v.ndim > 1 and v.shape[1] > _COLUMNS:
@@ -78,13 +85,13 @@ class WithJacobian(Prepared):
         return self.op.scale * jnp.concatenate(rows)
 
 
-def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Operator:
+def with_jacobian(op: Operator, *, limits: Limits = LIMITS) -> Operator:
     """``op``, a Gauss-Newton matrix or NTK of a network, with its Jacobian (n r, p) stored.
 
     It pays when many products are made with one convolutional network. Making J costs r backward
     passes, about as much as r products, where r is the number of rows of J for each sample. J takes
-    up to ``memory`` bytes. Where it does not fit, the inputs and sensitivities of layers are
-    kept instead of their part of J; they take less memory, and products with them are slower.
+    up to ``limits.jacobian_bytes``. Where it does not fit, the inputs and sensitivities of layers
+    are kept instead of their part of J; they take less memory, and products with them are slower.
     :func:`gnjax.linearised` costs next to nothing.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -94,23 +101,54 @@ def with_jacobian(op: Operator, *, memory: float = LIMITS.jacobian_bytes) -> Ope
     >>> np.allclose(gnjax.with_jacobian(op).mv(v), op.mv(v))
     True
     """
-    if not isinstance(op, NetworkGram):
+    store: Callable[[Limits], WithJacobian] | None = getattr(op, "with_jacobian", None)
+    if store is None:
         msg = (
             "only the operators of gnjax.gauss_newton and gnjax.ntk have a Jacobian to store, "
             f"got {type(op).__name__}"
         )
         raise ValueError(msg)
-    net = op.net
+    return store(limits)
+
+
+def stored(op: NetworkGram, limits: Limits) -> WithJacobian:
+    """The operator of a network with its Jacobian; refused where that takes more memory."""
+    net, memory = op.net, limits.jacobian_bytes
     items = _items(net, gram.sample_trace(net), memory)
     size = _bytes(net, items)
     if not size <= memory:
         msg = (
             f"the Jacobian, {net.samples * net.rows} x {net.parameters} in {net.dtype}, takes at "
-            f"least {size / 1e9:.1f} GB and memory={memory:.3g} bytes; pass memory={size:.0f} or "
-            "more where that is free, or use gnjax.linearised(op)"
+            f"least {size / 1e9:.1f} GB, and limits allow {memory:.3g} bytes; pass "
+            f"limits=gnjax.Limits(jacobian_bytes={size:.0f}) or more where that is free, or use "
+            "gnjax.linearised(op)"
         )
         raise ValueError(msg)
     return WithJacobian(op, tuple(_joined(_blocks(net, items))), items)
+
+
+def storing(op: NetworkGram, product: Product) -> Product:
+    """Multiply by ``product`` until that has cost as much as making J; then store J and use it.
+
+    Whatever the number of products, this takes at most about twice as long as if their number had
+    been known beforehand. Where J does not pay it is the same product.
+    """
+    before = products_before(op)
+    if before == np.inf:
+        return product
+    multiplications = [product]
+    del product
+
+    def multiply(v: Any) -> Any:
+        nonlocal before
+        if before <= 0:
+            multiplications.clear()  # free its memory first
+            multiplications.append(op.with_jacobian().mv)
+            before = np.inf
+        before -= 1 if v.ndim == 1 else v.shape[1]
+        return multiplications[0](v)
+
+    return multiply
 
 
 def products_before(op: NetworkGram) -> float:

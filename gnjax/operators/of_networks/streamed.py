@@ -30,12 +30,11 @@ from gnjax.numerics.rank_bound import RankBound
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import RANK_BOUND, STATED
-from gnjax.operators.of_networks.network import (
-    NetworkGram,
-    NetworkHessian,
-    checked_hessian,
-    without_idle_target,
-)
+from gnjax.operators.of_networks.hessian import NetworkHessian, checked_hessian
+from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.of_networks.sides import without_idle_target
+from gnjax.operators.prepare import devices_of_arrays
+from gnjax.operators.recast import multiplies_in_float64, widened
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 
@@ -95,6 +94,14 @@ class Streamed(Algebra, ParameterTrees):
     def net(self) -> Network:
         """The parameters, for trees of them."""
         return self.first
+
+    @property
+    def devices(self) -> tuple[jax.Device, ...]:
+        return devices_of_arrays(self.first)
+
+    def in_float64(self) -> Streamed | None:
+        wide = replace(self, first=widened(self.first))
+        return wide if multiplies_in_float64(next(wide.parts())) else None
 
     @takes_trees
     def mv(self, v: jax.Array) -> jax.Array:

@@ -31,7 +31,7 @@ from gnjax.papers.closed_form.affine import what_bends
 
 
 def linear_map_gram(
-    model: Any, x: ArrayLike, *, mask: Any = None, only: Only | None = None
+    model: Any, x: ArrayLike, *, only: Only | None = None, mask: Any = None
 ) -> NetworkGram:
     """1/n J J^T on the output side of d + 1 rows that stand for all n samples.
 

@@ -88,7 +88,8 @@ class KroneckerEnd:
         """Vectors e (x) v: v is an extreme eigenvector of a compression of G.
 
         e is the extreme eigenvector of sum_l (v^T B_l v) A_l. The preconditioner has its shift
-        beside their outermost Ritz value.
+        just outside of their outermost Ritz value. The pencil has the shift 0 at the smallest end,
+        and one above every eigenvalue at the largest.
         """
         rows = _start(self.reduced, self.compressed, self.sign)
         forms = self.products(rows).forms

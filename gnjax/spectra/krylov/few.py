@@ -76,6 +76,7 @@ def outer_ritz_pairs(
     rtol: float,
     noise: float,
     most: int,
+    seed: int = 0,
     stop: Callable[[], bool] = never,
 ) -> OuterRitzPairs:
     """The k outermost Ritz pairs of an operator of ``size`` rows.
@@ -95,6 +96,7 @@ def outer_ritz_pairs(
       rtol: the tolerance of residuals, relative to the scale.
       noise: the rounding of a product, relative to the scale.
       most: the largest number of rows of a basis.
+      seed: the seed of the random starts.
       stop: returns whether to end with the best values so far.
     """
     products = 0
@@ -104,7 +106,8 @@ def outer_ritz_pairs(
         products += len(rows)
         return apply(rows)
 
-    search, block, level = Search(counting, size, k, sign, rtol, noise, most, stop), 1, MISSED / 2
+    search = Search(counting, size, k, sign, rtol, noise, most, seed, stop)
+    block, level = 1, MISSED / 2
     limit = most_products(search.rows)
     while True:
         pairs = _search(search, block, limit - products, level)
@@ -143,7 +146,7 @@ def _search(search: Search, block: int, products: int, level: float) -> RitzPair
     options = {"noise": 0.0, "relative_noise": search.noise, "check_every": 1}
     run = krylov.lanczos(
         search.apply,
-        krylov.random_rows(search.size, block, 0),
+        krylov.random_rows(search.size, block, search.start),
         max_steps=max(2, search.rows // block),
         enough=_converged(search, level),
         **options,

@@ -59,7 +59,9 @@ def excludes(search: Search, pairs: RitzPairs, level: float) -> bool:
 def any_beyond(search: Search, pairs: RitzPairs, t: float, level: float = MISSED) -> bool | None:
     """Whether S(t) has an eigenvalue beyond t; None where that takes too many steps."""
     run = pairs.run
-    start = krylov.random_rows(search.size, len(run.diagonals[0]), 1, orthogonal_to=run.basis)
+    start = krylov.random_rows(
+        search.size, len(run.diagonals[0]), search.start + 1, orthogonal_to=run.basis
+    )
     fit = max(len(run.basis), search.rows - len(run.basis))
     rows = min(search.size - len(run.basis), fit, 2 * run.products)
 

@@ -30,7 +30,13 @@ class Search:
     rtol: float  # the tolerance of the residuals, as a fraction of the scale
     noise: float  # the rounding of a product, as a fraction of the scale
     most: int  # the most rows that a basis may have
+    seed: int = 0
     stop: Callable[[], bool] = never  # returns whether to end with the best values so far
+
+    @property
+    def start(self) -> int:
+        """The number of the first start's random rows; the second start has the next one."""
+        return 2 * self.seed
 
     @property
     def rows(self) -> int:

@@ -169,7 +169,7 @@ def _transposed(block: jax.Array, dtype: np.dtype) -> tuple[jax.Array, jax.Array
 
 
 def gram_on_device(tiles: Sequence[jax.Array]) -> jax.Array:
-    """M M^T in float64, on the device, for M in any precision."""
+    """M M^T in float64, on the device, for M in any precision and in tiles of its columns."""
     with x64():
         total = jnp.zeros((tiles[0].shape[0],) * 2)
         for tile in tiles:

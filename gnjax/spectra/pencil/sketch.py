@@ -28,7 +28,7 @@ def columns_for(width: int, most: int) -> int:
 
 
 def sketched(tiles: Sequence[jax.Array], width: int, seed: int) -> list[jax.Array]:
-    """Y in tiles, of about so many columns."""
+    """Y = J S in tiles of about ``width`` columns together, from the tiles of J."""
     rng, (rows, columns) = np.random.default_rng([_STREAM, seed]), tiles[0].shape
     dtype, places = tiles[0].dtype, max(1, width // columns)
     entries = min(_ENTRIES, places)

@@ -23,7 +23,7 @@ _SPARE, _FEWEST = 8, 2  # vectors of a block beside those that are asked for, an
 
 
 def smallest_of_factor(
-    op: Operator, k: int, rtol: float, limits: Limits, watch: Watch
+    op: Operator, k: int, rtol: float, seed: int, limits: Limits, watch: Watch
 ) -> Spectrum | None:
     """The k smallest eigenvalues, or None where this method has no answer.
 
@@ -36,7 +36,7 @@ def smallest_of_factor(
     plan, block = planned(factor, limits), min(max(BLOCK, k + _SPARE), size // 2)
     if plan.refused or block < k + _FEWEST:
         return None
-    ready = by_factor(factor, plan, _LOOSEST, 0, watch)
+    ready = by_factor(factor, plan, _LOOSEST, seed, watch)
     if ready is None:
         return None
     norm = largest_end(ready.matrix, min(BLOCK, block)).norm

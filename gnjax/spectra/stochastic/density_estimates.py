@@ -128,11 +128,11 @@ class SpectralDensity(Result):
 
     def cdf(self, points: ArrayLike) -> Estimate:
         """The share of eigenvalues that are not larger than each point."""
-        at = np.asarray(points, float) + self.floor
+        at = np.asarray(points, float) + self.floor  # a node that rounding moved still counts
         values = [
             (theta <= at[..., None]) @ w for theta, w in zip(self.nodes, self.weights, strict=True)
         ]
-        return self._estimate(values, self._beside(at))
+        return self._estimate(values, self._weights_next_to(at))
 
     def count(self, low: float, high: float) -> Estimate:
         """The number of eigenvalues in [low - floor, high + floor].
@@ -144,7 +144,7 @@ class SpectralDensity(Result):
             raise ValueError(msg)
         low, high = low - self.floor, high + self.floor
         inside = (self.nodes >= low) & (self.nodes <= high)
-        ends = self._beside(np.asarray(low)) + self._beside(np.asarray(high))
+        ends = self._weights_next_to(np.asarray(low)) + self._weights_next_to(np.asarray(high))
         return self._estimate(self.n * (self.weights * inside).sum(axis=1), self.n * ends)
 
     def moment(self, q: int) -> Estimate:
@@ -186,7 +186,7 @@ class SpectralDensity(Result):
     def _exact(self) -> np.ndarray:
         return self.exact if len(self.exact) else np.zeros(len(self.nodes), bool)
 
-    def _beside(self, points: np.ndarray) -> np.ndarray:
+    def _weights_next_to(self, points: np.ndarray) -> np.ndarray:
         """For every probe, the larger of the weights of the two nodes next to each point."""
         bounds = [
             _larger(w)[np.searchsorted(theta, points, side="right")] * (not exact)

@@ -221,7 +221,7 @@ def test_the_operator_is_the_reference_matrix(reference):
 
 
 def test_the_factors_of_every_layer(reference):
-    metric = gnjax.kfac(reference.op, damping=0.1)
+    metric = gnjax.metrics.kfac(reference.op, damping=0.1)
     found = {block.name.split("/")[0]: block for block in metric.blocks}
     for name, left in reference.left.items():
         block = found[name]
@@ -238,7 +238,7 @@ def test_kfac_in_place_of_the_gauss_newton_matrix(reference, others):
     for leaf in [[i] for i in rest] if others == "diagonal" else [rest]:
         exact[np.ix_(leaf, leaf)] = reference.matrix[np.ix_(leaf, leaf)]
     exact += 0.01 * np.eye(len(exact))
-    metric = gnjax.kfac(reference.op, damping=0.01, others=others)
+    metric = gnjax.metrics.kfac(reference.op, damping=0.01, others=others)
     _close(metric.as_matrix(), exact)
     _agrees(gnjax.preconditioned(reference.op, metric), reference.matrix, exact)
     v = RNG.standard_normal((len(exact), 2))
@@ -246,7 +246,7 @@ def test_kfac_in_place_of_the_gauss_newton_matrix(reference, others):
 
 
 def test_ekfac_has_the_exact_diagonal_in_the_basis_of_kfac(reference):
-    metric = gnjax.ekfac(reference.op, damping=0.01)
+    metric = gnjax.metrics.ekfac(reference.op, damping=0.01)
     exact = np.diag(np.diag(reference.matrix)).copy()
     for block in metric.blocks:
         name = block.name.split("/")[0]
@@ -273,7 +273,7 @@ def test_ekfac_is_nearer_to_the_matrix_than_kfac():
     block = one.matrix[np.ix_(own, own)]
     distances = [
         np.linalg.norm(make(one.op, damping=0.0).as_matrix()[np.ix_(own, own)] - block)
-        for make in (gnjax.ekfac, gnjax.kfac)
+        for make in (gnjax.metrics.ekfac, gnjax.metrics.kfac)
     ]
     assert distances[0] < distances[1]
 
@@ -283,7 +283,7 @@ def test_one_sample_and_one_output_leave_nothing_to_approximate():
     model = lambda p, x: jnp.tanh(x @ p["kernel"] + p["bias"][None])  # noqa: E731
     params = {"kernel": jax.device_put(_normal(3, 1)), "bias": jax.device_put(_normal(1))}
     op = gnjax.gauss_newton((model, params), _normal(1, 3))
-    metric = gnjax.kfac(op, damping=1e-3)
+    metric = gnjax.metrics.kfac(op, damping=1e-3)
     _close(metric.as_matrix() - 1e-3 * np.eye(4), np.asarray(op.as_matrix()))
     exact = gnjax.eigenvalues(op).values[0]
     found = gnjax.eigenvalues(gnjax.preconditioned(op, metric))
@@ -293,9 +293,9 @@ def test_one_sample_and_one_output_leave_nothing_to_approximate():
 def test_small_portions_of_rows_and_samples(monkeypatch):
     """The sums do not depend on how many samples and rows of R^T go at once."""
     one = _reference("language")
-    whole = gnjax.ekfac(one.op, damping=0.01).as_matrix()
+    whole = gnjax.metrics.ekfac(one.op, damping=0.01).as_matrix()
     monkeypatch.setattr("gnjax.operators.metrics.moments._NUMBERS", 700.0)
-    _close(gnjax.ekfac(one.op, damping=0.01).as_matrix(), whole)
+    _close(gnjax.metrics.ekfac(one.op, damping=0.01).as_matrix(), whole)
 
 
 def test_batches_have_the_metric_of_all_samples():
@@ -303,7 +303,7 @@ def test_batches_have_the_metric_of_all_samples():
     _, x, y, *_ = CASES["mlp"]
     batches = [(x[:4], y[:4]), (x[4:], y[4:])]
     op = gnjax.gauss_newton((_plain("mlp"), one.params), batches, loss="cross_entropy")
-    for make in (gnjax.kfac, gnjax.ekfac):
+    for make in (gnjax.metrics.kfac, gnjax.metrics.ekfac):
         _close(make(op, damping=0.1).as_matrix(), make(one.op, damping=0.1).as_matrix())
 
 
@@ -317,7 +317,7 @@ def test_a_scale_beside_a_kernel_is_no_bias():
         return jnp.tanh((x @ p["kernel"]) + p["bias"][None]) * p["abacus"][None]
 
     op = gnjax.gauss_newton((model, params), _normal(6, 2))
-    names = [block.name for block in gnjax.kfac(op, damping=0.1).blocks]
+    names = [block.name for block in gnjax.metrics.kfac(op, damping=0.1).blocks]
     assert names == ["kernel + bias", "abacus"]
 
 
@@ -356,7 +356,7 @@ def test_the_numbers_of_kfac_jax(kind):
     loss = "squared_error" if kind == "cnn" else "cross_entropy"
     y = np.asarray(stored["y"])
     op = gnjax.gauss_newton((apply, params), np.asarray(stored["x"]), y=y, loss=loss)
-    metric = gnjax.kfac(op, damping=0.0)
+    metric = gnjax.metrics.kfac(op, damping=0.0)
     assert len(metric.blocks) == len(stored["layers"])
     for block in metric.blocks:
         peer = stored["layers"][block.name.split("/")[0]]
@@ -368,12 +368,12 @@ def test_the_numbers_of_kfac_jax(kind):
 
 def test_damping_adds_up_and_is_asked_for():
     one = _reference("mlp")
-    metric = gnjax.kfac(one.op, damping=0.1)
-    more = gnjax.preconditioned(one.op, gnjax.kfac(one.op, damping=0.02), damping=0.08)
+    metric = gnjax.metrics.kfac(one.op, damping=0.1)
+    more = gnjax.preconditioned(one.op, gnjax.metrics.kfac(one.op, damping=0.02), damping=0.08)
     found = gnjax.eigenvalues(gnjax.preconditioned(one.op, metric)).values
     assert np.abs(gnjax.eigenvalues(more).values - found).max() < 1e-12 * found[0]
     with pytest.raises(TypeError, match="damping"):
-        gnjax.kfac(one.op)
+        gnjax.metrics.kfac(one.op)
 
 
 def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
@@ -397,7 +397,7 @@ def test_grouped_and_stacked_layers_have_a_factor_for_each_group():
 
     x = _normal(4, 6, 2)
     op = gnjax.gauss_newton((model, params), x)
-    metric = gnjax.kfac(op, damping=0.01)
+    metric = gnjax.metrics.kfac(op, damping=0.01)
     assert [block.own.shape for block in metric.blocks] == [(2, 3, 1), (2, 2, 2)]
     exact = metric.as_matrix()
     _agrees(gnjax.preconditioned(op, metric), gauss_newton(model, params, x), exact)
@@ -416,7 +416,7 @@ def test_float32():
             (_plain("mlp"), params), jax.device_put(x), y=y, loss="cross_entropy"
         )
         assert op.dtype == "float32"
-        found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.kfac(op, damping=0.1)))
+        found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.metrics.kfac(op, damping=0.1)))
     one = _reference("mlp")
     exact = scipy.linalg.eigvalsh(one.matrix, one.metric()[0] + 0.1 * np.eye(43))[::-1]
     assert (np.abs(found.values - exact) <= found.errors + 1e-5 * exact[0]).all()
@@ -424,7 +424,7 @@ def test_float32():
 
 
 def test_repr_says_what_each_parameter_has():
-    text = repr(gnjax.kfac(_reference("language").op, damping=0.5))
+    text = repr(gnjax.metrics.kfac(_reference("language").op, damping=0.5))
     assert "K-FAC, damping 0.5" in text
     assert "Kronecker block of mix/kernel + mix/bias (5 x 4)" in text
     assert "exact diagonal of place" in text
@@ -433,10 +433,13 @@ def test_repr_says_what_each_parameter_has():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda op: gnjax.kfac(op, damping=-1.0), "negative"),
-        (lambda op: gnjax.kfac(op, damping=1.0, others="none"), "neither 'diagonal' nor 'block'"),
-        (lambda op: gnjax.ekfac(gnjax.dense(np.eye(2)), damping=1.0), "got a Dense"),
-        (lambda op: gnjax.preconditioned(op, gnjax.kfac(op, damping=0.0)), "pass damping="),
+        (lambda op: gnjax.metrics.kfac(op, damping=-1.0), "negative"),
+        (
+            lambda op: gnjax.metrics.kfac(op, damping=1.0, others="none"),
+            "neither 'diagonal' nor 'block'",
+        ),
+        (lambda op: gnjax.metrics.ekfac(gnjax.dense(np.eye(2)), damping=1.0), "got a Dense"),
+        (lambda op: gnjax.preconditioned(op, gnjax.metrics.kfac(op, damping=0.0)), "pass damping="),
     ],
 )
 def test_what_cannot_be_is_refused(call, words):
@@ -447,6 +450,6 @@ def test_what_cannot_be_is_refused(call, words):
 def test_a_metric_of_other_parameters_is_refused():
     one = _reference("mlp").op
     model = gnjax.models.MLP((3, 4, 2), key=jax.random.key(0))
-    metric = gnjax.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1.0)
+    metric = gnjax.metrics.kfac(gnjax.gauss_newton(model, np.ones((5, 3))), damping=1.0)
     with pytest.raises(ValueError, match="the metric is on 26 parameters"):
         gnjax.preconditioned(one, metric)

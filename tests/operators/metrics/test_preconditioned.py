@@ -108,7 +108,7 @@ def test_a_hessian_is_scaled_too():
 
 def test_the_diagonal_and_the_layers_of_the_matrix_itself():
     op, matrix = gnjax.gauss_newton(_model(), X), _dense()
-    diagonal = np.asarray(ravel_pytree(gnjax.diagonal_of(op))[0])
+    diagonal = np.asarray(ravel_pytree(gnjax.metrics.diagonal_of(op))[0])
     assert np.abs(diagonal - np.diag(matrix)).max() < 1e-12
     _agrees(gnjax.preconditioned(op, "diagonal"), matrix, np.diag(np.diag(matrix)))
     layers = scipy.linalg.block_diag(matrix[:25, :25], matrix[25:, 25:]) + 1e-4 * np.eye(43)
@@ -157,7 +157,7 @@ def test_the_metric_is_what_the_optimiser_divides_by(name):
     """Momentum aside, its update of a gradient is that gradient over P of the state after it."""
     optimiser, constants = OPTIMISERS[name]
     state, params = _trained(optimiser)
-    metric = gnjax.optimizer_metric(state, **constants)
+    metric = gnjax.metrics.optimizer_metric(state, **constants)
     assert jax.tree.structure(metric) == jax.tree.structure(params)
     expected = _written_out(name, state, params)
     for one, other in zip(jax.tree.leaves(metric), jax.tree.leaves(expected), strict=True):
@@ -200,7 +200,7 @@ def _flat_states(state):
 def test_kappa_under_adam():
     state, params = _trained(optax.adam(1e-2))
     op = gnjax.gauss_newton((_model()[0], params), X)
-    metric = np.asarray(ravel_pytree(gnjax.optimizer_metric(state))[0])
+    metric = np.asarray(ravel_pytree(gnjax.metrics.optimizer_metric(state))[0])
     _agrees(gnjax.preconditioned(op, state), _dense(), np.diag(metric))
 
 
@@ -267,7 +267,9 @@ def test_what_has_no_parameters_is_refused():
 
 def test_the_factor_is_formed_once_for_its_values_and_their_error(monkeypatch):
     op = gnjax.preconditioned(gnjax.gauss_newton(_model(), X), np.full(43, 2.0))
-    formed, form = [], gnjax.NetworkGram.factor
-    monkeypatch.setattr(gnjax.NetworkGram, "factor", lambda self: formed.append(1) or form(self))
+    formed, form = [], gnjax.operators.NetworkGram.factor
+    monkeypatch.setattr(
+        gnjax.operators.NetworkGram, "factor", lambda self: formed.append(1) or form(self)
+    )
     gnjax.condition_number(op, method="factored")
     assert len(formed) == 1

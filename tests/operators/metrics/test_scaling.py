@@ -96,4 +96,4 @@ def test_powers_are_lipschitz_above_zero_and_hoelder_at_zero():
     regular, singular = _factor(1, 4, 4), symmetric_factor(np.diag([1.0, 1.0, 0, 0])[None])
     assert regular.powered(0.25).distance < 1e-12
     assert singular.powered(0.25).distance >= singular.residual**0.25
-    assert gnjax.Metric("none", (), 0.0).parameters == 0
+    assert gnjax.metrics.Metric("none", (), 0.0).parameters == 0

@@ -62,8 +62,8 @@ def _close(found, exact, tolerance=1e-10):
 @pytest.mark.parametrize("power", [None, 0.5])
 def test_powers_of_the_two_factors(power):
     exact = _by_hand(power) + 0.01 * np.eye(40)
-    factors = gnjax.shampoo_factors(GRADIENTS)
-    metric = gnjax.shampoo(OP, factors, damping=0.01, exponent=power)
+    factors = gnjax.metrics.shampoo_factors(GRADIENTS)
+    metric = gnjax.metrics.shampoo(OP, factors, damping=0.01, exponent=power)
     _close(metric.as_matrix(), exact)
     found = gnjax.eigenvalues(gnjax.preconditioned(OP, metric))
     wanted = scipy.linalg.eigvalsh(_dense(), exact)[::-1]
@@ -75,9 +75,9 @@ def test_powers_of_the_two_factors(power):
 
 def test_the_step_of_the_optimiser():
     """P^{-1} M is L^{-1/4} M R^{-1/4}, by the eigenvectors of L and R apart."""
-    factors = gnjax.shampoo_factors(GRADIENTS)
+    factors = gnjax.metrics.shampoo_factors(GRADIENTS)
     gradient = jax.tree.map(lambda g: g.mean(axis=0), GRADIENTS)
-    step = OP.unravel(gnjax.shampoo(OP, factors).solve(OP.ravel(gradient)))
+    step = OP.unravel(gnjax.metrics.shampoo(OP, factors).solve(OP.ravel(gradient)))
     for name in ("one", "two"):
         powers = []
         for factor in factors[name]:
@@ -92,23 +92,25 @@ def test_muon_is_shampoo_of_its_momentum_alone():
     m = RNG.standard_normal((4, 4))
     model = lambda w, x: x @ w, np.ones((4, 4))
     op = gnjax.gauss_newton(model, RNG.standard_normal((5, 4)))
-    metric = gnjax.shampoo(op, gnjax.shampoo_factors(m[None]))
+    metric = gnjax.metrics.shampoo(op, gnjax.metrics.shampoo_factors(m[None]))
     u, _, v = np.linalg.svd(m)
     _close(np.asarray(metric.solve(m.ravel())), (u @ v).ravel())
 
 
 def test_singular_factors_have_uncertain_powers():
     """A fourth root of a zero that is known to 1e-16 is known to 1e-4; an epsilon mends it."""
-    some = gnjax.shampoo_factors(jax.tree.map(lambda g: g[:2], GRADIENTS))
+    some = gnjax.metrics.shampoo_factors(jax.tree.map(lambda g: g[:2], GRADIENTS))
     more = jax.tree.map(lambda f: jax.device_put(np.asarray(f) + 1e-6 * np.eye(len(f))), some)
     errors = [
-        gnjax.eigenvalues(gnjax.preconditioned(OP, gnjax.shampoo(OP, f, damping=0.5))).errors[0]
+        gnjax.eigenvalues(
+            gnjax.preconditioned(OP, gnjax.metrics.shampoo(OP, f, damping=0.5))
+        ).errors[0]
         for f in (some, more)
     ]
     assert 1e-3 < errors[0] < 1
     assert errors[1] < 1e-5
     with pytest.raises(ValueError, match="pass damping"):
-        gnjax.preconditioned(OP, gnjax.shampoo(OP, some))
+        gnjax.preconditioned(OP, gnjax.metrics.shampoo(OP, some))
 
 
 class SoapState(NamedTuple):
@@ -148,7 +150,7 @@ def _soap(b2=0.9, eps=1e-6, steps=3):
 
 def test_the_step_of_soap():
     state, updates = _soap()
-    metric = gnjax.soap(OP, (state,), b2=0.9, eps=1e-6)
+    metric = gnjax.metrics.soap(OP, (state,), b2=0.9, eps=1e-6)
     gradient = OP.ravel({name: jax.device_put(pair[0]) for name, pair in updates.items()})
     step = OP.unravel(metric.solve(gradient))
     for name, (_, update) in updates.items():
@@ -167,16 +169,19 @@ def _masked():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: gnjax.shampoo(OP, {"one": 1}), "does not look like"),
+        (lambda: gnjax.metrics.shampoo(OP, {"one": 1}), "does not look like"),
         (
-            lambda: gnjax.shampoo(OP, jax.tree.map(lambda p: (np.eye(2),), PARAMS)),
+            lambda: gnjax.metrics.shampoo(OP, jax.tree.map(lambda p: (np.eye(2),), PARAMS)),
             "bias .4,. needs",
         ),
-        (lambda: gnjax.shampoo(OP, PARAMS, exponent=2.0), "not in .0, 1."),
-        (lambda: gnjax.soap(OP, (1, 2)), "a state of SOAP is needed"),
-        (lambda: gnjax.soap(OP, SoapState(1, PARAMS, PARAMS)), "no step yet"),
-        (lambda: gnjax.preconditioned(OP, SoapState(3, PARAMS, PARAMS)), "gnjax.soap"),
-        (lambda: gnjax.shampoo(_masked(), gnjax.shampoo_factors(GRADIENTS)), "has a mask"),
+        (lambda: gnjax.metrics.shampoo(OP, PARAMS, exponent=2.0), "not in .0, 1."),
+        (lambda: gnjax.metrics.soap(OP, (1, 2)), "a state of SOAP is needed"),
+        (lambda: gnjax.metrics.soap(OP, SoapState(1, PARAMS, PARAMS)), "no step yet"),
+        (lambda: gnjax.preconditioned(OP, SoapState(3, PARAMS, PARAMS)), "gnjax.metrics.soap"),
+        (
+            lambda: gnjax.metrics.shampoo(_masked(), gnjax.metrics.shampoo_factors(GRADIENTS)),
+            "has a mask",
+        ),
     ],
 )
 def test_what_is_refused(call, words):

@@ -107,7 +107,7 @@ def test_gauss_newton_is_the_jacobian_of_the_linear_map(sizes, rank, work, seed)
         padding=padding,
         limits=gnjax.Limits(factor_work=work),
     )
-    assert isinstance(op, gnjax.Factored if work else gnjax.Dense)
+    assert isinstance(op, gnjax.operators.Factored if work else gnjax.operators.Dense)
     assert op.shape == (outputs * length, outputs * length)
     scale = float(np.linalg.norm(jacobian)) ** 2
     distance = np.linalg.norm(np.asarray(op.as_matrix()) - jacobian @ jacobian.T, 2)

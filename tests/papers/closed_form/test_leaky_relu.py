@@ -67,7 +67,7 @@ def test_three_roads_to_eq_10(sizes, slope, work, seed):
     v, w, x = _draw(seed, *sizes)
     jacobian = _jacobian(v, w, x, slope)
     op = leaky_relu_gauss_newton(v, w, x, slope, limits=gnjax.Limits(factor_work=work))
-    assert isinstance(op, gnjax.Factored if work else gnjax.Dense)
+    assert isinstance(op, gnjax.operators.Factored if work else gnjax.operators.Dense)
     scale = float(jnp.linalg.norm(jacobian)) ** 2
     auto = jacobian @ jacobian.T
     np.testing.assert_allclose(op.as_matrix(), auto, rtol=0, atol=1e-12 * np.abs(auto).max())

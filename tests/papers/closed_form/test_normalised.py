@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import gnjax
 from gnjax import papers
 from gnjax.models.mlp import MLP, freeze_statistics, weights
+from gnjax.operators import Factored
 from gnjax.papers.closed_form import normalised
 from tests import references
 
 KINDS = ("batch", "frozen", "layer")
 
 
-def _closed(kind: str, v: object, w: object, x: np.ndarray, epsilon: float) -> gnjax.Factored:
+def _closed(kind: str, v: object, w: object, x: np.ndarray, epsilon: float) -> Factored:
     if kind == "layer":
         return normalised.layer_norm_gauss_newton(v, w, x, epsilon=epsilon)
     frozen = kind == "frozen"

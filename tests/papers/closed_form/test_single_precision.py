@@ -50,7 +50,7 @@ def test_the_matrix_is_within_its_error_of_that_in_double_precision(case, formed
     with single_precision():
         op = _CASES[case](limits)
         assert op.dtype == jnp.float32
-        factor = np.asarray(op.factor, float) if isinstance(op, gnjax.Factored) else None
+        factor = np.asarray(op.factor, float) if isinstance(op, gnjax.operators.Factored) else None
         matrix = np.asarray(op.as_matrix(), float) if factor is None else factor @ factor.T
         error = float(op.stored_error)
     values, found = (np.linalg.eigvalsh(m) for m in (exact, matrix))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,89 +23,13 @@ from gnjax.networks.forms.refusals import (
     shapes_of,
     types_of,
 )
-from gnjax.networks.jaxprs import hessian_product
 from gnjax.networks.model import checked_parameters
-from gnjax.networks.network import batched, columns, gather, scatter
+from gnjax.networks.network import Network
+from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
-from gnjax.networks.rounding import MeasuredProduct, measured_product
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.numerics.certificate import Error
 from gnjax.numerics.precision import real_dtype
-from gnjax.numerics.scale import exponent_of
-from gnjax.operators.algebra import Algebra
-from gnjax.operators.of_networks.network import HESSIAN, symmetric_columns
-from gnjax.operators.trees import ParameterTrees, takes_trees
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
-class FunctionHessian(Algebra, ParameterTrees):
-    """The Hessian (p, p) of f(params, *args) by the chosen entries of the parameters.
-
-    >>> op = gnjax.hessian_of(lambda w: (w**4).sum(), np.array([1.0, 2.0]))
-    >>> op.shape, np.asarray(op @ np.ones(2))
-    ((2, 2), array([12., 48.]))
-    """
-
-    leaves: tuple[jax.Array, ...]
-    entry_indices: tuple[jax.Array | None, ...]  # of a leaf's chosen entries; None for all
-    args: tuple[Any, ...]
-    function: Callable[..., jax.Array]  # a pytree
-    structure: Any = field(metadata={"static": True})
-    leaf_indices: tuple[int, ...] = field(metadata={"static": True})  # of the chosen leaves
-    counts: tuple[int, ...] = field(metadata={"static": True})  # entries of each chosen leaf
-    convolves: bool = field(metadata={"static": True})
-    forward: bool = field(metadata={"static": True})  # the function has a forward mode
-    written: float = field(metadata={"static": True})  # numbers that an evaluation writes
-
-    symmetric = True
-    forms_cheaply = True
-    batch = 1
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.parameters, self.parameters
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.leaves[0].dtype
-
-    @property
-    def parameters(self) -> int:
-        return sum(self.counts)
-
-    @property
-    def net(self) -> FunctionHessian:
-        """The parameters, for trees of them."""
-        return self
-
-    @takes_trees
-    def mv(self, v: jax.Array) -> jax.Array:
-        return columns(self, partial(_products, self), v, evaluations=HESSIAN)
-
-    def as_matrix(self) -> jax.Array:
-        """Columns by products, some at a time, and the symmetric part of them."""
-        return symmetric_columns(self)
-
-    def error(self, norm: float) -> Error:
-        """The error of the products from the rounding of the function, measured."""
-        del norm
-        return self._measured.error
-
-    @property
-    def magnitude(self) -> int | None:
-        """From the products that measure the error, which every answer needs."""
-        return exponent_of(self._measured.size)
-
-    @cached_property
-    def _measured(self) -> MeasuredProduct:
-        return measured_product(
-            Partial(_product, self), self.shape[0], self.dtype, work=HESSIAN * self.written
-        )
-
-    def value(self, leaves: list[jax.Array]) -> jax.Array:
-        params = jax.tree.unflatten(self.structure, leaves)
-        return self.function(params, *self.args).astype(self.dtype)
+from gnjax.operators.of_networks.hessian import NetworkHessian, hessian_batch
 
 
 def hessian_of(
@@ -115,7 +38,7 @@ def hessian_of(
     *args: Any,
     only: Only | None = None,
     mask: Any = None,
-) -> FunctionHessian:
+) -> NetworkHessian:
     """The Hessian of ``loss_fn(params, *args)``, any scalar that can be differentiated twice.
 
     Args:
@@ -137,29 +60,53 @@ def hessian_of(
     fixed = jax.tree.map(_argument, args)
     loss, value = _rewritten(function, parameters, fixed)
     _check_scalar(value)
+    op = NetworkHessian(_as_network(loss, parameters, fixed, mask, only), functional=False)
+    if not op.net.forward:
+        origin = jnp.zeros(op.shape[0], op.dtype)
+        check_second_derivative("loss_fn", hessian_batch, op, op.net.x, None, origin)
+    _check_finite(op)
+    return op
+
+
+def _as_network(
+    loss: Callable[..., Any],
+    parameters: Params,
+    args: tuple[Any, ...],
+    mask: Any,
+    only: Only | None,
+) -> Network:
+    """The network with one sample, which holds nothing, and the function's value as its output."""
     leaves, structure = jax.tree.flatten(parameters)
     leaf_indices, entry_indices = choose(parameters, mask, only)
     counts = tuple(
         leaves[leaf].size if indices is None else len(indices)
         for leaf, indices in zip(leaf_indices, entry_indices, strict=True)
     )
-    jaxpr = jaxprs.inlined(loss, parameters, *fixed).jaxpr
-    op = FunctionHessian(
+    jaxpr = jaxprs.inlined(loss, parameters, *args).jaxpr
+    return Network(
         tuple(leaves),
         entry_indices,
-        fixed,
-        loss,
-        structure,
-        leaf_indices,
-        counts,
+        x=jnp.zeros(1, leaves[0].dtype),
+        target=None,
+        total=1.0,
+        apply=Partial(_value, loss, args),
+        structure=structure,
+        leaf_indices=leaf_indices,
+        counts=counts,
+        shapes=flat_outputs(1),
+        coupled=False,
         convolves=any(eqn.primitive.name == "conv_general_dilated" for eqn in jaxpr.eqns),
         forward=not jaxprs.has_custom_vjp(jaxpr),
         written=float(max(1, sum(v.aval.size for eqn in jaxpr.eqns for v in eqn.outvars))),
+        batch=1,
+        layered=(),
     )
-    if not op.forward:
-        check_second_derivative("loss_fn", _products, op, jnp.zeros(op.parameters, op.dtype))
-    _check_finite(op)
-    return op
+
+
+def _value(loss: Any, args: tuple[Any, ...], params: Params, x: jax.Array) -> jax.Array:
+    """The value of the function (1, 1)."""
+    del x
+    return jnp.reshape(loss(params, *args), (1, 1))
 
 
 def _opened(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[..., Any], Params]:
@@ -222,7 +169,7 @@ def _check_scalar(value: Any) -> None:
         raise ValueError(msg)
 
 
-def _check_finite(op: FunctionHessian) -> None:
+def _check_finite(op: NetworkHessian) -> None:
     value, finite = _value_and_whether_finite(op)
     if not bool(jnp.isfinite(value)):
         msg = (
@@ -239,18 +186,8 @@ def _check_finite(op: FunctionHessian) -> None:
 
 
 @bounded_jit
-def _value_and_whether_finite(op: FunctionHessian) -> tuple[jax.Array, jax.Array]:
+def _value_and_whether_finite(op: NetworkHessian) -> tuple[jax.Array, jax.Array]:
     """The value of the function, and whether every entry of its gradient is finite."""
-    value, gradient = jax.value_and_grad(op.value)(list(op.leaves))
+    objective = partial(op.objective, op.net.x, None)
+    value, gradient = jax.value_and_grad(objective)(list(op.net.leaves))
     return value, jnp.stack([jnp.isfinite(leaf).all() for leaf in gradient]).all()
-
-
-@bounded_jit
-def _products(op: FunctionHessian, v: jax.Array) -> jax.Array:
-    return batched(partial(_product, op), v)
-
-
-def _product(op: FunctionHessian, w: jax.Array) -> jax.Array:
-    """H w."""
-    gradient, point = jax.grad(op.value), list(op.leaves)
-    return gather(op, hessian_product(gradient, point, scatter(op, w), forward=op.forward))

@@ -1,0 +1,21 @@
+"""One line about the operator of a network."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from gnjax.networks.network import Network, differentiated
+from gnjax.operators.protocol import Operator
+
+
+def described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
+    """One line: the matrix, its size and network; with ``layers``, the number of known layers."""
+    in_known_layers = net.parameters - sum(differentiated(net).values())
+    parameters = f"{net.parameters} parameters"
+    if layers and in_known_layers < net.parameters:
+        parameters = f"{in_known_layers:,} of {net.parameters:,} parameters in known layers"
+    samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
+    return (
+        f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
+        f" {parameters}, {samples} of {net.rows} outputs>"
+    )

@@ -1,0 +1,167 @@
+"""The Hessian of a network's mean loss, and its part H_F, as operators.
+
+    H = G + H_F,  H_F = 1/n sum_i sum_c (d loss / d f_c) nabla^2 F_c(x_i)    (Eq 17),
+
+with G the Gauss-Newton matrix of :mod:`gnjax.operators.of_networks.network`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from gnjax.networks.forms.derivatives import check_second_derivative
+from gnjax.networks.forms.samples import take
+from gnjax.networks.jaxprs import hessian_product
+from gnjax.networks.network import (
+    HESSIAN,
+    Network,
+    batched,
+    columns,
+    gather,
+    sample_batches,
+    scatter,
+    sum_of,
+)
+from gnjax.networks.outputs.targets import Target, loss_sum
+from gnjax.networks.rounding import NETWORK, MeasuredProduct, measured_product
+from gnjax.numerics.bounded_jit import bounded_jit
+from gnjax.numerics.certificate import Error
+from gnjax.numerics.scale import exponent_of
+from gnjax.operators.algebra import Algebra
+from gnjax.operators.columns import symmetric_columns
+from gnjax.operators.of_networks import linearised
+from gnjax.operators.of_networks.described import described
+from gnjax.operators.prepare import Product, multiplied
+from gnjax.operators.protocol import Operator
+from gnjax.operators.recast import Recast
+from gnjax.operators.trees import ParameterTrees, takes_trees
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class NetworkHessian(Algebra, ParameterTrees, Recast):
+    """The Hessian (p, p) of the mean loss of F(x_i), y_i, or its part H_F alone (Eq 17).
+
+    >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
+    >>> x = jax.random.normal(jax.random.key(1), (5, 3))
+    >>> y = jax.random.normal(jax.random.key(2), (5, 2))
+    >>> op = gnjax.hessian(model, x, y)
+    >>> isinstance(op, gnjax.operators.NetworkHessian), op.shape
+    (True, (26, 26))
+    """
+
+    net: Network
+    functional: bool = field(metadata={"static": True})
+
+    symmetric = True
+    forms_cheaply = True
+
+    def __repr__(self) -> str:
+        if self.net.target is None:
+            return super().__repr__()
+        return described(self, "H_F" if self.functional else "H", self.net, layers=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.net.parameters, self.net.parameters
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.net.dtype
+
+    @takes_trees
+    def mv(self, v: jax.Array) -> jax.Array:
+        """Forward over reverse."""
+        parts = (
+            columns(self.net, partial(hessian_batch, self, x, target), v, evaluations=HESSIAN)
+            for x, target in sample_batches(self.net, self.net.target)
+        )
+        return sum_of(parts) / self.net.total
+
+    def error(self, norm: float) -> Error:
+        """The error of the products from the rounding of the network, measured."""
+        del norm
+        return self._measured.error.scaled(1.0 / float(self.net.total))
+
+    @property
+    def magnitude(self) -> int | None:
+        """From the products that measure the error, which every answer needs."""
+        return exponent_of(self._measured.size / float(self.net.total))
+
+    @cached_property
+    def _measured(self) -> MeasuredProduct:
+        net = self.net
+        return measured_product(
+            Partial(_hessian_product, self),
+            net.parameters,
+            net.dtype,
+            batches=list(sample_batches(net, net.target)),
+            work=HESSIAN * net.written * net.batch,
+            reason=NETWORK,
+        )
+
+    def objective(self, x: Any, target: Target | None, leaves: list[jax.Array]) -> jax.Array:
+        """The weighted sum of the loss over samples, linearised in the outputs for H_F.
+
+        Without a target, as for :func:`gnjax.hessian_of`, the output is the loss.
+        """
+        f = self.net.outputs(leaves, x)
+        if target is None:
+            return f.sum()
+        if not self.functional:
+            return loss_sum(target, f)
+        slopes = jax.grad(partial(loss_sum, target))(f)
+        return jnp.vdot(jax.lax.stop_gradient(slopes), f)
+
+    def as_matrix(self) -> jax.Array:
+        return symmetric_columns(self)
+
+    def linear_maps(self) -> tuple[linearised.LinearMap, ...]:
+        """One for each batch of samples, see :func:`gnjax.linearised`."""
+        batches = sample_batches(self.net, self.net.target)
+        gradients = (linearised.linear_gradient(self, x, target) for x, target in batches)
+        return tuple(linearised.LinearMap(gradient) for gradient in gradients)
+
+    def through(self, maps: Sequence[linearised.LinearMap], v: jax.Array) -> jax.Array:
+        """The product from the linear maps of all batches."""
+        return linearised.hessian_product(self.net, maps, v)
+
+    def in_float32(self) -> Operator | None:
+        return linearised.in_float32(self)
+
+    def prepared(self) -> Product:
+        ready = linearised.linearised(self)
+        return multiplied(self) if ready is self else self.prepared_by(ready)
+
+    def prepared_by(self, ready: Operator) -> Product:
+        """The product with the operator linearised: nothing makes it faster."""
+        return ready.mv
+
+
+@bounded_jit
+def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
+    return batched(lambda w: _hessian_product(op, w, x, target), v)
+
+
+def checked_hessian(op: NetworkHessian) -> NetworkHessian:
+    """The operator; refused where the model or the loss cannot be differentiated twice."""
+    net = op.net
+    x, target = (net.x, net.target) if net.coupled else take((net.x, net.target), slice(0, 1))
+    v = jnp.zeros(net.parameters, net.dtype)
+    if not net.forward or callable(getattr(target, "loss", None)):
+        check_second_derivative("the model or the loss", hessian_batch, op, x, target, v)
+    return op
+
+
+def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
+    """The product with the Hessian of the summed loss of one batch."""
+    net, gradient = op.net, jax.grad(partial(op.objective, x, target))
+    images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)
+    return gather(net, images)

@@ -1,0 +1,37 @@
+"""Which of J^T J and J J^T is meant, and of what J is the Jacobian."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnjax.networks.network import Network
+from gnjax.networks.outputs.hessians import LARGEST_ROOT, has_root
+
+_SIDES = ("auto", "parameters", "outputs")
+
+
+def without_idle_target(net: Network) -> Network:
+    """The network, with only that part of its target on which the output Hessian B depends."""
+    if net.target is None or not net.target.weighs:
+        return replace(net, target=None)
+    target = net.target if callable(net.target.loss) else replace(net.target, y=None)
+    return replace(net, target=target)
+
+
+def chosen_side(net: Network, side: str) -> str:
+    """The side of the matrix, "auto" being the smaller one on which it can be computed."""
+    if side not in _SIDES:
+        msg = f"side={side!r} is not one of {', '.join(_SIDES)}"
+        raise ValueError(msg)
+    rooted = has_root(net.target)
+    if side == "outputs" and not rooted:
+        msg = (
+            f"side='outputs' needs a square root of the loss's output Hessian, which is formed for "
+            f"up to {LARGEST_ROOT} outputs for each sample and this model has {net.k}; use "
+            "side='parameters', or a loss by its name"
+        )
+        raise ValueError(msg)
+    if side != "auto":
+        return side
+    smaller = net.parameters < net.samples * net.rows
+    return "parameters" if smaller or not rooted else "outputs"

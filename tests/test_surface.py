@@ -1,0 +1,110 @@
+"""The public functions spell one argument one way, in one order, and state what they return."""
+
+import inspect
+import typing
+
+import pytest
+
+import gnjax
+from gnjax import papers
+
+_POSITIONAL = ("model", "op", "x", "x2", "y")
+_KEYWORDS = (
+    *("loss", "side", "weights", "has_aux", "coupled", "only", "mask", "batch_size"),
+    *("seed", "progress", "limits"),
+)
+_DEFAULTS = {
+    "y": {None, inspect.Parameter.empty},  # an empirical Fisher has none without targets
+    "loss": {"squared_error"},
+    "side": {"parameters", "outputs"},  # a kernel is that of the outputs
+    "weights": {None},
+    "has_aux": {False},
+    "coupled": {None},
+    "only": {None},
+    "mask": {None},
+    "batch_size": {None},
+    "seed": {0},
+    "progress": {None},
+    "limits": {gnjax.Limits()},
+}
+_RANDOM = {"certify", "condition_number", "diagnose", "eigenvalues", "spectral_density", "trace"}
+_LONG = {"certify", "block_spectra", "condition_number", "diagnose", "eigenvalues", "trace"}
+_TREES = {"diagonal_of", "optimizer_metric", "shampoo_factors"}  # return trees like the caller's
+
+
+def _public():
+    for room in (gnjax, gnjax.metrics, papers):
+        for name in room.__all__:
+            function = getattr(room, name)
+            if inspect.isfunction(function):
+                yield name, function
+    yield "Monitor", gnjax.Monitor.__init__
+
+
+_FUNCTIONS = dict(_public())
+
+
+def _parameters(name):
+    parameters = dict(inspect.signature(_FUNCTIONS[name]).parameters)
+    parameters.pop("self", None)
+    return parameters
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_arguments_come_in_one_order_with_one_default(name):
+    parameters = _parameters(name)
+    for order in (_POSITIONAL, _KEYWORDS):
+        places = [order.index(argument) for argument in parameters if argument in order]
+        assert places == sorted(places)
+    for argument, parameter in list(parameters.items())[1:]:  # the first is its subject
+        if argument in _KEYWORDS:
+            assert parameter.kind == inspect.Parameter.KEYWORD_ONLY, argument
+        if argument in _DEFAULTS:
+            assert parameter.default in _DEFAULTS[argument], argument
+
+
+def test_every_argument_of_the_lists_is_one_of_a_public_function():
+    arguments = {argument for name in _FUNCTIONS for argument in _parameters(name)}
+    assert arguments >= {*_POSITIONAL, *_KEYWORDS}
+
+
+def test_targets_follow_the_inputs():
+    """But for a kernel between two sets of samples, where those of the second follow."""
+    for name in _FUNCTIONS:
+        arguments = list(_parameters(name))
+        if {"x", "y"} <= set(arguments) and name != "ntk":
+            assert arguments.index("y") == arguments.index("x") + 1, name
+
+
+@pytest.mark.parametrize("name", sorted(_RANDOM))
+def test_what_draws_at_random_takes_a_seed(name):
+    assert "seed" in _parameters(name)
+
+
+@pytest.mark.parametrize("name", sorted(_LONG))
+def test_what_may_take_long_shows_progress_within_limits(name):
+    assert {"progress", "limits"} <= set(_parameters(name))
+
+
+@pytest.mark.parametrize("name", sorted(set(_FUNCTIONS) - _TREES - {"Monitor"}))
+def test_the_return_type_is_stated(name):
+    annotation = inspect.signature(_FUNCTIONS[name]).return_annotation
+    assert annotation not in ("Any", typing.Any, inspect.Signature.empty)
+
+
+def test_the_first_page_is_short():
+    assert len(gnjax.__all__) <= 48
+    assert not {"NetworkGram", "kfac"} & set(gnjax.__all__)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kfac", "gnjax.metrics.kfac"),
+        ("NetworkGram", "gnjax.operators.NetworkGram"),
+        ("bounds", "gnjax.papers.bounds"),
+    ],
+)
+def test_a_name_that_moved_says_where_it_is(old, new):
+    with pytest.raises(AttributeError, match=f"it is {new} now"):
+        getattr(gnjax, old)
