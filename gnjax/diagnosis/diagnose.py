@@ -213,7 +213,7 @@ def diagnose(
 
 def _fits(op: NetworkGram) -> bool:
     """Whether the Jacobian is small enough to be decomposed."""
-    factorisation = op.factorisation()
+    factorisation = op.full_factorisation()
     fits = factorisation is not None and factorisation.size_in_bytes <= LIMITS.factor_bytes
     return min(op.factor_shape) <= LIMITS.whole_rows and fits
 
