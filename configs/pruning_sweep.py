@@ -5,11 +5,12 @@
 smoke: under a minute, most of it compilation, with fewer layers. laptop: 64 images of
 Fashion-MNIST and narrower networks of the paper's depths, so that p / (k n) is as in the
 paper; an epoch has 4 steps instead of 16, so that what happens along training is not the paper's.
-About seven minutes on 2 cores. paper: the paper's sizes, J J^T has 10,000 rows: many hours on 2
-cores and some minutes a network on a GPU, which --published and --archive spread over many runs. It takes CIFAR-10 where that is
-at hand, else all of Fashion-MNIST in a black frame, 32 x 32, which paper_fashion_mnist takes in any
-case. paper_init: kappa of the paper's ResNet20 at initialisation, unpruned and 40% and 80%
-pruned, about ten minutes each on 2 cores; where CIFAR-10 is at hand, with --config.data=cifar10.
+About seven minutes on 2 cores. paper: the paper's sizes, where J J^T has 10,000 rows: many hours on
+2 cores and some minutes a network on a GPU, which --published and --archive spread over many runs.
+It takes CIFAR-10 where that is at hand, else all of Fashion-MNIST in a black frame, 32 x 32, which
+paper_fashion_mnist takes in any case. paper_init: kappa of the paper's ResNet20 at initialisation,
+unpruned and 40% and 80% pruned, about ten minutes each on 2 cores; where CIFAR-10 is at hand, with
+--config.data=cifar10.
 
 The paper does not say for how many epochs it trained. In the paper profile most of the epochs at
 which kappa is measured are early ones, where it changes most.

@@ -216,7 +216,7 @@ def diagnose(
 
 def _fits(op: NetworkGram, limits: Limits) -> bool:
     """Whether the Jacobian is small enough to be decomposed."""
-    factorisation = op.factorisation()
+    factorisation = op.full_factorisation()
     fits = factorisation is not None and factorisation.size_in_bytes <= limits.factor_bytes
     return min(op.factor_shape) <= limits.whole_rows and fits
 

@@ -84,6 +84,10 @@ class Network:
         """F (k,) of one sample, which has no first axis."""
         return self._plain(leaves, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
+    def together(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
+        """F (n k,) of a batch as one function."""
+        return self._plain(leaves, x).reshape(-1)
+
     def _plain(self, leaves: Sequence[jax.Array], x: Any) -> jax.Array:
         params = jax.tree.unflatten(self.structure, list(leaves))
         return self.shapes.ravel(self.apply(params, x), self.dtype)

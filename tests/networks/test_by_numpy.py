@@ -68,6 +68,7 @@ _ON_ARRAYS = {
     "argmax": lambda a: jnp.argmax(a, axis=1),
     "broadcast_in_dim": lambda a: jnp.broadcast_to(a[:, None, :, :1], (3, 5, 4, 7)),
     "concatenate": lambda a: jnp.concatenate([a, 2 * a], axis=1),
+    "conv_general_dilated": lambda a: lax.conv(a, a[:, :, :1], (2,), "SAME"),
     "convert_element_type": lambda a: (a.astype(jnp.float32), (a > 0).astype(int)),
     "cumsum": lambda a: (jnp.cumsum(a, axis=1), lax.cumsum(a, 2, reverse=True)),
     "dot_general": lambda a: (
@@ -154,6 +155,39 @@ def test_products_over_any_axes_are_those_of_xla(data):
     rng = np.random.default_rng(0)
     a, b = (jax.device_put(rng.standard_normal([sizes[c] for c in word])) for word in (left, right))
     _same(lambda a, b: jnp.einsum(f"{left},{right}->{kept}", a, b), a, b, units=1000)
+
+
+@given(st.data())
+def test_convolutions_are_those_of_xla(data):
+    """Of one or two axes, with any strides, padding (negative too), dilations, groups and order."""
+    draw, axes = data.draw, data.draw(st.integers(1, 2))
+    few, many = st.integers(1, 2), st.integers(2, 6)
+    groups, batches = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 3)]))
+    inputs, outputs, n = draw(few), groups * batches * draw(few), batches * draw(few)
+    lhs = (n, groups * inputs, *(draw(many) for _ in range(axes)))
+    rhs = (outputs, inputs, *(draw(st.integers(1, 3)) for _ in range(axes)))
+    orders = [draw(st.permutations(range(axes + 2))) for _ in range(3)]
+    rng = np.random.default_rng(0)
+    a, b = (
+        jax.device_put(rng.standard_normal(shape).transpose(order))
+        for shape, order in zip((lhs, rhs), orders, strict=False)
+    )
+    specs = [tuple(np.argsort(order).tolist()) for order in orders]
+    options = {
+        "window_strides": [draw(few) for _ in range(axes)],
+        "padding": [(draw(st.integers(-1, 2)), draw(st.integers(-1, 2))) for _ in range(axes)],
+        "lhs_dilation": [draw(few) for _ in range(axes)],
+        "rhs_dilation": [draw(few) for _ in range(axes)],
+        "dimension_numbers": lax.ConvDimensionNumbers(*specs),
+        "feature_group_count": groups,
+        "batch_group_count": batches,
+    }
+    expected, actual, done = _both_ways(
+        lambda a, b: lax.conv_general_dilated(a, b, **options), a, b
+    )
+    assert done == ["conv_general_dilated"]
+    assert actual[0].shape == expected[0].shape
+    np.testing.assert_allclose(actual[0], expected[0], rtol=0, atol=1e-13)  # at most 18 terms
 
 
 @pytest.mark.parametrize(

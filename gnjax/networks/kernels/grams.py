@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gnjax.networks.kernels import masked
+from gnjax.networks.kernels import coupled, masked
 from gnjax.networks.kernels.blocks import (
     Blocks,
     add_block,
@@ -17,7 +17,7 @@ from gnjax.networks.kernels.blocks import (
     group_bytes,
     numbers_of_rows,
 )
-from gnjax.networks.kernels.rows import Item, jacobian, sample_trace
+from gnjax.networks.kernels.rows import Item, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
 from gnjax.numerics.limits import LIMITS
@@ -36,9 +36,7 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     """
     n, r = net.samples, net.rows
     if net.coupled:
-        columns = np.split(jacobian(net), np.cumsum(net.counts)[:-1], axis=1)
-        parts_of_j = [np.concatenate([columns[place] for place in part], axis=1) for part in parts]
-        return [part @ part.T for part in parts_of_j]
+        return [columns @ columns.T for columns in coupled.jacobians(net, parts)]
     grams = [zeros((n, r, n, r), net.dtype) for _ in parts]
     owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
     items = masked.as_vectors(net, sample_trace(net))
@@ -56,7 +54,7 @@ def gram_work(net: Network) -> float:
     """About how many multiplications J J^T takes, beside those for the rows and pairs of J."""
     n, m = net.samples, net.samples * net.rows
     if net.coupled:
-        return float(m) ** 2 * net.parameters / 2
+        return float(m) ** 2 * sum(coupled.widths(net)) / 2
     trace = sample_trace(net)
     work = 0.0
     for item in masked.as_vectors(net, trace):

@@ -1,8 +1,8 @@
 """Single operations of a jaxpr on arrays that are at hand, by NumPy, which compiles nothing.
 
 XLA compiles every operation anew for every shape, some ten milliseconds each, and a network that is
-differentiated has hundreds. What is not listed here (convolutions, gathers, dtypes that NumPy does
-not have) goes to XLA, one operation after the other.
+differentiated has hundreds. What is not listed here (gathers, dtypes that NumPy does not have) goes
+to XLA, one operation after the other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gnjax.networks.jaxprs import bind
+from gnjax.networks.rounding.convolutions import convolved
 
 _PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u4", "u1", "?"))
 
@@ -177,6 +178,7 @@ _OPERATIONS: dict[str, Operation] = {
     "argmax": _argmax,
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda params, *arrays: np.concatenate(arrays, params["dimension"]),
+    "conv_general_dilated": convolved,
     "convert_element_type": _convert,
     "cumsum": _cumsum,
     "div": _divide,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,11 +30,11 @@ from jax.tree_util import Partial
 
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.kernels import row_blocks
-from gnjax.networks.network import Network, backward, forward, sample_batches
+from gnjax.networks.network import Network, backward, forward
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
 from gnjax.networks.rounding.gaps import compiled, gaps
 from gnjax.networks.rounding.monte_carlo import narrowest
-from gnjax.networks.rounding.sampled import plain_backward, plain_forward, total_rounding
+from gnjax.networks.rounding.sampled import plain_backward, total_rounding
 from gnjax.numerics.certificate import MEASURED, Error, unknown
 from gnjax.numerics.host import dot, length, on_cpu, on_device, on_host
 from gnjax.numerics.memory.free import free_memory
@@ -114,8 +114,6 @@ def measured(
         lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
         rng,
     )
-    if rows * net.parameters <= _SMALL_JACOBIAN:
-        total = max(total, _rows_size(net, rng, count, scaling))
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
     backward_error, part_errors = length(backward_sums.columns), []
@@ -266,9 +264,11 @@ def _batch_size(
     """
     shape = (sample_count(batch[0]), net.rows)
     vectors = [_direction(rng, (net.parameters,), net.dtype) for _ in range(count)]
-    scaled = (_scaled(scaling, v) for v in vectors)
+    is_small = net.samples * net.rows * net.parameters <= _SMALL_JACOBIAN
+    scaled = [_scaled(scaling, v) for v in vectors] if is_small else []
+    sources = scaled or (_scaled(scaling, v) for v in vectors)
     images, pushed, pulled, differences = [], [], [], []
-    for image, change in gaps(Partial(_forward, net), rng, scaled, [batch], work=work):
+    for image, change in gaps(Partial(_forward, net), rng, sources, [batch], work=work):
         images.append(image)
         pushed.append(length(change))
     others = [_direction(rng, shape, net.dtype) for _ in range(count)]
@@ -286,7 +286,8 @@ def _batch_size(
             np.hypot(
                 backward_sums.columns, root_mean, out=backward_sums.columns
             )  # without underflow
-    return max(map(_root_mean_square, (pushed, pulled, differences)))
+    apart = _from_rows(net, batch, scaled, images) if is_small else []
+    return max(map(_root_mean_square, (pushed, pulled, differences, apart)))
 
 
 def _add_images(
@@ -313,21 +314,16 @@ def _scaled(scaling: Scaling | None, v: Any) -> Any:
     return v if scaling is None else scaling(jnp.asarray(v))
 
 
-def _rows_size(
-    net: Network, rng: np.random.Generator, count: int, scaling: Scaling | None
-) -> float:
-    """The estimate of ||rows of J - J in forward mode||_F."""
-    directions = (_direction(rng, (net.parameters,), net.dtype) for _ in range(count))
-    v = np.stack([on_host(_scaled(scaling, w)) for w in directions]).astype(np.float64)
-    rows = np.concatenate([on_host(block).astype(np.float64) @ v.T for block in row_blocks(net)])
-    lengths = []
-    for w, column in zip(v, rows.T, strict=True):
-        parts = [
-            on_host(plain_forward(net, x, target, jnp.asarray(w, net.dtype)))
-            for x, target in sample_batches(net, net.target)
-        ]
-        lengths.append(length(column - np.concatenate(parts).ravel()))
-    return _root_mean_square(lengths)
+def _from_rows(
+    net: Network, batch: Sequence[Any], vectors: Sequence[Any], images: Sequence[np.ndarray]
+) -> list[float]:
+    """|J_b v - image| for the rows of J_b as the kernels form them, and each v with its image."""
+    x, target = batch
+    blocks = row_blocks(replace(net, x=x, target=target))
+    rows = np.concatenate([on_host(block).astype(np.float64) for block in blocks])
+    products = [rows @ on_host(v).astype(np.float64) for v in vectors]
+    pairs = zip(products, images, strict=True)
+    return [length(product - image.astype(np.float64).ravel()) for product, image in pairs]
 
 
 def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:

@@ -84,8 +84,9 @@ def diagonal_blocks(
     """The diagonal blocks for groups of the chosen leaves of ``op.net``; each leaf is in one."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
-        sizes = [sum(net.counts[place] for place in group) for group in groups]
-        narrow = [_is_narrow(net, size, limits) for size in sizes]
+        counts = kernels.widths_of_coupled(net) if net.coupled else net.counts
+        sizes = [sum(counts[place] for place in group) for group in groups]
+        narrow = [_is_narrow(net, size, sum(counts), limits) for size in sizes]
         if _fits(net, sizes, narrow, limits):
             return _of_gram(op, net, groups, narrow, limits)
     return _of_columns(op, [indices_of(op.net.counts, group) for group in groups], limits)
@@ -110,14 +111,14 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
     return _of_columns(op, parts, limits)
 
 
-def _is_narrow(net: Network, size: int, limits: Limits) -> bool:
+def _is_narrow(net: Network, size: int, total: int, limits: Limits) -> bool:
     """Whether a block is computed from its columns J_b, and not from the kernel J_b J_b^T.
 
-    The singular values of J_b resolve smaller eigenvalues.
+    The singular values of J_b resolve smaller eigenvalues. J has ``total`` columns.
     """
     rows = net.samples * net.rows
     small = float(min(rows, size)) ** 2 * max(rows, size) <= limits.factor_work
-    fits = 8.0 * rows * net.parameters <= limits.factor_bytes
+    fits = 8.0 * rows * total <= limits.factor_bytes
     return net.coupled or size <= rows or (small and fits)
 
 
@@ -210,9 +211,14 @@ def formed_operator(matrix: np.ndarray, is_formed: bool, error: Error, op: Netwo
 
 
 def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """J_b (n r, p_b) for each of the groups, cut out of one Jacobian."""
+    """J_b (n r, p_b) for each of the groups, cut out of one Jacobian.
+
+    For coupled samples they are matrices of fewer columns with the same J_b J_b^T.
+    """
     if not groups:
         return []
+    if net.coupled:
+        return kernels.jacobians_of_coupled(net, groups)
     some = restricted(net, [place for group in groups for place in group])
     jacobian = kernels.jacobian(some)
     sizes = [sum(net.counts[place] for place in group) for group in groups]

@@ -85,7 +85,10 @@ class Preconditioned(Around, Algebra, ParameterTrees):
 
     def factorisation(self) -> Factorisation | None:
         """S J, or its transpose J S on the side of outputs."""
-        factorisation = factorisation_of(self.op)
+        op = self.op  # S multiplies the columns of J, of which there must be one for a parameter
+        factorisation = (
+            op.full_factorisation() if isinstance(op, NetworkGram) else factorisation_of(op)
+        )
         if factorisation is None:
             return None
 

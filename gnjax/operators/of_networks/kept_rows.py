@@ -25,9 +25,14 @@ Blocks = Callable[[int], Iterable[np.ndarray | jax.Array]]
 """The blocks of rows from the one with this number on."""
 
 
-def kept(folder: Path, net: Network, blocks: Blocks) -> Iterator[np.ndarray | jax.Array]:
-    """Yield the blocks that stand in the folder, then the others, each written as it comes."""
-    own = folder / digest(net)
+def kept(
+    folder: Path, net: Network, blocks: Blocks, kind: str = ""
+) -> Iterator[np.ndarray | jax.Array]:
+    """Yield the blocks that stand in the folder, then the others, each written as it comes.
+
+    Rows of another ``kind`` than those of J have a folder of their own.
+    """
+    own = folder / " ".join([digest(net), *kind.split()]).replace(" ", "-")
     own.mkdir(parents=True, exist_ok=True)
     count = 0
     while (block := _read(_path(own, count))) is not None:

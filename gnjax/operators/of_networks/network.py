@@ -9,9 +9,9 @@ With J the Jacobian (n k, p) of the outputs and B_i the output Hessian of the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -198,21 +198,35 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         return jacobian.T if self.side == "parameters" else jacobian
 
     def factorisation(self) -> Factorisation | None:
+        """By J, or for coupled samples by a matrix C of fewer columns with C C^T = J J^T."""
+        full = self.full_factorisation()
+        if full is None or self.side == "parameters" or not self.net.coupled:
+            return full
+        columns = sum(gram.widths_of_coupled(self.net))
+        blocks = partial(self._blocks, gram.rows_of_coupled, "of fewer columns")
+
+        def form() -> np.ndarray:
+            return np.concatenate([np.asarray(rows) for rows in blocks()])
+
+        return Factorisation((self.shape[0], columns), form, self.factor_error, blocks)
+
+    def full_factorisation(self) -> Factorisation | None:
+        """By J, which has a column for every parameter."""
         if not has_root(self.net.target):
             return None
-        by_rows = self.side == "outputs"
-        return Factorisation(
-            self.factor_shape, self.factor, self.factor_error, self._row_blocks, by_rows
-        )
+        by_rows, blocks = self.side == "outputs", partial(self._blocks, gram.row_blocks, "")
+        return Factorisation(self.factor_shape, self.factor, self.factor_error, blocks, by_rows)
 
-    def _row_blocks(self, folder: Path | None = None) -> Iterator[np.ndarray | jax.Array]:
-        """R^T J times the root of the scale, some rows at a time."""
+    def _blocks(
+        self, rows_of: Callable[..., Iterator[Any]], kind: str, folder: Path | None = None
+    ) -> Iterator[np.ndarray | jax.Array]:
+        """R^T J times the root of the scale, or rows of another ``kind``, some at a time."""
         root = self.scale**0.5
 
         def computed(first: int) -> Iterator[np.ndarray | jax.Array]:
-            return map(wide, gram.row_blocks(self.net, first))
+            return map(wide, rows_of(self.net, first))
 
-        blocks = computed(0) if folder is None else kept(folder, self.net, computed)
+        blocks = computed(0) if folder is None else kept(folder, self.net, computed, kind)
         for rows in watched(self.probes, blocks, self._formed.append):
             yield rows if root == 1 else times_number(rows, root)
 
