@@ -1,5 +1,7 @@
 """A factor in memory, its sketch and its preconditioner, against dense matrices."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,6 +158,19 @@ def test_the_matrix_of_the_caller_preconditions_any_operator(seed):
     assert answers[0].products <= answers[1].products
 
 
+@pytest.mark.parametrize("multiple", [1e-290, 1e-9, 1e9, 1e300])
+def test_any_multiple_of_a_preconditioner_takes_as_many_products(multiple):
+    values = np.geomspace(1.0, 1e-8, 60)
+    answers = [
+        gnjax.condition_number(np.diag(values), preconditioner=np.diag(near))
+        for near in (1.01 * values, multiple * values)
+    ]
+    assert [answer.method for answer in answers] == ["preconditioned"] * 2
+    assert answers[0].products == answers[1].products
+    assert answers[1].interval[0] <= 1e8 * (1 + 1e-9)
+    assert answers[1].interval[1] >= 1e8 * (1 - 1e-9)
+
+
 def test_a_preconditioner_that_cannot_be_one_is_refused():
     with pytest.raises(ValueError, match="not positive definite"):
         gnjax.condition_number(np.eye(3), preconditioner=-np.eye(3))
@@ -172,6 +187,17 @@ def test_a_factor_with_no_room_is_refused_before_it_is_formed():
     factor = prescribed.stated(np.ones((2, 3)))
     large = type(factor)((1000, 10**8), fail, factor.error, fail)
     assert "rows_bytes=4e+11" in planned(large, gnjax.Limits()).refused
+
+
+@pytest.mark.parametrize("unknown", [1e153, 1e155, 1e300])
+def test_an_error_whose_square_overflows_leaves_kappa_open(unknown):
+    j = prescribed.factor(np.geomspace(1.0, 0.1, 12), 40)
+    op = replace(gnjax.factored(j), stored_error=jnp.asarray(unknown))
+    answer = gnjax.condition_number(op, method="preconditioned")
+    assert not answer.resolved
+    assert not np.isfinite(answer.interval[1])
+    smallest = gnjax.eigenvalues(op, k=2, which="smallest", limits=gnjax.Limits(whole_rows=4))
+    assert (smallest.errors >= unknown).all()
 
 
 def test_work_that_is_stopped_returns_what_it_has():
