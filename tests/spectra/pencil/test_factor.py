@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
+from gnjax.operators.facts import factorisation_of
 from gnjax.spectra.pencil import certified
 from gnjax.spectra.pencil.factor import gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import planned
@@ -137,6 +138,24 @@ def test_kappa_on_an_accelerator_is_that_on_the_host(op, monkeypatch):
     assert answer.method == "preconditioned"
     assert answer.interval[0] <= exact.interval[1]
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_mask_reduces_what_is_held_and_multiplied_in_proportion(share):
+    """Columns of pruned weights are neither yielded nor held, and count in no product."""
+    images = jax.random.normal(jax.random.key(1), (4, 8, 8, 3))
+    model = gnjax.models.CNN((8, 8, 3), 3, filters=(16, 24), key=jax.random.key(0))
+    rng, (_, params) = np.random.default_rng(0), gnjax.functional(model)
+    mask = jax.tree.map(lambda w: rng.random(w.shape) >= share, params)
+    left = sum(int(m.sum()) for m in jax.tree.leaves(mask))
+    whole, pruned = (factorisation_of(gnjax.ntk(model, images, mask=m)) for m in (None, mask))
+    assert pruned.shape == (12, left)
+    assert all(block.shape[1] == left for block in pruned.parts())
+    held = store(pruned.parts(), pruned.shape, by_rows=True, dtype=np.dtype(float), columns=16)
+    assert sum(tile.nbytes for tile in held.tiles) <= 8 * 12 * (left + 15)
+    factorised = 12**3 / 3
+    work = [planned(factor, gnjax.Limits()).work - factorised for factor in (pruned, whole)]
+    assert work[0] / work[1] == pytest.approx(left / whole.shape[1])
 
 
 @pytest.mark.parametrize("seed", range(3))
