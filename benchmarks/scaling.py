@@ -165,8 +165,12 @@ def exponent(
     kept = [(size, value) for size, value, method in rows if value and method == methods[-1]]
     if len(kept) < 2:
         return None
-    logs = np.log(np.array(kept, float))
-    return round(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 2)
+    return round(slope(*zip(*kept, strict=True)), 2)
+
+
+def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of log value over log size, by least squares."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def _grown(ask: Callable[[], Any]) -> float | None:
@@ -199,19 +203,19 @@ def figure(found: dict[str, Any]) -> Figure:
     for column, (name, axis) in zip(panels.T, found["axes"].items(), strict=True):
         seconds = [one["median"] for one in axis["seconds"]]
         low, high = ([one[end] for one in axis["seconds"]] for end in ("low", "high"))
-        _panel(column[0], axis["sizes"], seconds, axis["time"], (low, high))
+        panel(column[0], axis["sizes"], seconds, axis["time"], (low, high))
         for size, value, method in zip(axis["sizes"], seconds, axis["methods"], strict=True):
             column[0].annotate(
                 method, (size, value), (0, 6), textcoords="offset points", fontsize=6, ha="center"
             )
-        _panel(column[1], axis["sizes"], axis["bytes"], axis["memory"])
+        panel(column[1], axis["sizes"], axis["bytes"], axis["memory"])
         column[1].set_xlabel(name if name != "p" else "m, as p = 37 m + 4")
     panels[0, 0].set_ylabel("seconds of kappa, warm")
     panels[1, 0].set_ylabel("bytes above what was held")
     return canvas
 
 
-def _panel(
+def panel(
     axes: Axes,
     sizes: Sequence[int],
     values: Sequence[float | None],

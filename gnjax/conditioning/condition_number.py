@@ -59,8 +59,8 @@ def condition_number(
       certify: how it is shown that no eigenvalue lies outside the interval. "ritz" states the
         probability that a random start missed one; "inertia" proves it by two Cholesky
         factorisations.
-      preconditioner: a positive definite matrix or operator near this one, for method
-        "preconditioned", which "auto" then takes. A bad one costs time and never truth.
+      preconditioner: a positive definite matrix or operator near a multiple of this one, for
+        method "preconditioned", which "auto" then takes. A bad one costs time and never truth.
       folder: where method "preconditioned" keeps the rows of a network's Jacobian as they come, 8
         bytes a number. A call that was interrupted, and later calls for the same network, read them
         from there.
@@ -139,9 +139,7 @@ def _at_unit_scale(problem: Problem, chosen: Method) -> tuple[Problem, int]:
     scaled_op, exponent = at_unit_scale(problem.op)
     if methods_for(scaled_op)[chosen.name] is not chosen:
         return problem, 0
-    matrix = problem.preconditioner
-    scaled_matrix = matrix if matrix is None or not exponent else np.ldexp(matrix, -exponent)
-    return replace(problem, op=scaled_op, preconditioner=scaled_matrix), exponent
+    return replace(problem, op=scaled_op), exponent
 
 
 def _ends(problem: Problem, chosen: Method, automatic: bool, certify: str) -> Ends | None:

@@ -49,6 +49,7 @@ CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "preconditioned": (preconditioned.factors, 40, 0.1),
     "rows of networks": (_clearing(preconditioned.networks), 18, 0.1),
     "preconditioned chances": (preconditioned.chances, 200, 0.05),
+    "raised chances": (preconditioned.raised_chances, 200, 0.05),
 }
 
 

@@ -28,6 +28,7 @@ TRIALS = {
     "far networks": lambda: scales.far_networks(SEED, 6),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
     "preconditioned": lambda: preconditioned.factors(SEED, 20),
+    "raised chances": lambda: preconditioned.raised_chances(SEED, 100),
 }
 
 

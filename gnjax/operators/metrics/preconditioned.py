@@ -146,11 +146,12 @@ class Preconditioned(Around, Algebra, ParameterTrees):
         if isinstance(self.op, NetworkGram) and self.op.factorisation() is not None:
             return gram_error(norm, self._factor_error)
         size, eta = abs(float(norm)), self.scaling.eta
-        error_of_op = error_of(self.op, raised(size * self.scaling.inverse**2))
+        longest, inverse = self.scaling.norm, self.scaling.inverse
+        error_of_op = error_of(self.op, raised(size * inverse * inverse))
         error_of_scaling = self._scaling_error(
             (2 + eta) * eta * size, size * (self.shape[0] ** 0.5)
         )
-        return error_of_op.scaled(raised(self.scaling.norm**2)) + error_of_scaling
+        return error_of_op.scaled(raised(longest * longest)) + error_of_scaling
 
     def _scaling_error(self, distance: float, length: float) -> Error:
         """The error of S, and the rounding of its products with numbers of the given norm."""

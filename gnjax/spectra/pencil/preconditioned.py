@@ -13,8 +13,9 @@ from gnjax.numerics.rounding import LAPACK, gamma
 from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
 from gnjax.spectra.krylov.host_products import check_products, host_product
+from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.base import Products
-from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.ends import Matrix, Multiply
 from gnjax.spectra.pencil.plan import BLOCK, Plan
 from gnjax.spectra.pencil.prepared import Prepared, prepared
 from gnjax.spectra.pencil.triangle import Triangle, cholesky
@@ -48,15 +49,15 @@ class Preconditioned:
 
 
 def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
-    """A by the products of the operator, with the caller's matrix near A."""
-    triangle = cholesky(np.array(near, np.float64))
+    """A by the products of the operator, with the caller's matrix near a multiple of A."""
+    multiply, size = watch(host_product(op)), op.shape[0]
+    triangle = cholesky(_at_scale(near, multiply))
     if triangle is None:
         msg = (
             "preconditioner= is not positive definite: it is to be a symmetric positive definite "
             "matrix near the operator's"
         )
         raise ValueError(msg)
-    multiply, size = watch(host_product(op)), op.shape[0]
 
     def full(rows: np.ndarray) -> Products:
         images = multiply(rows)
@@ -74,6 +75,16 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
         widened,
         lambda norm: dense_error(op, norm).value,
     )
+
+
+def _at_scale(near: np.ndarray, multiply: Multiply) -> np.ndarray:
+    """The multiple of the caller's matrix that is about as large as A.
+
+    Rounding in C = L^-1 (A - s I) L^-T is compared with 1, and C is that large only for such an L.
+    """
+    rows = random_rows(len(near), 1, 0)
+    size, wanted = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
+    return near / size * wanted if size > 0 else np.array(near)
 
 
 def by_factor(
@@ -105,7 +116,7 @@ def by_factor(
         ready.block,
         lambda norm: error,
         lambda bounds, norm: _squares(bounds, error.value),
-        lambda norm: (3 + 2 * 2**0.5) * error.value**2,
+        lambda norm: (3 + 2 * 2**0.5) * error.value * error.value,
     )
 
 
@@ -116,6 +127,10 @@ def _loses(ready: Prepared, rtol: float) -> bool:
 
 
 def _squares(bounds: Interval, error: float) -> Interval:
-    """Bounds on the square of a singular value known to ``error``, from those without it."""
+    """Bounds on the square of a singular value known to ``error``, from those without it.
+
+    A product of floats that is too large is infinite, where a power would raise an OverflowError.
+    """
     least = max(max(bounds[0], 0.0) ** 0.5 - error, 0.0)
-    return least**2, (max(bounds[1], 0.0) ** 0.5 + error) ** 2
+    most = max(bounds[1], 0.0) ** 0.5 + error
+    return least * least, most * most

@@ -153,4 +153,4 @@ def least_of(triangle: Triangle) -> float:
             return 0.0
         rows = np.linalg.qr(outer.T)[0].T
     norm = float(np.linalg.norm(triangle.solved(rows, transpose=False), 2))
-    return 1 / norm**2 if np.isfinite(norm) else 0.0
+    return 1 / norm / norm if np.isfinite(norm) else 0.0

@@ -1,5 +1,7 @@
 """A factor in memory, its sketch and its preconditioner, against dense matrices."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import gnjax
+from gnjax.operators.facts import factorisation_of
 from gnjax.spectra.pencil import certified
 from gnjax.spectra.pencil.factor import gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import planned
@@ -137,6 +140,24 @@ def test_kappa_on_an_accelerator_is_that_on_the_host(op, monkeypatch):
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_mask_reduces_what_is_held_and_multiplied_in_proportion(share):
+    """Columns of pruned weights are neither yielded nor held, and count in no product."""
+    images = jax.random.normal(jax.random.key(1), (4, 8, 8, 3))
+    model = gnjax.models.CNN((8, 8, 3), 3, filters=(16, 24), key=jax.random.key(0))
+    rng, (_, params) = np.random.default_rng(0), gnjax.functional(model)
+    mask = jax.tree.map(lambda w: rng.random(w.shape) >= share, params)
+    left = sum(int(m.sum()) for m in jax.tree.leaves(mask))
+    whole, pruned = (factorisation_of(gnjax.ntk(model, images, mask=m)) for m in (None, mask))
+    assert pruned.shape == (12, left)
+    assert all(block.shape[1] == left for block in pruned.parts())
+    held = store(pruned.parts(), pruned.shape, by_rows=True, dtype=np.dtype(float), columns=16)
+    assert sum(tile.nbytes for tile in held.tiles) <= 8 * 12 * (left + 15)
+    factorised = 12**3 / 3
+    work = [planned(factor, gnjax.Limits()).work - factorised for factor in (pruned, whole)]
+    assert work[0] / work[1] == pytest.approx(left / whole.shape[1])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_matrix_of_the_caller_preconditions_any_operator(seed):
     """A good one, a bad one and none: the same kappa, and only the products differ."""
@@ -156,6 +177,19 @@ def test_the_matrix_of_the_caller_preconditions_any_operator(seed):
     assert answers[0].products <= answers[1].products
 
 
+@pytest.mark.parametrize("multiple", [1e-290, 1e-9, 1e9, 1e300])
+def test_any_multiple_of_a_preconditioner_takes_as_many_products(multiple):
+    values = np.geomspace(1.0, 1e-8, 60)
+    answers = [
+        gnjax.condition_number(np.diag(values), preconditioner=np.diag(near))
+        for near in (1.01 * values, multiple * values)
+    ]
+    assert [answer.method for answer in answers] == ["preconditioned"] * 2
+    assert answers[0].products == answers[1].products
+    assert answers[1].interval[0] <= 1e8 * (1 + 1e-9)
+    assert answers[1].interval[1] >= 1e8 * (1 - 1e-9)
+
+
 def test_a_preconditioner_that_cannot_be_one_is_refused():
     with pytest.raises(ValueError, match="not positive definite"):
         gnjax.condition_number(np.eye(3), preconditioner=-np.eye(3))
@@ -172,6 +206,17 @@ def test_a_factor_with_no_room_is_refused_before_it_is_formed():
     factor = prescribed.stated(np.ones((2, 3)))
     large = type(factor)((1000, 10**8), fail, factor.error, fail)
     assert "rows_bytes=4e+11" in planned(large, gnjax.Limits()).refused
+
+
+@pytest.mark.parametrize("unknown", [1e153, 1e155, 1e300])
+def test_an_error_whose_square_overflows_leaves_kappa_open(unknown):
+    j = prescribed.factor(np.geomspace(1.0, 0.1, 12), 40)
+    op = replace(gnjax.factored(j), stored_error=jnp.asarray(unknown))
+    answer = gnjax.condition_number(op, method="preconditioned")
+    assert not answer.resolved
+    assert not np.isfinite(answer.interval[1])
+    smallest = gnjax.eigenvalues(op, k=2, which="smallest", limits=gnjax.Limits(whole_rows=4))
+    assert (smallest.errors >= unknown).all()
 
 
 def test_work_that_is_stopped_returns_what_it_has():
