@@ -3,7 +3,7 @@
     python -m experiments.pruning_causes --config=configs/pruning_causes.py:laptop
 
 A VGG5 with the printed recipe and the sizes of figure 16, and variants that change one thing each.
-smoke: seconds of training, most of it compilation. laptop: 64 images of Fashion-MNIST, about ten
+smoke: seconds of training, most of it compilation. laptop: 64 images of Fashion-MNIST, about five
 minutes of one core. paper: the paper's VGG5 on CIFAR-10, for a GPU.
 """
 

@@ -45,12 +45,15 @@ CHANGES: Mapping[str, Callable[[Recipe], Recipe]] = {
 those of ``no_momentum``, with momentum.
 """
 
+READINGS = (  # of the network that was trained with the printed recipe
+    "batch_statistics",  # J goes through BatchNorm's statistics of all samples
+    "first_norms",  # J of the network with the filters' norms of the start
+)
 VARIANTS = (
     "printed",
     *CHANGES,
     "alike",  # each network is as near to instability as the unpruned one with the printed rate
-    "batch_statistics",  # J goes through BatchNorm's statistics of all samples
-    "first_norms",  # J of the trained network with the filters' norms of the start
+    *READINGS,
 )
 
 
@@ -81,9 +84,9 @@ class Config:
 
 @dataclass(frozen=True)
 class Cell:
-    """One network, pruned at one rate, from one initialisation to the end of its training."""
+    """One network, pruned at one rate, from one initialisation to the end of every training."""
 
-    variant: str
+    variants: tuple[str, ...]
     data: str
     data_seed: int
     samples: int
@@ -140,21 +143,20 @@ class Row:
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
+    variants = tuple(config.variants.split())
     return tuple(
-        copy_fields(Cell, config, variant=variant, pruned=rate, seed=config.first_seed + seed)
-        for variant in config.variants.split()
+        copy_fields(Cell, config, variants=variants, pruned=rate, seed=config.first_seed + seed)
         for rate in config.rates
         for seed in range(config.seeds)
     )
 
 
 def cost(cell: Cell) -> float:
-    """About the same for all; J through batch statistics takes more."""
-    return (5.0 if cell.variant == "batch_statistics" else 1.0) * cell.samples * cell.width**2
+    return 1.0 * len(cell.variants) * cell.samples * cell.width**2
 
 
 def shape(cell: Cell) -> Hashable:
-    return cell.variant, cell.samples, cell.side, cell.width, cell.depth
+    return cell.variants, cell.samples, cell.side, cell.width, cell.depth
 
 
 @dataclass(frozen=True)
@@ -192,16 +194,13 @@ def sharpness(start: _Start) -> float:
     return float(gnjax.eigenvalues(hessian, k=1, rtol=1e-3).values[0])
 
 
-def _recipe(cell: Cell, own: float) -> Recipe:
-    """The recipe of a variant; ``own`` is the sharpness of the pruned network at its start.
+def _recipe(variant: str, printed: Recipe, sharper: float) -> Recipe:
+    """The recipe of a variant; ``sharper`` is the sharpness over that of the unpruned network.
 
     Steps that depend on it are rounded to powers of the square root of 2, which share programs.
     """
-    recipe = CHANGES.get(cell.variant, lambda printed: printed)(cell.recipe)
-    if cell.variant == "alike":
-        unpruned = sharpness(begun(cell, 0.0))
-        return replace(recipe, rate=_rounded(recipe.rate * unpruned / own))
-    return recipe
+    recipe = CHANGES.get(variant, lambda recipe: recipe)(printed)
+    return replace(recipe, rate=_rounded(recipe.rate / sharper)) if variant == "alike" else recipe
 
 
 def _rounded(rate: float) -> float:
@@ -209,35 +208,55 @@ def _rounded(rate: float) -> float:
 
 
 def measure(cell: Cell) -> Measurement:
-    """Prune, train, and measure kappa after the last epoch; of ``printed`` at the start as well."""
+    """Prune, train with each recipe, and measure kappa after the last epoch.
+
+    That of ``printed`` is measured at the start as well, and after its training in each of the
+    ways of ``READINGS``.
+    """
     start = begun(cell, cell.pruned)
     own = sharpness(start)
-    recipe = _recipe(cell, own)
-    key = jax.random.key(cell.seed)
-    problem, state = training.begin(start.net, start.x, start.labels, recipe, key, mask=start.mask)
-    records = []
-    for stop in (0, cell.epochs) if cell.variant == "printed" else (cell.epochs,):
-        state, losses = training.train(problem, state, stop - int(state.epoch))
-        kernel = _kernel(cell, start, state)
-        found = conditioning(kernel, "inverse", kernel.shape[0] * EPSILON, cell.seed)
-        records.append({"epoch": stop, "loss": losses[-1] if len(losses) else None, **found})
+    alike = cell.pruned > 0 and "alike" in cell.variants
+    unpruned = sharpness(begun(cell, 0.0)) if alike else own
+    records: list[Measurement] = []
+    for variant in cell.variants:
+        if variant in READINGS:
+            continue
+        recipe = _recipe(variant, cell.recipe, own / unpruned)
+        steps = {
+            "rate": recipe.rate,
+            "instability": recipe.rate * own / (2 * (1 + recipe.momentum)),
+        }
+        records += [{**steps, **found} for found in _records(cell, start, variant, recipe)]
     return {
         "inputs": start.x[0].size,
         "outputs": start.classes,
         "parameters": pruning.remaining(start.mask),
-        "rate": recipe.rate,
-        "instability": recipe.rate * own / (2 * (1 + recipe.momentum)),
         "records": records,
     }
 
 
-def _kernel(cell: Cell, start: _Start, state: training.State) -> gnjax.Operator:
+def _records(cell: Cell, start: _Start, variant: str, recipe: Recipe) -> Iterator[Measurement]:
+    """Train with one recipe; yield kappa at its end, and what else the variant is read as."""
+    key = jax.random.key(cell.seed)
+    problem, state = training.begin(start.net, start.x, start.labels, recipe, key, mask=start.mask)
+    printed = variant == "printed"
+    for stop in (0, cell.epochs) if printed else (cell.epochs,):
+        state, losses = training.train(problem, state, stop - int(state.epoch))
+        others = [name for name in cell.variants if name in READINGS] if printed and stop else []
+        for name in (variant, *others):
+            kernel = _kernel(name, start, state)
+            found = conditioning(kernel, "inverse", kernel.shape[0] * EPSILON, cell.seed)
+            loss = losses[-1] if len(losses) else None
+            yield {"variant": name, "epoch": stop, "loss": loss, **found}
+
+
+def _kernel(variant: str, start: _Start, state: training.State) -> gnjax.Operator:
     """J J^T as the variant measures it, for the weights that pruning has left."""
     net = training.trained(start.net, state)
-    if cell.variant == "batch_statistics":
+    if variant == "batch_statistics":
         net.train()
         return gnjax.ntk(net, start.x, mask=start.mask, coupled=True)
-    if cell.variant == "first_norms":
+    if variant == "first_norms":
         rescale(net, start.net)
     return pruned_kernel(frozen(net, start.x), start.x, start.mask)
 
@@ -257,16 +276,17 @@ def rescale(net: nnx.Module, start: nnx.Module) -> None:
 
 
 def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        row for cell in cells(config) if cell in measured for row in _path(cell, measured[cell])
-    )
+    """The table by variant, of the cells that have a measurement."""
+    found = [
+        row for cell in cells(config) if cell in measured for row in _rows(cell, measured[cell])
+    ]
+    return tuple(sorted(found, key=lambda row: config.variants.split().index(row.variant)))
 
 
-def _path(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    recipe = CHANGES.get(cell.variant, lambda printed: printed)(cell.recipe)
+def _rows(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     shared = {name: value for name, value in measurement.items() if name != "records"}
     for record in measurement["records"]:
+        recipe = _recipe(record["variant"], cell.recipe, 1.0)
         yield copy_fields(
             Row,
             cell,
@@ -291,7 +311,7 @@ EXPERIMENT = Experiment(
     measure,
     rows,
     cost,
-    lambda measurement: f"kappa {measurement['records'][-1]['kappa']:.4g}",
+    lambda measurement: f"kappa {measurement['records'][1]['kappa']:.4g}",
     shape=shape,
 )
 PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)

@@ -12,6 +12,7 @@ from figures.shared import captions, pruning, style
 from figures.shared.series import Columns, distinct, over_seeds, select
 
 EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
+PART = {"measured": "True", "steps": "printed"}
 NAMES = {
     "resnet20": "ResNet20",
     "resnet32": "ResNet32",

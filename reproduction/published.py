@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Mapping
 from pathlib import Path
 
+from figures import catalogue
 from sweeps.storage.files import write_atomically
 from sweeps.table import provenance_beside
 
@@ -22,7 +26,21 @@ def publish(rows: Path, figure: str, folder: Path) -> None:
     """Write a table as fig02.csv, and how it was computed as fig02.json.
 
     It is the whole table of the experiment, as other figures of it have it too: the narrowest type
-    of a column is then that of the run.
+    of a column is then that of the run. A figure of one network or one stage of a large table says
+    in ``PART`` which values of which columns it needs.
     """
-    for path, ending in ((rows, "csv"), (provenance_beside(rows), "json")):
-        write_atomically(folder / f"{figure}.{ending}", path.read_text(encoding="utf-8"))
+    part: Mapping[str, str] = getattr(catalogue.load(figure), "PART", {})
+    text = rows.read_text(encoding="utf-8")
+    write_atomically(folder / f"{figure}.csv", _chosen(text, part) if part else text)
+    provenance = provenance_beside(rows).read_text(encoding="utf-8")
+    write_atomically(folder / f"{figure}.json", provenance)
+
+
+def _chosen(text: str, part: Mapping[str, str]) -> str:
+    """The header and the rows that have these values, as they are."""
+    chosen = io.StringIO()
+    table = csv.DictReader(io.StringIO(text))
+    writer = csv.DictWriter(chosen, table.fieldnames or (), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row for row in table if all(row[name] == part[name] for name in part))
+    return chosen.getvalue()

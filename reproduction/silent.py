@@ -116,16 +116,4 @@ WITHOUT_CLAIM: tuple[tuple[str, str, str, str], ...] = (
         "of Eq 10's formula, a sum of both norms (tests/papers/test_balanced.py::"
         "test_the_sharpness_of_two_layers_is_a_sum_and_no_maximum_of_norms)",
     ),
-    (
-        "B",
-        "Section 4, behind Eq 14",
-        "the sharpness is independent of the dataset size n",
-        "a correction with its test; no figure has several n",
-    ),
-    (
-        "B",
-        "Section 4",
-        "in disagreement with Cohen et al. [3, Caveat 2], lower peak-sharpness on simpler datasets",
-        "not tested: it is about the largest sharpness along training, which no figure shows",
-    ),
 )

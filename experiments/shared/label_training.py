@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.shared.linear_training import Data, draw, hessian
+from experiments.shared.linear_training import Data, Drawn, draw, hessian
 from gnjax import data as datasets
 from gnjax.papers import balanced
 from gnjax.papers.training import linear_descent
@@ -91,11 +91,15 @@ class Sharpness(NamedTuple):
 
 def problem(data: Data, recipe: Recipe) -> Problem:
     """Draw the samples and the weights, both from the seed of the data, and reduce them."""
-    drawn = draw(data)
+    return problem_on(draw(data), recipe, data.seed)
+
+
+def problem_on(drawn: Drawn, recipe: Recipe, seed: int) -> Problem:
+    """Draw the weights for these samples, and reduce both."""
     white = datasets.orthogonalise(drawn.inputs, recipe.sigma_x)
     x = white if recipe.inputs == "orthogonalised" else drawn.inputs
     widths = (x.shape[1], *[recipe.width] * (recipe.depth - 1), drawn.labels.shape[1])
-    weights = _initial(widths, recipe, data.seed)
+    weights = _initial(widths, recipe, seed)
     least = balanced.least_sharpness(white, drawn.labels, recipe.depth, recipe.sigma_x)
     printed = balanced.printed_sharpness(white, drawn.labels, recipe.depth, recipe.sigma_x)
     small, seen = _reduced(weights, x, drawn.labels, recipe)
@@ -127,9 +131,9 @@ def _reduced(
     return weights, data
 
 
-def train(problems: Sequence[Problem], recipe: Recipe) -> list[Path]:
-    """Train all problems at once, by the halving rule, to the last epoch."""
-    run = partial(_descend, recipe=recipe, keep=(recipe.epochs,), halving=PAPER)
+def train(problems: Sequence[Problem], recipe: Recipe, epochs: tuple[int, ...] = ()) -> list[Path]:
+    """Train all problems at once, by the halving rule; keep these epochs, or the last one."""
+    run = partial(_descend, recipe=recipe, keep=epochs or (recipe.epochs,), halving=PAPER)
     return batched(run, problems)
 
 

@@ -10,18 +10,18 @@ import pytest
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 
+import gnjax
 from experiments import pruning_causes, pruning_sweep
 from experiments.claims.pruning_causes import CLAIMS, TITLES
 from experiments.shared.pruned_networks import frozen as with_statistics
+from gnjax.papers.training import minibatch as training
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from tests.experiments.configs import frozen
 
 
-def _cell(variant="printed", **changed):
-    cells = pruning_causes.cells(frozen(pruning_causes, "smoke"))
-    found = dataclasses.replace(cells[-1], variant=variant)
-    return dataclasses.replace(found, **changed)
+def _cell():
+    return pruning_causes.cells(frozen(pruning_causes, "smoke"))[-1]
 
 
 def test_the_printed_recipe_is_that_of_figure_16():
@@ -105,30 +105,56 @@ def test_filters_get_their_first_norms_back_and_the_outputs_stay():
             np.testing.assert_allclose(now.kernel[...], first.kernel[...], rtol=1e-12)
 
 
-def test_alike_steps_are_as_near_to_instability_as_the_unpruned_network(monkeypatch):
+def test_alike_steps_are_as_near_to_instability_as_the_unpruned_network():
     """Four times its sharpness: a quarter of its rate, to the nearest power of sqrt(2)."""
-    cell = _cell("alike")
-    monkeypatch.setattr(pruning_causes, "begun", lambda cell, rate: rate)
-    monkeypatch.setattr(pruning_causes, "sharpness", lambda start: 5.0 + start)
-    recipe = pruning_causes._recipe(cell, 4 * 5.0)
-    assert recipe.rate == pytest.approx(cell.recipe.rate / 4, rel=2**0.25 - 1)
+    printed = _cell().recipe
+    recipe = pruning_causes._recipe("alike", printed, 4.0)
+    assert recipe.rate == pytest.approx(printed.rate / 4, rel=2**0.25 - 1)
     assert np.log2(recipe.rate) * 2 == pytest.approx(round(np.log2(recipe.rate) * 2))
+    assert pruning_causes._recipe("printed", printed, 4.0) == printed
+
+
+def test_a_reading_is_of_the_network_that_the_printed_recipe_trained():
+    """Class: a variant that is measured on a network which another recipe trained."""
+    cell = dataclasses.replace(_cell(), variants=("no_momentum", "first_norms", "printed"))
+    records = pruning_causes.measure(cell)["records"]
+    assert [(one["variant"], one["epoch"]) for one in records] == [
+        ("no_momentum", 1),
+        ("printed", 0),
+        ("printed", 1),
+        ("first_norms", 1),
+    ]
+    start, key = pruning_causes.begun(cell, cell.pruned), jax.random.key(cell.seed)
+    problem, state = training.begin(
+        start.net, start.x, start.labels, cell.recipe, key, mask=start.mask
+    )
+    net = training.trained(start.net, training.train(problem, state, 1)[0])
+    pruning_causes.rescale(net, start.net)
+    kernel = gnjax.ntk(with_statistics(net, start.x), start.x, mask=start.mask)
+    exact = gnjax.condition_number(kernel, method="factored")
+    assert records[-1]["kappa"] == pytest.approx(exact.value, rel=1e-6)
+    assert records[2]["kappa"] != pytest.approx(exact.value, rel=1e-3)
 
 
 def test_rows_are_the_stops_of_each_variant():
+    """Variant by variant, in the order of the config, whatever the order of the cells."""
     chosen = frozen(pruning_causes, "smoke")
+    stops = (("printed", 0), ("printed", 1), ("first_norms", 1))
     measured = {
         cell: {
-            "inputs": 256, "outputs": 10, "parameters": 9, "rate": 0.1, "instability": 0.5,
-            "records": [{"epoch": e, "loss": None, "kappa": 2.0}
-                        for e in ((0, 1) if cell.variant == "printed" else (1,))],
+            "inputs": 256, "outputs": 10, "parameters": 9,
+            "records": [
+                {"variant": name, "epoch": epoch, "rate": 0.1, "instability": 0.5, "kappa": 2.0}
+                for name, epoch in stops
+            ],
         }
         for cell in pruning_causes.cells(chosen)
     }  # fmt: skip
     found = pruning_causes.rows(chosen, measured)
-    kinds = {(row.variant, row.epoch) for row in found}
-    assert kinds == {("printed", 0), ("printed", 1), ("first_norms", 1)}
-    assert len(found) == (2 + 1) * len(chosen.rates) * chosen.seeds
+    assert len(found) == len(stops) * len(chosen.rates) * chosen.seeds
+    assert {(row.variant, row.epoch) for row in found} == set(stops)
+    order = [chosen.variants.split().index(row.variant) for row in found]
+    assert order == sorted(order)
 
 
 def test_an_unknown_variant_is_refused():

@@ -1,0 +1,124 @@
+"""Sharpness over the number of samples and its peaks: numbers, claims and figure C5."""
+
+import jax
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import gnjax
+from experiments import data_sharpness
+from experiments.claims.data_sharpness import CLAIMS, FITTED
+from experiments.shared.linear_training import Data
+from figures import c5
+from gnjax.papers import balanced
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
+from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
+from tests.experiments.configs import frozen
+
+
+@pytest.mark.parametrize("share", [0.28, 0.46])
+@pytest.mark.parametrize("samples", [100, 400])
+def test_a_linear_map_of_the_fitted_inputs_gives_the_labels(samples, share):
+    """The share is the same for every n, and Eq 14 as printed is that of the labels' projection."""
+    found = data_sharpness.drawn(Data(FITTED, samples, share, 0, 4))
+    assert found.inputs.shape == (samples, 16)
+    assert found.largest_share == pytest.approx(share, rel=1e-12)
+    counts = found.labels.sum(axis=0)
+    assert counts[0] == counts.max() == round(share * samples)
+    assert len(set(counts[1:])) == 1
+    solved = np.linalg.lstsq(found.inputs, found.labels)[0]
+    np.testing.assert_allclose(found.inputs @ solved, found.labels, atol=1e-9)
+    white = gnjax.data.orthogonalise(found.inputs)
+    least = balanced.least_sharpness(white, found.labels, 4, 1.0)
+    assert least == pytest.approx(4 * share ** (3 / 4), rel=1e-9)
+    assert balanced.printed_sharpness(white, found.labels, 4, 1.0) == pytest.approx(least, rel=1e-9)
+
+
+def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
+    """At the start, by automatic differentiation in the coordinates before any reduction."""
+    config = frozen(data_sharpness, "smoke")
+    cell = next(cell for cell in data_sharpness.cells(config) if cell.panel == "b")
+    found = data_sharpness.rows(config, {cell: data_sharpness.measure(cell)})
+    row = found[0]
+    assert (row.epoch, row.seed, row.initializer) == (0, 0, "balanced")
+    drawn = data_sharpness.drawn(cell.runs()[0])
+    x, y = gnjax.data.orthogonalise(drawn.inputs), drawn.labels
+    widths, values = (x.shape[1], 16, 16, 16, 10), np.full(10, 0.5)
+    weights = gnjax.initializers.chain(
+        jax.random.key(0), widths, "balanced", singular_values=values
+    )
+    flat, unravel = ravel_pytree(weights)
+
+    def loss(vector):
+        outputs = x
+        for layer in unravel(vector):
+            outputs = outputs @ layer.T
+        return ((outputs - y) ** 2).sum() / (2 * len(x))
+
+    assert row.measured == pytest.approx(np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1], rel=1e-8)
+    assert row.loss == pytest.approx(float(loss(flat)), rel=1e-9)
+    assert row.share == drawn.largest_share
+
+
+def _table(fitted=0.0, images=-0.1, peak=0.7):
+    """Sharpness is n^fitted and n^images in panel a, and its peak alpha^peak in panel b."""
+    common = {
+        "inputs": 64, "outputs": 10, "depth": 4, "width": 64, "error": 1e-9, "loss": 0.1,
+        "floor": 0.1, "printed": 2.0, "least": 1.9,
+    }  # fmt: skip
+    over_samples = [
+        {"panel": "a", "data": f"{name}, orthogonalised", "initializer": "balanced", "samples": n,
+         "seed": seed, "share": share, "epoch": 10_000,
+         "measured": share * n**power * (1 + 1e-5 * seed)}
+        for name, power in ((FITTED, fitted), ("fashion_mnist_5000", images))
+        for n in (100, 200, 400)
+        for share in (0.28, 0.46)
+        for seed in (0, 1, 2)
+    ]  # fmt: skip
+    along = [
+        {"panel": "b", "data": "fashion_mnist_5000, orthogonalised", "initializer": start,
+         "samples": 500, "seed": seed, "share": share, "epoch": epoch,
+         "measured": share**peak * height * (1 + 0.01 * seed * share)}
+        for start in c5.STARTS
+        for share in (0.1, 0.5, 0.9)
+        for seed in (0, 1, 2)
+        for epoch, height in ((0, 1.0), (100, 3.0), (10_000, 2.0))
+    ]  # fmt: skip
+    return as_columns(common | row for row in over_samples + along)
+
+
+def _statuses(table):
+    ratios = frozen(data_sharpness, "laptop").paper_ratios
+    return [judge(claim, table, ratios).status for claim in CLAIMS]
+
+
+def test_claims_can_hold_fail_and_be_out_of_reach():
+    assert _statuses(_table()) == [HOLDS, FAILS, HOLDS, HOLDS]
+    assert _statuses(_table(fitted=0.01, images=0.0, peak=-0.5)) == [FAILS, HOLDS, FAILS, FAILS]
+    few = _table()
+    few = {name: column[few["samples"] == 100] for name, column in few.items()}
+    assert _statuses(few) == [NOT_TESTABLE] * 4
+    small = _table()
+    small["samples"] = np.where(small["panel"] == "b", 1000, small["samples"])
+    assert _statuses(small)[2:] == [NOT_TESTABLE] * 2
+
+
+def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
+    table = _table()
+    assert set(c5.COLUMNS) <= set(table)
+    figure = c5.draw(table)
+    left, right = figure.axes
+    a = {name: column[table["panel"] == "a"] for name, column in table.items()}
+    for index, share in enumerate((0.28, 0.46)):
+        chosen = (a["share"] == share) & ~np.char.startswith(a["data"], FITTED)
+        shown = {name: column[chosen] for name, column in a.items()}
+        expected = mean_and_interval(shown, "samples", shown["measured"])
+        assert_curve(left, rf"$\alpha_{{\max}}$ = {share:.2g}", index, expected)
+    for index, (start, label) in enumerate(c5.STARTS.items()):
+        chosen = (table["initializer"] == start) & (table["epoch"] == 100)
+        shown = {name: column[chosen & (table["panel"] == "b")] for name, column in table.items()}
+        expected = mean_and_interval(shown, "share", shown["measured"])
+        assert_curve(right, label, index, expected)
+    assert_texts_fit(figure)
+    text = c5.caption(table, {"precision": "float64"})
+    assert "after epochs 0, 100 and 10,000" in text or "0, 100, 10,000" in text
