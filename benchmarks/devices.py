@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
-from benchmarks import cases, record
+from benchmarks import cases, record, resnet_kappa
 from benchmarks.rivals import harness, jax_models
 from gnjax import papers
 from gnjax.models.mlp import freeze_statistics
@@ -48,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
     gnjax.enable_x64()
     began = record.environment()
-    found = rows(options.samples, options.square, options.repeats)
+    found = rows(options.samples, options.square, options.repeats) + kappas(options.samples)
     record.show(found)
     if options.save:
         record.save("devices", found, began)
@@ -171,6 +172,37 @@ def _largest(samples: int, repeats: int) -> record.Row:
     name = f"{_EIGENVALUES} largest Hessian eigenvalues to {_RTOL:.0e}, 64-100-10"
     note = f"error bound {bound:.0e}, {found.certificate.brief}"
     return record.Row(name, "gnjax, float64", seconds, note=note)
+
+
+def kappas(samples: int) -> list[record.Row]:
+    """kappa of ResNet20's NTK by products with J in float32 and in float64, twice."""
+    model, x = resnet_kappa.network(samples)
+    made = []
+    for dtype, bytes_of_number in (("float32", 4), ("float64", 8)):
+        op = gnjax.ntk(model, x)
+        limits = gnjax.Limits(rows_bytes=1.02 * bytes_of_number * op.shape[0] * op.net.parameters)
+        for run in ("cold", "again"):
+            seconds, kappa = harness.once(partial(_kappa, model, x, limits))
+            made.append(_kappa_row(op.shape[0], f"J in {dtype}, {run}", seconds, kappa))
+    return made
+
+
+def _kappa(model: Any, x: jax.Array, limits: gnjax.Limits) -> gnjax.ConditionNumber:
+    return gnjax.condition_number(gnjax.ntk(model, x), method="preconditioned", limits=limits)
+
+
+def _kappa_row(size: int, how: str, seconds: float, kappa: gnjax.ConditionNumber) -> record.Row:
+    name = f"kappa of the NTK of ResNet20, {size} x {size}"
+    low, high = kappa.interval
+    stats = jax.local_devices()[0].memory_stats() or {}
+    peak = stats.get("peak_bytes_in_use")
+    return record.Row(
+        name,
+        f"gnjax, {how}",
+        [seconds],
+        note=f"in [{low:.6g}, {high:.6g}], {kappa.certificate.brief}",
+        gigabytes=None if peak is None else 1e-9 * peak,
+    )
 
 
 if __name__ == "__main__":

@@ -36,10 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     samples, started = options.samples, record.environment()
     gnjax.enable_x64()
-    data = gnjax.data.load("photo_patches", samples=samples, seed=0)
-    x = jnp.asarray(data.inputs.reshape(samples, *data.shape))
-    x = (x - x.mean((0, 1, 2))) / x.std((0, 1, 2))
-    model = freeze_statistics(ResNet(20, 10, key=jax.random.key(0)), x)
+    model, x = network(samples)
     mask = _mask(model, options.pruned) if options.pruned else None
     began = time.perf_counter()
     kernel = gnjax.ntk(model, x, mask=mask)
@@ -59,6 +56,14 @@ def _mask(model: Any, share: float) -> Any:
     """Leaves out a share of the weights of convolutions and dense layers, drawn at random."""
     rng, (_, params) = np.random.default_rng(0), gnjax.functional(model)
     return jax.tree.map(lambda w: rng.random(w.shape) >= (share if w.ndim > 1 else 0.0), params)
+
+
+def network(samples: int) -> tuple[Any, jax.Array]:
+    """ResNet20 with its statistics frozen, and the photograph patches."""
+    data = gnjax.data.load("photo_patches", samples=samples, seed=0)
+    x = jnp.asarray(data.inputs.reshape(samples, *data.shape))
+    x = (x - x.mean((0, 1, 2))) / x.std((0, 1, 2))
+    return freeze_statistics(ResNet(20, 10, key=jax.random.key(0)), x), x
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Certified condition numbers and spectra of Gauss-Newton matrices (importing changes nothing)."""
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gnjax import data, models, operators
@@ -14,6 +14,7 @@ from gnjax.models import initializers
 from gnjax.networks.model import functional
 from gnjax.networks.torch_modules.from_torch import from_torch
 from gnjax.numerics.certificate import Certificate, Error
+from gnjax.numerics.extras import own_version
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators import metrics
@@ -40,10 +41,7 @@ from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
 
-try:
-    __version__ = metadata.version("gnjax")
-except metadata.PackageNotFoundError:  # imported from a folder that nobody installed
-    __version__ = "unknown"
+__version__ = own_version()
 
 __all__ = [
     "Algebra",

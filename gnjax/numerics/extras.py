@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 from typing import Any
 
 _EXTRAS = {  # by module: the name of the package, and the extra of gnjax that installs it
@@ -12,6 +13,15 @@ _EXTRAS = {  # by module: the name of the package, and the extra of gnjax that i
     "sklearn": ("scikit-learn", "data"),
     "torch": ("torch", "torch"),
 }
+
+
+@cache
+def own_version() -> str:
+    """The version of gnjax; "unknown" where it is imported from a folder that nobody installed."""
+    try:
+        return metadata.version("gnjax")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 class MissingExtraError(ModuleNotFoundError):

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from gnjax.cli.machine import git_state
+from gnjax.numerics.extras import own_version
 from gnjax.numerics.precision import x64_enabled
 from sweeps.storage import closure
 from sweeps.storage.store import Environment
@@ -72,7 +73,7 @@ def provenance(found: Environment) -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.machine()}",
         "precision": found.precision,
         "python": sys.version.split()[0],
-        "versions": {"gnjax": metadata.version("gnjax"), **found.versions},
+        "versions": {"gnjax": own_version(), **found.versions},
     }
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from gnjax.networks.forms.samples import one_sample
 from gnjax.networks.network import Network
+from gnjax.numerics.extras import own_version
 from gnjax.numerics.host import on_host
 
 Blocks = Callable[[int], Iterable[np.ndarray | jax.Array]]
@@ -46,7 +46,7 @@ def kept(
 def digest(net: Network) -> str:
     """Names the rows of J of a network: networks with different rows have different names."""
     closed = jax.make_jaxpr(net.one)(list(net.leaves), one_sample(net.x))
-    parts = [version("gnjax"), version("jax"), str(closed.jaxpr), str(jax.tree.structure(net))]
+    parts = [own_version(), jax.__version__, str(closed.jaxpr), str(jax.tree.structure(net))]
     state = hashlib.sha256("\n".join(parts).encode())
     for leaf in (*closed.consts, *jax.tree.leaves(net)):
         array = np.asarray(leaf)
