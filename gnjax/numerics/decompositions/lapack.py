@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from gnjax.numerics.decompositions.background import interruptible
+from gnjax.numerics.decompositions.threads import few_threads
 
 _LARGE = 500  # with fewer rows or columns no decomposition takes a tenth of a second
 
@@ -47,4 +48,5 @@ def singular_vectors(
 
 
 def _heard(matrix: np.ndarray, work: Callable[[], Value]) -> Value:
-    return work() if min(matrix.shape) < _LARGE else interruptible(work)
+    with few_threads(min(matrix.shape)):
+        return work() if min(matrix.shape) < _LARGE else interruptible(work)

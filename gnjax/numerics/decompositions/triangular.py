@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import get_lapack_funcs
 
+from gnjax.numerics.decompositions.threads import few_threads
+
 _PANEL = 64  # columns that are reduced together
 _WIDE = 512  # columns of one call to LAPACK, which takes no longer than
 _WORK = 4e9  # so many multiplications: Ctrl-C is heard between two calls
@@ -20,6 +22,11 @@ def triangular_factor(matrix: np.ndarray) -> np.ndarray:
     size = min(matrix.shape)
     if not size:
         return matrix[:0]
+    with few_threads(size):
+        return _triangle(matrix, size)
+
+
+def _triangle(matrix: np.ndarray, size: int) -> np.ndarray:
     if size <= _WIDE:
         return np.triu(_reduced(matrix)[0][:size])
     reduced = np.array(matrix, order="F")

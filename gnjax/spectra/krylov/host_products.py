@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from gnjax.numerics.decompositions.threads import one_thread
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.operators.base import Operator
 from gnjax.operators.facts import check_symmetric
@@ -92,11 +91,4 @@ def beside_xla() -> AbstractContextManager[object]:
 
     Otherwise the threads of BLAS keep the cores busy after each product while XLA needs them.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return _pools().limit(limits=1, user_api="blas") if on_cpu else nullcontext()
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    """The thread pools of this process; finding them takes as long as some products."""
-    return ThreadpoolController()
+    return one_thread() if jax.default_backend() == "cpu" else nullcontext()
