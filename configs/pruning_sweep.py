@@ -169,5 +169,6 @@ def _paper_init() -> dict[str, object]:
         "rates": (0.0, 0.4, 0.8),
         "seeds": 1,
         "stops": (0,),
+        "method": "preconditioned",
     }
     return {"networks": "resnet20"} | _networks(shared, 64, (91, 100), PAPER_WIDTHS)

@@ -16,6 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.numerics.scale import (
+    SMALLEST,
+    largest_exponent,
+    raised_power,
+    reach,
+    times_power,
+)
+
 _LEAST = 2  # fewest products: one product shows nothing of directions other than the start
 _FIRST_ROWS = 4  # rows of the first basis, enough for most runs; it is doubled when it is full
 BREAKDOWN = 8.0  # a direction shorter than this times the norm's rounding is no new one
@@ -68,15 +76,36 @@ def tracked(
       rtol: of the residual.
       steps: the most products; as many vectors are held.
     """
-    run, done = _begun(start, min(_FIRST_ROWS, steps)), 0
+    run, done, exponent = _begun(start, min(_FIRST_ROWS, steps)), 0, 0
     while True:
-        run, done = _advanced(run, product(run.last)), done + 1
-        value, residual, scale = np.asarray(run.ends).tolist()
-        unfinished = residual > rtol * scale  # False for what is not finite
+        image = product(run.last)
+        exponent = exponent if done else _exponent_far_from_one(image)
+        run, done = (
+            _advanced(run, times_power(image, -exponent)[0] if exponent else image),
+            done + 1,
+        )
+        ends = np.asarray(run.ends)
+        unfinished = ends[1] > rtol * ends[2]  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
+            value, residual, scale = _in_units(ends.astype(np.float64), exponent)
             return Tracked(value, _ritz_vector(run), residual, scale, done)
         if done == len(run.projection):
             run = _widened(run, min(2 * done, steps) - done)
+
+
+def _exponent_far_from_one(image: jax.Array) -> int:
+    """The exponent of the largest entry where squares might under- or overflow, and otherwise 0."""
+    exponent = largest_exponent(image) or 0
+    return exponent if abs(exponent) > reach(image.dtype) else 0
+
+
+def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
+    """2^exponent times the value, its residual and the scale; the residual is no less than that."""
+    if not exponent:
+        return ends[0].item(), ends[1].item(), ends[2].item()
+    with np.errstate(under="ignore", over="ignore"):
+        value, _, scale = np.ldexp(ends, exponent).tolist()
+    return value, raised_power(ends[1].item(), exponent) + SMALLEST, scale
 
 
 @partial(jax.jit, static_argnums=1)

@@ -42,6 +42,17 @@ def test_an_eigenvalue_lies_within_the_residual_and_none_is_exceeded(values, see
     assert np.abs(true).max() + rounding >= found.scale
 
 
+@pytest.mark.parametrize("exponent", [-1015, -700, 0, 700, 1015])
+def test_a_residual_does_not_underflow_at_any_scale(exponent):
+    """A class of wrong numbers: squares of residuals were zero below 1e-154, infinite above."""
+    matrix, _ = symmetric(np.geomspace(1, 3, SIZE))
+    start = np.random.default_rng(0).standard_normal(SIZE)
+    plain, found = run(matrix, start, 1e-3), run(np.ldexp(matrix, exponent), start, 1e-3)
+    assert found.products == plain.products
+    assert found.value == pytest.approx(float(np.ldexp(plain.value, exponent)), rel=1e-12)
+    assert found.residual == pytest.approx(float(np.ldexp(plain.residual, exponent)), rel=1e-6)
+
+
 def test_the_residual_is_that_of_the_vector():
     matrix, _ = symmetric(np.linspace(-3, 5, SIZE))
     found = run(matrix, np.ones(SIZE), 1e-2)
