@@ -14,8 +14,8 @@ _ALONE, _SHARED = 64, 512  # rows or columns from which BLAS takes one thread, a
 def few_threads(size: int) -> AbstractContextManager[None]:
     """One thread for a decomposition with so many rows or columns, if that is as fast as two.
 
-    Singular values of 300 x 200 took twice as long with two threads, and of 800 x 500 half as long again;
-    eigenvalues of 400 rows take as long, and of 600 rows a fifth more with one.
+    With two threads singular values of 300 x 200 took twice as long, and those of 800 x 500 half
+    as long again; eigenvalues of 400 rows took as long, and those of 600 rows a fifth less.
     """
     return one_thread() if _ALONE <= size < _SHARED else nullcontext()
 
