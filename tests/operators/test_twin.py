@@ -103,3 +103,16 @@ def test_rows_of_saturated_samples_are_independent():
     sizes = np.linalg.norm(op.factor(), axis=1)
     assert 0 < sizes.min() < 1e-20
     assert np.linalg.matrix_rank(op.factor() / sizes[:, None]) == 6
+
+
+@pytest.mark.parametrize("twin_first", [False, True])
+def test_the_rounding_of_the_jacobian_is_measured_once_for_both_sides(twin_first):
+    x = jax.random.normal(jax.random.key(0), (30, 3))
+    model = gnjax.models.MLP((3, 2), key=jax.random.key(1))
+    op = gnjax.ntk(model, x)
+    alone = gnjax.ntk(model, x).twin.measured
+    assert not twin_first or op.twin is not op
+    measured = op.measured
+    assert op.twin is not op
+    assert op.twin.measured is measured
+    assert alone.whole.value == pytest.approx(measured.whole.value, rel=1e-9)

@@ -119,7 +119,10 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
             side = self.side
         if net is self.net and side == self.side:
             return self
-        return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
+        twin = NetworkGram(net, side, self.scale, None if net is self.net else self.net)
+        if self.unmerged is None and "measured" in vars(self):
+            vars(twin)["measured"] = self.measured  # the rounding of the same J
+        return twin
 
     @property
     def rank_bound(self) -> int:
@@ -240,7 +243,10 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
     @cached_property
     def measured(self) -> Measured:
         """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
-        return measured(self.net if self.unmerged is None else self.unmerged)
+        of_jacobian = measured(self.net if self.unmerged is None else self.unmerged)
+        if self.unmerged is None and "twin" in vars(self):
+            vars(self.twin).setdefault("measured", of_jacobian)
+        return of_jacobian
 
     @cached_property
     def probes(self) -> np.ndarray:
