@@ -15,7 +15,7 @@ from experiments.claims.data_sharpness import CLAIMS, FITTED
 from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_network import at_index
-from experiments.shared.linear_training import Data, Drawn, draw
+from experiments.shared.linear_training import Data, Drawn, draw, draws
 from gnjax import data as datasets
 from sweeps import command_line as cli
 from sweeps import regimes
@@ -69,11 +69,7 @@ class Cell:
     rtol: float
 
     def runs(self) -> list[Data]:
-        return [
-            Data(self.data, self.samples, share, seed, self.side)
-            for share in self.shares
-            for seed in self.seeds
-        ]
+        return draws(self.data, self.samples, self.shares, self.seeds, self.side)
 
 
 @dataclass(frozen=True)

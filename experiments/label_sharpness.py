@@ -19,7 +19,7 @@ from experiments.claims.label_sharpness import CLAIMS
 from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_network import at_index
-from experiments.shared.linear_training import Data, draw
+from experiments.shared.linear_training import Data, draw, draws
 from gnjax import data as datasets
 from gnjax import papers
 from gnjax.papers import balanced
@@ -167,11 +167,7 @@ class TrainedCell:
     rtol: float
 
     def runs(self) -> list[Data]:
-        return [
-            Data(self.data, self.samples, share, seed, self.side)
-            for share in self.shares
-            for seed in self.seeds
-        ]
+        return draws(self.data, self.samples, self.shares, self.seeds, self.side)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -32,6 +32,13 @@ class Data:
     share: float
     seed: int
     side: int
+
+
+def draws(
+    name: str, samples: int, shares: Sequence[float], seeds: Sequence[int], side: int
+) -> list[Data]:
+    """The samples with every share and every seed."""
+    return [Data(name, samples, share, seed, side) for share in shares for seed in seeds]
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,6 @@ def size_of(block: np.ndarray | jax.Array) -> float:
 
 def times_number(block: np.ndarray | jax.Array, factor: float) -> np.ndarray | jax.Array:
     """The block times a number, in its own precision, where it is."""
-    if isinstance(block, np.ndarray):
-        return block * factor
     with x64():
         return block * factor
 

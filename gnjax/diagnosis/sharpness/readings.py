@@ -10,12 +10,11 @@ import jax
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import hessian_product
-from gnjax.networks.network import gather, scatter
+from gnjax.networks.network import gather
 from gnjax.networks.rounding import SAFETY
 from gnjax.networks.rounding.gaps import gaps
 from gnjax.numerics.host import on_device
-from gnjax.operators.of_networks.hessian import HESSIAN, NetworkHessian
+from gnjax.operators.of_networks.hessian import HESSIAN, NetworkHessian, product_of_batch
 
 _DRAWS = 3
 
@@ -44,14 +43,8 @@ def gradient_and_hessian(
     op: NetworkHessian, x: Any, target: Any
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
     """The gradient (p,) of the summed loss of a batch, and v -> H v."""
-    net, gradient = op.net, jax.grad(partial(op.objective, x, target))
-    point = list(net.leaves)
-
-    def multiply(v: jax.Array) -> jax.Array:
-        images = hessian_product(gradient, point, scatter(net, v), forward=net.forward)
-        return gather(net, images)
-
-    return gather(net, gradient(point)), multiply
+    gradient = jax.grad(partial(op.objective, x, target))(list(op.net.leaves))
+    return gather(op.net, gradient), lambda v: product_of_batch(op, v, x, target)
 
 
 def ratio(values: np.ndarray, errors: np.ndarray) -> tuple[float, float]:

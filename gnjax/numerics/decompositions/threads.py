@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 from threadpoolctl import ThreadpoolController
@@ -11,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 _ALONE, _SHARED = 64, 512  # rows or columns from which BLAS takes one thread, and from which all
 
 
-def few_threads(size: int) -> AbstractContextManager[None]:
+def few_threads(size: int) -> AbstractContextManager[object]:
     """One thread for a decomposition with so many rows or columns, if that is as fast as two.
 
     With two threads singular values of 300 x 200 took twice as long, and those of 800 x 500 half
@@ -20,15 +19,13 @@ def few_threads(size: int) -> AbstractContextManager[None]:
     return one_thread() if _ALONE <= size < _SHARED else nullcontext()
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[object]:
     """Limit every BLAS of the process to one thread.
 
     NumPy and SciPy bring a BLAS each, whose threads keep the cores busy for a while after each
     call: where their calls alternate with each other or with XLA's, all of them wait.
     """
-    with _pools().limit(limits=1, user_api="blas"):
-        yield
+    return _pools().limit(limits=1, user_api="blas")
 
 
 @cache

@@ -99,7 +99,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
     def _measured(self) -> MeasuredProduct:
         net = self.net
         return measured_product(
-            Partial(_hessian_product, self),
+            Partial(product_of_batch, self),
             net.parameters,
             net.dtype,
             batches=list(sample_batches(net, net.target)),
@@ -147,7 +147,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
 
 @bounded_jit
 def hessian_batch(op: NetworkHessian, x: Any, target: Target | None, v: jax.Array) -> jax.Array:
-    return batched(lambda w: _hessian_product(op, w, x, target), v)
+    return batched(lambda w: product_of_batch(op, w, x, target), v)
 
 
 def checked_hessian(op: NetworkHessian) -> NetworkHessian:
@@ -160,7 +160,7 @@ def checked_hessian(op: NetworkHessian) -> NetworkHessian:
     return op
 
 
-def _hessian_product(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
+def product_of_batch(op: NetworkHessian, w: jax.Array, x: Any, target: Target | None) -> jax.Array:
     """The product with the Hessian of the summed loss of one batch."""
     net, gradient = op.net, jax.grad(partial(op.objective, x, target))
     images = hessian_product(gradient, list(net.leaves), scatter(net, w), forward=net.forward)

@@ -32,7 +32,7 @@ def kept(
 
     Rows of another ``kind`` than those of J have a folder of their own.
     """
-    own = folder / " ".join([digest(net), *kind.split()]).replace(" ", "-")
+    own = folder / "-".join([digest(net), *kind.split()])
     own.mkdir(parents=True, exist_ok=True)
     count = 0
     while (block := _read(_path(own, count))) is not None:

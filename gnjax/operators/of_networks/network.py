@@ -119,10 +119,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
             side = self.side
         if net is self.net and side == self.side:
             return self
-        twin = NetworkGram(net, side, self.scale, None if net is self.net else self.net)
-        if self.unmerged is None and "measured" in vars(self):
-            vars(twin)["measured"] = self.measured  # the rounding of the same J
-        return twin
+        return NetworkGram(net, side, self.scale, None if net is self.net else self.net)
 
     @property
     def rank_bound(self) -> int:
@@ -240,13 +237,10 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
             error = checked(error, self.measured.forms, forms)
         return error.scaled(self.scale**0.5)
 
-    @cached_property
+    @property
     def measured(self) -> Measured:
         """The error of J, measured with all samples: merging equal ones leaves |J|_F unchanged."""
-        of_jacobian = measured(self.net if self.unmerged is None else self.unmerged)
-        if self.unmerged is None and "twin" in vars(self):
-            vars(self.twin).setdefault("measured", of_jacobian)
-        return of_jacobian
+        return _measured_once(self.net if self.unmerged is None else self.unmerged)
 
     @cached_property
     def probes(self) -> np.ndarray:
@@ -314,3 +308,12 @@ class _GramProduct:
 
     def __call__(self, net: Network, v: jax.Array, x: Any, target: Target) -> jax.Array:
         return gauss_newton_product(net, x, target, v, rooted=self.rooted)
+
+
+def _measured_once(net: Network) -> Measured:
+    """The error of J, remembered with the network: an operator and its twin have the same J."""
+    remembered = vars(net)
+    if "measured" not in remembered:
+        remembered["measured"] = measured(net)
+    result: Measured = remembered["measured"]
+    return result

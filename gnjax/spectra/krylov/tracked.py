@@ -17,11 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.numerics.scale import (
-    SMALLEST,
     largest_exponent,
-    raised_power,
     reach,
     times_power,
+    values_in_units,
 )
 
 _LEAST = 2  # fewest products: one product shows nothing of directions other than the start
@@ -80,10 +79,9 @@ def tracked(
     while True:
         image = product(run.last)
         exponent = exponent if done else _exponent_far_from_one(image)
-        run, done = (
-            _advanced(run, times_power(image, -exponent)[0] if exponent else image),
-            done + 1,
-        )
+        if exponent:
+            image, _ = times_power(image, -exponent)
+        run, done = _advanced(run, image), done + 1
         ends = np.asarray(run.ends)
         unfinished = ends[1] > rtol * ends[2]  # False for what is not finite
         if done >= _LEAST and (done == steps or not unfinished):
@@ -101,11 +99,11 @@ def _exponent_far_from_one(image: jax.Array) -> int:
 
 def _in_units(ends: np.ndarray, exponent: int) -> tuple[float, float, float]:
     """2^exponent times the value, its residual and the scale; the residual is no less than that."""
+    value, residual, scale = ends.tolist()
     if not exponent:
-        return ends[0].item(), ends[1].item(), ends[2].item()
-    with np.errstate(under="ignore", over="ignore"):
-        value, _, scale = np.ldexp(ends, exponent).tolist()
-    return value, raised_power(ends[1].item(), exponent) + SMALLEST, scale
+        return value, residual, scale
+    values, errors = values_in_units(np.array([value, scale]), np.array([residual, 0.0]), exponent)
+    return values[0].item(), errors[0].item(), values[1].item()
 
 
 @partial(jax.jit, static_argnums=1)

@@ -75,9 +75,10 @@ def store(
     columns = min(columns, shape[1])
     if on_accelerator:
         with x64():
-            device_blocks = _passed(map(jnp.asarray, blocks), on_block)
-            made = _by_rows if by_rows else _by_columns
-            return made(device_blocks, shape, dtype, columns)
+            device_blocks = _reported(map(jnp.asarray, blocks), on_block)
+            if by_rows:
+                return _from_rows(device_blocks, shape, dtype, columns)
+            return _from_columns(device_blocks, shape, dtype)
     tiles = [zeros((shape[0], columns), dtype) for _ in range(-(-shape[1] // columns))]
     start, lost, squared = 0, 0.0, 0.0
     for block in map(on_host, blocks):
@@ -109,15 +110,16 @@ def _write(tiles: Sequence[np.ndarray], part: np.ndarray, first: int) -> float:
     return lost
 
 
-def _passed(
+def _reported(
     blocks: Iterable[jax.Array], on_block: Callable[[jax.Array], object]
 ) -> Iterator[jax.Array]:
+    """Yield the blocks, and call ``on_block`` with each once it is used."""
     for block in blocks:
         yield block
         on_block(block)
 
 
-def _by_rows(
+def _from_rows(
     blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
 ) -> StoredFactor:
     """Hold rows of J on the device in tiles of so many columns, the last one narrower."""
@@ -133,11 +135,10 @@ def _by_rows(
     return StoredFactor(tuple(tiles), shape, (1 + 1e-6) * float(lost) ** 0.5, float(squared))
 
 
-def _by_columns(
-    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype, columns: int
+def _from_columns(
+    blocks: Iterable[jax.Array], shape: tuple[int, int], dtype: np.dtype
 ) -> StoredFactor:
     """Hold rows of J^T on the device, every block as a tile of J."""
-    del columns
     tiles, lost, squared = [], jnp.zeros(()), jnp.zeros(())
     for block in blocks:
         tile, moved = _transposed(block, dtype)

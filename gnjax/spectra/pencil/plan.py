@@ -49,9 +49,9 @@ class Plan:
 def planned(factor: Factorisation, limits: Limits) -> Plan:
     """The cheapest way to hold J (m, q) and to precondition J J^T."""
     m, q = factor.shape
-    numbers, room = float(m) * q, limits.rows_bytes
     if on_gpu():
         return _on_device(m, q, limits)
+    numbers, room = float(m) * q, limits.rows_bytes
     free, _ = free_memory()
     room = room if free is None else min(room, _FREE * free)
     wide = 8 * numbers <= _WIDE * room
