@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,14 +57,15 @@ def even_size(n: int, most: int) -> int:
     return -(-n // -(-n // most))
 
 
-def same_size(n: int, most: int) -> int:
-    """The largest size of at most ``most`` that divides n, for parts of n samples, if there is one.
+def same_size(n: int, near: int) -> int:
+    """The size of equal parts into which n samples are divided, if there is one.
 
-    It is a divisor of n between half of ``most`` and ``most``. Otherwise the last part is shorter,
-    and a second program is compiled for it.
+    It is the largest divisor of n between half of ``near`` and ``near``, or the smallest up to a
+    quarter above it. Otherwise the last part is shorter, and every function of a part is compiled
+    twice.
     """
-    sizes = (size for size in range(most, most // 2, -1) if n % size == 0)
-    return next(sizes, even_size(n, most))
+    sizes = itertools.chain(range(near, near // 2, -1), range(near + 1, near + near // 4 + 1))
+    return next((size for size in sizes if n % size == 0), even_size(n, near))
 
 
 def windows(x: Any, size: int) -> Iterator[tuple[Any, int]]:
