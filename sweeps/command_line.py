@@ -121,7 +121,7 @@ def run(job: Job, console: Terminal) -> Done:
     experiment = job.program.experiment
     store, chosen = plan(job)
     archive = archives.archive(experiment, job.cells)
-    _announce(console, job, chosen, archive)
+    _announce(console, job, chosen, archive, store.environment.device)
     if job.dry_run:
         return Done((), collected=False)
     if not job.compute:
@@ -138,7 +138,7 @@ def run(job: Job, console: Terminal) -> Done:
     seconds = sum(result.seconds for result in outcome.finished.values())
     left = [cell for cell in chosen.cells if cell not in outcome.finished]
     if left and outcome.finished and job.compute:
-        after = progress.forecast(experiment, left, outcome.finished)
+        after = progress.forecast(experiment, left, outcome.finished, store.environment.device)
         console.say(f"{len(left)} of {len(chosen.cells)} cells are left: {after}")
     if outcome.finished:
         measured = {cell: result.measurement for cell, result in outcome.finished.items()}
@@ -254,7 +254,9 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _announce(console: Terminal, job: Job, chosen: launch.Plan, archive: Store) -> None:
+def _announce(
+    console: Terminal, job: Job, chosen: launch.Plan, archive: Store, device: str
+) -> None:
     """What is there and what is left, with the time that it takes if any finished cell tells."""
     experiment, total = job.program.experiment, len(chosen.cells)
     name = f"{job.program.experiment.name} {job.profile}"
@@ -264,7 +266,8 @@ def _announce(console: Terminal, job: Job, chosen: launch.Plan, archive: Store) 
     if chosen.left:
         known = {**archives.published(archive, experiment.cells(job.config)), **chosen.stored}
         text += f", {len(chosen.left)} to compute" if job.compute else f", {len(chosen.left)} left"
-        text += f": {progress.forecast(experiment, chosen.left, known)}" if known else ""
+        if known:
+            text += f": {progress.forecast(experiment, chosen.left, known, device)}"
     other = archives.refused(archive, chosen.left) if job.published else 0
     if other:
         text += f"; {other} published cells are damaged or of other code, and are not taken"

@@ -54,22 +54,27 @@ class Clock:
 
 
 def forecast(
-    experiment: Experiment, left: Sequence[Cell], finished: Mapping[Cell, Finished]
+    experiment: Experiment, left: Sequence[Cell], finished: Mapping[Cell, Finished], device: str
 ) -> str:
     """The time that one process takes for the cells that are left, judged by finished ones.
 
-    Cells of one shape are judged by finished cells of that shape, where there are any.
+    Cells of one shape are judged by finished cells of that shape, where there are any. Only those
+    count that were computed on ``device``; where there are none, the others, which the text names.
     """
     if not finished:
         return "time unknown, as no such cell is finished"
-    paces = {shape: _pace(experiment, some) for shape, some in _by_shape(experiment, finished)}
-    typical = _pace(experiment, finished)
+    here = {cell: done for cell, done in finished.items() if _device(done) in ("", device)}
+    judges = here or finished
+    paces = {shape: _pace(experiment, some) for shape, some in _by_shape(experiment, judges)}
+    typical = _pace(experiment, judges)
     seconds = sum(
         paces.get(experiment.shape(cell), typical) * experiment.cost(cell) for cell in left
     )
     foreign = sum(experiment.shape(cell) not in paces for cell in left)
     rough = f", {foreign} of them judged by other shapes" if foreign else ""
-    return f"about {duration(seconds)}{rough}"
+    elsewhere = sorted({_device(done) for done in finished.values()})
+    place = "" if here else f" on {', '.join(elsewhere)}, and unknown on {device}"
+    return f"about {duration(seconds)}{place}{rough}"
 
 
 def _by_shape(
@@ -87,9 +92,14 @@ def _pace(experiment: Experiment, finished: Mapping[Cell, Finished]) -> float:
 
 def _seconds_alone(done: Finished) -> float:
     """The seconds of a cell; on a CPU that others used as well, no more than its own work."""
-    if not str(done.provenance.get("device", "")).startswith("cpu"):
+    if not _device(done).startswith("cpu"):
         return done.seconds
     return min(done.seconds, done.provenance.get("cpu_seconds", done.seconds))
+
+
+def _device(done: Finished) -> str:
+    """The kind of device that computed a cell; empty where nothing says it."""
+    return str(done.provenance.get("device", ""))
 
 
 class Bar:

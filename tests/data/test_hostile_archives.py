@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pooch
 import pytest
 
 from gnjax import data
@@ -58,7 +57,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[
     ]
     monkeypatch.delenv("GNJAX_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(pooch, "os_cache", lambda _: tmp_path / "cache")
+    monkeypatch.setattr(places, "cache_root", lambda: tmp_path / "cache")
 
     def register(*mirrors: str) -> dict[str, bytes]:
         spec = replace(

@@ -190,7 +190,7 @@ def test_on_a_busy_machine_the_work_counts_and_not_the_time():
     busy = {"device": "cpu: cpu", "cpu_seconds": 20.0}
     for told, seconds in ((busy, 20), (busy | {"device": "gpu: H"}, 90), ({}, 90)):
         done = {cell: Finished({}, 90.0, told)}
-        told = progress.forecast(toy.EXPERIMENT, [toy.Cell(2, 0.0)], done)
+        told = progress.forecast(toy.EXPERIMENT, [toy.Cell(2, 0.0)], done, told.get("device", ""))
         assert told.startswith(f"about {progress.duration(2 * seconds)}, 1 of them")
 
 
@@ -200,9 +200,19 @@ def test_the_time_that_is_left_is_judged_by_cells_of_the_same_shape():
     seconds = {1: 2.0, 3: 6.0, 2: 10.0}
     done = {toy.Cell(depth, 0.0): toy.finished({}, taken) for depth, taken in seconds.items()}
     left = [toy.Cell(5, 0.0), toy.Cell(4, 0.0)]
-    assert progress.forecast(experiment, left, done) == "about 30 s"
+    assert progress.forecast(experiment, left, done, "cpu") == "about 30 s"
     odd = {cell: result for cell, result in done.items() if cell.depth % 2}
-    assert (
-        progress.forecast(experiment, left, odd) == "about 18 s, 1 of them judged by other shapes"
-    )
-    assert "unknown" in progress.forecast(experiment, left, {})
+    told = progress.forecast(experiment, left, odd, "cpu")
+    assert told == "about 18 s, 1 of them judged by other shapes"
+    assert "unknown" in progress.forecast(experiment, left, {}, "cpu")
+
+
+def test_the_time_that_is_left_is_judged_by_cells_of_this_device():
+    """A cell of depth 1 takes 7 s on a CPU and 1 s on a GPU."""
+    left = [toy.Cell(2, 0.0)]
+    gpu = {toy.Cell(1, 0.0): Finished({}, 1.0, {"device": "gpu: H"})}
+    cpu = {toy.Cell(3, 0.0): Finished({}, 21.0, {"device": "cpu: cpu"})}
+    told = [progress.forecast(toy.EXPERIMENT, left, gpu | cpu, d) for d in ("cpu: cpu", "gpu: H")]
+    assert [one.partition(",")[0] for one in told] == ["about 14 s", "about 2 s"]
+    told = progress.forecast(toy.EXPERIMENT, left, gpu, "cpu: cpu")
+    assert told.startswith("about 2 s on gpu: H, and unknown on cpu: cpu")
