@@ -89,8 +89,8 @@ class Row:
     epoch: int
     measured: float
     error: float  # of ``measured``
-    printed: float  # thY: Eq 14 as printed, with sigma_max(Y)
-    least: float  # thM: Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter
+    printed: float  # Eq 14 as printed, with sigma_max(Y)
+    least: float  # lambda_*: Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter
     loss: float
     floor: float  # the least-squares optimum
 

@@ -82,8 +82,8 @@ class Panel:
 class Edge:
     """B2d: sharpness over the epochs at constant learning rates.
 
-    A fraction f stands for the rate 2 f / thM, at which minima flatter than thM / f are stable;
-    0 for the rate of the other panels.
+    A fraction f stands for the rate 2 f / lambda_*, at which minima flatter than lambda_* / f are
+    stable; 0 for the rate of the other panels.
     """
 
     data: str
@@ -197,15 +197,15 @@ class Row:
     seed: int
     measured: float
     error: float  # of ``measured``
-    printed: float  # thY: Eq 14 as printed, with sigma_max(Y); in 1a Eq 9 with Eq 13
-    least: float | None = None  # thM: Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter
+    printed: float  # Eq 14 as printed, with sigma_max(Y); in 1a Eq 9 with Eq 13
+    least: float | None = None  # lambda_*: Eq 14 with |Y X^T| / (n sigma_x^2), least of a minimum
     samples: int | None = None
     share: float | None = None  # of class 0, as realised
     index: int | None = None  # 1a: from the largest
     norm: float | None = None  # 1b: sigma_max(Y) / sqrt(n)
     epoch: int | None = None
     rate: float | None = None  # at that epoch
-    fraction: float | None = None  # 2d: rate thM / 2, 0 for the rate of the other panels
+    fraction: float | None = None  # 2d: rate lambda_* / 2, 0 for the rate of the other panels
     loss: float | None = None
     floor: float | None = None  # the least-squares optimum
 

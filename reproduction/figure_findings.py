@@ -27,7 +27,7 @@ def page(figure: str, sides: Sequence[Side], folder: Path) -> str:
     claims = [c for c in (sides[0].claims if sides else []) if figure_of(c) == figure]
     parts = [
         f"# {title(figure)}",
-        "[All findings](../FINDINGS.md)",
+        "[All findings](../FINDINGS.md), and how verdicts are to be read",
         *_pictures(figure, sides, folder),
         *_sentences(claims, sides),
         *_others(claims, sides),

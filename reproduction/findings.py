@@ -17,7 +17,7 @@ from reproduction.appendices import PAGES
 from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
-from reproduction.records import EXPECTED, PROFILES, Records, read
+from reproduction.records import EXPECTED, LEGEND, PROFILES, Records, read
 from reproduction.sides import Side, linked, verdict, words
 from reproduction.summary import SUMMARY
 from sweeps import sentences
@@ -64,8 +64,11 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         " sentence that they print about a figure or a number has one verdict, made by code from"
         " the verdicts of its readings. The laptop's profile has data that ship and sizes with the"
         " paper's ratios, the paper's profile has the sizes of the papers.",
+        LEGEND,
         _tallies(sides),
-        "The four tallies count different things and are not added up. " + _kinds(),
+        "The four tallies count different things and are not added up: what each paper prints, what"
+        " its equations imply of a figure's networks, and, beyond the papers, what other papers say"
+        " and what is our own. " + _kinds(),
         "## What is printed and fails",
         _chosen(sides, lambda statuses: FAILS in statuses),
         "## What is printed and was not decided",
@@ -159,12 +162,6 @@ def _behind() -> Iterator[str]:
         "the data: each picture in [gallery](gallery) and in [gallery/paper](gallery/paper) that"
         " was published with its table has it beside it as CSV; `python -m reproduction.verdicts`"
         " computes the verdicts again from these tables"
-    )
-    yield (
-        "a sentence *holds* or *fails* where a number decides it; it is *undecided* where the"
-        " interval of 95% over the seeds contains no effect, and *not testable* where a size or the"
-        " data that decide are not the paper's; *all* of its readings have to hold where its words"
-        " are about each, *some* where the text leaves open which one is meant"
     )
 
 

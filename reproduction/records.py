@@ -21,6 +21,16 @@ WORDS = {
     NOT_TESTABLE: "not testable here",
 }
 
+LEGEND = (
+    "Where a sentence leaves open what was measured, each way to understand it is a reading with a"
+    ' verdict of its own. A reading "holds" or "fails" where a number decides it. It is'
+    ' "undecided" where its interval of 95% over the seeds lies on both sides of the value that'
+    ' decides, and "not testable" where a size or the data that decide are not the paper\'s. All'
+    " readings of a sentence have to hold where its words are about each of them, and some where"
+    " the text leaves open which one is meant. Numbers in brackets are such intervals."
+)
+"""How verdicts are to be read, for whoever sees them first."""
+
 Records = Mapping[str, Mapping[str, Mapping[str, str]]]
 """What figures/expected.json holds: profile, claim, then figure, status, number and so on."""
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from reproduction.corrections import CORRECTIONS, KINDS, Correction
 from reproduction.elements import Html, element, joined, picture
 from reproduction.markdown import escaped
-from reproduction.records import Section, counts
+from reproduction.records import LEGEND, Section, counts
 from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence, Verdict
 from sweeps.sentences import TALLIES
@@ -89,6 +89,7 @@ def _matters(sections: Sequence[Section]) -> Html:
     judged = sentences.judged(statuses)
     parts = [
         element("h2", "What matters"),
+        element("p", LEGEND, class_="soft"),
         _tallies(statuses),
         *(_printed(judged, verdicts) if judged else ()),
         *_beyond(sections),

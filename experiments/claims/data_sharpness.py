@@ -100,7 +100,8 @@ CLAIMS = (
         _SIZE,
         _independent(fit=False),
         mechanism="Eq 14 needs fitted labels, and a linear map of images fits fewer of them the"
-        " more there are: every run ends at thM, Eq 14 of the labels' projection onto the inputs",
+        " more there are: every run ends at lambda_*, Eq 14 of the labels' projection onto the"
+        " inputs",
     ),
     *(
         Claim(

@@ -1,4 +1,4 @@
-"""The claims on figures B1 and B2. thM and thY are the columns ``least`` and ``printed``."""
+"""The claims on figures B1 and B2. lambda_* and Eq 14 are the columns ``least`` and ``printed``."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _not_monotone(table: Columns) -> Verdict:
 
 
 def _near_printed(figure: str, limit: float, *, least: float = 0.0) -> Check:
-    """Whether |measured / thY - 1| <= limit in every run with a share of at least ``least``."""
+    """Whether |measured / Eq 14 - 1| <= limit in every run with a share of at least ``least``."""
 
     def check(table: Columns) -> Verdict:
         shown = where(table, figure=figure)
@@ -126,8 +126,8 @@ def _near_printed(figure: str, limit: float, *, least: float = 0.0) -> Check:
             return not_testable("no run")
         off = shown["measured"] / shown["printed"] - 1
         worst = float(np.abs(off[tested]).max())
-        text = f"{_range(off[tested])} of thY"
-        text += f" ({_range((shown['measured'] / shown['least'] - 1)[tested])} of thM)"
+        text = f"{_range(off[tested])} of Eq 14"
+        text += f" ({_range((shown['measured'] / shown['least'] - 1)[tested])} of lambda_*)"
         return verdict(worst <= limit, worst, text + _regime(shown, np.abs(off) <= limit))
 
     return check
@@ -166,14 +166,14 @@ def _short(name: str) -> str:
 
 
 def _close_to_least(table: Columns) -> Verdict:
-    """Whether every run is within 1e-3 of thM, or 5e-3 at alpha 0.1, where convergence is slow."""
+    """Whether every run is within 1e-3 of lambda_*, 5e-3 at alpha 0.1 (it converges slowly)."""
     shown = where(table, figure="1c")
     if not length(shown):
         return not_testable("no run")
     off = np.abs(shown["measured"] / shown["least"] - 1)
     limit = np.where(shown["share"] > 0.15, 1e-3, 5e-3)
     passes = off <= limit
-    text = f"farthest {off.max():.1e} of thM" + _regime(shown, passes)
+    text = f"farthest {off.max():.1e} of lambda_*" + _regime(shown, passes)
     return verdict(bool(passes.all()), off.max(), text)
 
 
@@ -183,13 +183,13 @@ def _below_printed(table: Columns) -> Verdict:
         return not_testable("no run")
     ratio = shown["measured"] / shown["printed"]
     passes = (ratio <= 1 + 1e-3) & (ratio >= 0.8)
-    text = f"measured / thY from {ratio.min():.3f} to {ratio.max():.3f}"
+    text = f"measured over Eq 14: from {ratio.min():.3f} to {ratio.max():.3f}"
     text += _regime(shown, passes)
     return verdict(bool(passes.all()), ratio.min(), text)
 
 
 def _above_least(figure: str) -> Check:
-    """Whether no run is flatter than thM by more than 1e-3, which stopping early can cause."""
+    """Whether no run is flatter than lambda_* by more than 1e-3, which stopping early can cause."""
 
     def check(table: Columns) -> Verdict:
         shown = where(table, figure=figure)
@@ -198,8 +198,8 @@ def _above_least(figure: str) -> Check:
         ratio = shown["measured"] / shown["least"]
         excess = (shown["loss"] - shown["floor"])[ratio.argmin()]
         text = (
-            f"smallest measured / thM {ratio.min():.6f} over {len(ratio)} runs, there with a loss"
-            f" {excess:.1e} above its floor"
+            f"smallest measured over lambda_*: {ratio.min():.6f} over {len(ratio)} runs, there with"
+            f" a loss {excess:.1e} above its floor"
         )
         return verdict(ratio.min() >= 1 - 1e-3, ratio.min(), text)
 
@@ -222,7 +222,7 @@ def _far(table: Columns) -> Verdict:
     )
     nearest = min((ratio for ratio, _ in found.values()), key=lambda ratio: abs(np.log(ratio)))
     holds = abs(np.log(nearest)) > np.log(FAR)
-    return verdict(bool(holds), nearest, f"farthest measured / thY {listed}")
+    return verdict(bool(holds), nearest, f"farthest measured over Eq 14: {listed}")
 
 
 def _raw_inputs_matter(table: Columns) -> Verdict:
@@ -267,31 +267,31 @@ def _far_from_edge(table: Columns) -> Verdict:
 def _settles(table: Columns) -> Verdict:
     """Whether training ends at the edge, where sharpness is 2 / rate, at rates in between.
 
-    They lie between 2 / (the sharpness that a small rate ends at) and 2 / thM.
+    They lie between 2 / (the sharpness that a small rate ends at) and 2 / lambda_*.
     """
     runs = _runs(table)
     flow = runs[0.0]["measured"][-1] if 0.0 in runs else np.inf
     between = {f: one for f, one in runs.items() if 0 < f < 1 and 2 / one["rate"][-1] < flow}
     if not between:
         return not_testable(
-            "no rate between 2 / (the sharpness reached at a small rate) and 2 / thM"
+            "no rate between 2 / (the sharpness reached at a small rate) and 2 / lambda_*"
         )
     edges = {f: one["measured"][-1] * one["rate"][-1] / 2 for f, one in between.items()}
     flattest = min(one["measured"][-1] / one["least"][-1] for one in between.values())
     excess = max((one["loss"] - one["floor"])[-1] for one in between.values())
-    listed = ", ".join(f"{edge:.4f} at rate {2 * f:.3g} / thM" for f, edge in edges.items())
+    listed = ", ".join(f"{edge:.4f} at rate {2 * f:.3g} / lambda_*" for f, edge in edges.items())
     text = f"final sharpness in units of 2 / rate: {listed}; excess loss at most {excess:.1e}"
     holds = max(edges.values()) <= 1 + 1e-3 and flattest >= 1 - 1e-3 and excess < 1e-6
     return verdict(bool(holds), max(edges.values()), text)
 
 
 def _never_fits(table: Columns) -> Verdict:
-    """Whether the loss stays above its floor at rates above 2 / thM: no minimum is stable there."""
+    """Whether the loss stays above its floor above 2 / lambda_*, where no minimum is stable."""
     above = {f: one for f, one in _runs(table).items() if f > 1}
     if not above:
-        return not_testable("no rate above 2 / thM")
+        return not_testable("no rate above 2 / lambda_*")
     excess = {f: float((one["loss"] - one["floor"])[-1]) for f, one in above.items()}
-    listed = ", ".join(f"{value:.1e} at rate {2 * f:.3g} / thM" for f, value in excess.items())
+    listed = ", ".join(f"{value:.1e} at rate {2 * f:.3g} / lambda_*" for f, value in excess.items())
     return verdict(min(excess.values()) > 1e-6, min(excess.values()), f"final excess loss {listed}")
 
 
@@ -365,19 +365,19 @@ CLAIMS = (
     ),
     Claim("B1b", "it grows with L above ln(sigma_x^2 / alpha) and only there", BEYOND, _growth),
     Claim("B1c", "increasing in alpha_max", _SHARPER, _increasing("1c"), panel=_on("1c")),
-    Claim("B1c", "within 1e-3 of thM (5e-3 at alpha 0.1)", BEYOND, _close_to_least),
+    Claim("B1c", "within 1e-3 of lambda_* (5e-3 at alpha 0.1)", BEYOND, _close_to_least),
     Claim(
         "B1c",
-        "at most thY and within 20% of it",
+        "at most Eq 14 as printed and within 20% of it",
         implied("Eq 14, which needs fitted labels"),
         _below_printed,
         ("n/d",),
         _on("1c"),
         mechanism="labels are not fitted when n > d: what the network reaches is Eq 14 of the"
-        " projected labels, thM, which every run meets to 1e-3; how far thM lies below thY is the"
-        " share of the labels that the inputs explain",
+        " projected labels, lambda_*, which every run meets to 1e-3; how far lambda_* lies below Eq"
+        " 14 as printed is the share of the labels that the inputs explain",
     ),
-    Claim("B1c", "no run is flatter than thM", BEYOND, _above_least("1c")),
+    Claim("B1c", "no run is flatter than lambda_*", BEYOND, _above_least("1c")),
     Claim(
         "B2a",
         "raw inputs: at some proportion farther than a factor 2 from the theory",
@@ -406,14 +406,14 @@ CLAIMS = (
         _increasing("2b"),
         panel=_on("2b"),
     ),
-    Claim("B2b", "Kaiming uniform: no run is flatter than thM", BEYOND, _above_least("2b")),
+    Claim("B2b", "Kaiming uniform: no run is flatter than lambda_*", BEYOND, _above_least("2b")),
     Claim(
         "B2b",
-        "Kaiming uniform: within 10% of thY for alpha >= 0.2",
+        "Kaiming uniform: within 10% of Eq 14 as printed for alpha >= 0.2",
         BEYOND,
         _near_printed("2b", 0.10, least=0.2 - 1e-3),
-        mechanism="an unbalanced start ends above thM, and thY lies above thM, each by tens of"
-        " per cent: that they meet is no theorem",
+        mechanism="an unbalanced start ends above lambda_*, and Eq 14 as printed lies above it,"
+        " too, each by tens of per cent: that they meet is no theorem",
     ),
     Claim(
         "B2c",
@@ -424,10 +424,11 @@ CLAIMS = (
     ),
     Claim(
         "B2c",
-        "tanh: within 25% of thY",
+        "tanh: within 25% of Eq 14 as printed",
         BEYOND,
         _near_printed("2c", 0.25),
-        mechanism="thY asks for fitted labels; against thM the same runs are much closer",
+        mechanism="Eq 14 as printed asks for fitted labels; the same runs are much closer to"
+        " lambda_*",
     ),
     Claim(
         "B2d",
@@ -435,6 +436,8 @@ CLAIMS = (
         BEYOND,
         _far_from_edge,
     ),
-    Claim("B2d", "a rate between the edge of flow and 2 / thM ends at the edge", BEYOND, _settles),
-    Claim("B2d", "above 2 / thM the loss stays above its floor", BEYOND, _never_fits),
+    Claim(
+        "B2d", "a rate between the edge of flow and 2 / lambda_* ends at the edge", BEYOND, _settles
+    ),
+    Claim("B2d", "above 2 / lambda_* the loss stays above its floor", BEYOND, _never_fits),
 )

@@ -46,7 +46,7 @@ def _shallower(variant: str) -> Callable[[Columns], Verdict]:
         if not seeds:
             return not_testable("no networks of both recipes")
         changed, printed = (np.array([logs[name][s] for s in seeds]) for name in logs)
-        listed = f"{np.exp(changed.mean()):.3g} for {np.exp(printed.mean()):.3g}"
+        listed = f"{np.exp(changed.mean()):.3g} in place of {np.exp(printed.mean()):.3g}"
         name = f"kappa at rate={VALLEY:g} over unpruned, {listed}; quotient"
         return decide({"": mean(changed - printed).exponential()}, name, above=1.0)
 

@@ -121,6 +121,7 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
     known = records.renewed(Path("nowhere.json"), "laptop", sections)
     text = findings.written(known, (*CLAIMS, OPEN))["FINDINGS.md"]
     parts = (
+        records.LEGEND,
         "| laptop | 1: 1 fail | 1: 1 not testable here | 1: 1 not testable here | 1: 1 hold |",
         '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | **fails** |',
         "## What is printed and was not decided",
