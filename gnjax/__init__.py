@@ -19,7 +19,6 @@ from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import enable_x64, x64
 from gnjax.operators import metrics
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.base import Operator, dense, factored
 from gnjax.operators.curvature import (
     empirical_fisher,
     functional_hessian,
@@ -27,12 +26,14 @@ from gnjax.operators.curvature import (
     hessian,
     ntk,
 )
-from gnjax.operators.diagonal import diagonal
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.metrics.preconditioned import preconditioned
 from gnjax.operators.of_networks.function_hessian import hessian_of
 from gnjax.operators.of_networks.linearised import linearised
 from gnjax.operators.of_networks.stored_jacobian import with_jacobian
+from gnjax.operators.protocol import Operator
+from gnjax.operators.stored.diagonal import diagonal
+from gnjax.operators.stored.matrices import dense, factored
 from gnjax.pictures.plot import plot
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.certify import certify

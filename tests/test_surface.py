@@ -33,7 +33,7 @@ _TREES = {"diagonal_of", "optimizer_metric", "shampoo_factors"}  # return trees 
 
 
 def _public():
-    for room in (gnjax, gnjax.metrics, papers):
+    for room in (gnjax, gnjax.metrics, gnjax.operators, papers):
         for name in room.__all__:
             function = getattr(room, name)
             if inspect.isfunction(function):

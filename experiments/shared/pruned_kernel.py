@@ -26,8 +26,8 @@ from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import stored_bound
-from gnjax.operators.base import Factored
 from gnjax.operators.facts import factorisation_of
+from gnjax.operators.stored.matrices import Factored
 from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library

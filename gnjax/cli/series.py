@@ -60,7 +60,7 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         if parsed.out is not None:
             check_format(parsed.out)
-        _check(parsed.checkpoints)
+        _check_files(parsed.checkpoints)
         history = []
         for row in _rows(parsed):
             print(row, flush=True)
@@ -112,7 +112,8 @@ def _measured(parsed: argparse.Namespace, model: Any, x: Any, y: Any) -> Monitor
     return row
 
 
-def _check(checkpoints: list[Path]) -> None:
+def _check_files(checkpoints: list[Path]) -> None:
+    """Refuse checkpoints that do not exist, and one that is named twice."""
     for path in checkpoints:
         if not path.exists():
             msg = f"there is no checkpoint {path}"

@@ -19,9 +19,9 @@ from gnjax.diagnosis.picture import check_format
 from gnjax.networks.losses import LOSSES
 from gnjax.numerics import precision
 from gnjax.numerics.answers.result import Result
-from gnjax.operators.base import Operator
 from gnjax.operators.curvature import gauss_newton, hessian, ntk
 from gnjax.operators.elsewhere.recognised import as_operator, is_matrix
+from gnjax.operators.protocol import Operator
 from gnjax.pictures.plot import plot
 from gnjax.spectra.density import spectral_density
 from gnjax.spectra.eigenvalues import eigenvalues

@@ -12,8 +12,8 @@ from gnjax.numerics.certificate import Certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import RankBound, least
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import on_range, rank_is_assumed, rank_of
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.watch import UNWATCHED, Watch
 

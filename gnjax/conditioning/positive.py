@@ -8,8 +8,8 @@ import scipy.linalg
 from gnjax.conditioning.ends import Enclosure, Problem
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import on_range
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.whole import host_matrix
 
 _STREAM = 7919

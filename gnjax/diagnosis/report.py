@@ -40,6 +40,7 @@ def _heading(diagnosis: Diagnosis) -> str:
 
 
 def _kappa(diagnosis: Diagnosis) -> str:
+    """Kappa and both ends of the spectrum, each with what it rests on, as lines of the report."""
     condition = diagnosis.condition
     low, high = condition.at_rank
     relation = "=" if condition.bounded else ">="
@@ -142,6 +143,7 @@ def _short(condition: ConditionNumber) -> str:
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
+    """A sentence on the layer that makes kappa large, or on why none is named."""
     if len(diagnosis.layers) == 1:
         return "one layer holds every parameter"
     if any(layer.bottom is None for layer in diagnosis.layers):

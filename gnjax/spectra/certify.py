@@ -20,8 +20,8 @@ from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import LAPACK, spectral_error
-from gnjax.operators.base import Operator
 from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.eigenvectors import arcsines
 from gnjax.spectra.krylov.complement import Complement, complement

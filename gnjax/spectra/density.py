@@ -28,9 +28,9 @@ from gnjax.numerics.certificate import UNKNOWN, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import certificate_in_units, raised_power, values_in_units
-from gnjax.operators.base import Operator
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
+from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvalues import operator_norm
 from gnjax.spectra.krylov.host_products import beside_xla, check_products, host_product

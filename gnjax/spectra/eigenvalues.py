@@ -13,7 +13,6 @@ from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import spectral_error
-from gnjax.operators.base import Operator
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import (
     SYMMETRIC,
@@ -22,6 +21,7 @@ from gnjax.operators.facts import (
     twin_of,
     unshifted_of,
 )
+from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.eigenvectors import angles
 from gnjax.spectra.krylov import lanczos

@@ -22,7 +22,6 @@ import numpy as np
 from gnjax.numerics.certificate import Error, certificate, unknown
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.precision import x64
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for
 from gnjax.operators.prepare import (
     devices_of,
@@ -31,6 +30,7 @@ from gnjax.operators.prepare import (
     in_float64,
     narrows,
 )
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.device_basis import layout
 from gnjax.spectra.krylov.host_products import beside_xla, too_large, vector_product
 from gnjax.spectra.krylov.on_device import Product, checked, ritz_vectors

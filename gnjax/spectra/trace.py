@@ -18,9 +18,9 @@ from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.numerics.scale import SMALLEST, certificate_in_units, values_in_units
-from gnjax.operators.base import Operator
 from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for, factorisation_of
+from gnjax.operators.protocol import Operator
 from gnjax.operators.scaled import at_unit_scale
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate, hutch_plus_plus, hutchinson

@@ -10,7 +10,6 @@ from gnjax.numerics.certificate import Error, certificate
 from gnjax.numerics.decompositions import lapack
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.rounding import LAPACK, singular_values, spectral_error, unconverged
-from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
 from gnjax.operators.facts import (
     SYMMETRIC,
@@ -19,6 +18,7 @@ from gnjax.operators.facts import (
     factorisation_of,
     stated_eigenvalues,
 )
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.eigenvectors import angles, left_singular_rows, singular_angles
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.spectrum import Spectrum, spectrum_of_values, squares, with_zeros

@@ -144,6 +144,17 @@ def test_units_that_look_linear_or_dead_are_parameters(activation: str, factor: 
     assert _null(gnjax.gauss_newton(model, X).net) == 0
 
 
+@pytest.mark.parametrize("offset", [1e8, 1.6e9])
+def test_what_rounding_hides_at_all_parameters_is_no_null_space(offset: float) -> None:
+    """Time stamps: powers of z / offset tell units apart, and rounding hides all but the first."""
+    rng = np.random.default_rng(1)
+    model = gnjax.models.MLP((4, 6, 3), activation="tanh", key=jax.random.key(0))
+    model.dense1.kernel[...] = model.dense1.kernel[...] / offset
+    kappa = gnjax.condition_number(gnjax.gauss_newton(model, offset + rng.standard_normal(X.shape)))
+    assert not kappa.resolved
+    assert kappa.rank < 51 == gnjax.gauss_newton(model, offset + X).rank_bound
+
+
 def test_units_that_no_sample_wakes_are_no_parameters() -> None:
     model = gnjax.models.MLP((4, 6, 3), activation="relu", key=jax.random.key(0))
     model.dense1.bias[...] = jnp.asarray([-100.0, 0, 0, 0, 0, 0])

@@ -12,7 +12,7 @@ import gnjax
 from gnjax import papers
 from gnjax.conditioning.ends import ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method
-from gnjax.operators.base import Dense
+from gnjax.operators.stored.matrices import Dense
 from gnjax.spectra.whole import dense_spectrum
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gnjax
 from gnjax import papers
-from gnjax.operators.base import Operator
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.trace import probe_stream, trace
 
 _RANDOM = ("hutchinson", "hutch++", "xtrace")

@@ -13,8 +13,8 @@ from gnjax.conditioning.condition_number import ConditionNumber, condition_numbe
 from gnjax.data.transforms import standardise, whiten
 from gnjax.diagnosis.remedies.suggestion import Baseline, NotMeasurableError, Problem, Remedy
 from gnjax.numerics.host import on_device
-from gnjax.operators.base import factored
 from gnjax.operators.of_networks.network import NetworkGram
+from gnjax.operators.stored.matrices import factored
 
 
 def standardised(problem: Problem, baseline: Baseline) -> Remedy:

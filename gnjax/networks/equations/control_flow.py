@@ -60,6 +60,8 @@ def _checkpoint(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _scan(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The scan, each of whose steps has a state of its own."""
+
     def step(closed_jaxpr: Any, args: Sequence[Any], state: Any) -> tuple[list[Any], None]:
         return inside.run(state, closed_jaxpr.jaxpr, closed_jaxpr.consts, args), None
 
@@ -67,6 +69,7 @@ def _scan(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def _while(inside: Inside, eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """The loop with the state of ``inside`` carried along; the condition does not change it."""
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     first = eqn.params["cond_nconsts"]
     second = first + eqn.params["body_nconsts"]

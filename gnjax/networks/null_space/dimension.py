@@ -18,6 +18,10 @@ at t = 0 is v. It counts where F(T_t(theta)) = F(theta) holds up to rounding for
 many orders of magnitude apart, at all samples, and where J v is zero up to rounding as well. For
 BatchNorm, v is a combination of four directions; it counts where J has one at random other
 parameters too. All this is evidence of the kind "measured".
+
+The numerical rank of J at other parameters, however many, is no evidence. For inputs 1e8 + N(0, 1)
+a network of full rank has singular values near 1, 1e-8, 1e-16, .. of the largest wherever its
+parameters are, and rounding hides all but the first two groups every time.
 """
 
 from __future__ import annotations

@@ -121,7 +121,11 @@ def _weighted_outputs(net: Network) -> np.ndarray:
 def _stay_zero(
     net: Network, changed: np.ndarray, images: Callable[[Sequence[jax.Array]], np.ndarray]
 ) -> bool:
-    """Whether images that are zero stay zero in all trials, which scale the entries ``changed``."""
+    """Whether images that are zero stay zero in all trials, which scale the entries ``changed``.
+
+    The first trial brings every layer to the size of 1, and must be finite. In the others, powers
+    of ten away, what overflows says nothing, and what is finite must be zero.
+    """
     if _may_underflow(net):
         return False
     places = on_device(changed.astype(net.dtype))

@@ -44,9 +44,12 @@ def total_rounding(
     leave: Callable[[Sequence[Any], np.ndarray], None],
     rng: np.random.Generator,
 ) -> float:
-    """The root of the sum of squares of ``measure`` over all samples.
+    """||E||_F: the root of the sum of squares of ``measure`` over all samples.
 
-    ``leave`` is called for every batch that is not measured. Both are given the vectors u of
+    A small problem is measured whole. Of a large one the ``worst`` batches and some at ``random``
+    are, and the ``rest`` counts as the largest quotient of a random batch times its change by
+    float32, unless the quotients differ so much that float32 predicts nothing. ``leave`` is called
+    for every batch that is not measured. Both are given the vectors u of
     :func:`gnjax.networks.rounding.formed.probes` for the samples of the batch.
     """
     batches = list(zip(sample_batches(net, net.target), probes(net), strict=True))

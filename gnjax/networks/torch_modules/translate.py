@@ -79,6 +79,7 @@ def _module(node: Any) -> str:
 
 
 def _argument(value: Any) -> Any:
+    """An operand of a node: other nodes by name, dtypes by ours, None for whatever JAX has not."""
     if isinstance(value, torch().fx.Node):
         return Ref(value.name)
     if isinstance(value, list | tuple):

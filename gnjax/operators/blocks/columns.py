@@ -36,7 +36,6 @@ from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised, stored_bound
 from gnjax.numerics.rank_bound import RankBound
 from gnjax.numerics.rounding import LAPACK, gamma, spectral_error
-from gnjax.operators.base import Dense, Factored
 from gnjax.operators.factorisation import gram_error
 from gnjax.operators.facts import (
     SYMMETRIC,
@@ -48,6 +47,7 @@ from gnjax.operators.facts import (
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.prepare import prepared_product
 from gnjax.operators.protocol import Operator
+from gnjax.operators.stored.matrices import Dense, Factored
 
 _COLUMNS = 64
 

@@ -93,6 +93,7 @@ def _checked(products: Products, block: np.ndarray) -> np.ndarray:
 
 
 def _check_linear(products: Products, measurement: Measured) -> None:
+    """Refuse products that differ when repeated, or on sums, by far more than rounding explains."""
     for number, defect in (
         (measurement.unrepeatable, "two products with one vector differ"),
         (measurement.nonlinear, "A (x + y) and A x + A y differ"),

@@ -9,11 +9,11 @@ from jax.typing import ArrayLike
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.validation import check_finite_number
-from gnjax.operators.base import dense
 from gnjax.operators.elsewhere.black_box import black_box
 from gnjax.operators.elsewhere.sparse import sparse
 from gnjax.operators.facts import check_shape
 from gnjax.operators.protocol import Operator
+from gnjax.operators.stored.matrices import dense
 
 
 def as_operator(

@@ -12,9 +12,9 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, frobenius_norm, raised
 from gnjax.numerics.rounding import gamma, unit_roundoff
-from gnjax.operators.base import ASYMMETRY
 from gnjax.operators.elsewhere.black_box import HostProducts
 from gnjax.operators.elsewhere.products import Products, products_of
+from gnjax.operators.stored.matrices import ASYMMETRY
 
 _DOUBLE = np.dtype(np.float64)
 

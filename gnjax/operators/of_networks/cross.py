@@ -144,6 +144,7 @@ class CrossKernel:
             "make it for fewer samples at once, gnjax.ntk(model, x[a:b], x2[c:d])",
         )
         matrix = kernels.cross_gram(self.left.net, self.right.net)
+        # u^T K w of what was formed: ``error`` compares it with <J^T u, J'^T w> from products
         self._formed.append(self.left.vectors @ (matrix @ self.right.vectors.T))
         return on_device(matrix)
 

@@ -55,7 +55,7 @@ def hessian_of(
     >>> gnjax.eigenvalues(op).values
     array([6., 6., 2.])
     """
-    function, parameters = _opened(loss_fn, params)
+    function, parameters = _of_parameters(loss_fn, params)
     parameters = checked_parameters(parameters)
     fixed = jax.tree.map(_argument, args)
     loss, value = _rewritten(function, parameters, fixed)
@@ -109,8 +109,8 @@ def _value(loss: Any, args: tuple[Any, ...], params: Params, x: jax.Array) -> ja
     return jnp.reshape(loss(params, *args), (1, 1))
 
 
-def _opened(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[..., Any], Params]:
-    """The function as a pytree, of the parameters of a module where one is given."""
+def _of_parameters(loss_fn: Callable[..., Any], params: Any) -> tuple[Callable[..., Any], Params]:
+    """The function, as a pytree, and its parameters: those of a module where one is given."""
     if not callable(loss_fn):
         msg = f"loss_fn must be a function loss_fn(params, *args), got {type(loss_fn).__name__}"
         raise ValueError(msg)

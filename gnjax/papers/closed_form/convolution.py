@@ -26,8 +26,8 @@ from gnjax.numerics.outward import (
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_matrix
-from gnjax.operators.base import Dense, Factored
 from gnjax.operators.factorisation import compact, compaction_error
+from gnjax.operators.stored.matrices import Dense, Factored
 from gnjax.papers.closed_form.linear import linear_factors
 
 

@@ -29,8 +29,8 @@ from gnjax.numerics.outward import (
 )
 from gnjax.numerics.rounding import gamma, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
-from gnjax.operators.base import Dense, Factored
 from gnjax.operators.factorisation import compact, compaction_error
+from gnjax.operators.stored.matrices import Dense, Factored
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gnjax.numerics.outward import conversion_error, raised, stored_bound
 from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma, spectral_error, unconverged, unit_roundoff
 from gnjax.numerics.validation import check_finite_number, check_matrix
-from gnjax.operators.base import Factored
+from gnjax.operators.stored.matrices import Factored
 
 Array = NDArray[np.floating]
 

@@ -90,10 +90,12 @@ def _size(chain: Sequence[Pattern]) -> int:
 
 
 def _flow(chain: Sequence[Pattern], starts: NDArray[np.bool_]) -> tuple[int, NDArray[np.bool_]]:
-    """The number of disjoint paths to the last layer, and where they end.
+    """The number of disjoint paths from ``starts`` to the last layer, and where they end.
 
-    Every unit is an edge of capacity one from its entry to its exit. A matrix without zeros is one
-    node between its layers, through which any number of paths may run.
+    It is the maximum flow in this graph: every unit is an edge of capacity one from its entry to
+    its exit, so that one path uses it, and every entry of a matrix that is not zero an edge from
+    the exit of one unit to the entry of another. A matrix without zeros, given as its shape, is
+    one node, a hub, between its layers, through which any number of paths may run.
     """
     widths = [len(starts), *(e[0] if isinstance(e, tuple) else len(e) for e in chain)]
     first = np.concatenate([[0], np.cumsum(widths)])  # entries; exits come ``units`` later

@@ -24,7 +24,7 @@ from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma
 from gnjax.numerics.validation import check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.base import ASYMMETRY
+from gnjax.operators.stored.matrices import ASYMMETRY
 
 
 @jax.tree_util.register_dataclass

@@ -50,7 +50,11 @@ class Layout:
 
 
 def layout(size: int, dtype: jnp.dtype, devices: tuple[jax.Device, ...] = ()) -> Layout:
-    """The layout over these devices, in their order; with no devices, all is on one."""
+    """The layout over these devices, in their order; with no devices, all is on one.
+
+    Every device has as many slabs, of at most ``_SLAB`` numbers and a width that is a multiple of
+    ``_PIECES``; so there may be room behind the last number.
+    """
     count = max(1, len(devices))
     share = -(-size // count)
     width = min(_SLAB, _PIECES * -(-share // _PIECES))

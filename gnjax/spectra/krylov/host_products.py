@@ -11,9 +11,9 @@ import numpy as np
 
 from gnjax.numerics.decompositions.threads import one_thread
 from gnjax.numerics.limits import LIMITS, Limits
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import check_symmetric
 from gnjax.operators.prepare import prepared_product
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov import lanczos
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import LAPACK, gamma
-from gnjax.operators.base import Operator
 from gnjax.operators.factorisation import Factorisation
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products, host_product
 from gnjax.spectra.krylov.orthogonal import random_rows
 from gnjax.spectra.pencil.base import Products

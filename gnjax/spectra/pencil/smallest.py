@@ -6,8 +6,8 @@ import numpy as np
 
 from gnjax.numerics.certificate import certificate
 from gnjax.numerics.limits import Limits
-from gnjax.operators.base import Operator
 from gnjax.operators.facts import SYMMETRIC, evidence_for, factorisation_of
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.hidden import MISSED
 from gnjax.spectra.krylov.missed import chance
 from gnjax.spectra.pencil.certified import certified

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnjax.operators.base import Operator
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov import lanczos as krylov
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.stochastic.probes import BLOCK, images_of, lengths_of, signs, standard_error

@@ -9,7 +9,7 @@ import numpy as np
 from gnjax.numerics.host import in_parts
 from gnjax.numerics.limits import Limits
 from gnjax.numerics.scale import exponent_of
-from gnjax.operators.base import Operator
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.krylov.host_products import check_products
 from gnjax.spectra.watch import Apply
 

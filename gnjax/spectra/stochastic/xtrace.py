@@ -9,7 +9,7 @@ import numpy as np
 
 from gnjax.numerics.rounding import spectral_error
 from gnjax.numerics.scale import exponent_of
-from gnjax.operators.base import Operator
+from gnjax.operators.protocol import Operator
 from gnjax.spectra.stochastic.hutchinson import TraceEstimate
 from gnjax.spectra.stochastic.probes import images_of, lengths_of, row_lengths
 from gnjax.spectra.watch import Apply

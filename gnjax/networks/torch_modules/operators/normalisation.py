@@ -23,7 +23,10 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[jax.Array, None, None]:
-    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training."""
+    """(x - mean) / sqrt(variance + eps) weight + bias, with the statistics of training.
+
+    PyTorch's operator returns the statistics as well, which no later operator of a graph reads.
+    """
     scale = jax.lax.rsqrt(variance + eps)
     normalised = (x - _by_channel(mean, x)) * _by_channel(scale, x)
     return _scaled(normalised, weight, bias, x), None, None

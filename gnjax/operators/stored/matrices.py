@@ -30,15 +30,6 @@ from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.prepare import Product, compiled
-from gnjax.operators.protocol import Operator
-
-__all__ = [
-    "Dense",
-    "Factored",
-    "Operator",
-    "dense",
-    "factored",
-]
 
 ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
 

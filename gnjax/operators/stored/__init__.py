@@ -1,0 +1,1 @@
+"""Operators of stored numbers, one file for each kind."""
