@@ -132,6 +132,27 @@ def test_an_unknown_error_leaves_every_cosine_open():
     assert (found.low, found.high) == (0.0, 1.0)
 
 
+def test_both_angles_open_the_cosine_of_eigenvectors():
+    spectrum = gnjax.eigenvalues(np.diag([2.0, 1.0]), vectors=True)
+    one, other = (dataclasses.replace(spectrum, angles=np.full(2, a)) for a in (0.1, 0.2))
+    found = alignment.of_top_eigenvectors(one, other)
+    assert found.low == pytest.approx(np.cos(0.3))
+
+
+def test_the_gain_of_a_step_that_solves_badly_is_bounded_by_its_residual():
+    """g^T M^{-1} g is stationary in the step, and its second order is the residual's."""
+    generator = np.random.default_rng(0)
+    matrix, gradient = np.diag(np.arange(4.0)), generator.standard_normal(4)
+    damped, damping = matrix + 0.5 * np.eye(4), 0.5
+    off = np.linalg.solve(damped, gradient) + np.array([0.2, 0.0, 0.0, 0.0])
+    residual = float(np.linalg.norm(damped @ off - gradient))
+    bad = alignment.Step(off, residual, residual / damping)
+    exact = alignment.step(matrix, damping, gradient, 0.0)
+    found = alignment.decrease(matrix, damping, gradient, 0.0, (bad, exact))
+    assert found.low == pytest.approx(1, abs=1e-12)  # the residual lies along the first axis
+    assert found.value > 1 + 1e-3
+
+
 def test_a_matrix_that_is_its_blocks_is_matched():
     """Then the error is 0, and steps and eigenvectors are equal."""
     generator = np.random.default_rng(0)
