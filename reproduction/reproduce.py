@@ -47,6 +47,7 @@ LEFT_OUT = {  # not computed unless their figures are named: these sizes take a 
         "class_blocks",
         "edge_of_stability",
         "adapter_sweep",
+        "block_alignment",
     )
 }
 

@@ -34,15 +34,16 @@ class MonitorRow(Result):
       products: how many products with the Hessian and with the Gauss-Newton matrix were made.
       certificate: what the errors rest on.
       batch_sharpness: sum_b g_b^T H_b g_b / sum_b |g_b|^2 over batches b of the samples, with the
-        gradient and the Hessian of each (arXiv 2412.20553), with its error.
+        gradient and the Hessian of each, with its error: a ratio of means, where the authors of
+        arXiv 2412.20553 also take the mean of the ratios.
       critical_sharpness: 2 / eta for a step size eta from which the loss along the update, or along
         the gradient, is larger than before (arXiv 2601.16979), within its error.
       driving_eigenvalue: r^T K r / r^T r for the kernel K = J J^T / n and the gradient r of the
-        loss in the outputs: under gradient flow the squared error falls at twice this rate.
-      sign_sharpness: a lower bound on max d^T H d over |d_i| <= 1, the sharpness of sign descent,
-        with its rounding as error.
-      spectral_sharpness: the same over matrices of spectral norm at most 1, that of Muon (arXiv
-        2603.05002).
+        loss in the outputs: under gradient flow the squared error falls at twice this rate. The
+        quotient is ours.
+      sign_sharpness: a lower bound on max d^T H d over |d_i| <= 1, the generalised sharpness of
+        sign descent (arXiv 2603.05002), with its rounding as error.
+      spectral_sharpness: the same over matrices of spectral norm at most 1, that of Muon.
 
     >>> model = lambda w, x: x * w, np.array([[1.0, 1.0]])
     >>> row = gnjax.Monitor(np.array([[1.0, 2.0]]), np.zeros((1, 2)))(0, model, rate=0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-CALLS = ("pjit", "jit", "closed_call", "core_call")
+_CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 CHECKPOINTS = ("checkpoint", "remat", "remat2")
 _WRAPPERS = {
     **dict.fromkeys(CHECKPOINTS, "jaxpr"),
@@ -126,11 +126,23 @@ def scanned(
 
 
 def _results(eqn: Any, operands: Sequence[Any], bind: Bind) -> list[Any]:
-    if eqn.primitive.name in CALLS:
-        inner = eqn.params["jaxpr"]
-        return evaluate(inner.jaxpr, inner.consts, operands, bind)
+    if (inner := called(eqn)) is not None:
+        return evaluate(*inner, operands, bind)
     bound = bind(eqn, operands)
     return bound if eqn.primitive.multiple_results else [bound]
+
+
+def called(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The jaxpr and the constants of a call, which :func:`evaluate` inlines; None if it is none."""
+    return _inner(eqn, _CALLS)
+
+
+def _inner(eqn: Any, names: Mapping[str, str]) -> tuple[Any, Sequence[Any]] | None:
+    """The jaxpr and the constants under the name that a primitive has for them, if it has one."""
+    if eqn.primitive.name not in names:
+        return None
+    inner = eqn.params[names[eqn.primitive.name]]
+    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
 
 
 def bind_widened(eqn: Any, operands: Sequence[Any]) -> Any:
@@ -246,10 +258,7 @@ def wrapped(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
     Calls that :func:`evaluate` inlines by itself do not get here: these are the ones that matter to
     differentiation (checkpoints, functions with rules of their own), and to nothing else.
     """
-    if eqn.primitive.name not in _WRAPPERS:
-        return None
-    inner = eqn.params[_WRAPPERS[eqn.primitive.name]]
-    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+    return _inner(eqn, _WRAPPERS)
 
 
 def evaluate_call(eqn: Any, operands: Sequence[Any], bind: Bind) -> Any:

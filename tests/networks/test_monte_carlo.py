@@ -10,6 +10,7 @@ import pytest
 
 import gnjax
 from gnjax.networks.construct import network
+from gnjax.networks.jaxprs import equations
 from gnjax.networks.rounding.monte_carlo import narrowest, perturbed
 from tests.networks import CASES
 
@@ -194,6 +195,32 @@ def test_calls_and_loops_are_entered(name):
     x = _RNG.uniform(1, 2, 300)
     spread = np.sqrt(np.square(_moves(CALLS[name], x) / np.asarray(jax.jit(CALLS[name])(x))).mean())
     assert 1.8 * _U < spread < 4.5 * _U
+
+
+def _remembering_nothing(w, x):
+    """Three layers that share a matrix, in a scan inside a checkpoint."""
+
+    def layer(h, _):
+        return jnp.minimum(jax.nn.relu(h @ w), 3.0) + 0.1 * h, None
+
+    return jax.checkpoint(lambda w, h: jax.lax.scan(layer, h, None, length=3)[0])(w, x)
+
+
+def test_calls_that_differentiation_makes_are_entered():
+    """The derivative of a checkpoint around a scan calls the functions with rules of their own."""
+    rng = np.random.default_rng(5)
+    w, x = rng.standard_normal((3, 3)), rng.standard_normal((4, 3))
+    function = partial(_remembering_nothing, x=x)
+    gradient = lambda w: jax.vjp(function, w)[1](jnp.ones((4, 3)))[0]  # noqa: E731
+    names = {eqn.primitive.name for eqn in equations(jax.make_jaxpr(gradient)(w).jaxpr)}
+    assert "closed_call" in names
+    assert (_spread(gradient, w) < 100 * _U).all()
+    jacobian = np.asarray(jax.jacrev(function)(w)).reshape(12, 9)
+    kernel = gnjax.ntk((_remembering_nothing, w), x)
+    exact = np.linalg.svd(jacobian, compute_uv=False) ** 2
+    found = gnjax.eigenvalues(kernel)
+    np.testing.assert_allclose(found.values[:9], exact, rtol=0, atol=1e-13 * exact[0])
+    assert found.errors.max() < 1e-11 * exact[0]
 
 
 def test_what_cannot_be_entered_is_perturbed_as_a_whole():
