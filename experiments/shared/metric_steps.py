@@ -22,7 +22,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 import gnjax
-from gnjax.networks.kernels import row_blocks, sample_trace
+from gnjax.networks.jacobians import row_blocks, sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
 from gnjax.operators import NetworkGram

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks import kernels
-from gnjax.networks.kernels import coupled
+from gnjax.networks import jacobians
+from gnjax.networks.jacobians import pieces
 from tests.references import jacobian
 
 RNG = np.random.default_rng(5)
@@ -50,7 +50,7 @@ def test_fewer_columns_have_the_kernel_of_all(loss):
     op = gnjax.gauss_newton((noisy, PARAMS), X, side="outputs", **options)
     assert op.net.coupled
     whole = dense(loss)
-    columns = np.concatenate(list(kernels.rows_of_coupled(op.net)))
+    columns = np.concatenate(list(jacobians.rows_of_coupled(op.net)))
     assert columns.shape[1] < whole.shape[1] - 30 * 9 + 3 * 9 + 1  # of "first", 3 positions
     true = np.linalg.svd(whole, compute_uv=False)
     assert np.linalg.svd(columns, compute_uv=False) == pytest.approx(true, rel=1e-12)
@@ -63,14 +63,30 @@ def test_fewer_columns_have_the_kernel_of_all(loss):
 
 
 def test_rows_of_the_same_chunk_twice_come_once(monkeypatch):
-    monkeypatch.setattr(coupled, "_ROWS", 5)  # of 12
+    monkeypatch.setattr(pieces, "_ROWS", 5)  # of 12
     net = gnjax.ntk((noisy, PARAMS), X).net
-    blocks = list(kernels.rows_of_coupled(net))
+    blocks = list(jacobians.rows_of_coupled(net))
     assert [len(block) for block in blocks] == [5, 5, 2]
     kernel = np.concatenate(blocks) @ np.concatenate(blocks).T
     whole = np.asarray(jacobian(noisy, PARAMS, X))
     assert kernel == pytest.approx(whole @ whole.T, rel=1e-12)
-    assert np.array_equal(next(kernels.rows_of_coupled(net, 1)), blocks[1])
+    assert np.array_equal(next(jacobians.rows_of_coupled(net, 1)), blocks[1])
+
+
+def test_rows_of_j_go_on_from_a_block_without_those_before_it(monkeypatch):
+    monkeypatch.setattr(pieces, "_ROWS", 5)  # of 12
+    net = gnjax.ntk((noisy, PARAMS), X).net
+    products, multiply = [], pieces.backward_products
+    monkeypatch.setattr(
+        pieces, "backward_products", lambda *args: products.append(1) or multiply(*args)
+    )
+    blocks = list(jacobians.row_blocks(net))
+    assert [len(block) for block in blocks] == [5, 5, 2]
+    whole = np.asarray(jacobian(noisy, PARAMS, X))
+    assert np.concatenate(blocks) == pytest.approx(whole, rel=1e-12, abs=1e-14)
+    products.clear()
+    assert np.array_equal(next(jacobians.row_blocks(net, 2)), blocks[2])
+    assert len(products) == 1
 
 
 def test_masked_entries_are_no_columns():

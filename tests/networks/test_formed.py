@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import rows
+from gnjax.networks.jacobians import pieces
 from gnjax.networks.layer_types import LAYER_TYPES
 from gnjax.networks.rounding import measured
 from tests import references
@@ -46,13 +46,13 @@ def mistake(request, monkeypatch):
 
     def start(*, kernels_alone):
         if kernels_alone:
-            plain = rows.by_positions
+            plain = pieces.by_positions
 
             def enlarged(use, pair, dtype):
                 a, delta = plain(use, pair, dtype)
                 return share * a, delta
 
-            monkeypatch.setattr(rows, "by_positions", enlarged)
+            monkeypatch.setattr(pieces, "by_positions", enlarged)
         else:
             kind = LAYER_TYPES["dot_general"]
             changed = replace(kind, inputs=lambda use, operand: share * kind.inputs(use, operand))

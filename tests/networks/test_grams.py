@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import blocks, grams, masked
+from gnjax.networks.kernels import blocks, masked
 from gnjax.networks.kernels.cross import cross_gram
 from tests.references import jacobian
 
@@ -37,7 +37,7 @@ def test_blocks_and_groups(case, monkeypatch, block, held):
     """Blocks that reach back, and rows of several groups in the same memory or computed anew."""
     params, x, kernel = case
     monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(grams, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     found = gnjax.ntk((_network, params), x).as_matrix()
     np.testing.assert_allclose(found, kernel, atol=1e-13 * np.abs(kernel).max(), rtol=0)
 
@@ -69,7 +69,7 @@ def test_masked_dense_layers_need_no_rows(case, monkeypatch, block, held):
     j = j[:, np.concatenate([mask[name].ravel() for name in sorted(mask)])]
     monkeypatch.setattr(masked, "_GAIN", 0)
     monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(grams, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     formed = []
     monkeypatch.setattr(masked, "add", lambda *a, add=masked.add: formed.append(a) or add(*a))
     found = gnjax.ntk((_network, params), x, mask=mask).as_matrix()

@@ -10,7 +10,7 @@ import scipy.linalg
 import scipy.special
 
 import gnjax
-from gnjax.networks import kernels, layers
+from gnjax.networks import jacobians, kernels, layers
 from gnjax.operators.of_networks import stored_jacobian
 from tests.references import jacobian, outputs_and_jacobian
 
@@ -191,7 +191,7 @@ def _softmax_hessians(f):
 def _every_pair(net, traced, memory):
     return tuple(
         replace(item, form="rows" if item.layer is None else "pair")
-        for item in kernels.items_of(net, traced)
+        for item in jacobians.items_of(net, traced)
     )
 
 
@@ -200,7 +200,7 @@ def test_structure_is_found_and_equals_dense_differentiation(name, monkeypatch):
     """The kernel, G of some entries with a loss, and products with a pair for every use."""
     model, x, f, j = _case(name)
     kernel = gnjax.ntk(model, x)
-    items = kernels.items_of(kernel.net, kernels.sample_trace(kernel.net))
+    items = jacobians.items_of(kernel.net, jacobians.sample_trace(kernel.net))
     assert all(item.layer is not None for item in items)
     size = np.linalg.norm(j, 2) ** 2
     _close(kernel.as_matrix(), j @ j.T, size)
@@ -242,7 +242,7 @@ def test_roots_of_other_losses(name, loss):
     assert op.net.total in (_N, y.size // y.shape[-1])
     g = j.T @ b @ j / float(op.net.total)
     _close(op.as_matrix(), g, np.linalg.norm(g, 2))
-    rooted = kernels.jacobian(op.net)
+    rooted = jacobians.jacobian(op.net)
     _close(rooted.T @ rooted, j.T @ b @ j, np.linalg.norm(j.T @ b @ j, 2))
     _close(kernels.output_gram(op.net), rooted @ rooted.T, np.linalg.norm(rooted, 2) ** 2)
 
@@ -282,7 +282,7 @@ def test_sum_over_uses_is_one_product_where_they_have_the_same_matrix():
     counts, leaf = {}, jnp.zeros((2, 3))
     for apply, uses in ((_unrolled, 4), (_recurrent, 1)):
         net = gnjax.ntk((apply, params), x).net
-        traced = kernels.sample_trace(net)
+        traced = jacobians.sample_trace(net)
         layer = traced.layers[-1]
         assert layer.leaf == 1  # "input"
         assert len(layer.uses) == uses
@@ -358,6 +358,7 @@ LOST = {
 def test_other_structures_are_left_to_differentiation(name):
     apply, p, x = LOST[name], KNOWN["one matrix three times"][1], _drawn(_N, 3)
     op = gnjax.ntk((apply, p), x)
-    assert [item.layer for item in kernels.items_of(op.net, kernels.sample_trace(op.net))] == [None]
+    items = jacobians.items_of(op.net, jacobians.sample_trace(op.net))
+    assert [item.layer for item in items] == [None]
     j = np.asarray(jacobian(apply, p, x))
     _close(op.as_matrix(), j @ j.T, np.linalg.norm(j, 2) ** 2)

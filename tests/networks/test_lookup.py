@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks import kernels
+from gnjax.networks import jacobians
 from gnjax.networks.kernels import blocks
 from tests.references import jacobian
 
@@ -36,7 +36,7 @@ def _jacobian(apply, params, x):
 
 
 def _forms(op):
-    items = kernels.items_of(op.net, kernels.sample_trace(op.net))
+    items = jacobians.items_of(op.net, jacobians.sample_trace(op.net))
     return [item.form for item in items]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks import kernels
+from gnjax.networks import jacobians
 from gnjax.networks.construct import network
 from gnjax.networks.forms.samples import take
 from gnjax.networks.model import functional
@@ -85,7 +85,7 @@ def _case(name, seed, outer=1.0, k=2):
 def _true_errors(net, exact):
     """||J - exact||_F for J by rows, by forward and by backward products."""
     p, rows = net.parameters, len(exact)
-    formed = kernels.jacobian(net)
+    formed = jacobians.jacobian(net)
     forward = forward_products(net, jax.device_put(np.eye(p, dtype=net.dtype)))
     backward = backward_products(net, jax.device_put(np.eye(rows, dtype=net.dtype))).T
     found = (np.asarray(j, np.longdouble) - exact for j in (formed, forward, backward))
@@ -152,7 +152,7 @@ def test_the_error_of_the_loss_factor_is_seen(outer):
 def test_bounds_of_every_kind_of_network_are_near_rounding(name):
     """Between a fraction of one rounding of J and a few hundred."""
     net = network(*CASES[name]())
-    size = np.linalg.norm(kernels.jacobian(net))
+    size = np.linalg.norm(jacobians.jacobian(net))
     assert 1e-16 * size < jacobian_error(net).value < 2e-13 * size
 
 
@@ -178,7 +178,7 @@ def test_a_rule_that_is_less_exact_than_its_function_is_caught():
     p = {"w": jnp.asarray(np.random.default_rng(0).standard_normal((3, 2)))}
     x = np.random.default_rng(1).standard_normal((4, 3))
     nets = [network((lambda p, x, f=f: f(x @ p["w"]), p), x) for f in (sine, jnp.sin)]
-    low, exact = (kernels.jacobian(net) for net in nets)
+    low, exact = (jacobians.jacobian(net) for net in nets)
     assert 1e-9 < np.linalg.norm(low - exact) < jacobian_error(nets[0]).value < 1e-5
 
 

@@ -9,7 +9,8 @@ import pytest
 from flax import nnx
 
 import gnjax
-from gnjax.networks.kernels import blocks, cross, rows
+from gnjax.networks.jacobians import pieces
+from gnjax.networks.kernels import blocks, cross
 from tests.precision import single_precision
 from tests.references import jacobian
 
@@ -100,7 +101,7 @@ def test_it_is_a_block_of_the_kernel_of_all_samples(loss):
 @pytest.mark.parametrize(("block", "held"), [(2, 0.0), (4, 1000.0), (4, 3e9)])
 def test_blocks_that_reach_back_and_groups(name, monkeypatch, block, held):
     monkeypatch.setattr(blocks, "_BLOCK", block)
-    monkeypatch.setattr(cross, "LIMITS", gnjax.Limits(kernel_bytes=held))
+    monkeypatch.setattr(blocks, "LIMITS", gnjax.Limits(kernel_bytes=held))
     apply, params, x = CASES[name]
     exact = _exact(apply, params, x[:7], x[4:])
     found = gnjax.ntk((apply, params), x[:7], x[4:]).as_matrix()
@@ -158,13 +159,13 @@ def test_in_single_precision_the_error_covers_the_distance():
 def test_a_kernel_formed_wrongly_has_its_distance_as_its_error(monkeypatch, share):
     apply, params, x = CASES["dense"]
     exact = _exact(apply, params, x[:5], x[5:])
-    plain = rows.by_positions
+    plain = pieces.by_positions
 
     def enlarged(use, pair, dtype):
         a, delta = plain(use, pair, dtype)
         return (1 + share) * a, delta
 
-    monkeypatch.setattr(rows, "by_positions", enlarged)
+    monkeypatch.setattr(pieces, "by_positions", enlarged)
     jax.clear_caches()
     kernel = gnjax.ntk((apply, params), x[:5], x[5:])
     before = kernel.error.value

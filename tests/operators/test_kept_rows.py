@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import gnjax
-from gnjax.networks.kernels import rows
+from gnjax.networks.jacobians import pieces
 from gnjax.operators.of_networks import kept_rows
 from gnjax.operators.of_networks.kept_rows import digest
 
@@ -20,7 +20,7 @@ def model():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of two samples, so that a small network has several."""
-    monkeypatch.setattr(rows, "even_size", lambda count, most: min(count, 2))
+    monkeypatch.setattr(pieces, "even_size", lambda count, most: min(count, 2))
 
 
 def _kappa(model, x, folder, **options):

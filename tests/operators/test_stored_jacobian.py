@@ -11,7 +11,7 @@ import pytest
 
 import gnjax
 from gnjax.models import CNN
-from gnjax.networks import kernels as gram
+from gnjax.networks.jacobians import items_of
 from gnjax.operators.facts import error_of
 from gnjax.operators.of_networks import linearised as linearisation
 from gnjax.operators.of_networks import stored_jacobian as module
@@ -68,7 +68,7 @@ def test_products_are_those_of_the_operator(case, kind):
 def test_products_with_every_layer_kept_as_a_pair(case, monkeypatch):
     def pairs(net, traced, memory):
         forms = {True: "rows", False: "pair"}
-        return tuple(replace(i, form=forms[i.layer is None]) for i in gram.items_of(net, traced))
+        return tuple(replace(i, form=forms[i.layer is None]) for i in items_of(net, traced))
 
     monkeypatch.setattr(module, "_items", pairs)
     kept = _agree(_made(*CASES[case](), "parameters"))

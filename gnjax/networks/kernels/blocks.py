@@ -9,18 +9,19 @@ adds the product of its rows of J.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.forms.samples import even_size, take
+from gnjax.networks.jacobians import Item, joined, pieces_of
 from gnjax.networks.kernels import masked
-from gnjax.networks.kernels.rows import Item, in_windows, joined
 from gnjax.networks.layer_types.uses import Pair
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_cpu
+from gnjax.numerics.limits import LIMITS
 
 _BLOCK = 128  # a block of a kernel belongs to so many samples by so many samples
 
@@ -51,7 +52,7 @@ class Blocks:
             return self._pieces[index]
         first = min(self.starts[index], self._net.samples - self.size)
         some = take((self._net.x, self._net.target), slice(first, first + self.size))
-        pairs, rows = zip(*in_windows(self._net, self._group, some), strict=True)
+        pairs, rows = zip(*pieces_of(self._net, self._group, some), strict=True)
         if self._rooms is None:
             return joined(pairs), joined(rows)
         self._pieces[index] = joined(pairs), _stored_in(self._rooms[index], rows)
@@ -77,10 +78,22 @@ def numbers_of_rows(net: Network, group: Sequence[Item]) -> int:
     return samples * net.rows * sum(net.counts[i.place] for i in group if i.form == "rows")
 
 
-def group_bytes(net: Network, group: Sequence[Item]) -> float:
-    """How much memory the rows and pairs of all samples take."""
-    numbers = net.samples * net.rows * sum(item.width for item in group)
-    return float(numbers * net.dtype.itemsize)
+def fit(group: Sequence[Item], *nets: Network) -> bool:
+    """Whether the rows and pairs of a group fit in memory for all samples of the networks."""
+    width = sum(item.width for item in group)
+    numbers_and_sizes = ((net.samples * net.rows * width, net.dtype.itemsize) for net in nets)
+    return sum(float(numbers) * size for numbers, size in numbers_and_sizes) <= LIMITS.kernel_bytes
+
+
+def groups(items: Iterable[Item], *nets: Network) -> Iterator[tuple[Item, ...]]:
+    """Group parameters so that the rows and pairs of a group fit in memory."""
+    group: tuple[Item, ...] = ()
+    for item in sorted(items, key=lambda item: item.width):
+        if group and not fit((*group, item), *nets):
+            yield group
+            group = ()
+        group = (*group, item)
+    yield group
 
 
 def _stored_in(room: np.ndarray, parts: Sequence[jax.Array]) -> jax.Array | np.ndarray:

@@ -6,18 +6,16 @@ columns to the second. No other block of that kernel is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from gnjax.networks.forms.samples import one_sample
-from gnjax.networks.kernels.blocks import Blocks, add_block, group_bytes, numbers_of_rows
+from gnjax.networks.jacobians import Item, jacobian, sample_trace
+from gnjax.networks.kernels.blocks import Blocks, add_block, fit, groups, numbers_of_rows
 from gnjax.networks.kernels.masked import as_vectors
-from gnjax.networks.kernels.rows import Item, jacobian, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
-from gnjax.numerics.limits import LIMITS
 
 
 def cross_gram(left: Network, right: Network) -> np.ndarray:
@@ -25,14 +23,14 @@ def cross_gram(left: Network, right: Network) -> np.ndarray:
     if left.coupled or right.coupled:
         return np.asarray(jacobian(left) @ jacobian(right).T)
     kernel = zeros((left.samples, left.rows, right.samples, right.rows), left.dtype)
-    for group in _groups(left, right):
+    for group in groups(_items(left, right), left, right):
         _add_group(left, right, group, kernel)
     return kernel.reshape(left.samples * left.rows, -1)
 
 
 def _add_group(left: Network, right: Network, group: tuple[Item, ...], kernel: np.ndarray) -> None:
     """Add what the parameters of a group add to all blocks."""
-    fits = group_bytes(left, group) + group_bytes(right, group) <= LIMITS.kernel_bytes
+    fits = fit(group, left, right)
     left_blocks, right_blocks = (
         Blocks(net, group, np.empty(numbers_of_rows(net, group), net.dtype) if fits else None)
         for net in (left, right)
@@ -46,18 +44,6 @@ def _add_group(left: Network, right: Network, group: tuple[Item, ...], kernel: n
             new = left_blocks.new(i), right_blocks.new(j)
             right_pieces, inputs = right_blocks.pieces(j), left_blocks.inputs
             add_block(block, left_pieces, right_pieces, new, pairs, columns, inputs)
-
-
-def _groups(left: Network, right: Network) -> Iterator[tuple[Item, ...]]:
-    """Group parameters so that the rows and pairs of a group fit in memory for both sets."""
-    group: list[Item] = []
-    for item in sorted(_items(left, right), key=lambda item: item.width):
-        more = (*group, item)
-        if group and group_bytes(left, more) + group_bytes(right, more) > LIMITS.kernel_bytes:
-            yield tuple(group)
-            group = []
-        group.append(item)
-    yield tuple(group)
 
 
 def _items(left: Network, right: Network) -> tuple[Item, ...]:

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gnjax.networks.kernels import coupled, masked
+from gnjax.networks.jacobians import Item, jacobians_of_coupled, sample_trace, widths_of_coupled
+from gnjax.networks.kernels import masked
 from gnjax.networks.kernels.blocks import (
     Blocks,
     add_block,
     block_size,
-    group_bytes,
+    fit,
+    groups,
     numbers_of_rows,
 )
-from gnjax.networks.kernels.rows import Item, sample_trace
 from gnjax.networks.network import Network
 from gnjax.numerics.host import zeros
-from gnjax.numerics.limits import LIMITS
 
 
 def output_gram(net: Network) -> np.ndarray:
@@ -36,13 +36,13 @@ def output_grams(net: Network, parts: Sequence[Sequence[int]]) -> list[np.ndarra
     """
     n, r = net.samples, net.rows
     if net.coupled:
-        return [columns @ columns.T for columns in coupled.jacobians(net, parts)]
+        return [columns @ columns.T for columns in jacobians_of_coupled(net, parts)]
     grams = [zeros((n, r, n, r), net.dtype) for _ in parts]
     owners = {place: gram for part, gram in zip(parts, grams, strict=True) for place in part}
     items = masked.as_vectors(net, sample_trace(net))
-    groups = list(_groups(net, sorted(items, key=lambda item: item.width)))
-    room = np.empty(max(_room(net, group) for group in groups), net.dtype)
-    for group in groups:
+    some = list(groups(items, net))
+    room = np.empty(max(_room(net, group) for group in some), net.dtype)
+    for group in some:
         _add_group(net, group, owners, room)
     flat = [gram.reshape(n * r, n * r) for gram in grams]
     for gram in flat:
@@ -54,7 +54,7 @@ def gram_work(net: Network) -> float:
     """About how many multiplications J J^T takes, beside those for the rows and pairs of J."""
     n, m = net.samples, net.samples * net.rows
     if net.coupled:
-        return float(m) ** 2 * sum(coupled.widths(net)) / 2
+        return float(m) ** 2 * sum(widths_of_coupled(net)) / 2
     trace = sample_trace(net)
     work = 0.0
     for item in masked.as_vectors(net, trace):
@@ -76,7 +76,7 @@ def _add_group(
 
     If the rows and pairs of all samples fit in memory, they are computed once, and held.
     """
-    blocks = Blocks(net, group, room if _fits(net, group) else None)
+    blocks = Blocks(net, group, room if fit(group, net) else None)
     count = len(blocks.starts)
     for i in range(count):
         left = blocks.pieces(i)
@@ -88,14 +88,9 @@ def _add_group(
                 add_block(block, left, right, new, pairs, columns, blocks.inputs)
 
 
-def _fits(net: Network, group: tuple[Item, ...]) -> bool:
-    """Whether the rows and pairs of a group are held for all samples at once."""
-    return group_bytes(net, group) <= LIMITS.kernel_bytes
-
-
 def _room(net: Network, group: tuple[Item, ...]) -> int:
     """How many numbers the rows of J of all samples have; 0 if they are not held at once."""
-    return numbers_of_rows(net, group) if _fits(net, group) else 0
+    return numbers_of_rows(net, group) if fit(group, net) else 0
 
 
 def _shares(
@@ -121,15 +116,3 @@ def _mirror(matrix: np.ndarray, size: int) -> None:
     for start in range(0, len(matrix), size):
         stop = start + size
         matrix[stop:, start:stop] = matrix[start:stop, stop:].T
-
-
-def _groups(net: Network, items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Group parameters so that the rows and pairs of a group fit in memory for all samples."""
-    limit = LIMITS.kernel_bytes / (net.samples * net.rows * net.dtype.itemsize)
-    group: list[Item] = []
-    for item in items:
-        if group and sum(i.width for i in group) + item.width > limit:
-            yield tuple(group)
-            group = []
-        group.append(item)
-    yield tuple(group)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnjax.networks import layers
-from gnjax.networks.kernels.rows import Item, items_of, sample_trace
+from gnjax.networks.jacobians import Item, items_of, sample_trace
 from gnjax.networks.layer_types.uses import matrices
 from gnjax.networks.network import Network
 from gnjax.numerics.host import on_cpu

@@ -8,7 +8,7 @@ matrix J + E. The size ||E||_F is measured in three ways, and the largest counts
   one-hot, sums that cancel, layers in low precision. R is a function of the outputs, and moves with
   them.
 - The gap u^T (J v) - (J^T u)^T v between forward and backward products as they are.
-- The gap between J v and the rows of J as ``gnjax.networks.kernels`` forms them, sample by
+- The gap between J v and the rows of J as ``gnjax.networks.jacobians`` forms them, sample by
   sample, for small networks. Whether kernels and larger Jacobians agree with products is seen where
   they are formed (:mod:`gnjax.networks.rounding.formed`).
 
@@ -29,7 +29,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.forms.samples import sample_count, take
-from gnjax.networks.kernels import row_blocks
+from gnjax.networks.jacobians import row_blocks
 from gnjax.networks.network import Network, backward, forward
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
 from gnjax.networks.rounding.gaps import compiled, gaps

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.networks import kernels
+from gnjax.networks import jacobians, kernels
 from gnjax.networks.duplicates import folded
 from gnjax.networks.network import Network, restricted
 from gnjax.networks.null_space.ranks import entry_rank_bounds, rank_bounds
@@ -84,7 +84,7 @@ def diagonal_blocks(
     """The diagonal blocks for groups of the chosen leaves of ``op.net``; each leaf is in one."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         net = op.twin.net
-        counts = kernels.widths_of_coupled(net) if net.coupled else net.counts
+        counts = jacobians.widths_of_coupled(net) if net.coupled else net.counts
         sizes = [sum(counts[place] for place in group) for group in groups]
         narrow = [_is_narrow(net, size, sum(counts), limits) for size in sizes]
         if _fits(net, sizes, narrow, limits):
@@ -98,7 +98,7 @@ def entry_blocks(op: Any, parts: Sequence[np.ndarray], limits: Limits = LIMITS) 
         net = op.twin.net
         rows = net.samples * net.rows
         if 8.0 * rows * net.parameters <= limits.factor_bytes:
-            jacobian = op.scale**0.5 * kernels.jacobian(net)
+            jacobian = op.scale**0.5 * jacobians.jacobian(net)
             matrices, narrow = [jacobian[:, indices] for indices in parts], [True] * len(parts)
             total_error, errors = _errors(op, parts, matrices, narrow)
             operators = [
@@ -218,9 +218,9 @@ def _jacobians(net: Network, groups: Sequence[Sequence[int]]) -> list[np.ndarray
     if not groups:
         return []
     if net.coupled:
-        return kernels.jacobians_of_coupled(net, groups)
+        return jacobians.jacobians_of_coupled(net, groups)
     some = restricted(net, [place for group in groups for place in group])
-    jacobian = kernels.jacobian(some)
+    jacobian = jacobians.jacobian(some)
     sizes = [sum(net.counts[place] for place in group) for group in groups]
     return np.split(jacobian, np.cumsum(sizes)[:-1], axis=1)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gnjax.networks import kernels
+from gnjax.networks import jacobians, kernels
 from gnjax.networks.network import Network
 from gnjax.networks.rounding import (
     checked,
@@ -62,7 +62,7 @@ def row_parts(
     rows = net.samples * net.rows
     bounds = partial(_rank_bounds, op, [len(part) for part in parts])
     if 8.0 * rows * net.parameters <= limits.factor_bytes:
-        all_rows = kernels.jacobian(net)
+        all_rows = jacobians.jacobian(net)
         error = checked(
             measurement.whole, measurement.forms, forms_of_rows(probes, all_rows)
         ).scaled(root)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.kernels import row_blocks
+from gnjax.networks.jacobians import row_blocks
 from gnjax.operators.of_networks.network import NetworkGram
 
 

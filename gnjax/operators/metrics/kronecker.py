@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.kernels import sample_trace
+from gnjax.networks.jacobians import sample_trace
 from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.parameters import indices_of

@@ -12,9 +12,9 @@ drawn. The arrays of a batch hold at most ``_NUMBERS`` numbers, or those of one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks import layers
-from gnjax.networks.kernels import sample_trace
-from gnjax.networks.layer_types.uses import by_positions, has_places
-from gnjax.networks.network import Network, parameter_names, sample_batches
-from gnjax.networks.outputs.hessians import root_rows
+from gnjax.networks.forms.samples import same_size
+from gnjax.networks.jacobians import Item, layer_of_leaf, pieces_of, sample_trace, uses_of
+from gnjax.networks.layer_types.uses import Pair, by_positions, has_places
+from gnjax.networks.network import Network, parameter_names
 from gnjax.networks.outputs.targets import Target
-from gnjax.numerics.bounded_jit import bounded_jit
 
 _NUMBERS = 2.5e7
 
@@ -92,7 +91,7 @@ Bases = list[tuple[jax.Array | None, jax.Array | None]]
 def plan(net: Network, *, blocks: bool) -> tuple[Plan, list[np.ndarray]]:
     """The plan for all parameters, and for each part the indices (g, i, o) of W_g in its leaf."""
     trace = sample_trace(net)
-    of_leaf = {layer.leaf: index for index, layer in enumerate(trace.layers)}
+    of_leaf = layer_of_leaf(trace)
     parts: list[Part] = []
     entries: list[np.ndarray] = []
     for place, leaf in enumerate(net.leaf_indices):
@@ -134,119 +133,113 @@ def _biases(
 
 def moments(net: Network, plan: Plan) -> Moments:
     """The sums over all samples of a network."""
-    total = None
-    for x, target, start, rows in _portions(net, plan, squares=False):
-        more = _moments(net, plan, x, target, start, rows)
-        total = more if total is None else jax.tree.map(jnp.add, total, more)
-    assert total is not None
+    total: Moments = _summed(_Moments(plan), net, plan)
     return total
 
 
 def squares(net: Network, plan: Plan, biased: tuple[bool, ...], bases: Bases) -> list[jax.Array]:
     """s (g, i, o) of every part in its bases; ``biased`` says which parts have a bias."""
-    total = None
-    for x, target, start, rows in _portions(net, plan, squares=True):
-        more = _squares(net, plan, biased, bases, x, target, start, rows)
-        total = more if total is None else jax.tree.map(jnp.add, total, more)
-    assert total is not None
+    plan = replace(plan, others=())
+    entries = sum(net.counts[part.place] for part in plan.parts)
+    total: list[jax.Array] = _summed(_Squares(plan, biased, bases), net, plan, entries)
     return total
 
 
-def _portions(
-    net: Network, plan: Plan, *, squares: bool
-) -> Iterator[tuple[Any, Target | None, int, int]]:
-    """Yield x and target of some samples, and the start and number of some rows of R^T."""
-    trace = sample_trace(net)
-    width = net.k + sum(net.counts[place] for place in plan.others)
-    for part in plan.parts:
-        uses = [trace.layers[part.layer].uses[use] for use in part.uses]
-        width += sum(use.results for use in uses) + squares * net.counts[part.place]
+def _summed(sums: _Moments | _Squares, net: Network, plan: Plan, more: int = 0) -> Any:
+    """The sum of ``sums`` over J, some samples and rows of R^T at a time.
+
+    For a row of R^T each sample takes ``more`` numbers than those of its pairs and rows.
+    """
+    trace, items = sample_trace(net), _items(net, plan)
+    pairs = [use for item in items for use in uses_of(trace, item)]
+    width = net.k + sum(use.results for use in pairs) + sum(item.width for item in items) + more
     rows = int(min(net.rows, max(1, _NUMBERS // width)))
     samples = int(min(net.batch, max(1, _NUMBERS // (rows * width))))
-    for x, target in sample_batches(replace(net, batch=samples), net.target):
-        for start in range(0, net.rows, rows):
-            yield x, target, start, rows
+    portion = same_size(net.samples, samples), rows
+    parts = pieces_of(net, items, portion=portion, through=sums)
+    return reduce(partial(jax.tree.map, jnp.add), parts)
 
 
-@bounded_jit(static_argnames=("plan", "rows"))
-def _moments(
-    net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
-) -> Moments:
+def _items(net: Network, plan: Plan) -> tuple[Item, ...]:
+    """The pairs of all parts, and the columns of J of all other parameters."""
+    layers_of_parts = {part.place: part.layer for part in plan.parts}
+    pairs = [Item(place, layer, "pair", 0) for place, layer in layers_of_parts.items()]
+    return (*pairs, *(Item(place, None, "rows", net.counts[place]) for place in plan.others))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Moments:
     """The sums over some samples, and over some rows of R^T."""
-    pairs, gradients = _sensitivities(net, plan, x, target, start, rows)
-    weights = _sample_weights(target, len(jax.tree.leaves(x)[0]))
-    gradient_of = dict(zip(plan.others, gradients, strict=True))
-    parts = []
-    for part, (a, delta) in zip(plan.parts, pairs, strict=True):
-        weighted = weights[:, None, None, None] * a
-        rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
-        bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions, (n, j, g o)
-        gaps = [
-            (jnp.square(gradient_of[bias] - bias_rows).sum(), jnp.square(gradient_of[bias]).sum())
-            for bias in part.biases
+
+    plan: Plan = field(metadata={"static": True})
+
+    def __call__(
+        self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
+    ) -> Moments:
+        plan, weights = self.plan, _sample_weights(target, len(rows))
+        ends = np.cumsum([net.counts[place] for place in plan.others])[:-1]
+        columns_of = dict(zip(plan.others, jnp.split(rows, ends, axis=2), strict=bool(plan.others)))
+        parts = []
+        for part, (a, delta) in zip(plan.parts, _by_parts(net, plan, pairs), strict=True):
+            weighted = weights[:, None, None, None] * a
+            rule = "ntgi,ntgi->gi" if part.is_lookup else "ntgi,ntgj->gij"
+            bias_rows = delta.sum(axis=2).reshape(*delta.shape[:2], -1)  # over positions: (n, j, .)
+            gaps = [
+                (jnp.square(columns_of[bias] - bias_rows).sum(), jnp.square(columns_of[bias]).sum())
+                for bias in part.biases
+            ]
+            left = _einsum(rule, weighted, a)
+            right = _einsum("njtgo,njtgp->gop", delta, delta)
+            parts.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
+        rule = "njp,njq->pq" if plan.blocks else "njp,njp->p"
+        others = [_einsum(rule, columns, columns) for columns in columns_of.values()]
+        return Moments(parts, others, weights.sum())
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Squares:
+    """The sums s of some samples, and of some rows of R^T."""
+
+    plan: Plan = field(metadata={"static": True})
+    biased: tuple[bool, ...] = field(metadata={"static": True})
+    bases: Bases
+
+    def __call__(
+        self, net: Network, target: Target | None, pairs: list[Pair], rows: jax.Array
+    ) -> list[jax.Array]:
+        del target, rows
+        sums = []
+        of_parts = zip(_by_parts(net, self.plan, pairs), self.bases, self.biased, strict=True)
+        for (a, delta), (u, v), has_bias in of_parts:
+            if has_bias:
+                a = jnp.concatenate([a, jnp.ones_like(a[..., :1])], axis=-1)
+            a = a if u is None else _einsum("ntgi,gix->ntgx", a, u)
+            delta = delta if v is None else _einsum("njtgo,goy->njtgy", delta, v)
+            if a.shape[1] == 1:
+                sums.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
+            else:
+                products = _einsum("ntgx,njtgy->njgxy", a, delta)
+                sums.append(jnp.square(products).sum(axis=(0, 1)))
+        return sums
+
+
+def _by_parts(net: Network, plan: Plan, pairs: Sequence[Pair]) -> list[Pair]:
+    """a (n, t, g, i) and delta (n, j, t, g, o) of every part, from the pairs of all uses."""
+    trace, pairs_left = sample_trace(net), iter(pairs)
+    placed: dict[int, list[Pair]] = {}
+    for layer in dict.fromkeys(part.layer for part in plan.parts):
+        placed[layer] = [
+            jax.vmap(partial(by_positions, use, dtype=net.dtype))(next(pairs_left))
+            for use in trace.layers[layer].uses
         ]
-        left = _einsum(rule, weighted, a)
-        right = _einsum("njtgo,njtgp->gop", delta, delta)
-        parts.append(PartMoments(left, weighted.sum(axis=(0, 1)), right, gaps))
-    rule = "njp,njq->pq" if plan.blocks else "njp,njp->p"
-    return Moments(parts, [_einsum(rule, rows, rows) for rows in gradients], weights.sum())
-
-
-@bounded_jit(static_argnames=("plan", "biased", "rows"))
-def _squares(
-    net: Network,
-    plan: Plan,
-    biased: tuple[bool, ...],
-    bases: Bases,
-    x: Any,
-    target: Target | None,
-    start: int,
-    rows: int,
-) -> list[jax.Array]:
-    pairs, _ = _sensitivities(net, replace(plan, others=()), x, target, start, rows)
-    sums = []
-    for (a, delta), (u, v), has_bias in zip(pairs, bases, biased, strict=True):
-        if has_bias:
-            a = jnp.concatenate([a, jnp.ones_like(a[..., :1])], axis=-1)
-        a = a if u is None else _einsum("ntgi,gix->ntgx", a, u)
-        delta = delta if v is None else _einsum("njtgo,goy->njtgy", delta, v)
-        if a.shape[1] == 1:
-            sums.append(_einsum("ntgx,njtgy->gxy", jnp.square(a), jnp.square(delta)))
-        else:
-            products = _einsum("ntgx,njtgy->njgxy", a, delta)
-            sums.append(jnp.square(products).sum(axis=(0, 1)))
-    return sums
-
-
-def _sensitivities(
-    net: Network, plan: Plan, x: Any, target: Target | None, start: int, rows: int
-) -> tuple[list[tuple[jax.Array, jax.Array]], list[jax.Array]]:
-    """a (n, t, g, i) and delta (n, j, t, g, o) of every part, and rows (n, j, m) of the others."""
-    trace = sample_trace(net)
-    uses = [trace.layers[part.layer].uses[use] for part in plan.parts for use in part.uses]
-    other_leaves = [net.leaf_indices[place] for place in plan.others]
-
-    def weights(target: Target | None, outputs: jax.Array) -> jax.Array:
-        all_rows = root_rows(target, outputs)
-        padded = jnp.pad(all_rows, ((0, -len(all_rows) % rows), (0, 0)))
-        return jax.lax.dynamic_slice_in_dim(padded, start, rows)
-
-    def sample(xi: Any, target: Target | None) -> Any:
-        pairs, gradients = layers.sensitivities(
-            trace, uses, other_leaves, net.leaves, xi, partial(weights, target)
-        )
-        placed = zip(uses, pairs, strict=True)
-        pairs_by_use = iter([by_positions(use, pair, net.dtype) for use, pair in placed])
-        pairs_by_part = []
-        for part in plan.parts:
-            pairs_of_part = [next(pairs_by_use) for _ in part.uses]
-            a = jnp.concatenate([pair[0] for pair in pairs_of_part])
-            pairs_by_part.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=1)))
-        indices = [net.entry_indices[place] for place in plan.others]
-        indexed = zip(gradients, indices, strict=True)
-        return pairs_by_part, [g if some is None else g[:, some] for g, some in indexed]
-
-    return jax.vmap(sample)(x, target)
+    joined = []
+    for part in plan.parts:
+        pairs_of_part = [placed[part.layer][use] for use in part.uses]
+        a = jnp.concatenate([pair[0] for pair in pairs_of_part], axis=1)
+        joined.append((a, jnp.concatenate([pair[1] for pair in pairs_of_part], axis=2)))
+    return joined
 
 
 def _sample_weights(target: Target | None, samples: int) -> jax.Array:

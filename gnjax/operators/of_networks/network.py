@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks import kernels as gram
+from gnjax.networks import jacobians, kernels
 from gnjax.networks.duplicates import folded, merged
 from gnjax.networks.network import (
     GRAM,
@@ -135,7 +135,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         """About how many multiplications the matrix takes, beside those for the rows of J."""
         if self.side == "parameters":
             return self.factor_shape[0] ** 2 * self.factor_shape[1] / 2
-        return gram.gram_work(self.net)
+        return kernels.gram_work(self.net)
 
     def evidence_for(self, fact: str) -> Error:
         """Proved, but for the rank where trials show it, and the curvature of a caller's loss."""
@@ -153,10 +153,10 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
     def as_matrix(self) -> jax.Array:
         """The matrix, by the structure of the layers on the output side."""
         if self.side == "parameters":
-            total, images = gram.parameter_gram(self.net, self.probes)
+            total, images = jacobians.parameter_gram(self.net, self.probes)
             self._formed.append(forms_of_images(images))
             return total if self.scale == 1 else self.scale * total
-        matrix = gram.output_gram(self.net)
+        matrix = kernels.output_gram(self.net)
         self._formed.append(forms_of_kernel(self.probes, matrix))
         if self.scale != 1:
             matrix *= self.scale
@@ -192,7 +192,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
 
         What was formed is recorded, so that ``factor_error`` compares it with products.
         """
-        jacobian = gram.jacobian(self.net)
+        jacobian = jacobians.jacobian(self.net)
         self._formed.append(forms_of_rows(self.probes, jacobian))
         jacobian = jacobian * self.scale**0.5
         return jacobian.T if self.side == "parameters" else jacobian
@@ -202,8 +202,8 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         full = self.full_factorisation()
         if full is None or self.side == "parameters" or not self.net.coupled:
             return full
-        columns = sum(gram.widths_of_coupled(self.net))
-        blocks = partial(self._blocks, gram.rows_of_coupled, "of fewer columns")
+        columns = sum(jacobians.widths_of_coupled(self.net))
+        blocks = partial(self._blocks, jacobians.rows_of_coupled, "of fewer columns")
 
         def form() -> np.ndarray:
             return np.concatenate([np.asarray(rows) for rows in blocks()])
@@ -214,7 +214,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         """By J, which has a column for every parameter."""
         if not has_root(self.net.target):
             return None
-        by_rows, blocks = self.side == "outputs", partial(self._blocks, gram.row_blocks, "")
+        by_rows, blocks = self.side == "outputs", partial(self._blocks, jacobians.row_blocks, "")
         return Factorisation(self.factor_shape, self.factor, self.factor_error, blocks, by_rows)
 
     def _blocks(

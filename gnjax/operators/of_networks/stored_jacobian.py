@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks import kernels as gram
 from gnjax.networks import layers
+from gnjax.networks.jacobians import Item, as_rows, joined, pieces_of, sample_trace, uses_of
 from gnjax.networks.layer_types import Use
 from gnjax.networks.layer_types.uses import Pair, acting
 from gnjax.networks.network import Network, batched, scatter_leaf, sum_of
@@ -44,7 +44,7 @@ _COMPILED = 2e10  # the time to compile what makes and uses J, in multiplication
 _BLOCK_BYTES = 2e8  # bytes of a block of J: a smaller one is mostly overhead
 _COLUMNS = 64
 
-Items = tuple[gram.Item, ...]
+Items = tuple[Item, ...]
 Map = Callable[[jax.Array], jax.Array]
 
 
@@ -114,7 +114,7 @@ def with_jacobian(op: Operator, *, limits: Limits = LIMITS) -> Operator:
 def stored(op: NetworkGram, limits: Limits) -> WithJacobian:
     """The operator of a network with its Jacobian; refused where that takes more memory."""
     net, memory = op.net, limits.jacobian_bytes
-    items = _items(net, gram.sample_trace(net), memory)
+    items = _items(net, sample_trace(net), memory)
     size = _bytes(net, items)
     if not size <= memory:
         msg = (
@@ -162,7 +162,7 @@ def products_before(op: NetworkGram) -> float:
     alone = len(jax.tree.leaves(net.x)[0].devices()) == 1
     if net.coupled or not (net.convolves and alone and device().stores):
         return np.inf
-    trace = gram.sample_trace(net)
+    trace = sample_trace(net)
     items = _items(net, trace, LIMITS.jacobian_bytes)
     work = [sum(use.terms * use.results for use in layer.uses) for layer in trace.layers]
     pairs = [item for item in items if item.form == "pair"]
@@ -185,17 +185,14 @@ def _items(net: Network, trace: layers.Trace, memory: float) -> Items:
 
     The ``width`` of an item is how many numbers are kept for each sample.
     """
-    items = [
-        replace(item, form="rows", width=net.rows * net.counts[item.place])
-        for item in gram.items_of(net, trace)
-    ]
+    items = [replace(item, width=net.rows * item.width) for item in as_rows(net)]
     if net.coupled:
         return tuple(items)
     smaller = {}
     for index, item in enumerate(items):
         if item.layer is None:
             continue
-        uses = trace.layers[item.layer].uses
+        uses = uses_of(trace, item)
         width = sum(use.operands + net.rows * use.results for use in uses)
         pair = replace(item, form="pair", width=width)
         work = sum(use.results * (use.terms + net.rows) for use in uses)  # multiplications
@@ -211,10 +208,7 @@ def _items(net: Network, trace: layers.Trace, memory: float) -> Items:
 
 
 def _blocks(net: Network, items: Items) -> Iterator[Block]:
-    if net.coupled:
-        yield from (Block(rows, ()) for rows in gram.row_blocks(net))
-        return
-    for pairs, rows in gram.in_batches(net, items):
+    for pairs, rows in pieces_of(net, items):
         yield Block(rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2]), tuple(pairs))
 
 
@@ -224,10 +218,10 @@ def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         collected.append(block)
         if sum(part.nbytes for part in jax.tree.leaves(collected)) >= _BLOCK_BYTES:
-            yield gram.joined(collected)
+            yield joined(collected)
             collected = []
     if collected:
-        yield gram.joined(collected)
+        yield joined(collected)
 
 
 @bounded_jit(static_argnames=("items",))
@@ -275,12 +269,11 @@ def _transposed(through: Map, size: jax.ShapeDtypeStruct, u: jax.Array) -> jax.A
 
 def _maps(net: Network, items: Items, block: Block) -> Iterator[Map]:
     """V -> J_b V of each layer kept as a pair."""
-    trace = gram.sample_trace(net)
+    trace = sample_trace(net)
     pairs = iter(block.pairs)
     for item in items:
         if item.form == "pair":
-            assert item.layer is not None
-            uses = trace.layers[item.layer].uses
+            uses = uses_of(trace, item)
             yield partial(_through, net, item.place, [(use, next(pairs)) for use in uses])
 
 

@@ -1,0 +1,32 @@
+"""J of a network: its rows, and the inputs and sensitivities of its layers, from one loop."""
+
+from gnjax.networks.jacobians.coupled import jacobians as jacobians_of_coupled
+from gnjax.networks.jacobians.coupled import rows as rows_of_coupled
+from gnjax.networks.jacobians.coupled import widths as widths_of_coupled
+from gnjax.networks.jacobians.items import (
+    Item,
+    as_rows,
+    items_of,
+    layer_of_leaf,
+    sample_trace,
+    uses_of,
+)
+from gnjax.networks.jacobians.pieces import joined, pieces_of
+from gnjax.networks.jacobians.rows import jacobian, parameter_gram, row_blocks
+
+__all__ = [
+    "Item",
+    "as_rows",
+    "items_of",
+    "jacobian",
+    "jacobians_of_coupled",
+    "joined",
+    "layer_of_leaf",
+    "parameter_gram",
+    "pieces_of",
+    "row_blocks",
+    "rows_of_coupled",
+    "sample_trace",
+    "uses_of",
+    "widths_of_coupled",
+]

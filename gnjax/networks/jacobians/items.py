@@ -1,0 +1,74 @@
+"""Which parameters of a network are in known layers, and the form of their part of J."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gnjax.networks import layers
+from gnjax.networks.forms.samples import one_sample
+from gnjax.networks.layer_types import Use
+from gnjax.networks.layer_types.uses import has_places
+from gnjax.networks.network import Network
+
+
+@dataclass(frozen=True)
+class Item:
+    """One chosen parameter, and the form in which its part of J is computed.
+
+    The form is "rows" for the columns of J themselves. It is "pair" for the inputs a and the
+    sensitivities delta of each use, in the shapes of its equation; "vectors" for both as vectors,
+    where the layer acts on a single position; and "places" where every a_t is a unit vector and the
+    indices of the ones stand for a. Of coupled samples, whose layers act on all of them at once,
+    "narrow" is for fewer columns with the same products (:mod:`gnjax.networks.jacobians.coupled`).
+    """
+
+    place: int  # index among the chosen leaves
+    layer: int | None  # index among the traced layers; None: by differentiation
+    form: Literal["rows", "pair", "vectors", "places", "narrow"]
+    width: int  # how many numbers it takes for each row of J
+
+
+def sample_trace(net: Network) -> layers.Trace:
+    """The network of one sample, and its layers."""
+    return layers.trace(net.one, net.leaves, one_sample(net.x))
+
+
+def layer_of_leaf(trace: layers.Trace) -> dict[int, int]:
+    """For each parameter in a known layer the index of its layer."""
+    return {layer.leaf: index for index, layer in enumerate(trace.layers)}
+
+
+def uses_of(trace: layers.Trace, item: Item) -> tuple[Use, ...]:
+    """The uses of a parameter in a known layer."""
+    return () if item.layer is None else trace.layers[item.layer].uses
+
+
+def items_of(net: Network, trace: layers.Trace) -> tuple[Item, ...]:
+    """The form in which the part of each chosen parameter in J J^T takes the least work."""
+    of_leaf = layer_of_leaf(trace)
+    items = []
+    for place, (leaf, indices) in enumerate(zip(net.leaf_indices, net.entry_indices, strict=True)):
+        index = of_leaf.get(leaf)
+        if index is None:
+            items.append(Item(place, None, "rows", net.counts[place]))
+            continue
+        use = trace.layers[index].only_use
+        positions = 0 if use is None else use.positions
+        if use is None or indices is not None:
+            items.append(Item(place, index, "rows", net.counts[place]))
+        elif has_places(use) and positions**2 < use.sizes.inputs:
+            items.append(Item(place, index, "places", positions * (use.sizes.outputs + 1)))
+        elif positions == use.groups == 1:
+            width = use.sizes.outputs + use.sizes.inputs // net.rows + 1
+            items.append(Item(place, index, "vectors", width))
+        else:
+            items.append(Item(place, index, "rows", net.counts[place]))
+    return tuple(items)
+
+
+def as_rows(net: Network) -> tuple[Item, ...]:
+    """The items of J with all of its columns."""
+    of_leaf = {} if net.coupled else layer_of_leaf(sample_trace(net))
+    parameters = enumerate(zip(net.leaf_indices, net.counts, strict=True))
+    return tuple(Item(place, of_leaf.get(leaf), "rows", n) for place, (leaf, n) in parameters)

@@ -1,0 +1,46 @@
+"""J of a network row by row, and J^T J as the sum over its rows, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks.forms.samples import reshaped
+from gnjax.networks.jacobians.items import as_rows
+from gnjax.networks.jacobians.pieces import pieces_of
+from gnjax.networks.network import Network
+from gnjax.numerics.host import on_host
+
+
+def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
+    """Yield J (n r, p) some rows at a time, columns in the order of the parameter vector.
+
+    The blocks before the one with the number ``first`` are left out.
+    """
+    for _, rows in pieces_of(net, as_rows(net), first=first):
+        yield reshaped(rows, -1, net.parameters)
+
+
+def jacobian(net: Network) -> np.ndarray:
+    """J (n r, p), columns in the order of the parameter vector."""
+    return np.concatenate([np.asarray(block) for block in row_blocks(net)])
+
+
+def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:
+    """J^T J (p, p), and U J (m, p) for vectors U (m, n r), both summed over rows."""
+    total, images = jnp.zeros((net.parameters, net.parameters), net.dtype), 0.0
+    start = 0
+    for block in row_blocks(net):
+        images = images + vectors[:, start : start + len(block)] @ on_host(block)
+        total = _accumulate(total, block)
+        start += len(block)
+    return total, np.asarray(images)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _accumulate(total: jax.Array, rows: jax.Array) -> jax.Array:
+    return total + jnp.matmul(rows.T, rows, precision="highest")
