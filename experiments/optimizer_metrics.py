@@ -212,7 +212,7 @@ def in_metric(op: NetworkGram, memory: Memory, name: str, damping: float) -> Any
     metric = matrix_of(op, memory, name)
     added = float(damping * metric.trace() / len(metric))
     if name in ("Adam", "diagonal"):
-        return gnjax.preconditioned(op, metric.diagonal(), damping=added)
+        return gnjax.preconditioned(op, gnjax.diagonal(metric.diagonal()), damping=added)
     whole = MatrixBlock("all parameters", np.arange(len(metric)), metric)
     return gnjax.preconditioned(op, gnjax.metrics.Metric(name, (whole,)), damping=added)
 

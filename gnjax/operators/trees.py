@@ -12,7 +12,6 @@ from functools import wraps
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.network import Network, gather, scatter
@@ -31,7 +30,7 @@ class ParameterTrees:
         leaves = jax.tree.leaves(tree)
         names, expected_names = paths(tree), paths(jax.tree.unflatten(net.structure, net.leaves))
         shapes, expected_shapes = (
-            [jnp.shape(leaf) for leaf in some] for some in (leaves, net.leaves)
+            [np.shape(leaf) for leaf in some] for some in (leaves, net.leaves)
         )
         if names != expected_names or shapes != expected_shapes:
             msg = (

@@ -7,7 +7,6 @@ the stated error, see :mod:`gnjax.operators.metrics.scaling`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.network import backward_products, forward_products, parameter_names
 from gnjax.networks.parameters import grouped, indices_of
 from gnjax.networks.rounding import Measured, measured
@@ -36,6 +34,7 @@ from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_me
 from gnjax.operators.metrics.scaling import Scaling
 from gnjax.operators.of_networks.network import NetworkGram
 from gnjax.operators.protocol import Operator
+from gnjax.operators.stored.diagonal import Diagonal
 from gnjax.operators.trees import ParameterTrees, takes_trees
 
 _ASYMMETRY = 1e-6  # relative to the largest entry of a metric: products in float32 pass
@@ -47,7 +46,7 @@ class Preconditioned(Around, Algebra, ParameterTrees):
     """S A S for A = ``op`` and S = P^{-1/2}; J S^2 J^T where ``op`` is on the side of outputs.
 
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
-    >>> scaled = gnjax.preconditioned(op, np.array([0.5, 2.0]))  # P = G
+    >>> scaled = gnjax.preconditioned(op, gnjax.diagonal([0.5, 2.0]))  # P = G
     >>> isinstance(scaled, gnjax.operators.Preconditioned), scaled.as_matrix().round(12).tolist()
     (True, [[1.0, 0.0], [0.0, 1.0]])
     """
@@ -165,13 +164,13 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
     Args:
       op: an operator A on the parameters of a network; or a Gauss-Newton matrix or NTK on the side
         of the outputs, J J^T, which becomes J P^{-1} J^T.
-      metric: P, as positive diagonal entries (a tree like the parameters, or a vector (p,)); a
-        state of optax's Adam, RMSprop or Adagrad (see :func:`optimizer_metric` for constants other
-        than optax's defaults); "diagonal" for diag(A); "layers" for the diagonal blocks of the
-        layers; a :class:`gnjax.metrics.Metric`, such as :func:`gnjax.metrics.kfac` makes; or, for a
-        few thousand parameters, an operator or a function from a vector v (p,) to P v. P is the
-        matrix of these numbers as they are computed; the error of its inverse root is part of the
-        answer.
+      metric: P, in one of three forms. A name: "diagonal" for diag(A), "layers" for the diagonal
+        blocks of the layers. An operator: a :class:`gnjax.metrics.Metric`, such as
+        :func:`gnjax.metrics.kfac` makes, ``gnjax.diagonal(entries)``, or any other for a few
+        thousand parameters. A tree: positive diagonal entries like the parameters, or a state of
+        optax's Adam, RMSprop or Adagrad, which has them (see :func:`optimizer_metric` for constants
+        other than optax's defaults). P is the matrix of these numbers as they are computed; the
+        error of its inverse root is part of the answer.
       damping: a number that is added to the diagonal of P.
 
     >>> model = gnjax.models.MLP((3, 4, 2), activation="tanh", key=jax.random.key(0))
@@ -192,7 +191,7 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
         msg = "this operator acts on the outputs of the model; make it with side='parameters'"
         raise ValueError(msg)
     added = check_damping(damping)
-    p = metric if isinstance(metric, Metric) else _metric(op, metric)
+    p = _metric(on_parameters(op), metric)
     if p.parameters != op.net.parameters:
         msg = (
             f"the metric is on {p.parameters} parameters, and the operator on "
@@ -203,61 +202,38 @@ def preconditioned(op: Any, metric: Any, *, damping: float = 0.0) -> Preconditio
 
 
 def _metric(op: Any, metric: Any) -> Metric:
-    """The metric P from the forms in which :func:`preconditioned` takes it."""
-    inner = on_parameters(op)
+    """The metric P from a form in which :func:`preconditioned` takes it."""
+    if isinstance(metric, Metric):
+        return metric
     if isinstance(metric, str) and metric == "layers":
         groups = grouped(parameter_names(op.net), "layer")
         parts = [indices_of(op.net.counts, group) for group in groups.values()]
-        blocks = zip(groups, parts, exact_blocks(inner, parts), strict=True)
+        blocks = zip(groups, parts, exact_blocks(op, parts), strict=True)
         return Metric("exact layers", tuple(MatrixBlock(*block) for block in blocks))
-    if isinstance(metric, Operator) or callable(metric):
-        all_parameters = np.arange(op.net.parameters)
-        return Metric(
-            "given", (MatrixBlock("all parameters", all_parameters, _matrix(op, metric)),)
-        )
-    entries = _entries(inner, metric)
+    if isinstance(metric, Operator) and not isinstance(metric, Diagonal):
+        matrix = _matrix(op, metric)
+        whole = MatrixBlock("all parameters", np.arange(len(matrix)), matrix)
+        return Metric("given", (whole,))
+    entries = _entries(op, metric)
     return Metric("diagonal", (DiagonalBlock("", np.arange(len(entries)), entries),))
 
 
-def _matrix(op: Any, metric: Any) -> np.ndarray:
-    """P (p, p) of an operator, or of a function from v to P v."""
+def _matrix(op: Any, metric: Operator) -> np.ndarray:
+    """P (p, p)."""
     size = op.net.parameters
     if size > LIMITS.factor_rows:
         msg = (
             f"the root of a metric of {size} parameters is that of its matrix, which is formed up "
             f"to {LIMITS.factor_rows}; pass a gnjax.metrics.Metric such as gnjax.metrics.kfac "
-            "makes, or fewer parameters by only="
+            "makes, gnjax.diagonal(entries), or fewer parameters by only="
         )
         raise ValueError(msg)
-    values = metric.as_matrix() if isinstance(metric, Operator) else _columns(metric, op)
-    matrix = np.asarray(values, np.float64)
+    matrix = np.asarray(metric.as_matrix(), np.float64)
     if matrix.shape != (size, size):
         msg = f"P is a metric of {size} parameters, got shape {matrix.shape}"
         raise ValueError(msg)
     check_symmetric_matrix("a metric", matrix, _ASYMMETRY)
     return (matrix + matrix.T) / 2
-
-
-def _columns(function: Callable[[jax.Array], Any], op: Any) -> Any:
-    """The images P e_i, one in each row."""
-    size = op.net.parameters
-    try:
-        images = jax.vmap(function)(jnp.eye(size, dtype=op.dtype))
-    except RAISED as error:
-        msg = (
-            f"the metric fails on a vector ({size},): {told(error)}; for trees write "
-            "lambda v: op.ravel(metric(op.unravel(v)))"
-        )
-        raise ValueError(msg) from error
-    shape = getattr(images, "shape", None)
-    if shape != (size, size):
-        returned = f"a {type(images).__name__}" if shape is None else f"the shape {shape[1:]}"
-        msg = (
-            f"a metric is a function from a vector ({size},) to P v, and this one returns "
-            f"{returned}; let it return one vector of as many numbers"
-        )
-        raise ValueError(msg)
-    return images
 
 
 def _entries(op: Any, metric: Any) -> np.ndarray:
@@ -267,8 +243,26 @@ def _entries(op: Any, metric: Any) -> np.ndarray:
             msg = f"metric={metric!r} is neither 'diagonal' nor 'layers'"
             raise ValueError(msg)
         return exact_diagonal(op)
+    if isinstance(metric, Diagonal):
+        return np.asarray(metric.entries, np.float64)
     if has_optimizer_state(metric):
         metric = optimizer_metric(metric)
-    if isinstance(metric, jax.Array | np.ndarray) and metric.shape == (op.net.parameters,):
-        return np.asarray(metric, np.float64)
-    return np.asarray(op.ravel(metric), np.float64)
+    try:
+        return np.asarray(op.ravel(metric), np.float64)
+    except ValueError as error:
+        raise ValueError(_spelled_now(op.net.parameters, metric) or str(error)) from error
+
+
+def _spelled_now(size: int, metric: Any) -> str | None:
+    """How a metric in a form that is not taken is written; None for a tree with other leaves."""
+    forms = "a metric is a name, an operator P or a tree of positive entries like the parameters"
+    if not jax.tree_util.all_leaves([metric]):
+        return None
+    if callable(metric):
+        product = f"scipy.sparse.linalg.LinearOperator(({size}, {size}), function)"
+        return f"{forms}, got a function; write gnjax.as_operator({product}) for v -> P v"
+    shape = np.shape(metric)
+    if len(shape) not in (1, 2):
+        return None
+    spelling = "gnjax.diagonal(entries)" if len(shape) == 1 else "gnjax.dense(P)"
+    return f"{forms}, got an array of shape {shape}; write {spelling}"

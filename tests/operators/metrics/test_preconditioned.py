@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 import scipy.linalg
+import scipy.sparse.linalg
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 
@@ -66,14 +67,18 @@ def _agrees(op, matrix, metric):
     return kappa
 
 
-def test_a_tree_and_a_vector_of_diagonal_entries():
+def test_a_tree_and_an_operator_of_diagonal_entries():
     model, matrix = _model(), _dense()
     op = gnjax.gauss_newton(model, X)
     tree = jax.tree.map(lambda leaf: 0.1 + np.square(leaf), model[1])
     metric = np.asarray(ravel_pytree(tree)[0])
     scaled = gnjax.preconditioned(op, tree)
     assert _agrees(scaled, matrix, np.diag(metric)).resolved
-    _agrees(gnjax.preconditioned(op, metric - 0.05, damping=0.05), matrix, np.diag(metric))
+    _agrees(
+        gnjax.preconditioned(op, gnjax.diagonal(metric - 0.05), damping=0.05),
+        matrix,
+        np.diag(metric),
+    )
     root = np.diag(metric**-0.5)
     assert np.abs(scaled.as_matrix() - root @ matrix @ root).max() < 1e-10
     v = np.random.default_rng(2).standard_normal((len(matrix), 3))
@@ -82,7 +87,7 @@ def test_a_tree_and_a_vector_of_diagonal_entries():
 
 def test_both_sides_have_the_same_non_zero_eigenvalues():
     metric = np.random.default_rng(3).uniform(0.1, 2, len(_dense()))
-    outputs = gnjax.preconditioned(gnjax.ntk(_model(), X), metric)
+    outputs = gnjax.preconditioned(gnjax.ntk(_model(), X), gnjax.diagonal(metric))
     exact = scipy.linalg.eigvalsh(len(X) * _dense(), np.diag(metric))[::-1]
     found = gnjax.eigenvalues(outputs).values
     assert np.abs(found[: len(exact)] - exact).max() < 1e-10 * exact[0]
@@ -99,7 +104,7 @@ def test_a_hessian_is_scaled_too():
     flat, unravel = ravel_pytree(_model()[1])
     matrix = np.asarray(jax.jit(jax.hessian(lambda v: _loss(unravel(v))))(flat))
     metric = np.random.default_rng(5).uniform(0.1, 2, len(matrix))
-    found = gnjax.eigenvalues(gnjax.preconditioned(op, metric))
+    found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.diagonal(metric)))
     exact = scipy.linalg.eigvalsh(matrix, np.diag(metric))[::-1]
     off = np.abs(found.values - exact)
     assert off.max() < 1e-10 * exact[0]
@@ -119,10 +124,14 @@ def test_the_diagonal_and_the_layers_of_the_matrix_itself():
 
 @pytest.mark.parametrize(
     "given",
-    [gnjax.dense, lambda p: lambda v: p @ v, lambda p: gnjax.dense(p - np.eye(43)) + 1.0],
-    ids=["an operator", "a function", "a sum"],
+    [
+        gnjax.dense,
+        lambda p: gnjax.as_operator(scipy.sparse.linalg.aslinearoperator(p)),
+        lambda p: gnjax.dense(p - np.eye(43)) + 1.0,
+    ],
+    ids=["a matrix", "products", "a sum"],
 )
-def test_a_metric_that_is_an_operator_or_a_function(given):
+def test_a_metric_that_is_an_operator(given):
     root = np.random.default_rng(7).standard_normal((43, 43))
     metric = root @ root.T / 43 + np.eye(43)
     for call, matrix in ((gnjax.gauss_newton, _dense()), (gnjax.ntk, _dense() * len(X))):
@@ -225,24 +234,40 @@ def test_a_metric_of_twelve_decades():
     """In a metric whose entries differ by 12 decades the small eigenvalues are still enclosed."""
     matrix = _dense()
     metric = np.geomspace(1e-6, 1e6, len(matrix))
-    found = gnjax.eigenvalues(gnjax.preconditioned(gnjax.gauss_newton(_model(), X), metric))
+    op = gnjax.gauss_newton(_model(), X)
+    found = gnjax.eigenvalues(gnjax.preconditioned(op, gnjax.diagonal(metric)))
     root = np.diag(metric**-0.5)
     exact = np.linalg.svd(np.linalg.cholesky(matrix).T @ root, compute_uv=False) ** 2
     assert (np.abs(found.values - exact) <= found.errors + 1e-13 * exact[0]).all()
     assert found.errors[0] < 1e-11 * found.values[0]
 
 
+class _Rolled:
+    """An operator that is no symmetric matrix."""
+
+    shape, dtype = (43, 43), np.dtype(np.float64)
+
+    def mv(self, v):
+        return jnp.roll(v, 1, axis=0)
+
+    def as_matrix(self):
+        return self.mv(jnp.eye(43))
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "words"),
     [
-        (lambda: np.zeros(43), {}, "43 of the 43 diagonal entries"),
-        (lambda: np.ones(43), {"damping": -1.0}, "is negative"),
+        (lambda: gnjax.diagonal(np.zeros(43)), {}, "43 of the 43 diagonal entries"),
+        (lambda: "diagonal", {"damping": -1.0}, "is negative"),
+        (lambda: np.ones(43), {}, r"shape \(43,\); write gnjax.diagonal\(entries\)"),
+        (lambda: jnp.eye(43), {}, r"shape \(43, 43\); write gnjax.dense\(P\)"),
+        (lambda: lambda v: v, {}, r"got a function; write gnjax.as_operator\(scipy"),
+        (lambda: 2.0, {}, "does not look like"),
+        (lambda: None, {}, "does not look like"),
+        (lambda: gnjax.diagonal(np.ones(42)), {}, "on 42 parameters, and the operator on 43"),
         (lambda: "kfc", {}, "neither 'diagonal' nor 'layers'"),
         (lambda: {"w": np.ones(43)}, {}, "does not look like"),
-        (lambda: lambda v: v[:3], {}, r"from a vector \(43,\) to P v, and this one returns"),
-        (lambda: lambda v: {"w": v}, {}, "and this one returns a dict; let it return one vector"),
-        (lambda: lambda v: v @ v["w"], {}, r"fails on a vector \(43,\): .*; for trees write"),
-        (lambda: lambda v: jnp.roll(v, 1), {}, "a metric must be symmetric"),
+        (_Rolled, {}, "a metric must be symmetric"),
         (lambda: gnjax.dense(np.eye(2)), {}, r"a metric of 43 parameters, got shape \(2, 2\)"),
         (lambda: gnjax.dense(-np.eye(43)), {}, "is not positive definite"),
         (lambda: optax.sgd(0.1).init(_model()[1]), {}, "this one has none"),
@@ -266,7 +291,7 @@ def test_what_has_no_parameters_is_refused():
 
 
 def test_the_factor_is_formed_once_for_its_values_and_their_error(monkeypatch):
-    op = gnjax.preconditioned(gnjax.gauss_newton(_model(), X), np.full(43, 2.0))
+    op = gnjax.preconditioned(gnjax.gauss_newton(_model(), X), gnjax.diagonal(np.full(43, 2.0)))
     formed, form = [], gnjax.operators.NetworkGram.factor
     monkeypatch.setattr(
         gnjax.operators.NetworkGram, "factor", lambda self: formed.append(1) or form(self)
