@@ -19,7 +19,6 @@ from gnjax.numerics.rounding import gamma, unit_roundoff
 from gnjax.operators.metrics.factor import Factor
 from gnjax.operators.metrics.scaling import (
     Bounds,
-    DiagonalRoot,
     KroneckerRoot,
     MatrixRoot,
     Root,
@@ -54,7 +53,8 @@ class DiagonalBlock:
         roots = 1 / np.sqrt(entries)
         eta = _ROUNDINGS * unit_roundoff(dtype)
         bounds = Bounds(eta, float(roots.max()), float(1 / roots.min()))
-        return DiagonalRoot(on_device(self.own), on_device(roots, dtype), bounds)
+        own, stored = (array[None, :, None] for array in (self.own, roots))
+        return KroneckerRoot(on_device(own), None, None, on_device(stored, dtype), bounds)
 
     def as_matrix(self) -> np.ndarray:
         return np.diag(self.entries)

@@ -26,21 +26,6 @@ class Bounds(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class DiagonalRoot:
-    """S with these diagonal entries, on the parameters at ``own`` (m,)."""
-
-    own: jax.Array
-    entries: jax.Array  # (m,)
-    bounds: Bounds = field(metadata={"static": True})
-
-    terms = 1
-
-    def __call__(self, part: jax.Array) -> jax.Array:
-        return self.entries.astype(part.dtype)[:, None] * part
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
 class MatrixRoot:
     """S as a symmetric matrix, on the parameters at ``own`` (m,)."""
 
@@ -62,7 +47,7 @@ class KroneckerRoot:
     """S = (U (x) V) diag(entries) (U (x) V)^T for every group g, on the parameters at ``own``.
 
     U (g, i, i) has the eigenvectors of the left factor and V (g, o, o) those of the right one;
-    None stands for the identity.
+    None stands for the identity. With both None S is the diagonal matrix of the entries.
     """
 
     own: jax.Array  # (g, i, o)
@@ -92,7 +77,7 @@ def _rotated(
     return part
 
 
-Root = DiagonalRoot | MatrixRoot | KroneckerRoot
+Root = MatrixRoot | KroneckerRoot
 
 
 @jax.tree_util.register_dataclass
