@@ -328,3 +328,35 @@ def test_what_cannot_be_split_is_refused():
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+@pytest.mark.parametrize("make", ["gauss_newton", "hessian", "labels"])
+@pytest.mark.parametrize("exponent", [-400, -200, 300, 450])
+def test_outputs_far_from_one_have_the_same_share_outside_of_the_blocks(make, exponent):
+    """The squares of the entries of G, of the size of the outputs to the fourth, are no numbers."""
+    rng = np.random.default_rng(0)
+    x, y, labels = rng.standard_normal((6, 3)), rng.standard_normal((6, 2)), np.arange(6) % 2
+    params = {"one": rng.standard_normal((3, 4)), "two": rng.standard_normal((4, 2))}
+
+    def found(scale):
+        model = (lambda p, x: scale * (jnp.tanh(x @ p["one"]) @ p["two"]), params)
+        if make == "labels":
+            return gnjax.block_spectra(model, x, labels=labels)
+        op = gnjax.hessian(model, x, scale * y) if make == "hessian" else None
+        return gnjax.block_spectra(*((op,) if op is not None else (model, x)))
+
+    near, far = found(1.0), found(2.0**exponent)
+    assert far.off_block_share == pytest.approx(near.off_block_share, rel=1e-12)
+    assert abs(far.off_block_share - near.off_block_share) <= far.off_block_error.value < 1e-9
+    for one, other in zip(near.blocks, far.blocks, strict=True):
+        values = np.ldexp(other.spectrum.values, -2 * exponent)
+        assert values == pytest.approx(one.spectrum.values, abs=1e-12 * one.spectrum.values[0])
+
+
+def test_a_share_of_matrices_that_underflow_is_not_known():
+    x = np.random.default_rng(0).standard_normal((6, 3))
+    model = (
+        lambda p, x: 1e-160 * (x @ p["one"]) @ p["two"],
+        {"one": np.ones((3, 4)), "two": np.ones((4, 2))},
+    )
+    assert gnjax.block_spectra(model, x).off_block_error.value == 1.0

@@ -11,6 +11,7 @@ other operator, such as a Hessian, they come from its columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -31,7 +32,7 @@ from gnjax.networks.rounding import (
     probe_rows,
 )
 from gnjax.numerics.certificate import Error, unknown
-from gnjax.numerics.host import on_device
+from gnjax.numerics.host import length, on_device
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised, stored_bound
 from gnjax.numerics.rank_bound import RankBound
@@ -50,6 +51,7 @@ from gnjax.operators.protocol import Operator
 from gnjax.operators.stored.matrices import Dense, Factored
 
 _COLUMNS = 64
+_UNDERFLOWS = 1e-290  # norms of matrices from which products that underflow take digits
 
 
 @dataclass(frozen=True)
@@ -253,13 +255,13 @@ def off_share(
         squares = (matrix @ matrix.T if is_narrow else matrix for matrix, is_narrow in pairs)
     inside, trace = 0.0, 0.0
     for square in squares:
-        inside += float(np.linalg.norm(square)) ** 2
+        inside = math.hypot(inside, length(square))
         trace += float(np.trace(square))
         if not is_whole:
             total += square
     error_of_squares = gram_error(trace, error)  # in Frobenius norm, as the error of J is
     rounding = LAPACK.to(spectral_error(len(total), matrices[0].dtype) * trace)
-    return share_outside(inside, float(np.linalg.norm(total)) ** 2, error_of_squares + rounding)
+    return share_outside(inside, length(total), error_of_squares + rounding)
 
 
 def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> DiagonalBlocks:
@@ -274,11 +276,11 @@ def _of_columns(op: Any, parts: Sequence[np.ndarray], limits: Limits) -> Diagona
         matrix = np.empty((len(indices), len(indices)))
         for first in range(0, len(indices), _COLUMNS):
             images = columns(indices[first : first + _COLUMNS])
-            total += float(np.linalg.norm(images)) ** 2
+            total = math.hypot(total, length(images))
             matrix[:, first : first + _COLUMNS] = images[indices]
         blocks.append((matrix + matrix.T) / 2)
-        inside += float(np.linalg.norm(matrix)) ** 2
-    error = error_of(op, raised(total**0.5)) + evidence_for(op, SYMMETRIC)
+        inside = math.hypot(inside, length(matrix))
+    error = error_of(op, raised(total)) + evidence_for(op, SYMMETRIC)
     bound = stored_bound(error.value, op.dtype)
     operators = [
         Dense(on_device(block, op.dtype), bound, error.kind, error.failure) for block in blocks
@@ -321,17 +323,17 @@ def _check_rows(size: int, limits: Limits) -> None:
 
 
 def share_outside(inside: float, total: float, error: Error) -> tuple[float, Error]:
-    """1 - D / T and its error, for squared Frobenius norms D and T of matrices.
+    """1 - (D / T)^2 and its error, for the Frobenius norms D and T of matrices.
 
     ``error`` bounds that of the matrices in Frobenius norm.
     """
     if total == 0:
-        return float("nan"), unknown("every eigenvalue is zero")
-    value = min(max(1 - inside / total, 0.0), 1.0)
-    if not error.value < total**0.5:
+        return math.nan, unknown("every eigenvalue is zero, or below the smallest number")
+    value = min(max(1 - (inside / total) ** 2, 0.0), 1.0)
+    if not max(error.value, _UNDERFLOWS) < total:
         return value, error.to(1.0)
-    within = [inside**0.5 + sign * error.value for sign in (-1.0, 1.0)]
-    around = [total**0.5 - sign * error.value for sign in (-1.0, 1.0)]
+    within = [inside + sign * error.value for sign in (-1.0, 1.0)]
+    around = [total - sign * error.value for sign in (-1.0, 1.0)]
     low, high = (
         1 - (max(d, 0.0) / t) ** 2 for d, t in zip(within[::-1], around[::-1], strict=True)
     )

@@ -9,6 +9,7 @@ so that every part comes from one Jacobian, or is a diagonal block of one kernel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from gnjax.networks.rounding import (
     probe_rows,
 )
 from gnjax.numerics.certificate import Error
+from gnjax.numerics.host import length
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import RankBound, least
@@ -105,8 +107,8 @@ def _of_kernel(
         error += _rounding(len(kernel), trace**0.5)
     matrices = [kernel[np.ix_(part, part)] for part in places]
     operators = [formed_operator(matrix, False, error, op) for matrix in matrices]
-    inside = sum(float(np.linalg.norm(matrix)) ** 2 for matrix in matrices)
-    off = share_outside(inside, float(np.linalg.norm(kernel)) ** 2, gram_error(trace, error))
+    inside = math.hypot(*map(length, matrices))
+    off = share_outside(inside, length(kernel), gram_error(trace, error))
     return DiagonalBlocks(tuple(operators), *off, "kernels", bounds)
 
 
