@@ -102,7 +102,7 @@ def network(
     _check_coupled(coupling, coupled, batch_size)
     if not coupling.coupled:
         return net
-    return replace(net, coupled=True, batch=net.samples, layered=())  # the batch is one function
+    return replace(net, coupled=True, batch=net.samples)  # the batch is one function
 
 
 def at_parameters_of(net: Network, model: Any, *, has_aux: bool = False) -> Network | None:

@@ -183,5 +183,7 @@ def test_an_operator_and_a_diagnosis_say_what_is_differentiated():
     words = "structure of their layers: 3 called bias, norm/scale"
     assert words in " ".join(str(found).split())
     assert type(found).from_json(found.to_json()).differentiated == found.differentiated
-    coupled = gnjax.ntk((lambda p, x: x @ p - (x @ p).mean(0), np.ones((_D, 2))), x)
-    assert "0 of 8 parameters in known layers" in repr(coupled)
+    params = {"matrix": np.ones((_D, 2)), "offset": np.ones(2)}
+    coupled = gnjax.ntk((lambda p, x: (x - x.mean(0)) @ p["matrix"] + p["offset"][None], params), x)
+    assert coupled.net.coupled
+    assert "8 of 10 parameters in known layers, 2 coupled samples" in repr(coupled)

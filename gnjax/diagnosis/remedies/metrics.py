@@ -22,6 +22,9 @@ def diagonal_metric(problem: Problem, baseline: Baseline) -> Remedy:
 
 def kronecker_metric(problem: Problem, baseline: Baseline) -> Remedy:
     """The metric P of K-FAC: one Kronecker product for each layer."""
+    if baseline.op.net.coupled:
+        msg = "the samples are coupled, and a layer's inputs belong to one sample each"
+        raise NotMeasurableError(msg)
     if not baseline.op.net.layered:
         msg = "no layer of a known type was found in the model"
         raise NotMeasurableError(msg)
