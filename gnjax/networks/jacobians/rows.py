@@ -27,7 +27,7 @@ def row_blocks(net: Network, first: int = 0) -> Iterator[jax.Array]:
 
 def jacobian(net: Network) -> np.ndarray:
     """J (n r, p), columns in the order of the parameter vector."""
-    return np.concatenate([np.asarray(block) for block in row_blocks(net)])
+    return np.concatenate(list(map(on_host, row_blocks(net))))
 
 
 def parameter_gram(net: Network, vectors: np.ndarray) -> tuple[jax.Array, np.ndarray]:

@@ -29,7 +29,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from gnjax.networks.forms.samples import sample_count, take
-from gnjax.networks.jacobians import row_blocks
+from gnjax.networks.jacobians import jacobian
 from gnjax.networks.network import Network, backward, forward
 from gnjax.networks.rounding.formed import SAFETY, Forms, forms_of_images
 from gnjax.networks.rounding.gaps import compiled, gaps
@@ -319,8 +319,7 @@ def _from_rows(
 ) -> list[float]:
     """|J_b v - image| for the rows of J_b as the kernels form them, and each v with its image."""
     x, target = batch
-    blocks = row_blocks(replace(net, x=x, target=target))
-    rows = np.concatenate([on_host(block).astype(np.float64) for block in blocks])
+    rows = jacobian(replace(net, x=x, target=target)).astype(np.float64)
     products = [rows @ on_host(v).astype(np.float64) for v in vectors]
     pairs = zip(products, images, strict=True)
     return [length(product - image.astype(np.float64).ravel()) for product, image in pairs]

@@ -298,6 +298,15 @@ def test_small_portions_of_rows_and_samples(monkeypatch):
     _close(gnjax.metrics.ekfac(one.op, damping=0.01).as_matrix(), whole)
 
 
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_no_sample_counts_twice_where_portions_do_not_divide_them(kind, monkeypatch):
+    one = _reference(kind)
+    assert len(CASES[kind][1]) % 2
+    whole = gnjax.metrics.ekfac(one.op, damping=0.01).as_matrix()
+    monkeypatch.setattr("gnjax.operators.metrics.moments.same_size", lambda count, most: 2)
+    _close(gnjax.metrics.ekfac(one.op, damping=0.01).as_matrix(), whole)
+
+
 def test_batches_have_the_metric_of_all_samples():
     one = _reference("mlp")
     _, x, y, *_ = CASES["mlp"]
