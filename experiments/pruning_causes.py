@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -181,17 +182,29 @@ def begun(cell: Cell, rate: float) -> _Start:
     return _Start(net, found.x, found.labels, found.classes, mask)
 
 
-def _mean_loss(params: Any, forward: Any, statistics: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-    outputs, _ = forward(params, statistics, x)
+def _mean_loss(
+    params: Any, mask: Any, forward: Any, statistics: Any, x: jax.Array, y: jax.Array
+) -> jax.Array:
+    outputs, _ = forward(jax.tree.map(jnp.multiply, params, mask), statistics, x)
     return jax.vmap(sample_loss("cross_entropy"))(outputs, y).mean()
 
 
 def sharpness(start: _Start) -> float:
-    """The largest eigenvalue of the Hessian of the loss of all samples, which trains BatchNorm."""
+    """The largest eigenvalue of the Hessian of the loss of all samples, which trains BatchNorm.
+
+    The loss masks the weights: a pruned one has a row of zeros, and one program serves every mask.
+    """
     forward, params, statistics = training.trainable(start.net)
     x, y = jnp.asarray(start.x), jnp.asarray(start.labels)
-    hessian = gnjax.hessian_of(_mean_loss, params, forward, statistics, x, y, mask=start.mask)
+    mask = jax.tree.map(jnp.asarray, start.mask)
+    hessian = gnjax.hessian_of(_mean_loss, params, mask, forward, statistics, x, y)
     return float(gnjax.eigenvalues(hessian, k=1, rtol=1e-3).values[0])
+
+
+@lru_cache(maxsize=16)
+def _unpruned_sharpness(cell: Cell) -> float:
+    """That of the unpruned network, with which cells of every rate compare theirs."""
+    return sharpness(begun(cell, 0.0))
 
 
 def _recipe(variant: str, printed: Recipe, sharper: float) -> Recipe:
@@ -214,9 +227,8 @@ def measure(cell: Cell) -> Measurement:
     ways of ``READINGS``.
     """
     start = begun(cell, cell.pruned)
-    own = sharpness(start)
-    alike = cell.pruned > 0 and "alike" in cell.variants
-    unpruned = sharpness(begun(cell, 0.0)) if alike else own
+    unpruned = _unpruned_sharpness(replace(cell, pruned=0.0))
+    own = sharpness(start) if cell.pruned else unpruned
     records: list[Measurement] = []
     for variant in cell.variants:
         if variant in READINGS:
