@@ -1,7 +1,5 @@
 """The papers are a room of their own: the engine works without it, and it adds to it by facts."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import jax
@@ -14,17 +12,6 @@ from gnjax.conditioning.ends import ends_of_spectrum
 from gnjax.conditioning.methods import METHODS, Method
 from gnjax.operators.stored.matrices import Dense
 from gnjax.spectra.whole import dense_spectrum
-
-
-def test_it_is_imported_when_it_is_used_and_no_sooner():
-    script = (
-        "import sys, numpy as np, gnjax\n"
-        "gnjax.condition_number(np.eye(3)), gnjax.diagnose, gnjax.plot\n"
-        "assert 'gnjax.papers' not in sys.modules\n"
-        "assert callable(gnjax.papers.linear_gauss_newton)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", papers.__all__)

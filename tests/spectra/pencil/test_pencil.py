@@ -31,19 +31,24 @@ def _kronecker(widths, sign):
     return kronecker.KroneckerEnd(reduced, compressed, sign, RTOL)
 
 
-def _ends():
-    """Ends of every kind: full rank, a staircase, and factors in both precisions and layouts."""
-    for sign in (1.0, -1.0):
-        yield _kronecker((12, 20, 20, 4), sign)
-        yield _kronecker((12, 5, 8, 4), sign)
+# Ends of every kind: full rank, a staircase, and factors in both precisions and layouts.
+KRONECKER = [(widths, sign) for sign in (1.0, -1.0) for widths in ((12, 20, 20, 4), (12, 5, 8, 4))]
+FACTORS = [
+    (dtype, by_rows, side)
+    for dtype in (np.float64, np.float32)
+    for by_rows in (True, False)
+    for side in ("bottom", "top")
+]
+
+
+@pytest.fixture(scope="module", params=[*KRONECKER, *FACTORS], ids=str)
+def end(request):
+    if len(request.param) == 2:
+        return _kronecker(*request.param)
+    dtype, by_rows, side = request.param
     j = prescribed.factor(HALVES, 200)
-    for dtype in (np.float64, np.float32):
-        for by_rows in (True, False):
-            _, bottom, top = prescribed.ready(j, width=90, dtype=dtype, by_rows=by_rows)
-            yield from (bottom, top)
-
-
-ENDS = list(_ends())
+    _, bottom, top = prescribed.ready(j, width=90, dtype=dtype, by_rows=by_rows)
+    return {"bottom": bottom, "top": top}[side]
 
 
 def _dense(end):
@@ -55,7 +60,6 @@ def _dense(end):
     return pencil, end.products(units).images, image, inner, product
 
 
-@pytest.mark.parametrize("end", ENDS)
 def test_c_is_a_congruence_of_the_shifted_matrix(end):
     """C = R^T sign (A - s I) R; R^{-1} undoes R, and R^T is its transpose."""
     pencil, matrix, image, inner, product = _dense(end)
@@ -67,7 +71,6 @@ def test_c_is_a_congruence_of_the_shifted_matrix(end):
     assert_allclose(pencil.transposed(np.eye(end.size)), inner.T, atol=1e-10 * np.abs(inner).max())
 
 
-@pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("factor", [0.3, 0.9, 1.7])
 def test_c_has_as_many_negative_eigenvalues_as_the_shifted_matrix(end, factor):
     """Sylvester's law with the R of another shift."""
@@ -81,7 +84,6 @@ def test_c_has_as_many_negative_eigenvalues_as_the_shifted_matrix(end, factor):
     assert (below == 0) == (end.sign * (1 - factor) > 0)
 
 
-@pytest.mark.parametrize("end", ENDS)
 def test_a_ritz_value_is_on_the_inside_and_close(end):
     located = locate(end, RTOL, _never)
     matrix = end.products(np.eye(end.size)).images
@@ -91,7 +93,6 @@ def test_a_ritz_value_is_on_the_inside_and_close(end):
     assert_allclose(located.ritz.images, images, atol=1e-10 * np.abs(matrix).max())
 
 
-@pytest.mark.parametrize("end", ENDS)
 def test_what_is_deflated_leaves_a_schur_complement_that_the_floor_makes_positive(end):
     """C >= floor on the complement of the rows, and A - s I is positive definite, both dense."""
     located = locate(end, RTOL, _never)
