@@ -80,20 +80,24 @@ def _assert_is(kernel, exact):
         np.testing.assert_allclose(side @ v[:, 0], matrix @ v[:, 0], rtol=0, atol=1e-12 * largest)
 
 
-@pytest.mark.parametrize(("name", "first"), [("dense", 1), *((name, 6) for name in CASES)])
-def test_it_is_the_product_of_two_jacobians(name, first):
+# Where both sets have four samples they are computed by the same programs, as in most tests below.
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("dense", 1, 8), ("convolution", 6, 3), *((name, 4, 4) for name in CASES)],
+)
+def test_it_is_the_product_of_two_jacobians(name, first, second):
     apply, params, x = CASES[name]
-    kernel = gnjax.ntk((apply, params), x[:first], x[first:])
-    _assert_is(kernel, _exact(apply, params, x[:first], x[first:]))
+    near, far = x[:first], x[first : first + second]
+    _assert_is(gnjax.ntk((apply, params), near, far), _exact(apply, params, near, far))
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "cross_entropy"])
 def test_it_is_a_block_of_the_kernel_of_all_samples(loss):
     apply, params, x = CASES["dense"]
     only = lambda path: path != "bias"  # noqa: E731
-    whole = gnjax.ntk((apply, params), x, loss=loss, only=only)
-    kernel = gnjax.ntk((apply, params), x[:6], x[6:], loss=loss, only=only)
-    rows = 6 * whole.net.rows
+    whole = gnjax.ntk((apply, params), x[:8], loss=loss, only=only)
+    kernel = gnjax.ntk((apply, params), x[:4], x[4:8], loss=loss, only=only)
+    rows = 4 * whole.net.rows
     _assert_is(kernel, np.asarray(whole.as_matrix())[:rows, rows:])
 
 
@@ -124,7 +128,7 @@ def test_masked_entries_and_trees_of_inputs():
 
     mask = jax.tree.map(lambda leaf: np.arange(leaf.size).reshape(leaf.shape) % 2 == 0, params)
     kept = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(mask)])
-    near, far = ({name: leaf[part] for name, leaf in x.items()} for part in (np.s_[:4], np.s_[4:]))
+    near, far = ({name: leaf[part] for name, leaf in x.items()} for part in (np.s_[:4], np.s_[4:8]))
     j, j2 = (np.asarray(jacobian(apply, params, part))[:, kept] for part in (near, far))
     _assert_is(gnjax.ntk((apply, params), near, far, mask=mask), j @ j2.T)
 
@@ -137,17 +141,17 @@ def test_each_set_of_coupled_samples_is_a_batch_of_its_own():
         return jnp.tanh(h - h.mean(0, keepdims=True)) @ p["b"]
 
     params = {name: params[name] for name in ("a", "b")}
-    kernel = gnjax.ntk((apply, params), x[:5], x[5:])
+    kernel = gnjax.ntk((apply, params), x[:4], x[4:8])
     assert kernel.left.net.coupled
-    _assert_is(kernel, _exact(apply, params, x[:5], x[5:]))
+    _assert_is(kernel, _exact(apply, params, x[:4], x[4:8]))
 
 
 def test_in_single_precision_the_error_covers_the_distance():
     apply, params, x = CASES["dense"]
-    exact = _exact(apply, params, x[:5], x[5:])
+    exact = _exact(apply, params, x[:4], x[4:8])
     with single_precision(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel = gnjax.ntk((apply, params), x[:5], x[5:])
+        kernel = gnjax.ntk((apply, params), x[:4], x[4:8])
         apart = np.linalg.norm(np.asarray(kernel.as_matrix(), float) - exact, 2)
         assert kernel.dtype == np.float32
         # the parameters and samples are rounded as well
@@ -158,7 +162,7 @@ def test_in_single_precision_the_error_covers_the_distance():
 @pytest.mark.parametrize("share", [1e-9, 1.0])
 def test_a_kernel_formed_wrongly_has_its_distance_as_its_error(monkeypatch, share):
     apply, params, x = CASES["dense"]
-    exact = _exact(apply, params, x[:5], x[5:])
+    exact = _exact(apply, params, x[:4], x[4:8])
     plain = pieces.by_positions
 
     def enlarged(use, pair, dtype):
@@ -167,7 +171,7 @@ def test_a_kernel_formed_wrongly_has_its_distance_as_its_error(monkeypatch, shar
 
     monkeypatch.setattr(pieces, "by_positions", enlarged)
     jax.clear_caches()
-    kernel = gnjax.ntk((apply, params), x[:5], x[5:])
+    kernel = gnjax.ntk((apply, params), x[:4], x[4:8])
     before = kernel.error.value
     apart = np.linalg.norm(kernel.as_matrix() - exact, 2)
     jax.clear_caches()
@@ -177,11 +181,11 @@ def test_a_kernel_formed_wrongly_has_its_distance_as_its_error(monkeypatch, shar
 
 def test_regression_with_the_kernel_is_that_with_the_jacobian():
     apply, params, x = CASES["dense"]
-    y = np.random.default_rng(2).standard_normal((6, 2))
-    train = gnjax.ntk((apply, params), x[:6])
-    test = gnjax.ntk((apply, params), x[6:], x[:6])
-    found = test @ np.linalg.solve(train.as_matrix() + 0.1 * np.eye(12), y.ravel())
-    j, j2 = (np.asarray(jacobian(apply, params, part)) for part in (x[:6], x[6:]))
+    y = np.random.default_rng(2).standard_normal((4, 2))
+    train = gnjax.ntk((apply, params), x[:4])
+    test = gnjax.ntk((apply, params), x[4:8], x[:4])
+    found = test @ np.linalg.solve(train.as_matrix() + 0.1 * np.eye(8), y.ravel())
+    j, j2 = (np.asarray(jacobian(apply, params, part)) for part in (x[:4], x[4:8]))
     theta = np.linalg.solve(j.T @ j + 0.1 * np.eye(j.shape[1]), j.T @ y.ravel())  # ridge regression
     np.testing.assert_allclose(found, j2 @ theta, rtol=0, atol=1e-10 * np.abs(found).max())
 
@@ -189,13 +193,13 @@ def test_regression_with_the_kernel_is_that_with_the_jacobian():
 def test_modules_go_in_as_everywhere():
     model = nnx.Sequential(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), jnp.tanh)
     x = CASES["dense"][2]
-    whole = np.asarray(gnjax.ntk(model, x).as_matrix())
-    _assert_is(gnjax.ntk(model, x[:2], x[2:]), whole[:6, 6:])
+    whole = np.asarray(gnjax.ntk(model, x[:8]).as_matrix())
+    _assert_is(gnjax.ntk(model, x[:4], x[4:8]), whole[:12, 12:])
 
 
 def test_what_is_too_small_to_be_held_is_no_error_of_zero():
     apply, params, x = CASES["one output"]
-    kernel = gnjax.ntk((lambda p, x: 1e-200 * apply(p, x), params), x[:5], x[5:])
+    kernel = gnjax.ntk((lambda p, x: 1e-200 * apply(p, x), params), x[:4], x[4:8])
     assert np.abs(kernel.as_matrix()).max() <= kernel.error.value > 0
 
 
