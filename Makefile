@@ -47,13 +47,15 @@ gallery: $(READY)  ## reproduce, and renew figures/gallery, the findings and exp
 
 # Most of the time of a test is compilation; the slow tests run what is compiled with all care.
 # Without its newer emitters for fusions, and with one LLVM module a program, XLA compiles four times
-# sooner on a CPU. What was compiled is kept in build/, for both processes and for the next run. A
-# process takes tests that stand together, which share what they compile.
+# sooner on a CPU. What was compiled, however soon, is kept in build/ for a week, for both processes and
+# for the next run. (With a limit on the size JAX reads the whole folder at each program that it adds.)
+# A process takes tests that stand together, which share what they compile.
 test: export XLA_FLAGS ?= $(COMPILES_SOONER)
 test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/compiled
-test: export JAX_COMPILATION_CACHE_MAX_SIZE ?= 4000000000
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.1
+test: export JAX_COMPILATION_CACHE_MAX_SIZE ?= -1
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 test: $(READY)  ## the tests, in a few minutes
+	@mkdir -p build/compiled && find build/compiled -name '*-cache' -mtime +7 -delete
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 explore: $(READY)  ## the property tests and the held-out trials on new random examples
