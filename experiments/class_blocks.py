@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -157,8 +158,9 @@ def measure(cell: Cell) -> Measurement:
     apply, params = gnjax.functional(model)
     rates = {"gradient descent": cell.training.descent_rate, "Adam": cell.training.adam_rate}
     stages = {START: (params, 0.0)}
-    for name, optimizer in OPTIMIZERS.items():
-        stages[name] = (trained(apply, params, x, y, optimizer, rates[name], cell), rates[name])
+    for name, rate in rates.items():
+        end = trained(params, apply, x, y, rate, optimizer=name, steps=cell.training.steps)
+        stages[name] = end, rate
     counts = gnjax.data.load_text(vocabulary=cell.outputs).counts
     return {
         "inputs": x[0].size,
@@ -179,26 +181,20 @@ def _frequencies(tokens: NDArray[np.int64], outputs: int) -> list[float]:
     return [float(count) for count in counts / counts.sum()]
 
 
+@partial(jax.jit, static_argnames=("optimizer", "steps"))
 def trained(
-    apply: Any, params: Any, x: Any, y: Any, optimizer: Any, rate: float, cell: Cell
+    params: Any, apply: Partial, x: Any, y: Any, rate: Any, *, optimizer: str, steps: int
 ) -> Any:
     """The parameters after full-batch steps on the mean cross-entropy."""
+    rule = OPTIMIZERS[optimizer](rate)
 
-    @jax.jit
-    def run(params: Any, x: Any, y: Any) -> Any:
-        rule = optimizer(rate)
+    def step(state: Any, _: None) -> tuple[Any, None]:
+        now, memory = state
+        moved, memory = rule.update(jax.grad(_loss)(now, apply, x, y), memory, now)
+        return (optax.apply_updates(now, moved), memory), None
 
-        def step(state: Any, _: None) -> tuple[Any, None]:
-            now, memory = state
-            moved, memory = rule.update(jax.grad(_loss)(now, apply, x, y), memory, now)
-            return (optax.apply_updates(now, moved), memory), None
-
-        (found, _), _ = lax.scan(
-            step, (params, rule.init(params)), None, length=cell.training.steps
-        )
-        return found
-
-    return run(params, jnp.asarray(x), jnp.asarray(y))
+    (end, _), _ = lax.scan(step, (params, rule.init(params)), None, length=steps)
+    return end
 
 
 def _loss(params: Any, apply: Partial, x: jax.Array, y: jax.Array) -> jax.Array:

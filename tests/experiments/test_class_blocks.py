@@ -82,7 +82,9 @@ def test_adam_is_optaxs():
     _, cell = _cell("linear", steps=2)
     model, x, _, y = experiment.made(cell)
     apply, params = gnjax.functional(model)
-    found = experiment.trained(apply, params, x, y, optax.adam, 0.05, cell)
+    found = experiment.trained(
+        params, apply, x, y, 0.05, optimizer="Adam", steps=cell.training.steps
+    )
     rule = optax.adam(0.05)
     memory = jax.jit(rule.init)(params)
 
