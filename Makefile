@@ -82,7 +82,7 @@ test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environme
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)
 	grep -v '^mpmath==' constraints.txt > $(TORCH)/constraints.txt
-	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]' tensorboard
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -c $(TORCH)/constraints.txt -e '.[dev,torch]' tensorboard torchvision timm transformers
 	@touch $@
 
 lint: $(READY)  ## ruff, and the direction of imports

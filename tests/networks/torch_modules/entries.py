@@ -28,6 +28,7 @@ ENTRYWISE = {
     "celu": F.celu,
     "clamp": lambda w: torch.clamp(w, -0.5, 0.5),
     "clamp at its ends": lambda w: torch.clamp(zero(w), 0, None) * 2 + torch.clamp(zero(w), max=0),
+    "alias": lambda w: torch.ops.aten.alias(w) * 2,
     "clone": lambda w: w.clone() * 2,
     "comparisons": lambda w: w * (w != 0.5) + w * (w >= 0.1) - w * (w <= -0.1),
     "equal": lambda w: w * (w == w),

@@ -86,6 +86,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "_to_copy": _unchanged,
     "add": _add,
     "clamp": _clamp,
+    "alias": _unchanged,
     "clone": _unchanged,
     "detach": _detach,
     "div": _div,
