@@ -12,6 +12,7 @@ from experiments.shared.linear_training import Data
 from figures import c5
 from gnjax.papers import balanced
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
+from sweeps.storage import archive
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
 from tests.experiments.configs import frozen
 
@@ -32,6 +33,17 @@ def test_a_linear_map_of_the_fitted_inputs_gives_the_labels(samples, share):
     least = balanced.least_sharpness(white, found.labels, 4, 1.0)
     assert least == pytest.approx(4 * share ** (3 / 4), rel=1e-9)
     assert balanced.printed_sharpness(white, found.labels, 4, 1.0) == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_a_published_cell_is_what_this_code_computes():
+    """The cheapest cell stands for all that are published, see ``Experiment.version``."""
+    config = frozen(data_sharpness, "paper")
+    cell = next(c for c in data_sharpness.cells(config) if c.data == FITTED and c.samples == 1000)
+    (published,) = archive.published(archive.archive(data_sharpness.EXPERIMENT), [cell]).values()
+    found, known = data_sharpness.measure(cell), published.measurement
+    np.testing.assert_allclose(found["measured"], known["measured"], rtol=1e-7)
+    assert found.keys() == known.keys()
 
 
 def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
