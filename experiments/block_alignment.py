@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
@@ -22,9 +21,9 @@ import gnjax
 from experiments.claims.block_alignment import CLAIMS
 from experiments.shared import alignment
 from experiments.shared.alignment import Interval
-from experiments.shared.language import described, of_last_position
-from experiments.shared.metric_steps import layer_places
-from experiments.shared.small_images import IMAGES, Network, tanh_classifier
+from experiments.shared.language import described
+from experiments.shared.metric_steps import block_diagonal, layer_places
+from experiments.shared.small_images import IMAGES, Network, gpt_or_classifier
 from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
@@ -137,9 +136,7 @@ def cost(cell: Cell) -> float:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The model at initialisation, its inputs and its labels."""
-    gpt = cell.network == "gpt"
-    model, x, y = of_last_position(cell, cell.seed) if gpt else tanh_classifier(cell, SIDE)
-    return model, jnp.asarray(x), jnp.asarray(y)
+    return gpt_or_classifier(cell.network, cell, SIDE)
 
 
 def measure(cell: Cell) -> Measurement:
@@ -185,7 +182,7 @@ def comparisons(
     """One record for each panel and damping, of an operator on the parameters."""
     matrix = np.asarray(op.as_matrix(), np.float64)
     error = op.error(float(np.linalg.norm(matrix)))
-    blocks = block_diagonal(op, matrix)
+    blocks = block_diagonal(matrix, layer_places(op.net))
     tops = [
         gnjax.eigenvalues(alignment.stored(one, error), k=1, vectors=True, limits=BY_LANCZOS)
         for one in (matrix, blocks)
@@ -207,14 +204,6 @@ def comparisons(
             _record(DECREASE, damping, gained, error.kind),
         ]
     return records
-
-
-def block_diagonal(op: Any, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix with zeros outside the layers' diagonal blocks."""
-    blocks = np.zeros_like(matrix)
-    for own in layer_places(op.net):
-        blocks[np.ix_(own, own)] = matrix[np.ix_(own, own)]
-    return blocks
 
 
 def _record(panel: str, damping: float, found: Interval, evidence: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
@@ -20,10 +19,10 @@ from numpy.typing import NDArray
 import gnjax
 from experiments.claims.optimizer_metrics import CLAIMS
 from experiments.shared import metric_steps
-from experiments.shared.language import described, of_last_position
+from experiments.shared.language import described
 from experiments.shared.linear_network import kappa_fields
 from experiments.shared.metric_steps import METRICS, Memory
-from experiments.shared.small_images import IMAGES, Network, tanh_classifier
+from experiments.shared.small_images import IMAGES, Network, gpt_or_classifier
 from gnjax.operators import NetworkGram
 from gnjax.operators.metrics.metric import MatrixBlock
 from sweeps import command_line as cli
@@ -165,9 +164,7 @@ def cost(cell: Cell) -> float:
 
 def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     """The model at initialisation, its inputs and its labels."""
-    gpt = cell.network == "gpt"
-    model, x, y = of_last_position(cell, cell.seed) if gpt else tanh_classifier(cell, SIDE)
-    return model, jnp.asarray(x), jnp.asarray(y)
+    return gpt_or_classifier(cell.network, cell, SIDE)
 
 
 def measure(cell: Cell) -> Measurement:
@@ -234,10 +231,7 @@ def matrix_of(op: NetworkGram, memory: Memory, name: str) -> NDArray[np.float64]
         return matrix
     places = metric_steps.layer_places(op.net)
     parts = places if name == "layers" else range(len(matrix))
-    found = np.zeros_like(matrix)
-    for own in map(np.atleast_1d, parts):
-        found[np.ix_(own, own)] = matrix[np.ix_(own, own)]
-    return found
+    return metric_steps.block_diagonal(matrix, parts)
 
 
 def races(op: NetworkGram, y: Any, race: Race, target: float) -> list[dict[str, Any]]:

@@ -91,12 +91,7 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         " gradient g and dampings d as shares of the mean eigenvalue of G. (d) What the second step"
         " gains of the decrease of the quadratic model that the first gains, each at its best"
         f" length. Each of the {rows(table)} numbers is known to {captions.rounded_up(width)} or"
-        f" less ({_evidence(table)}). Mean over {seeds} initialisations; bars: its 95% interval.",
+        f" less ({captions.weakest_evidence(table)}). Mean over {seeds} initialisations; bars: its"
+        " 95% interval.",
         captions.data(table, provenance),
     )
-
-
-def _evidence(table: Columns) -> str:
-    """The weakest evidence behind the numbers."""
-    kinds = set(table["evidence"])
-    return next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in kinds)

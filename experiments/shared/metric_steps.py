@@ -8,7 +8,7 @@ The damping has one rule for all metrics: it is a share of the mean eigenvalue t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -152,6 +152,14 @@ def layer_places(net: Network) -> list[np.ndarray]:
     """The indices of each layer's parameters in the vector of all parameters."""
     groups = grouped(parameter_names(net), "layer").values()
     return [indices_of(net.counts, group) for group in groups]
+
+
+def block_diagonal(matrix: np.ndarray, parts: Iterable[Any]) -> np.ndarray:
+    """The matrix (p, p) with zeros outside the diagonal blocks of the parts: indices of each."""
+    blocks = np.zeros_like(matrix)
+    for own in map(np.atleast_1d, parts):
+        blocks[np.ix_(own, own)] = matrix[np.ix_(own, own)]
+    return blocks
 
 
 def _kfac(op: NetworkGram, memory: Memory) -> list[Block]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 import gnjax
-from experiments.shared.language import Sizes
+from experiments.shared.language import Sizes, of_last_position
 
 IMAGES = "fashion_mnist_5000"
 
@@ -36,3 +37,17 @@ def tanh_classifier(sizes: Sizes, side: int) -> tuple[nnx.Module, Any, Any]:
     key = jax.random.key(sizes.seed)
     mlp = gnjax.models.MLP(widths, activation="tanh", initializer="pytorch_default", key=key)
     return mlp, x, loaded.labels
+
+
+def gpt_or_classifier(
+    network: str, sizes: Sizes, side: int
+) -> tuple[nnx.Module, jax.Array, jax.Array]:
+    """The GPT that predicts the last character where ``network`` is "gpt", else the classifier.
+
+    Each with its inputs and its labels; the seed of the weights draws the samples too.
+    """
+    if network == "gpt":
+        model, x, y = of_last_position(sizes, sizes.seed)
+    else:
+        model, x, y = tanh_classifier(sizes, side)
+    return model, jnp.asarray(x), jnp.asarray(y)

@@ -108,14 +108,19 @@ def certificates(table: Columns) -> str:
 
 def _evidence(table: Columns) -> str:
     """The weakest evidence behind the intervals, and the largest chance that one of them fails."""
-    found = set(table["evidence"])
-    weakest = next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in found)
+    weakest = weakest_evidence(table)
     failure = table["failure"].max()
     return (
         f"{weakest}, each fails with probability below {rounded_up(failure)}"
         if failure
         else weakest
     )
+
+
+def weakest_evidence(table: Columns) -> str:
+    """The weakest kind of evidence in the table."""
+    kinds = set(table["evidence"])
+    return next(kind for kind in ("unknown", "measured", "probable", "proved") if kind in kinds)
 
 
 def rounded_up(number: float) -> str:
