@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gnjax
-from benchmarks import cases, record, resnet_kappa
+from benchmarks import cases, gpt, gpt_eigenvalues, record, resnet_kappa
 from benchmarks.rivals import harness, jax_models
 from gnjax import papers
 from gnjax.models.mlp import freeze_statistics
@@ -37,6 +37,8 @@ _SHEETS = {
 }
 _EIGENVALUES = 5
 _RTOL = 1e-4
+_GPT_RTOL = 1e-3  # of the residuals of a GPT's eigenvalues
+_GPT_STEPS = 12  # of Lanczos for its density: as many vectors of parameters as 16 GB hold
 _RESNET_SHARE = 4  # one sample in so many goes through ResNet20
 
 
@@ -50,6 +52,7 @@ def main() -> None:
     gnjax.enable_x64()
     began = record.environment()
     found = rows(options.samples, options.square, options.repeats) + kappas(options.samples)
+    found += language_model(gpt.Shape())
     record.show(found)
     if options.save:
         record.save("devices", found, began)
@@ -194,15 +197,34 @@ def _kappa(model: Any, x: jax.Array, limits: gnjax.Limits) -> gnjax.ConditionNum
 def _kappa_row(size: int, how: str, seconds: float, kappa: gnjax.ConditionNumber) -> record.Row:
     name = f"kappa of the NTK of ResNet20, {size} x {size}"
     low, high = kappa.interval
-    stats = jax.local_devices()[0].memory_stats() or {}
-    peak = stats.get("peak_bytes_in_use")
-    return record.Row(
-        name,
-        f"gnjax, {how}",
-        [seconds],
-        note=f"in [{low:.6g}, {high:.6g}], {kappa.certificate.brief}",
-        gigabytes=None if peak is None else 1e-9 * peak,
-    )
+    note = f"in [{low:.6g}, {high:.6g}], {kappa.certificate.brief}"
+    return record.Row(name, f"gnjax, {how}", [seconds], note=note, gigabytes=_peak_memory())
+
+
+def _peak_memory() -> float | None:
+    """The most memory of the device that this process has taken, in GB, where the device says."""
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return None if peak is None else 1e-9 * peak
+
+
+def language_model(shape: gpt.Shape, tokens: int = 64) -> list[record.Row]:
+    """The largest eigenvalues and the density of a GPT's Gauss-Newton matrix."""
+    op = gpt_eigenvalues.gauss_newton(shape, tokens)
+    name = f"of a GPT with {op.shape[0]:,} parameters, {tokens} tokens, {op.dtype}"
+    made = []
+    for run in ("cold", "again"):
+        seconds, top = harness.once(partial(gnjax.eigenvalues, op, k=10, rtol=_GPT_RTOL))
+        error = float(top.errors.max() / top.values[0])
+        note = f"errors {error:.0e} of the largest, {top.certificate.brief}"
+        case = f"10 largest Gauss-Newton eigenvalues {name}"
+        made.append(
+            record.Row(case, f"gnjax, {run}", [seconds], note=note, gigabytes=_peak_memory())
+        )
+    probe = partial(gnjax.spectral_density, op, probes=1, steps=_GPT_STEPS)
+    seconds, density = harness.once(probe)
+    case, note = f"density {name}", f"one probe, {density.products} products"
+    made.append(record.Row(case, "gnjax", [seconds], note=note, gigabytes=_peak_memory()))
+    return made
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ class Limits:
         the exact trace, kappa of every layer's block, what each remedy changes.
       jacobian_bytes: the most memory that the stored Jacobian of a network may take.
       rows_bytes: the most memory that the rows of a factor J may take beside a preconditioner of
-        J J^T, in float32 or float64; never more than most of the memory that is free.
+        J J^T, in float32 or float64; never more than most of the memory that is free. Where it is
+        not given, 12 GB of host memory, and on a GPU what is free there.
       linearisation_bytes: the most memory that a linearised network may take.
       kernel_bytes: the most memory that those parts of a Jacobian may take from which a network's
         kernel is formed at once.
@@ -61,7 +62,7 @@ class Limits:
     whole_rows: int = 3000
     small_rows: int = 1000
     jacobian_bytes: float = 4e9
-    rows_bytes: float = 12e9  # ResNet20 at a thousand images of ten classes takes 10.9 GB
+    rows_bytes: float | None = None
     linearisation_bytes: float = 3e9
     kernel_bytes: float = 3e9  # one layer of ResNet20, with 36,864 weights, for 10,000 outputs fits
     chain_bytes: float = 2**30

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from benchmarks import devices, record, tables
+from benchmarks import devices, gpt, record, tables
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,15 @@ def test_kappa_is_the_same_with_the_jacobian_in_either_precision():
     ]
     lows = [float(row.note[len("in [") :].split(",")[0]) for row in rows]
     assert lows == pytest.approx([lows[0]] * 4, rel=1e-4)
+
+
+def test_a_language_model_has_eigenvalues_twice_and_a_density():
+    shape = gpt.Shape(layers=1, width=8, heads=2, vocabulary=30, positions=8)
+    with jax.numpy_rank_promotion("allow"):
+        rows = devices.language_model(shape, tokens=4)
+    assert [row.tool for row in rows] == ["gnjax, cold", "gnjax, again", "gnjax"]
+    assert all("errors" in row.note for row in rows[:2])
+    assert "one probe" in rows[2].note
 
 
 def test_float32_is_verified_against_float64(found):

@@ -212,6 +212,19 @@ def test_a_factor_with_no_room_is_refused_before_it_is_formed():
     assert "rows_bytes=4e+11" in planned(large, gnjax.Limits()).refused
 
 
+def test_rows_on_a_gpu_may_take_what_it_has_free_where_the_caller_says_nothing(monkeypatch):
+    """10,000 rows by a million columns: 80 GB in float64, too much for a host if nothing is said."""
+    factor = prescribed.stated(np.ones((2, 3)))
+    large = replace(factor, shape=(10_000, 10**6))
+    assert "limits allow 12 GB" in planned(large, gnjax.Limits()).refused
+    monkeypatch.setattr("gnjax.spectra.pencil.plan.on_gpu", lambda: True)
+    monkeypatch.setattr("gnjax.spectra.pencil.plan.free_device_memory", lambda: 140e9)
+    assert not planned(large, gnjax.Limits()).refused
+    assert planned(large, gnjax.Limits()).dtype == np.float64
+    assert planned(large, gnjax.Limits(rows_bytes=4e10)).dtype == np.float32
+    assert "limits allow 1 GB" in planned(large, gnjax.Limits(rows_bytes=1e9)).refused
+
+
 @pytest.mark.parametrize("unknown", [1e153, 1e155, 1e300])
 def test_an_error_whose_square_overflows_leaves_kappa_open(unknown):
     j = prescribed.factor(np.geomspace(1.0, 0.1, 12), 40)
