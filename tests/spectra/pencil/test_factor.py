@@ -213,7 +213,7 @@ def test_a_factor_with_no_room_is_refused_before_it_is_formed():
 
 
 def test_rows_on_a_gpu_may_take_what_it_has_free_where_the_caller_says_nothing(monkeypatch):
-    """10,000 rows by a million columns: 80 GB in float64, too much for a host unless it is asked."""
+    """10,000 rows by a million columns: 80 GB in float64, which no host gives unasked."""
     factor = prescribed.stated(np.ones((2, 3)))
     large = replace(factor, shape=(10_000, 10**6))
     assert "limits allow 12 GB" in planned(large, gnjax.Limits()).refused
