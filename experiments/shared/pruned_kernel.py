@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,10 +28,12 @@ from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import stored_bound
 from gnjax.operators.facts import factorisation_of
 from gnjax.operators.stored.matrices import Factored
+from gnjax.spectra.pencil.plan import planned
 from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
+_ROOMY = replace(LIMITS, rows_bytes=math.inf)  # J may take most of the memory that is free
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 
@@ -141,9 +143,12 @@ def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNum
     """kappa by ``method``, or by singular values of J where its interval is wide and J fits.
 
     J J^T is known to about 1e-14 of its norm, so that a kappa of 1e12 is known to a percent only.
+    It takes far less memory than J, so it is formed where "preconditioned" has no room for J.
     """
-    found = gnjax.condition_number(kernel, method=method, seed=seed)
     factor = factorisation_of(kernel)
+    if method == "preconditioned" and factor is not None and planned(factor, _ROOMY).refused:
+        method = "inverse"
+    found = gnjax.condition_number(kernel, method=method, seed=seed, limits=_ROOMY)
     low, high = found.at_rank
     if high <= WIDE * low or factor is None or factor.size_in_bytes > LIMITS.factor_bytes:
         return found

@@ -363,6 +363,16 @@ def test_a_wide_interval_is_narrowed_by_the_singular_values_of_j():
     assert found["kappa_numerical_low"] <= 1e12 <= found["kappa_numerical_high"]
 
 
+def test_where_j_has_no_room_kappa_comes_from_its_kernel(monkeypatch):
+    kernel = gnjax.factored(np.random.default_rng(0).standard_normal((20, 60)))
+    held = pruned_kernel.conditioning(kernel, "preconditioned", 1e-12, 0)
+    monkeypatch.setattr(pruned_kernel, "_ROOMY", gnjax.Limits(rows_bytes=1.0))
+    formed = pruned_kernel.conditioning(kernel, "preconditioned", 1e-12, 0)
+    assert (held["method"], formed["method"]) == ("preconditioned", "inverse")
+    assert held["kappa_low"] <= formed["kappa_high"]
+    assert formed["kappa_low"] <= held["kappa_high"]
+
+
 def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noise=0.01, seeds=4):
     """Networks whose kappa and loss are given, times factors that differ from seed to seed."""
     rng = np.random.default_rng(0)
