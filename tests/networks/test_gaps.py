@@ -101,13 +101,29 @@ def test_infinities_stay_where_they_are_step_by_step():
         assert np.isfinite(moved).all()
 
 
-@pytest.mark.parametrize("held", [1, 3_000_000])
-def test_every_vector_has_a_copy_of_small_parameters_only(held, monkeypatch):
+@pytest.mark.parametrize(("work", "evaluations"), [(2e6, 1), (1e8, 2)])
+def test_vectors_share_an_evaluation_that_writes_little(work, evaluations, monkeypatch):
     calls = []
+    monkeypatch.setattr(gaps_module, "_STEPWISE", np.inf)
     monkeypatch.setattr(gaps_module, "_steps", lambda *args: calls.append(args) or (args[2],) * 2)
-    product = Partial(lambda w, v: w[0] * v, jnp.ones(held))
-    _found(product, _STEP_BY_STEP, jnp.ones(2), ((),), draws=2)
-    assert len(calls) == (held == 1)
+    found = _found(Partial(lambda v: 2 * v), work, jnp.ones(2), ((),), draws=2)
+    assert (len(calls), len(found)) == (evaluations, 2)
+
+
+@pytest.mark.parametrize(("equations", "steps"), [(3, False), (300, True)])
+def test_what_takes_long_to_compile_goes_step_by_step(equations, steps, monkeypatch):
+    calls, step_by_step = [], gaps_module._stepwise
+    monkeypatch.setattr(
+        gaps_module, "_stepwise", lambda *args: calls.append(args) or step_by_step(*args)
+    )
+
+    def product(v):
+        for _ in range(equations):
+            v = jnp.sin(v)
+        return v
+
+    found = _found(Partial(product), 2e7, jnp.ones(2), ((),), draws=2)
+    assert (bool(calls), len(found)) == (steps, 2)
 
 
 def test_products_whose_arrays_are_large_stay_in_one_program(monkeypatch):

@@ -33,7 +33,7 @@ def read(
     net = op.net
     parts = [(net.x, net.target)] if batches is None else batches
     vectors = [on_device(np.asarray(v), net.dtype)] * _DRAWS
-    work = _DRAWS * HESSIAN * net.written * net.samples
+    work = _DRAWS * (HESSIAN * net.written * net.samples + net.parameters * len(parts))
     pairs = list(gaps(Partial(function, op), np.random.default_rng(0), vectors, parts, work=work))
     changes = np.array([change for _, change in pairs], np.float64)
     return np.asarray(pairs[0][0], np.float64), SAFETY * np.sqrt(np.square(changes).mean(axis=0))

@@ -101,15 +101,17 @@ def measured(
     four times as large, backward products do not show where it comes from, and every part gets the
     error of the whole J.
     """
-    work = net.written * min(net.batch, net.samples)
+    together = min(net.batch, net.samples)
+    work = net.written * together
     rows = net.samples * net.rows
     count = draws(work, rows)
+    written = net.written + net.parameters / together  # for a sample, by a product with a vector
     rng = np.random.default_rng(seed)
     backward_sums = _BackwardSums(np.zeros(net.parameters if parts else 0))
     total = total_rounding(
         net,
         lambda batch, first, samples: _batch_size(
-            net, batch, rng, count, scaling, first, backward_sums, net.written * samples * count
+            net, batch, rng, count, scaling, first, backward_sums, written * samples * count
         ),
         lambda batch, first: _add_images(net, batch, scaling, first, backward_sums),
         rng,
@@ -189,7 +191,7 @@ def measured_product(
         return MeasuredProduct(unknown(f"{reason}: {lacking}"), math.nan)
     vectors += [_direction(rng, (size,), dtype) for _ in range(count - 1)]
     scaled = (_scaled(scaling, v) for v in vectors)
-    total_work = math.inf if repeated or not work else work * count * len(parts)
+    total_work = math.inf if repeated or not work else (work + size) * count * len(parts)
     images, change_sizes = [], []
     for both in gaps(function, rng, scaled, parts, work=total_work):
         image, change = (on_host(_scaled(scaling, one)) for one in both)

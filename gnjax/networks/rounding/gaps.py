@@ -1,8 +1,8 @@
 """Products with random vectors, and how far they move in Monte Carlo arithmetic.
 
-Small arrays go through one operation after the other, for all vectors at once and mostly by NumPy.
-In one program, where every result is moved, XLA compiles a perceptron for five seconds and a
-transformer for a minute, which then run in milliseconds.
+They go through one operation after the other, mostly by NumPy, or through one compiled program, by
+what takes less time. In one program, where every result is moved, XLA compiles a perceptron for a
+second and a transformer for a minute, which then run in milliseconds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import evaluate, evaluate_call, wrapped
+from gnjax.networks.jaxprs import equations, equations_of, evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu, on_device, on_host
 from gnjax.numerics.scale import exponent_of
 
-_STEPWISE = 3e8  # if all evaluations write at most so many numbers, they go step by step
-_AT_ONCE = 3e7  # the most numbers that the vectors of one such evaluation write
-_HELD = 2e6  # the most numbers in parameters and data, which are copied for every vector
+_STEPWISE = 1.6e6  # bytes that NumPy writes while XLA compiles one equation
+_FEW = 1e7  # so many numbers are written step by step sooner than the equations are counted
+_AT_ONCE = 3e7  # the most numbers that the vectors of one evaluation write step by step
 
 
 def gaps(
@@ -41,22 +41,23 @@ def gaps(
     """Yield for each v the sum of ``product(v, *batch)`` over batches, and its random change.
 
     The change is the difference to the same sum in Monte Carlo arithmetic. ``work`` is about how
-    many numbers are written for all vectors and batches together. If that is much, if parameters
-    and data are large, or if they are not on a single CPU, one compiled program takes the vectors
-    one by one. Such a program does not show what underflows inside of it. Numbers that are so small
-    that it may be a part of the answer are therefore taken step by step as well, if on one CPU, and
-    elsewhere the change is NaN.
+    many numbers are written for all vectors and batches together, copies of parameters included. If
+    that is much for so many equations, or if the numbers are not on a single CPU, one compiled
+    program takes the vectors one by one. Such a program does not show what underflows inside of it.
+    Numbers that are so small that it may be a part of the answer are therefore taken step by step
+    as well, if on one CPU, and elsewhere the change is NaN.
     """
-    leaves = jax.tree.leaves((product, batches[0]))
-    on_one_cpu = _on_one_cpu(leaves)
-    small = on_one_cpu and work <= _STEPWISE and sum(map(np.size, leaves)) <= _HELD
+    on_one_cpu = _on_one_cpu(jax.tree.leaves((product, batches[0])))
     vectors = iter(vectors)
     first = next(vectors)
+    small = on_one_cpu and _sooner_step_by_step(product, first, batches[0], work)
     underflows = not small and _may_underflow(_numbers(product, first, batches[0]))
     vectors = itertools.chain([first], vectors)
     if small or (underflows and on_one_cpu):
         vectors = list(vectors)
-        for some in np.split(np.stack(vectors), _groups(len(vectors), work / len(batches))):
+        size = len(vectors) // _groups(len(vectors), work / len(batches))
+        for start in range(0, len(vectors), size):
+            some = np.stack(vectors[start : start + size])
             yield from _stepwise(product, rng, on_device(some), batches)
         return
     for v in vectors:
@@ -73,6 +74,16 @@ def compiled(
     """A_b v and its change in Monte Carlo arithmetic, by one compiled program."""
     plain = product(v, *batch)
     return plain, perturbed(product, seed, v, *batch) - plain
+
+
+def _sooner_step_by_step(product: Partial, v: jax.Array, batch: Sequence[Any], work: float) -> bool:
+    """Whether NumPy has written so many numbers before XLA would have compiled the program."""
+    if work <= _FEW:
+        return True
+    if not np.isfinite(work):
+        return False
+    closed, _ = equations_of(product, v, *batch)
+    return v.dtype.itemsize * work <= _STEPWISE * sum(1 for _ in equations(closed.jaxpr))
 
 
 def _on_one_cpu(leaves: Sequence[Any]) -> bool:
