@@ -336,5 +336,7 @@ def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
 
 def _direction(rng: np.random.Generator, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
     """A vector of random direction, its squared length the number of its entries."""
-    v = rng.standard_normal(shape)
-    return jnp.asarray(v * (math.sqrt(v.size) / np.linalg.norm(v)), dtype)
+    narrow = jnp.finfo(dtype).bits <= 32
+    v = rng.standard_normal(shape, np.float32 if narrow else np.float64)
+    v *= math.sqrt(v.size) / np.linalg.norm(v)
+    return jnp.asarray(v, dtype)
