@@ -154,11 +154,7 @@ def _check_against_mpmath(network, log_condition, method):
 
 
 def _check_against_the_factor(network, method):
-    """Networks in general position against the singular values of [S_1 (x) T_1, .., ].
-
-    Methods that see lambda_min through products alone may find it below their floor from kappa 1e8
-    on, and then give a lower bound.
-    """
+    """Networks in general position against the singular values of [S_1 (x) T_1, .., ]."""
     weights, covariance, rank = _build(network, None)
     skip = network["skip"]
     sigma = _factor_singular_values(weights, covariance, skip)
@@ -167,10 +163,6 @@ def _check_against_the_factor(network, method):
     k = gnjax.condition_number(papers.linear_gauss_newton(weights, covariance, skip), method=method)
     kappa = (sigma[0] / sigma[rank - 1]) ** 2
     oracle = 1e-4 * (1e-10 * sigma[0] / sigma[rank - 1]) + 1e-12
-    if not k.bounded and kappa > 1e8 and method not in ("auto", "factored"):
-        assert k.rank <= rank
-        assert k.interval[0] * (1 - oracle) <= kappa
-        return
     assert k.rank == rank
     inputs, deficit = network["inputs"], network["deficit"]
     assert k.resolved == (not deficit or inputs == 1)  # a covariance that is cut off is assumed
