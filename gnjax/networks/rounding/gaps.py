@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from gnjax.networks.jaxprs import equations, equations_of, evaluate, evaluate_call, wrapped
+from gnjax.networks.jaxprs import equations, evaluate, evaluate_call, wrapped
 from gnjax.networks.rounding.by_numpy import bind_by_numpy
 from gnjax.networks.rounding.monte_carlo import perturbed, perturbed_steps
 from gnjax.numerics.bounded_jit import bounded_jit
@@ -82,7 +82,7 @@ def _sooner_step_by_step(product: Partial, v: jax.Array, batch: Sequence[Any], w
         return True
     if not np.isfinite(work):
         return False
-    closed, _ = equations_of(product, v, *batch)
+    closed, _ = _traced(product, v[None], batch)
     return v.dtype.itemsize * work <= _STEPWISE * sum(1 for _ in equations(closed.jaxpr))
 
 
@@ -154,12 +154,17 @@ def _stepwise(
 def _steps(
     product: Partial, rng: np.random.Generator, vectors: jax.Array, batch: Sequence[Any]
 ) -> tuple[Any, Any]:
-    product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
-    closed = _applied.of(product).trace(product, vectors, *batch).jaxpr
-    leaves = jax.tree.leaves((product, vectors, batch))
+    closed, leaves = _traced(product, vectors, batch)
     (plain,) = evaluate(closed.jaxpr, closed.consts, leaves, _bind)
     (moved,) = perturbed_steps(closed, int(_seed(rng)), leaves)
     return plain, np.asarray(moved) - np.asarray(plain)
+
+
+def _traced(product: Partial, vectors: jax.Array, batch: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The closed jaxpr of the products with all vectors, and its arguments."""
+    product, batch = jax.tree.map(partial(_repeated, len(vectors)), (product, batch))
+    closed = _applied.of(product).trace(product, vectors, *batch).jaxpr
+    return closed, jax.tree.leaves((product, vectors, batch))
 
 
 def _repeated(times: int, leaf: Any) -> Any:

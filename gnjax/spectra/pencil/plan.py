@@ -19,7 +19,9 @@ _READING = 20.0  # reading a number of J takes as long as so many multiplication
 _FREE = 0.7  # of the memory that is free
 _TRIANGLES = 3  # matrices as large as J J^T that a Cholesky factorisation takes
 _WIDE = 0.1  # of the memory allowed: a J that takes less in float64 is held in it
-_HOST_BYTES = 12e9  # for J, if nothing is said: ResNet20 with 1000 images of ten classes takes 10.9
+_UNASKED = (
+    12e9  # bytes for J where nobody says more: 1000 images of ResNet20, ten classes, take 10.9
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def planned(factor: Factorisation, limits: Limits) -> Plan:
     m, q = factor.shape
     if on_gpu():
         return _on_device(m, q, limits)
-    numbers, allowed = float(m) * q, _allowed(limits, _HOST_BYTES)
+    numbers, allowed = float(m) * q, _allowed(limits, _UNASKED)
     free, _ = free_memory()
     room = allowed if free is None else min(allowed, _FREE * free)
     wide = 8 * numbers <= _WIDE * room
@@ -75,12 +77,9 @@ def _allowed(limits: Limits, otherwise: float) -> float:
 def _on_device(m: int, q: int, limits: Limits) -> Plan:
     """J on the GPU, in float64 where it fits, with J J^T in float64: both are fast there."""
     numbers, free = float(m) * q, free_device_memory()
-    if free is None:
-        room = allowed = _allowed(limits, _HOST_BYTES)
-    else:
-        left = _FREE * free - _TRIANGLES * 8 * float(m) ** 2
-        allowed = _allowed(limits, math.inf)
-        room = min(allowed, left)
+    left = math.inf if free is None else _FREE * free - _TRIANGLES * 8 * float(m) ** 2
+    allowed = _allowed(limits, _UNASKED if free is None else math.inf)
+    room = min(allowed, left)
     wide_fits = 8 * numbers <= room
     dtype = np.dtype(np.float64 if wide_fits else np.float32)
     refused = "" if dtype.itemsize * numbers <= room else _too_large(m, q, room, allowed)
