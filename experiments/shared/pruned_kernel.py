@@ -25,6 +25,7 @@ from experiments.shared.linear_network import kappa_fields
 from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.memory.device import free_device_memory, on_gpu
 from gnjax.numerics.outward import stored_bound
 from gnjax.operators.facts import factorisation_of
 from gnjax.operators.stored.matrices import Factored
@@ -45,21 +46,28 @@ def pruned_kernel(
     ``soon`` is for networks without convolutions that are measured a few times only: on a CPU their
     programs are then compiled in a third of the time and take twice as long to run.
 
-    The operator holds J where J of all weights fits in memory. Else it is the operator of
-    :func:`gnjax.ntk`, which computes J some samples at a time and compiles for every mask anew.
+    The operator holds J where J of all weights fits in memory, that of the GPU where there is one.
+    Else it is the operator of :func:`gnjax.ntk`, which computes J some samples at a time and
+    compiles for every mask anew.
     """
     apply, params = gnjax.functional(net)
     inputs = jnp.asarray(x)
     rows = jax.eval_shape(apply, params, inputs).size
     kept = np.concatenate([np.asarray(leaf, bool).ravel() for leaf in jax.tree.leaves(mask)])
-    if 8.0 * rows * kept.size > LIMITS.factor_bytes:
+    if 8.0 * rows * kept.size > _room():
         return gnjax.ntk(net, x, mask=mask)
     programs = _compiled_soon if soon and jax.default_backend() == "cpu" else _optimised
     whole = programs.jacobian(apply, params, inputs)
-    host = np.asarray(whole)
-    error = _measured_error(partial(programs.forward, apply, params), params, inputs, host)
-    stored = whole if kept.all() else on_device(np.compress(kept, host, axis=1))
+    held = whole if on_gpu() else np.asarray(whole)  # a CPU drops columns faster by NumPy
+    error = _measured_error(partial(programs.forward, apply, params), params, inputs, held)
+    stored = whole if kept.all() else on_device(held.take(np.flatnonzero(kept), axis=1))
     return Factored(stored, stored_bound(error, stored.dtype), MEASURED)
+
+
+def _room() -> float:
+    """The bytes that J of all weights may take: J is held twice while columns are dropped."""
+    free = free_device_memory() if on_gpu() else None
+    return LIMITS.factor_bytes if free is None else free / 3
 
 
 def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
@@ -76,7 +84,10 @@ def _jacobian(apply: Any, params: Any, x: jax.Array) -> jax.Array:
 
 
 def _measured_error(
-    forward: Callable[..., jax.Array], params: Any, x: jax.Array, jacobian: NDArray[np.float64]
+    forward: Callable[..., jax.Array],
+    params: Any,
+    x: jax.Array,
+    jacobian: NDArray[np.float64] | jax.Array,
 ) -> float:
     """A measured bound on ||computed J - J||_F, from two ways to compute J v.
 
@@ -93,7 +104,7 @@ def _measured_error(
         parts = zip(np.split(v, ends), leaves, strict=True)
         moved = [jnp.asarray(part.reshape(leaf.shape), leaf.dtype) for part, leaf in parts]
         along = forward(jax.tree.unflatten(structure, moved), x)
-        squares.append(np.sum((jacobian @ v - np.asarray(along).ravel()) ** 2))
+        squares.append(np.sum((np.asarray(jacobian @ v) - np.asarray(along).ravel()) ** 2))
     return SAFETY * math.sqrt(float(np.mean(squares)))
 
 

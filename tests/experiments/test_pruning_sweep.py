@@ -325,6 +325,18 @@ def test_what_does_not_fit_in_memory_is_the_librarys_operator(monkeypatch):
     assert isinstance(pruned_kernel.pruned_kernel(net, x, mask), gnjax.operators.NetworkGram)
 
 
+def test_on_a_gpu_j_may_take_a_third_of_what_is_free_there(monkeypatch):
+    net, x, mask = _network_and_mask("feed_forward", 0.5)
+    known = pruned_kernel.pruned_kernel(net, x, mask)
+    monkeypatch.setattr(pruned_kernel, "on_gpu", lambda: True)
+    monkeypatch.setattr(pruned_kernel, "LIMITS", gnjax.Limits(factor_bytes=1.0))
+    monkeypatch.setattr(pruned_kernel, "free_device_memory", lambda: 1e10)
+    on_gpu = pruned_kernel.pruned_kernel(net, x, mask)
+    np.testing.assert_array_equal(on_gpu.factor, known.factor)
+    monkeypatch.setattr(pruned_kernel, "free_device_memory", lambda: 1.0)
+    assert isinstance(pruned_kernel.pruned_kernel(net, x, mask), gnjax.operators.NetworkGram)
+
+
 def test_the_numerical_rank_is_that_of_the_tolerance():
     """Singular values 1, .1, .01, 1e-7 and 0: eigenvalues are their squares."""
     kernel = gnjax.factored(np.diag([1.0, 0.1, 0.01, 1e-7, 0.0]))

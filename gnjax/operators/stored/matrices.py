@@ -6,7 +6,9 @@ that an operator may state are listed in :mod:`gnjax.operators.facts`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import PROVED, Error
-from gnjax.numerics.host import by_numpy, on_device, times_transposed
+from gnjax.numerics.host import by_numpy, on_cpu, on_device, times_transposed
 from gnjax.numerics.limits import LIMITS, Limits
 from gnjax.numerics.outward import (
     conversion_error,
@@ -32,6 +34,7 @@ from gnjax.operators.factorisation import Factorisation, gram_error
 from gnjax.operators.prepare import Product, compiled
 
 ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
+_BLOCK = 1024  # rows of a stored factor that are read at once
 
 
 @jax.tree_util.register_dataclass
@@ -171,9 +174,19 @@ class Factored(Algebra):
 
     def factorisation(self) -> Factorisation:
         rows, columns = self.factor.shape
+        there = not on_cpu(self.factor) and self.dtype == np.float64
         return Factorisation(
-            (rows, columns), lambda: np.asarray(self.factor, np.float64), self._factor_error
+            (rows, columns),
+            lambda: np.asarray(self.factor, np.float64),
+            self._factor_error,
+            self._blocks if there else None,
         )
+
+    def _blocks(self, folder: Path | None) -> Iterator[jax.Array]:
+        """J some rows at a time, on the accelerator that holds it."""
+        del folder  # rows that are there already need not be kept
+        for start in range(0, self.shape[0], _BLOCK):
+            yield self.factor[start : start + _BLOCK]
 
     def _factor_error(self) -> Error:
         return Error(

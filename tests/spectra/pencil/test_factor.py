@@ -144,6 +144,17 @@ def test_kappa_on_an_accelerator_is_that_on_the_host(name, monkeypatch):
     assert exact.interval[0] <= answer.interval[1] <= 1.0011 * exact.value
 
 
+def test_rows_of_a_stored_factor_stay_on_the_accelerator_that_holds_them(monkeypatch):
+    """2,000 rows are read in two parts, and ``form``, which copies J to the host, is not used."""
+    j = np.random.default_rng(0).standard_normal((2000, 3))
+    op = gnjax.factored(j)
+    assert op.factorisation().blocks is None
+    monkeypatch.setattr("gnjax.operators.stored.matrices.on_cpu", lambda array: False)
+    parts = list(op.factorisation().parts())
+    assert [type(part) for part in parts] == [type(op.factor)] * 2
+    np.testing.assert_array_equal(np.concatenate(parts), j)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_a_mask_reduces_what_is_held_and_multiplied_in_proportion(share):
     """Columns of pruned weights are neither yielded nor held, and count in no product."""
