@@ -153,8 +153,28 @@ def _check_against_mpmath(network, log_condition, method):
         assert truth[rank - 1] <= 4 * k.floor
 
 
+@pytest.mark.parametrize("method", _METHODS)
+def test_a_kappa_of_2e9_with_zeros_below_is_resolved_by_every_method(method):
+    """lambda_min, six times, is 2e4 times the floor of a matrix in float64."""
+    hidden = [2, *[1] * 10]
+    network = {"depth": 4, "hidden": hidden, "inputs": 9, "outputs": 2, "deficit": None}
+    _check_against_the_factor({**network, "skip": -0.7, "seed": 301}, method)
+
+
+@pytest.mark.parametrize("method", _METHODS)
+def test_a_kappa_of_1e12_is_resolved_by_singular_values_and_explained_by_the_floor(method):
+    """One layer is 0.7 - 0.7001: 1e-12 of the norm is what a matrix can tell from zero."""
+    hidden = [1, 4, *[1] * 9]
+    network = {"depth": 10, "hidden": hidden, "inputs": 12, "outputs": 2, "deficit": 0}
+    _check_against_the_factor({**network, "skip": -0.7, "seed": 301}, method)
+
+
 def _check_against_the_factor(network, method):
-    """Networks in general position against the singular values of [S_1 (x) T_1, .., ]."""
+    """Networks in general position against the singular values of [S_1 (x) T_1, .., ].
+
+    An answer from a matrix, or from products with it, may be a lower bound only where lambda_min is
+    at most four times the floor that it states, as for the networks with an exact spectrum.
+    """
     weights, covariance, rank = _build(network, None)
     skip = network["skip"]
     sigma = _factor_singular_values(weights, covariance, skip)
@@ -163,6 +183,13 @@ def _check_against_the_factor(network, method):
     k = gnjax.condition_number(papers.linear_gauss_newton(weights, covariance, skip), method=method)
     kappa = (sigma[0] / sigma[rank - 1]) ** 2
     oracle = 1e-4 * (1e-10 * sigma[0] / sigma[rank - 1]) + 1e-12
+    by_matrix = method not in ("auto", "factored")
+    if by_matrix and not k.resolved and sigma[rank - 1] ** 2 <= 4 * k.floor:
+        assert k.floor <= 1e-8 * sigma[0] ** 2
+        assert k.rank <= rank
+        assert k.interval[0] * (1 - oracle) <= kappa
+        assert k.interval[1] == np.inf
+        return
     assert k.rank == rank
     inputs, deficit = network["inputs"], network["deficit"]
     assert k.resolved == (not deficit or inputs == 1)  # a covariance that is cut off is assumed

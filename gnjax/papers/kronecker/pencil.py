@@ -29,6 +29,7 @@ from gnjax.spectra.pencil.base import beside, symmetric
 
 _BLOCK = 4  # vectors that are multiplied together
 _LARGEST_SHARE = 0.1
+_MARGIN = 1e-12  # between a shift and the eigenvalues of D, in units of ||D||: above rounding
 
 
 def ends(
@@ -105,7 +106,7 @@ class KroneckerEnd:
         """The shift, moved outwards if needed so that P is safely positive definite."""
         edge = min(float((self.sign * c.values).min()) for c in self.compressed)
         width = max(float(np.abs(c.values).max()) for c in self.compressed)
-        return self.sign * min(self.sign * shift, edge - 1e-8 * width)
+        return self.sign * min(self.sign * shift, edge - _MARGIN * width)
 
 
 _FAR = 4.0  # no eigenvalue is larger than this times a Ritz value of the start, in practice

@@ -227,6 +227,7 @@ def test_rows_on_a_gpu_may_take_what_it_has_free_where_the_caller_says_nothing(m
     """10,000 rows by a million columns: 80 GB in float64, which no host gives unasked."""
     factor = prescribed.stated(np.ones((2, 3)))
     large = replace(factor, shape=(10_000, 10**6))
+    monkeypatch.setattr("gnjax.spectra.pencil.plan.free_memory", lambda: (64e9, ""))
     assert "limits allow 12 GB" in planned(large, gnjax.Limits()).refused
     monkeypatch.setattr("gnjax.spectra.pencil.plan.on_gpu", lambda: True)
     monkeypatch.setattr("gnjax.spectra.pencil.plan.free_device_memory", lambda: 140e9)

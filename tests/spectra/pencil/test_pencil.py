@@ -1,5 +1,7 @@
 """The preconditioned method by its identities, and on spectra that are hard for it."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from numpy.testing import assert_allclose
 import gnjax
 from gnjax import papers
 from gnjax.papers.kronecker import pencil as kronecker
+from gnjax.spectra.krylov.lanczos import lanczos, random_rows
 from gnjax.spectra.pencil import certified
 from gnjax.spectra.pencil.base import beside
+from gnjax.spectra.pencil.certified import _decided
 from gnjax.spectra.pencil.locate import deflation, locate
 from tests.spectra.pencil import prescribed
 
@@ -214,3 +218,19 @@ def test_a_search_that_begins_in_an_invariant_space_is_continued(widths):
         if exact < 1e8:
             assert answer.resolved
             assert answer.interval[0] * (1 - 1e-6) <= exact <= answer.interval[1] * (1 + 1e-6)
+
+
+def test_a_run_ends_where_its_smallest_ritz_value_stays_below_the_floor():
+    """The smallest eigenvalue of C is 0.3. It exceeds a floor of 0.2, and never one of 0.35."""
+    spectrum = np.concatenate([[0.3], np.linspace(1.0, 2.0, 199)])
+
+    def decided(floor, steps):
+        run = lanczos(
+            lambda rows: rows * spectrum, random_rows(200, 4, 0), max_steps=steps, noise=0.0
+        )
+        exact = SimpleNamespace(moved=lambda products: 0.0)
+        return _decided(run, pencil=exact, floor=floor, missed=1e-4, stopped=_never)
+
+    assert [decided(0.35, steps) for steps in (2, 20)] == [False, True]
+    assert [decided(0.2, steps) for steps in (2, 20)] == [False, True]
+    assert decided(-0.1, 8)
