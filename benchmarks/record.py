@@ -94,11 +94,20 @@ def _cpu() -> str:
     return models[0] if models else platform.machine()
 
 
-def save(name: str, rows: Sequence[Row], began: dict[str, Any], folder: Path = FOLDER) -> Path:
-    """Write the rows of a benchmark, with the :func:`environment` that it began in."""
+def save(
+    name: str,
+    rows: Sequence[Row],
+    began: dict[str, Any],
+    folder: Path = FOLDER,
+    kept: Sequence[dict[str, Any]] = (),
+) -> Path:
+    """Write the rows of a benchmark, with the :func:`environment` that it began in.
+
+    They follow those ``kept``, which were written before.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    record = {"environment": began, "rows": [_written(row) for row in rows]}
+    record = {"environment": began, "rows": [*kept, *map(_written, rows)]}
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return path
 

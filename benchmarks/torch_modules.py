@@ -9,7 +9,8 @@ compiles, and of the median of those after it. The difference is the largest of 
 those of torch.func, relative to the largest; for kappa it is relative to kappa. Ten Hessian
 eigenvalues are those of the cross-entropy to a residual of 1e-6 (gnjax: 1e-10, its default); kappa
 and the blocks are those of its Gauss-Newton matrix, the blocks by layer. A tool that does not do a
-task says why. Run it on an idle machine. ``--save`` writes the numbers and renews the table of
+task says why. Run it on an idle machine. ``--save`` writes the numbers of every model as soon as
+they are there, keeps those of other models, and renews the table of
 docs/howto/models/torch_modules.md.
 """
 
@@ -21,7 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +31,7 @@ import numpy as np
 
 from benchmarks import record, tables
 
+NAME = "torch_modules"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "models" / "torch_modules.md"
 TASKS = {
     "kappa": "kappa of G",
@@ -40,10 +42,10 @@ TOOLS = ("gnjax", "curvlinops", "hessian-eigenthings")
 REFERENCE = "torch.func"
 INTRODUCTION = """## How long it takes
 
-Seconds of the first answer, compilation included, then of the next one; in brackets the largest
-difference from `torch.func`, relative to the largest eigenvalue or to kappa. A dash: the tool does
-not do it, or not at this size."""
-_PATIENCE = 1200.0  # seconds for one tool on one task
+Seconds of the first answer, compilation included, and where it was measured of the next one; in
+brackets the largest difference from `torch.func`, relative to the largest eigenvalue or to kappa. A
+dash: the tool does not do it, not at this size, or not in 400 seconds, in which hessian-eigenthings
+also has to find the number of steps that leaves a residual of 1e-6."""
 
 
 def main() -> None:
@@ -55,6 +57,7 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=1200.0, help="seconds for one answer")
     parser.add_argument("--save", action="store_true", help="write the numbers and the table")
     options = parser.parse_args()
     models, tasks = options.models.split(","), options.tasks.split(",")
@@ -62,15 +65,28 @@ def main() -> None:
         if wrong := [name for name in given if name not in known]:
             parser.error(f"no {', '.join(wrong)}; there are {', '.join(known)}")
     began = record.environment()
-    rows = []
     for model in models:
+        rows: list[record.Row] = []
         for task in tasks:
             found = list(_compared(by_function[model], task, options))
             record.show(found)
             rows += found
-    if options.save:
-        record.save("torch_modules", rows, began)
-        PAGE.write_text(renewed(PAGE.read_text("utf-8")), "utf-8")
+        if options.save:
+            save(rows, began)
+            PAGE.write_text(renewed(PAGE.read_text("utf-8")), "utf-8")
+
+
+def save(rows: Sequence[record.Row], began: dict[str, Any], folder: Path = record.FOLDER) -> None:
+    """Write the rows of one model, in place of those of it that were written before."""
+    measured = {_model(row.case) for row in rows}
+    path = folder / f"{NAME}.json"
+    before = json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else []
+    kept = [row for row in before if _model(row["case"]) not in measured]
+    record.save(NAME, rows, began, folder, kept)
+
+
+def _model(case: str) -> str:
+    return case.partition(", ")[2]
 
 
 def _compared(model: str, task: str, options: argparse.Namespace) -> Iterator[record.Row]:
@@ -86,14 +102,14 @@ def _compared(model: str, task: str, options: argparse.Namespace) -> Iterator[re
                 yield record.Row(case, tool, None, note=report["refused"])
                 continue
             apart = None if exact is None else difference(task, arrays, exact)
-            again = median(report["again"]) if report["again"] else report["first"]
+            again = f", then {median(report['again']):.3g} s" if report["again"] else ""
             yield record.Row(
                 case,
                 tool,
                 [report["first"]],
                 error=apart,
                 gigabytes=report["peak_gb"],
-                note=f"{report['parameters']:,} parameters, then {again:.3g} s",
+                note=f"{report['parameters']:,} parameters{again}",
             )
 
 
@@ -105,16 +121,25 @@ def _run(
     command = [sys.executable, "-m", "benchmarks.rivals.torch_tools", model, task, tool, str(out)]
     command += [f"--threads={options.threads}", f"--repeats={repeats}"]
     try:
-        subprocess.run(command, check=True, timeout=_PATIENCE, capture_output=True, text=True)
+        subprocess.run(
+            command, check=True, timeout=options.patience, capture_output=True, text=True
+        )
     except subprocess.TimeoutExpired:
-        return {"refused": f"no answer in {_PATIENCE:.0f} s"}, None
+        return {"refused": f"no answer in {options.patience:.0f} s"}, None
     except subprocess.CalledProcessError as error:
-        return {"refused": error.stderr.strip().splitlines()[-1]}, None
+        return {"refused": _why(error)}, None
     report: dict[str, Any] = json.loads(out.read_text("utf-8"))
     if "refused" in report:
         return report, None
     with np.load(out.with_suffix(".npz")) as stored:
         return report, dict(stored)
+
+
+def _why(error: subprocess.CalledProcessError) -> str:
+    """The last line that a failed tool printed; a killed one prints nothing."""
+    lines = error.stderr.strip().splitlines()
+    killed = f"killed by signal {-error.returncode}, 9 where the memory did not suffice"
+    return lines[-1] if lines else killed
 
 
 def difference(
@@ -144,7 +169,7 @@ def renewed(text: str, folder: Path = record.FOLDER) -> str:
     if not found:
         msg = f"the page has no lines {tables.BEGIN} and {tables.END}, between which the table goes"
         raise ValueError(msg)
-    measured = json.loads((folder / "torch_modules.json").read_text("utf-8"))
+    measured = json.loads((folder / f"{NAME}.json").read_text("utf-8"))
     text = f"{INTRODUCTION}\n\n{table(measured)}"
     return f"{before}{tables.BEGIN}\n\n{text}\n{tables.END}{after}"
 
@@ -153,8 +178,8 @@ def table(measured: Mapping[str, Any]) -> str:
     """A line for each model, and a column for each task and tool: seconds first, and then."""
     found: dict[str, dict[tuple[str, str], str]] = {}
     for row in measured["rows"]:
-        title, _, model = row["case"].partition(", ")
-        found.setdefault(model, {})[title, row["tool"]] = _cell(row)
+        title = row["case"].partition(", ")[0]
+        found.setdefault(_model(row["case"]), {})[title, row["tool"]] = _cell(row)
     columns = [("kappa", "gnjax"), *(("hessian", tool) for tool in TOOLS)]
     columns += [("blocks", "gnjax"), ("blocks", "curvlinops")]
     heads = [f"{TASKS[task]}: {tool}" for task, tool in columns]
@@ -168,8 +193,9 @@ def table(measured: Mapping[str, Any]) -> str:
 def _cell(row: Mapping[str, Any]) -> str:
     if "seconds" not in row:
         return "-"
-    then = row["note"].partition("then ")[2]
-    return f"{row['seconds']['median']:.3g}, then {then.removesuffix(' s')} ({row['error']:.0e})"
+    then = row["note"].partition(" parameters")[2].removesuffix(" s")
+    apart = f" ({row['error']:.0e})" if row.get("error") is not None else ""
+    return f"{row['seconds']['median']:.3g}{then}{apart}"
 
 
 def _measured(environment: Mapping[str, Any]) -> str:

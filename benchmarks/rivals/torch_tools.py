@@ -26,6 +26,7 @@ from benchmarks.rivals.public_modules import Case, Logits
 Solve = Callable[[], dict[str, np.ndarray]]
 _MOST_ROWS = 6_000  # parameters of a matrix that is formed by products
 _CHUNK = 64  # outputs at a time in reverse mode
+_BASIS = 4e9  # bytes of a Krylov basis: 40 vectors of ResNet18, as ARPACK has for curvlinops
 
 
 class NotOfferedError(Exception):
@@ -44,7 +45,8 @@ def gnjax_tool(case: Case, task: str) -> Solve:
         op: Any
         if task == "hessian":
             op = gnjax.hessian(models[0], case.x, **options)
-            found = gnjax.eigenvalues(op, k=harness.EIGENVALUES)
+            roomy = gnjax.Limits(basis_bytes=_BASIS)
+            found = gnjax.eigenvalues(op, k=harness.EIGENVALUES, limits=roomy)
             return {"values": found.values, "errors": found.errors}
         if task == "kappa":
             op = gnjax.gauss_newton(models[0], case.x, side="outputs", **options)
@@ -65,10 +67,9 @@ def curvlinops_tool(case: Case, task: str) -> Solve:
     data = [(torch.from_numpy(case.x), torch.from_numpy(case.y).flatten())]
 
     def operator(kind: Any, parameters: list[Any]) -> Any:
+        """An operator whose ``num_data`` counts inputs, each of which may have many labels."""
         loss = torch.nn.CrossEntropyLoss()
-        return kind(
-            model, loss, parameters, data, check_deterministic=False, num_data=len(data[0][1])
-        )
+        return kind(model, loss, parameters, data, check_deterministic=False, num_data=len(case.x))
 
     def formed(parameters: list[Any]) -> np.ndarray:
         """The eigenvalues of G's block of these parameters, formed by products."""

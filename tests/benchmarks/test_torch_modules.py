@@ -1,5 +1,9 @@
 """The table of modules of PyTorch: differences, cells, and what the page shows."""
 
+import argparse
+import json
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -37,6 +41,51 @@ def test_the_table_has_a_line_for_each_model(tmp_path):
     assert torch_modules.renewed(renewed, tmp_path) == renewed
     with pytest.raises(ValueError, match="has no lines"):
         torch_modules.renewed("a page", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("again", "error", "cell"), [(", then 0.5 s", None, "3, then 0.5"), ("", 2e-15, "3 (2e-15)")]
+)
+def test_what_was_not_measured_is_left_out(again, error, cell, tmp_path):
+    """No reference, and no second answer."""
+    note = f"9 parameters{again}"
+    rows = [record.Row("kappa of G, CNN", "gnjax", [3.0], error=error, note=note)]
+    record.save("torch_modules", rows, record.environment(), tmp_path)
+    page = torch_modules.renewed(f"{tables.BEGIN} {tables.END}", tmp_path)
+    assert f"| CNN | {cell} | - | - | - | - | - |" in page.splitlines()
+
+
+def test_a_model_is_measured_again_and_the_others_are_kept(tmp_path):
+    def seconds():
+        rows = json.loads((tmp_path / "torch_modules.json").read_text())["rows"]
+        return {(row["case"], row["tool"]): row["seconds"]["median"] for row in rows}
+
+    def row(model, tool, seconds):
+        return record.Row(f"kappa of G, {model}", tool, [seconds], note="9 parameters, then 1 s")
+
+    for rows in (
+        [row("CNN", "gnjax", 1.0), row("CNN", "curvlinops", 2.0)],
+        [row("ViT", "gnjax", 3.0)],
+        [row("CNN", "gnjax", 4.0)],
+    ):
+        torch_modules.save(rows, record.environment(), tmp_path)
+    kept, new = ("kappa of G, ViT", "gnjax"), ("kappa of G, CNN", "gnjax")
+    assert seconds() == {kept: 3.0, new: 4.0}
+
+
+@pytest.mark.parametrize(
+    ("status", "printed", "why"),
+    [(-9, "", "killed by signal 9"), (1, "first\nMemoryError: no room\n", "MemoryError: no room")],
+)
+def test_a_tool_that_fails_says_why(status, printed, why, monkeypatch, tmp_path):
+    def run(command, **options):
+        raise subprocess.CalledProcessError(status, command, stderr=printed)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    options = argparse.Namespace(threads=1, patience=1.0)
+    report, arrays = torch_modules._run("CNN", "kappa", "gnjax", tmp_path, options, 1)
+    assert report["refused"].startswith(why)
+    assert arrays is None
 
 
 def test_the_page_shows_the_committed_measurement():
