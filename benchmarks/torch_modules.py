@@ -40,12 +40,13 @@ TASKS = {
 }
 TOOLS = ("gnjax", "curvlinops", "hessian-eigenthings")
 REFERENCE = "torch.func"
-INTRODUCTION = """## How long it takes
+PATIENCE = 400.0  # seconds for one tool on one task
+INTRODUCTION = f"""## How long it takes
 
 Seconds of the first answer, compilation included, and where it was measured of the next one; in
 brackets the largest difference from `torch.func`, relative to the largest eigenvalue or to kappa. A
-dash: the tool does not do it, not at this size, or not in 400 seconds, in which hessian-eigenthings
-also has to find the number of steps that leaves a residual of 1e-6."""
+dash: the tool does not do it, not at this size, or not in {PATIENCE:.0f} seconds, in which
+hessian-eigenthings also has to find the number of steps that leaves a residual of 1e-6."""
 
 
 def main() -> None:
@@ -57,7 +58,7 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--patience", type=float, default=1200.0, help="seconds for one answer")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds for a tool")
     parser.add_argument("--save", action="store_true", help="write the numbers and the table")
     options = parser.parse_args()
     models, tasks = options.models.split(","), options.tasks.split(",")
