@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds for a tool")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE, help="seconds for one tool on one task"
+    )
     parser.add_argument("--save", action="store_true", help="write the numbers and the table")
     options = parser.parse_args()
     models, tasks = options.models.split(","), options.tasks.split(",")
@@ -137,10 +139,12 @@ def _run(
 
 
 def _why(error: subprocess.CalledProcessError) -> str:
-    """The last line that a failed tool printed; a killed one prints nothing."""
-    lines = error.stderr.strip().splitlines()
-    killed = f"killed by signal {-error.returncode}, 9 where the memory did not suffice"
-    return lines[-1] if lines else killed
+    """The last line that a failed tool printed, or how it ended if it printed nothing."""
+    if lines := error.stderr.strip().splitlines():
+        return str(lines[-1])
+    if error.returncode < 0:
+        return f"killed by signal {-error.returncode}; 9 often means that memory ran out"
+    return f"ended with the status {error.returncode} and printed nothing"
 
 
 def difference(

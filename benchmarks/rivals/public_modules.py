@@ -70,8 +70,8 @@ def resnet10t() -> Case:
 def vit() -> Case:
     from transformers import ViTConfig, ViTForImageClassification
 
-    # "eager" attention of this module takes the softmax in float32, and PyTorch's own for a CPU,
-    # which "sdpa" would choose, cannot be differentiated twice.
+    # With "eager" attention this module computes its softmax in float32. With "sdpa" PyTorch would
+    # choose a program for CPUs that cannot be differentiated twice, so that one is switched off.
     torch.backends.cuda.enable_flash_sdp(enabled=False)
     sizes = _sizes(image_size=16, patch_size=4, num_labels=_CLASSES, attn_implementation="sdpa")
     return _of_images(ViTForImageClassification(ViTConfig(**sizes)), samples=12, side=16)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.rounding import spectral_error
+
+Array = TypeVar("Array", np.ndarray, jax.Array)
 
 _ROWS = 256  # of a J that is formed as a whole, in one part
 
@@ -46,8 +49,12 @@ class Factorisation:
         """
         if self.blocks is not None:
             return self.blocks(folder)
-        matrix = self.form()
-        return (matrix[start : start + _ROWS] for start in range(0, len(matrix), _ROWS))
+        return in_parts(self.form(), _ROWS)
+
+
+def in_parts(matrix: Array, rows: int) -> Iterator[Array]:
+    """So many rows of the matrix at a time, where the matrix is."""
+    return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
 
 
 def gram_error(norm: float, moved: Error) -> Error:

@@ -6,9 +6,7 @@ that an operator may state are listed in :mod:`gnjax.operators.facts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +28,11 @@ from gnjax.numerics.rounding import gamma
 from gnjax.numerics.scale import largest_exponent, raised_power, times_power
 from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
-from gnjax.operators.factorisation import Factorisation, gram_error
+from gnjax.operators.factorisation import Factorisation, gram_error, in_parts
 from gnjax.operators.prepare import Product, compiled
 
 ASYMMETRY = 1e-6  # relative to the largest entry: more than rounding in float32
-_BLOCK = 1024  # rows of a stored factor that are read at once
+_ROWS = 1024  # of a factor on an accelerator, which are read at once and stay there
 
 
 @jax.tree_util.register_dataclass
@@ -179,14 +177,8 @@ class Factored(Algebra):
             (rows, columns),
             lambda: np.asarray(self.factor, np.float64),
             self._factor_error,
-            self._blocks if there else None,
+            (lambda _: in_parts(self.factor, _ROWS)) if there else None,
         )
-
-    def _blocks(self, folder: Path | None) -> Iterator[jax.Array]:
-        """J some rows at a time, on the accelerator that holds it."""
-        del folder  # rows that are there already need not be kept
-        for start in range(0, self.shape[0], _BLOCK):
-            yield self.factor[start : start + _BLOCK]
 
     def _factor_error(self) -> Error:
         return Error(

@@ -29,7 +29,7 @@ from gnjax.spectra.pencil.base import beside, symmetric
 
 _BLOCK = 4  # vectors that are multiplied together
 _LARGEST_SHARE = 0.1
-_MARGIN = 1e-12  # between a shift and the eigenvalues of D, in units of ||D||: above rounding
+_MARGIN = 1e-12  # the least distance of a shift from the spectrum of D, relative to ||D||
 
 
 def ends(

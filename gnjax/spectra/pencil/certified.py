@@ -135,7 +135,8 @@ def _decided(run: Run, *, pencil: Pencil, floor: float, missed: float, stopped: 
         values, residuals, _ = ritz_values(run)
         if abs(values[0]) <= rounding:
             return True
-        return bool(residuals[0] <= 0.1 * abs(values[0]))  # it only falls in later steps
+        settled = residuals[0] <= 0.1 * abs(values[0])
+        return bool(settled)  # the smallest Ritz value never rises in later steps
     return bool(missed_probability(run, floor)[0] <= missed)
 
 
