@@ -5,7 +5,7 @@
 The paper has CIFAR-10 at 3 x 8 x 8, d = 192. With whitened inputs kappa depends on the data through
 their rank, the labels and the order of the batches alone. Fashion-MNIST at 14 x 14 has d = 196.
 
-smoke: seconds. laptop: the paper's sizes, 5000 epochs, about a minute on 2 cores. paper: kappa at
+smoke: seconds. laptop: the paper's sizes, 5000 epochs, two minutes on 2 cores. paper: kappa at
 more epochs and for ten seeds.
 """
 
