@@ -118,10 +118,10 @@ def measure(cell: Cell) -> Measurement:
     weights = initial_weights(white.rank, cell)
     found = []
     variances = np.asarray(white.variances)
-    powers = [np.diag(variances**power) for power in (1.0, *cell.powers)]
-    for sigma in (None, *powers):
+    sigmas = (None, *(np.diag(variances**power) for power in (1.0, *cell.powers)))
+    bounds = papers.bounds.linear_on_each(weights, sigmas)
+    for sigma, bound in zip(sigmas, bounds, strict=True):
         op = papers.linear_gauss_newton(weights, sigma)
-        bound = papers.bounds.linear(weights, sigma)
         found.append(
             {
                 "covariance_condition": bound.covariance_condition,

@@ -68,6 +68,25 @@ def test_lemma_1_is_its_formula():
     np.testing.assert_allclose(papers.bounds.linear([v, w]).convex, expected, rtol=1e-10)
 
 
+def test_bounds_on_data_of_each_covariance_take_the_singular_values_once(monkeypatch):
+    rng = np.random.default_rng(2)
+    weights = _weights(rng, (4, 9, 6, 3))
+    sigmas = (None, _covariance(rng, 4, 6), _covariance(rng, 4, 2), np.diag([2.0, 0.0, 1.0, 0.0]))
+    alone = [papers.bounds.linear(weights, sigma, skip=0.5) for sigma in sigmas]
+    decomposed = []
+
+    def counted(matrix, stored_error):
+        decomposed.append(matrix.shape)
+        return extreme_singular_values(matrix, stored_error)
+
+    monkeypatch.setattr("gnjax.papers.bounds.linear_networks.extreme_singular_values", counted)
+    together = papers.bounds.linear_on_each(weights, iter(sigmas), skip=0.5)
+    assert len(decomposed) == 2 * len(weights)
+    for one, other in zip(together, alone, strict=True):
+        assert (one.convex, one.maximum, one.reason) == (other.convex, other.maximum, other.reason)
+        assert str(one.certificate) == str(other.certificate)
+
+
 def test_large_products_take_the_gram_road_and_agree_with_the_svd():
     rng = np.random.default_rng(1)
     weights = _weights(rng, (230, 400, 400, 7))

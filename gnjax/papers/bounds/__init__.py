@@ -10,7 +10,7 @@ from gnjax.papers.bounds.initial_weights import (
     wide_init,
 )
 from gnjax.papers.bounds.leaky_relu_networks import LeakyReluBound, leaky_relu
-from gnjax.papers.bounds.linear_networks import LinearBound, linear, of_operator
+from gnjax.papers.bounds.linear_networks import LinearBound, linear, linear_on_each, of_operator
 from gnjax.papers.bounds.sums import Sides, weyl
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "gaussian_singular_values",
     "leaky_relu",
     "linear",
+    "linear_on_each",
     "of_operator",
     "weyl",
     "wide_init",

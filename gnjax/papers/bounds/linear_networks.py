@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,8 +79,23 @@ def linear(
     >>> kappa.value <= bound.convex <= bound.maximum
     True
     """
+    return linear_on_each(weights, (covariance,), skip)[0]
+
+
+def linear_on_each(
+    weights: Sequence[ArrayLike], covariances: Iterable[ArrayLike | None], skip: float = 0.0
+) -> tuple[LinearBound, ...]:
+    """The bounds of :func:`linear` of one network on data of each covariance.
+
+    The singular values of the products of weights do not depend on the data: they are taken once.
+
+    >>> weights = gnjax.initializers.chain(jax.random.key(0), (4, 8, 3), "kaiming_normal")
+    >>> whitened, raw = gnjax.papers.bounds.linear_on_each(weights, (None, np.diag([4., 3, 2, 1])))
+    >>> raw.convex == gnjax.papers.bounds.linear(weights, np.diag([4., 3, 2, 1])).convex
+    True
+    """
     factors = linear_factors(weights, None, skip)
-    return _from_factors(factors, covariance_condition(covariance, factors.rights[0].shape[0]))
+    return _bounds_of(factors, covariances)
 
 
 def of_operator(op: LinearGaussNewton) -> LinearBound:
@@ -96,16 +111,31 @@ def of_operator(op: LinearGaussNewton) -> LinearBound:
     if not isinstance(op, LinearGaussNewton) or not op.factors.whitened:
         msg = "this needs the operator of a linear network on whitened data; use bounds.linear"
         raise ValueError(msg)
-    return _from_factors(op.factors, covariance_condition(None, op.factors.rights[0].shape[0]))
+    (bound,) = _bounds_of(op.factors, (None,))
+    return bound
 
 
-def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
-    """The bounds of Lemma 2 from the singular values of all S_l and T_l."""
-    left_errors, right_errors = np.asarray(factors.left_errors), np.asarray(factors.right_errors)
+def _bounds_of(
+    factors: KroneckerFactors, covariances: Iterable[ArrayLike | None]
+) -> tuple[LinearBound, ...]:
+    """The bounds of Lemma 2 on data of each covariance, from all S_l and T_l on whitened data."""
+    conditions = [covariance_condition(c, factors.rights[0].shape[0]) for c in covariances]
     lefts, rights = (
         [extreme_singular_values(product, float(e)) for product, e in zip(*side, strict=True)]
-        for side in ((factors.lefts, left_errors), (factors.rights, right_errors))
+        for side in (
+            (factors.lefts, factors.left_errors),
+            (factors.rights, factors.right_errors),
+        )
     )
+    rounding = max(float(np.max(e)) for e in (factors.left_errors, factors.right_errors))
+    product_error = Error(
+        rounding, factors.evidence, factors.failure, "rounding of the products of layers"
+    )
+    return tuple(_bound(lefts, rights, sigma, product_error) for sigma in conditions)
+
+
+def _bound(lefts: _Side, rights: _Side, sigma: Condition, product_error: Error) -> LinearBound:
+    """The bounds of Lemma 2 from the singular values of all S_l and T_l."""
     tops, bottoms = _products_of_ends(lefts, rights)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(bottoms > 0, (tops / bottoms) ** 2 * (1 + _MARGIN), np.inf)
@@ -114,12 +144,6 @@ def _from_factors(factors: KroneckerFactors, sigma: Condition) -> LinearBound:
     reason = _why_not_applicable(lefts, rights) or sigma.reason
     if not reason and not math.isfinite(maximum):
         reason = "the bound is too large for a float64 number"
-    product_error = Error(
-        float(max(left_errors.max(), right_errors.max())),
-        factors.evidence,
-        factors.failure,
-        "rounding of the products of layers",
-    )
     return LinearBound(
         None if reason else convex,
         None if reason else maximum,
