@@ -25,7 +25,7 @@ FLOOR_OF_SQUARES = 3 + 2 * 2**0.5
 """sigma^2 / e^2 where sigma^2 equals its error (2 sigma + e) e, for a sigma that is known to e."""
 
 _CLEAR_GAP = 1e3  # neighbouring eigenvalues with at least this quotient have a gap between them
-_INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
+INDEFINITE = 100.0  # an eigenvalue below -100 times its error shows that the matrix is indefinite
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,15 @@ def _rank(problem: Problem, values: np.ndarray, errors: np.ndarray) -> tuple[int
         return bound, FULL if contradicted else bound_source(problem, bound)
     above_errors = max(int(above[:bound].sum()), 1)
     following = max(abs(values[above_errors]), errors[above_errors])
-    return above_errors, GAP if values[above_errors - 1] >= _CLEAR_GAP * following else FLOOR
+    return above_errors, source_of_count(values[above_errors - 1], following)
+
+
+def source_of_count(value: float, following: float) -> str:
+    """What a rank rests on that is the number of eigenvalues above their errors.
+
+    ``value`` is the last one that counts, and no eigenvalue after it is larger than ``following``.
+    """
+    return GAP if value >= _CLEAR_GAP * following else FLOOR
 
 
 def semidefinite(value: float, error: float) -> Enclosure:
@@ -193,7 +201,7 @@ def _uncertified(problem: Problem, spectrum: Spectrum, norm: float) -> Ends | No
 
 def check_semidefinite(least: float, largest: float, error: float) -> None:
     """Raise a ValueError if the least eigenvalue is too negative to be a rounding error."""
-    if least < -_INDEFINITE * error:
+    if least < -INDEFINITE * error:
         msg = (
             f"the operator is not positive semidefinite: its eigenvalues run from {least:.3g} to "
             f"{largest:.3g}, and kappa is defined for Gauss-Newton matrices and kernels; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from gnjax.conditioning.ends import Enclosure, Problem
+from gnjax.conditioning.ends import INDEFINITE, Enclosure, Problem
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.rounding import gamma
 from gnjax.operators.facts import on_range
@@ -34,6 +34,13 @@ def cholesky(matrix: np.ndarray) -> np.ndarray | None:
         return scipy.linalg.cho_factor(matrix.T, lower=True, check_finite=False)[0]
     except np.linalg.LinAlgError:
         return None
+
+
+def is_semidefinite(matrix: np.ndarray, error: float) -> bool:
+    """Whether no eigenvalue is so negative that it shows an indefinite matrix."""
+    shifted_matrix = matrix.copy()
+    shifted_matrix[np.diag_indices_from(shifted_matrix)] += INDEFINITE * error
+    return cholesky(shifted_matrix) is not None
 
 
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:

@@ -1,0 +1,45 @@
+"""A symmetric factorisation that does not ask for positive pivots: it counts eigenvalues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+
+@dataclass(frozen=True)
+class Indefinite:
+    """A - s I = L D L^T with permutations, where D has blocks of one or two rows.
+
+    Attributes:
+      packed: L and D, as LAPACK's sytrf stores them.
+      pivots: the rows that were interchanged; a negative number marks a row of a block of two.
+    """
+
+    packed: np.ndarray
+    pivots: np.ndarray
+
+    @property
+    def above(self) -> int:
+        """How many eigenvalues of A are above s: as many as D has positive ones (Sylvester).
+
+        A block of two rows has one eigenvalue of each sign, or the algorithm would not have chosen
+        it.
+        """
+        single = self.pivots > 0
+        return int((np.diagonal(self.packed)[single] > 0).sum()) + int((~single).sum()) // 2
+
+    def solve(self, rows: np.ndarray) -> np.ndarray:
+        """(A - s I)^{-1} on each row."""
+        columns, _ = lapack.dsytrs(self.packed, self.pivots, rows.T, lower=1)
+        return np.asarray(columns.T)
+
+
+def indefinite(matrix: np.ndarray, shift: float) -> Indefinite | None:
+    """The factorisation of A - s I in float64, or None where a pivot is zero."""
+    shifted_matrix = np.array(matrix, np.float64, order="F")
+    shifted_matrix[np.diag_indices_from(shifted_matrix)] -= shift
+    work, _ = lapack.dsytrf_lwork(len(matrix), lower=1)
+    packed, pivots, zero = lapack.dsytrf(shifted_matrix, lower=1, lwork=int(work), overwrite_a=1)
+    return None if zero else Indefinite(packed, pivots)
