@@ -4,7 +4,7 @@
 
 smoke: seconds. laptop: Fashion-MNIST of 20 x 20 pixels in place of CIFAR-10, with 2 outputs and m =
 404, which keeps the paper's m/d and, to a factor of 1.6, its d/k; seconds on 2 cores. paper: the
-paper's d = 3072 and m = 3100 on photograph patches, an hour and a half on one core;
+paper's d = 3072 and m = 3100 on photograph patches, half an hour on one core;
 `--config.data=cifar10` where CIFAR-10 is at hand.
 """
 
