@@ -14,6 +14,7 @@ from figures.shared.series import Columns, distinct, of_first_seed, rows, select
 from sweeps.ranks import numerical_rank
 
 EXPERIMENT = "width_training"
+PART = {"figure": "9"}
 COLUMNS = (
     *("figure", "width", "seed", "epoch", "samples", "inputs", "outputs", "data", "rank"),
     *("assumed_rank", "eigenvalue", "eigenvalue_error", "kappa", "training_loss", "rate", "batch"),

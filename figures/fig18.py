@@ -9,6 +9,7 @@ from figures.shared import captions, paths
 from figures.shared.series import Columns, distinct, select
 
 EXPERIMENT = "width_training"
+PART = {"figure": "18"}
 COLUMNS = (
     *paths.COLUMNS,
     *("figure", "width", "training_loss", "rate", "batch", "dtype"),

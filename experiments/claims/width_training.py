@@ -163,9 +163,9 @@ CLAIMS = (
         panel=_OF_9,
         mechanism=(
             "at the numerical rank of single precision kappa is as robust after training as before"
-            " (1.6, at the paper's size 5.4 after 6.1); the smallest eigenvalues, which spread over"
+            " (1.6, at the paper's size 1.2); the smallest eigenvalues, which spread over"
             " many decades before training as well as after, lie below that rank: of 950 at n = 95"
-            " it counts 478 to 559, and of 10,000 at the paper's size 8,104"
+            " it counts 478 to 559, and of 10,000 at the paper's size 683"
         ),
     ),
     Claim(
