@@ -1,6 +1,7 @@
 """The ends of a singular matrix above its floor, without its whole spectrum."""
 
-import jax
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -94,14 +95,39 @@ def test_an_indefinite_matrix_is_refused():
         gnjax.condition_number(op, method="inverse")
 
 
-def test_a_rank_that_structure_proves_stays_proved():
-    """Duplicated inputs: the kernel is singular, and its range is known from them."""
-    model = gnjax.models.MLP((4, 7, 2), key=jax.random.key(0))
-    x = np.random.default_rng(1).standard_normal((5, 4))
-    op = gnjax.ntk(model, np.concatenate([x, x]))
+@dataclass(frozen=True)
+class _OfBoundedRank:
+    """A symmetric matrix with a bound on its rank, and no basis of its range."""
+
+    matrix: np.ndarray
+    rank_bound: int
+    error: float = 1e-14
+    symmetric: bool = True
+
+    @property
+    def dtype(self):
+        return self.matrix.dtype
+
+    @property
+    def shape(self):
+        return self.matrix.shape
+
+    def mv(self, v):
+        return self.matrix @ v
+
+    def as_matrix(self):
+        return self.matrix
+
+
+@pytest.mark.parametrize("bound", [4, 5, 6, 10])
+def test_a_rank_that_structure_proves_stays_proved(bound):
+    """Five of ten eigenvalues are above the floor: a bound of five proves them to be all."""
+    matrix = _matrix(np.r_[np.geomspace(1, 1e-2, 5), np.zeros(5)], 4)
+    op = _OfBoundedRank(matrix, bound)
     answer = gnjax.condition_number(op, method="inverse")
     every = gnjax.condition_number(op, method="dense")
-    assert (answer.rank, answer.resolved) == (every.rank, every.resolved)
+    assert (answer.rank, answer.rank_source) == (every.rank, every.rank_source)
+    assert answer.resolved == every.resolved == (bound == 5)
 
 
 def test_a_small_matrix_keeps_the_whole_spectrum(monkeypatch):
