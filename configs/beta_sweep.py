@@ -84,5 +84,5 @@ def _laptop() -> dict[str, object]:
 def _paper() -> dict[str, object]:
     return {
         "grey": _panel(at_hand("mnist", "fashion_mnist_5000"), 1000, range(1, 11), 20),
-        "colour": _panel(at_hand("cifar10", "photo_patches"), 3100, range(1, 7), 3),
+        "colour": _panel(at_hand("cifar10", "photo_patches"), 3100, range(1, 7), 5),
     }
