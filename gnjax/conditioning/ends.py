@@ -129,7 +129,7 @@ def ends_of_spectrum(problem: Problem, spectrum: Spectrum) -> Ends | None:
     smallest = semidefinite(values[rank - 1], errors[rank - 1])
     return Ends(
         semidefinite(values[0], errors[0]),
-        replace(smallest, low=0.0) if source == FLOOR else smallest,
+        open_at_floor(smallest, source),
         rank,
         source,
         _floor(spectrum),
@@ -161,6 +161,11 @@ def source_of_count(value: float, following: float) -> str:
     ``value`` is the last one that counts, and no eigenvalue after it is larger than ``following``.
     """
     return GAP if value >= _CLEAR_GAP * following else FLOOR
+
+
+def open_at_floor(smallest: Enclosure, source: str) -> Enclosure:
+    """lambda_rank, which may be any smaller number where the rank is a count above the floor."""
+    return replace(smallest, low=0.0) if source == FLOOR else smallest
 
 
 def semidefinite(value: float, error: float) -> Enclosure:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from gnjax.conditioning.positive import shifted
+
 
 @dataclass(frozen=True)
 class Indefinite:
@@ -37,9 +39,9 @@ class Indefinite:
 
 
 def indefinite(matrix: np.ndarray, shift: float) -> Indefinite | None:
-    """The factorisation of A - s I in float64, or None where a pivot is zero."""
-    shifted_matrix = np.array(matrix, np.float64, order="F")
-    shifted_matrix[np.diag_indices_from(shifted_matrix)] -= shift
+    """The factorisation of A - s I for a matrix in float64, or None where a pivot is zero."""
+    # The transpose is the same matrix in the memory layout that LAPACK needs without a copy.
+    copy = shifted(matrix, shift).T
     work, _ = lapack.dsytrf_lwork(len(matrix), lower=1)
-    packed, pivots, zero = lapack.dsytrf(shifted_matrix, lower=1, lwork=int(work), overwrite_a=1)
+    packed, pivots, zero = lapack.dsytrf(copy, lower=1, lwork=int(work), overwrite_a=1)
     return None if zero else Indefinite(packed, pivots)

@@ -36,11 +36,19 @@ def cholesky(matrix: np.ndarray) -> np.ndarray | None:
         return None
 
 
+def shifted(matrix: np.ndarray, shift: float) -> np.ndarray:
+    """A copy of M - s I."""
+    copy = matrix.copy()
+    copy[np.diag_indices_from(copy)] -= shift
+    return copy
+
+
 def is_semidefinite(matrix: np.ndarray, error: float) -> bool:
-    """Whether no eigenvalue is so negative that it shows an indefinite matrix."""
-    shifted_matrix = matrix.copy()
-    shifted_matrix[np.diag_indices_from(shifted_matrix)] += INDEFINITE * error
-    return cholesky(shifted_matrix) is not None
+    """Whether no eigenvalue is too negative to be a rounding error of a matrix known to ``error``.
+
+    It says what :func:`gnjax.conditioning.ends.check_semidefinite` says of computed eigenvalues.
+    """
+    return cholesky(shifted(matrix, -INDEFINITE * error)) is not None
 
 
 def least_eigenvalue(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
@@ -73,8 +81,7 @@ def _outwards(bound: float, unit: float, way: int) -> float:
 def _least_of_scaled(matrix: np.ndarray, guess: float, rtol: float) -> Enclosure | None:
     """:func:`least_eigenvalue` for entries of size one, so that nothing under- or overflows."""
     shift = guess - rtol * abs(guess)
-    shifted_matrix = matrix.copy()
-    shifted_matrix[np.diag_indices_from(shifted_matrix)] -= shift
+    shifted_matrix = shifted(matrix, shift)
     factor = cholesky(shifted_matrix)
     if factor is None:
         return None

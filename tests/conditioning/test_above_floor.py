@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 import gnjax
 from gnjax.conditioning.indefinite import indefinite
 from gnjax.conditioning.methods import inverse
+from tests.contracts.operators import CallersWithError
+from tests.held_out.matrices import rotated
 
 
 def _matrix(values, seed):
-    rng = np.random.default_rng(seed)
-    q, _ = np.linalg.qr(rng.standard_normal((len(values), len(values))))
-    matrix = (q * values) @ q.T
-    return (matrix + matrix.T) / 2
+    return rotated(np.random.default_rng(seed), values)
 
 
 @pytest.fixture(autouse=True)
@@ -96,34 +95,18 @@ def test_an_indefinite_matrix_is_refused():
 
 
 @dataclass(frozen=True)
-class _OfBoundedRank:
+class _OfBoundedRank(CallersWithError):
     """A symmetric matrix with a bound on its rank, and no basis of its range."""
 
-    matrix: np.ndarray
-    rank_bound: int
-    error: float = 1e-14
+    rank_bound: int = 0
     symmetric: bool = True
-
-    @property
-    def dtype(self):
-        return self.matrix.dtype
-
-    @property
-    def shape(self):
-        return self.matrix.shape
-
-    def mv(self, v):
-        return self.matrix @ v
-
-    def as_matrix(self):
-        return self.matrix
 
 
 @pytest.mark.parametrize("bound", [4, 5, 6, 10])
 def test_a_rank_that_structure_proves_stays_proved(bound):
     """Five of ten eigenvalues are above the floor: a bound of five proves them to be all."""
     matrix = _matrix(np.r_[np.geomspace(1, 1e-2, 5), np.zeros(5)], 4)
-    op = _OfBoundedRank(matrix, bound)
+    op = _OfBoundedRank(matrix, 1e-14, bound)
     answer = gnjax.condition_number(op, method="inverse")
     every = gnjax.condition_number(op, method="dense")
     assert (answer.rank, answer.rank_source) == (every.rank, every.rank_source)

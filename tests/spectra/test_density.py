@@ -10,13 +10,11 @@ import gnjax
 from gnjax import papers
 from gnjax.spectra.density import SpectralDensity, spectral_density
 from gnjax.spectra.trace import probe_stream
+from tests.held_out.matrices import rotated
 
 
 def _matrix(eigenvalues, seed=0):
-    size = len(eigenvalues)
-    q = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
-    matrix = (q * np.asarray(eigenvalues)) @ q.T
-    return (matrix + matrix.T) / 2
+    return rotated(np.random.default_rng(seed), np.asarray(eigenvalues))
 
 
 def _starts(size, probes, seed):

@@ -13,6 +13,7 @@ import gnjax
 from gnjax import papers
 from gnjax.operators.protocol import Operator
 from gnjax.spectra.trace import probe_stream, trace
+from tests.held_out.matrices import rotated
 
 _RANDOM = ("hutchinson", "hutch++", "xtrace")
 
@@ -35,10 +36,7 @@ class Products:
 
 
 def _matrix(eigenvalues, seed=0):
-    size = len(eigenvalues)
-    q = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
-    matrix = (q * np.asarray(eigenvalues)) @ q.T
-    return (matrix + matrix.T) / 2
+    return rotated(np.random.default_rng(seed), np.asarray(eigenvalues))
 
 
 def _slow_xtrace(matrix, probes, seed):

@@ -20,6 +20,7 @@ from gnjax.conditioning.ends import (
     Ends,
     Problem,
     bound_source,
+    open_at_floor,
     source_of_count,
 )
 from gnjax.conditioning.indefinite import indefinite
@@ -64,8 +65,8 @@ def _ends(problem: Problem) -> Ends | None:
     matrix, stored, asymmetry = matrix_on_range(problem)
     size = len(matrix)
     factor = cholesky(matrix) if problem.rank in (None, size) else None
-    in_part = problem.rank is None and size >= _MANY
-    if factor is None and not in_part:
+    may_count = problem.rank is None and size >= _MANY  # the eigenvalues above the floor
+    if factor is None and not may_count:
         return dense.METHOD.ends(problem)
     top = _largest(lambda rows: rows @ matrix, size, problem.rtol / 4, problem.seed)
     if not np.isfinite(top.high):
@@ -73,7 +74,7 @@ def _ends(problem: Problem) -> Ends | None:
     errors = dense_error(stored, top.high), asymmetry
     ends = None if factor is None else _of_full_rank(problem, factor, top, errors)
     del factor  # as large as the matrix
-    if ends is None and in_part:
+    if ends is None and may_count:
         ends = _above_floor(problem, matrix, top, errors)
     return ends or dense.METHOD.ends(problem)
 
@@ -110,26 +111,33 @@ def _above_floor(
     floor = sum(error.value for error in errors)
     if not floor < top.low or not is_semidefinite(matrix, floor):
         return None
-    least, count = _least_above(problem, matrix, floor)
+    counted = _least_above(problem, matrix, floor)
+    if counted is None or counted[1] >= problem.rank_bound:
+        return None
+    least, count = counted
     source = source_of_count(least.value, floor)
     if source == GAP:  # far from an eigenvalue 1 / mu is lost beside those on the other side of s
-        least, again = _least_above(problem, matrix, least.value / 2)
-        if again != count:
+        counted = _least_above(problem, matrix, least.value / 2)
+        if counted is None or counted[1] != count:
             return None
-    if not 0 < count < problem.rank_bound or not np.isfinite(least.high):
-        return None
+        least, _ = counted
     ends = _ends_between(top, least, count, source, errors)
-    return ends if source == GAP else replace(ends, smallest=replace(ends.smallest, low=0.0))
+    return replace(ends, smallest=open_at_floor(ends.smallest, source))
 
 
-def _least_above(problem: Problem, matrix: np.ndarray, shift: float) -> tuple[Enclosure, int]:
-    """The least eigenvalue s + 1 / mu above the shift s, and how many there are."""
+def _least_above(
+    problem: Problem, matrix: np.ndarray, shift: float
+) -> tuple[Enclosure, int] | None:
+    """The least eigenvalue s + 1 / mu above the shift s, and how many there are.
+
+    None where there are none, or where Lanczos does not find the largest mu.
+    """
     factor = indefinite(matrix, shift)
     if factor is None or not factor.above:
-        return Enclosure(shift, shift, np.inf), 0
+        return None
     inverse = _largest(factor.solve, len(matrix), problem.rtol / 2, problem.seed)
     if not 0 < inverse.low <= inverse.high < np.inf:
-        return Enclosure(shift, shift, np.inf), 0
+        return None
     value, low, high = (shift + 1 / mu for mu in (inverse.value, inverse.high, inverse.low))
     return Enclosure(value, low, high), factor.above
 
