@@ -271,12 +271,13 @@ def _(cell: ContourCell) -> float:
 def _(cell: TrainedCell) -> float:
     recipe, inputs = cell.recipe, cell.side**2 or 784
     if recipe.activation == "tanh":
-        epoch = 6.0 * cell.samples * recipe.width * (inputs + (recipe.depth - 2) * recipe.width)
+        epoch = 0.3 * cell.samples * recipe.width * (inputs + (recipe.depth - 2) * recipe.width)
     elif recipe.initializer == "balanced":
         epoch = 200.0 * (inputs if recipe.inputs == "raw" else 50.0)
     else:
         epoch = 60.0 * recipe.width * (recipe.depth - 1) * recipe.width
-    return len(cell.runs()) * (0.2 + 1e-10 * epoch * recipe.epochs)
+    reduced = 3e-4 * cell.samples  # the samples of a run, drawn and reduced
+    return len(cell.runs()) * (reduced + 1e-10 * epoch * recipe.epochs)
 
 
 @cost.register
