@@ -162,7 +162,7 @@ display(Image(str(picture), width=900))
 # %% [markdown]
 # ## Figures of your choice
 #
-# 1 to 23 of paper A, b1 to b4 of paper B, and those beyond them, c1 to c5 and t1 to t6. With
+# 1 to 23 of paper A, b1 to b4 of paper B, and those beyond them, c1 to c5 and t1 to t7. With
 # `--dry_run` a command says how many computations it would take.
 
 # %%
