@@ -9,7 +9,7 @@ TORCH := .venv-torch
 ALONE := build/alone
 PROFILE ?= laptop
 JOBS ?= 2
-# The paper's sizes take hours, so that cells which are published in figures/cells are not computed again.
+# The paper's sizes take hours, so that what is published is not computed again; PUBLISHED= computes it.
 PUBLISHED ?= $(if $(filter paper,$(PROFILE)),--published)
 MINUTES ?= 4
 # XLA for CPUs without its newer emitters for fusions, and with one LLVM module for each program.

@@ -11,15 +11,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib
-from matplotlib.figure import Figure
 
 from figures import catalogue
 from figures.catalogue import TableFigure
 from figures.shared import style
-from figures.shared.series import Columns
 from sweeps import table
 from sweeps.storage.files import StoreError, write_atomically
 
@@ -49,7 +46,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     out = options.out or options.results / "figures" / folder
     try:
         for name in names:
-            for path in _render(name, options, out):
+            if options.table is None:
+                files = saved(name, options.profile, options.results)
+            else:
+                files = _published(name, options.table)
+            for path in render(name, files, out):
                 print(path)
     except (table.TableError, StoreError, OSError) as error:
         print(f"figures: {error}", file=sys.stderr)
@@ -57,34 +58,22 @@ def _main(arguments: Sequence[str] | None) -> int:
     return 0
 
 
-def _render(name: str, options: argparse.Namespace, out: Path) -> Iterator[Path]:
-    if options.table is None:
-        return render(name, options.profile, options.results, out)
-    return render_from(name, options.table, out)
+def render(name: str, files: tuple[Path, Path] | None, out: Path) -> Iterator[Path]:
+    """Write one figure in every format with its caption beside it, and yield each path.
 
-
-def render(name: str, profile: str, results: Path, out: Path) -> Iterator[Path]:
-    """Write one figure in every format with its caption beside it, and yield each path."""
-    module = catalogue.load(name)
-    if isinstance(module, TableFigure):
-        columns, provenance = _saved(module, *_files(module.EXPERIMENT, profile, results))
-        figure, caption = module.draw(columns), module.caption(columns, provenance)
-    else:
-        figure, caption = module.draw(), module.caption()
-    return _written(name, figure, caption, out)
-
-
-def render_from(name: str, path: Path, out: Path) -> Iterator[Path]:
-    """Write one figure from a table anywhere, beside which its provenance stands."""
+    Args:
+      name: the figure.
+      files: its table, and how the table was computed; None for a figure without a table.
+      out: the folder to write to.
+    """
     module = catalogue.load(name)
     if not isinstance(module, TableFigure):
-        msg = f"{name} is drawn from no table; leave --from out"
-        raise table.TableError(msg)
-    columns, provenance = _saved(module, path, table.provenance_beside(path))
-    return _written(name, module.draw(columns), module.caption(columns, provenance), out)
-
-
-def _written(name: str, figure: Figure, caption: str, out: Path) -> Iterator[Path]:
+        figure, caption = module.draw(), module.caption()
+    else:
+        assert files is not None
+        columns = table.read(files[0], needed=module.COLUMNS)
+        provenance = table.read_provenance(files[1])
+        figure, caption = module.draw(columns), module.caption(columns, provenance)
     for suffix in FORMATS:
         path = out / f"{name}{suffix}"
         style.save(figure, path)
@@ -94,23 +83,22 @@ def _written(name: str, figure: Figure, caption: str, out: Path) -> Iterator[Pat
     yield path
 
 
-def drawn(name: str, profile: str, results: Path, out: Path) -> list[Path]:
+def drawn(name: str, files: tuple[Path, Path] | None, out: Path) -> list[Path]:
     """The files of :func:`render`, written again only where the table or the code changed."""
     paths = [out / f"{name}{suffix}" for suffix in (*FORMATS, ".txt")]
-    stamp, current = out / f"{name}.stamp", _stamp(name, profile, results)
+    stamp, current = out / f"{name}.stamp", _stamp(files)
     if stamp.is_file() and stamp.read_text() == current and all(p.is_file() for p in paths):
         return paths
-    paths = list(render(name, profile, results, out))
+    paths = list(render(name, files, out))
     write_atomically(stamp, current)
     return paths
 
 
-def _stamp(name: str, profile: str, results: Path) -> str:
+def _stamp(files: tuple[Path, Path] | None) -> str:
     """A hash of the table, of its provenance but dates and machine, and of the code that draws."""
     digest = hashlib.sha256(matplotlib.__version__.encode())
-    module = catalogue.load(name)
-    if isinstance(module, TableFigure):
-        rows, origin = _files(module.EXPERIMENT, profile, results)
+    if files is not None:
+        rows, origin = files
         provenance = table.read_provenance(origin)
         lasting = {key: value for key, value in provenance.items() if key not in _PASSING}
         digest.update(rows.read_bytes())
@@ -120,13 +108,15 @@ def _stamp(name: str, profile: str, results: Path) -> str:
     return digest.hexdigest()
 
 
-def _saved(module: TableFigure, rows: Path, origin: Path) -> tuple[Columns, dict[str, Any]]:
-    """The table and the provenance that a figure needs."""
-    return table.read(rows, needed=module.COLUMNS), table.read_provenance(origin)
+def saved(name: str, profile: str, results: Path) -> tuple[Path, Path] | None:
+    """The table of a figure and its provenance, or an error that says how to make them.
 
-
-def _files(experiment: str, profile: str, results: Path) -> tuple[Path, Path]:
-    """The files of a table and of its provenance, or an error that says how to make them."""
+    None for a figure without a table.
+    """
+    module = catalogue.load(name)
+    if not isinstance(module, TableFigure):
+        return None
+    experiment = module.EXPERIMENT
     folder = results / experiment / profile
     found = folder / "table.csv", folder / "provenance.json"
     for path in found:
@@ -141,6 +131,14 @@ def _files(experiment: str, profile: str, results: Path) -> tuple[Path, Path]:
                 msg += f"\nor draw a profile that has its table: {', '.join(others)}"
             raise table.TableError(msg)
     return found
+
+
+def _published(name: str, rows: Path) -> tuple[Path, Path]:
+    """A table anywhere, and its provenance, which stands beside it."""
+    if not isinstance(catalogue.load(name), TableFigure):
+        msg = f"{name} is drawn from no table; leave --from out"
+        raise table.TableError(msg)
+    return rows, table.provenance_beside(rows)
 
 
 def _chosen(names: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:

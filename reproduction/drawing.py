@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from figures.__main__ import drawn
+from figures.__main__ import drawn, saved
 from sweeps.launchers.pool import deaf_to_ctrl_c, end_with_parent
+from sweeps.table import TableError
 
 
 class Drawing:
@@ -21,6 +22,7 @@ class Drawing:
         context = multiprocessing.get_context("spawn")
         self._executor = ProcessPoolExecutor(1, context, initializer=end_with_parent)
         self._begun: dict[str, Future[list[Path]]] = {}
+        self._tables: dict[str, tuple[Path, Path]] = {}
 
     def __enter__(self) -> Drawing:
         return self
@@ -33,9 +35,14 @@ class Drawing:
     ) -> None:
         self._executor.shutdown(cancel_futures=True)
 
-    def begin(self, name: str) -> None:
-        """Draw a figure as soon as those that were begun before it are drawn."""
-        with suppress(BrokenProcessPool), deaf_to_ctrl_c():
+    def begin(self, name: str, files: tuple[Path, Path] | None = None) -> None:
+        """Draw a figure as soon as those that were begun before it are drawn.
+
+        ``files`` are a table and its provenance, in place of those of this run.
+        """
+        if files is not None:
+            self._tables[name] = files
+        with suppress(BrokenProcessPool, TableError), deaf_to_ctrl_c():
             self._begun[name] = self._executor.submit(drawn, *self._what(name))
 
     def paths(self, name: str) -> list[Path]:
@@ -46,5 +53,6 @@ class Drawing:
                 return begun.result()
         return drawn(*self._what(name))
 
-    def _what(self, name: str) -> tuple[str, str, Path, Path]:
-        return name, self._run, self._results, self._results / "figures" / self._run
+    def _what(self, name: str) -> tuple[str, tuple[Path, Path] | None, Path]:
+        files = self._tables.get(name) or saved(name, self._run, self._results)
+        return name, files, self._results / "figures" / self._run

@@ -10,7 +10,8 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,8 @@ from rich.text import Text
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal, exit_status
-from reproduction import findings, published, readings, records, report
+from reproduction import beforehand, findings, published, readings, records, report
+from reproduction import verdicts as published_verdicts
 from reproduction.drawing import Drawing
 from reproduction.records import Section
 from sweeps import command_line as cli
@@ -60,6 +62,7 @@ class Ran:
     problem: str = ""
     verdicts: list[tuple[Claim, Verdict]] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    tables: beforehand.Tables = field(default_factory=dict)  # published ones that were taken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,16 +105,36 @@ def _run_all(options: argparse.Namespace, console: Terminal, drawing: Drawing) -
         if isinstance(module, catalogue.TableFigure):
             needed.setdefault(module.EXPERIMENT, []).append(figure)
     launcher = launching.launcher(options)
+    if options.profile in LEFT_OUT:  # the others take minutes
+        _say_how_long(needed, options, launcher, console)
     ran = {}
     for index, (name, figures) in enumerate(needed.items(), start=1):
         console.rule(f"{index}/{len(needed)} {name}", align="left")
-        ran[name] = _run(name, options, launcher, console)
+        ran[name] = _run(name, figures, options, launcher, console)
         if ran[name].problem:
             console.say(ran[name].problem)
         elif not options.dry_run:
             for figure in figures:
-                drawing.begin(figure)
+                drawing.begin(figure, ran[name].tables.get(figure))
     return ran
+
+
+def _say_how_long(
+    needed: Mapping[str, Sequence[str]],
+    options: argparse.Namespace,
+    launcher: Launcher,
+    console: Terminal,
+) -> None:
+    """The time that all of it takes, before the first of it begins."""
+    jobs = []
+    for name, figures in needed.items():
+        with suppress(*cli.MISTAKES):  # which are told where the experiment would run
+            job = _job(name, options, launcher)
+            if not _tables(job, figures, options):
+                jobs.append(job)
+    text = beforehand.forecast(jobs, _gallery(options))
+    if text:
+        console.say(f"to compute: {text}")
 
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
@@ -132,10 +155,27 @@ def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
     )
 
 
-def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Terminal) -> Ran:
+def _tables(job: cli.Job, figures: Sequence[str], options: argparse.Namespace) -> beforehand.Tables:
+    """Published tables that stand for what would be computed; none for what is to be published."""
+    if not options.published or options.publish or options.overrides:
+        return {}
+    return beforehand.published_tables(job, figures, _gallery(options))
+
+
+def _run(
+    name: str,
+    figures: Sequence[str],
+    options: argparse.Namespace,
+    launcher: Launcher,
+    console: Terminal,
+) -> Ran:
     """One experiment; a mistake in it is told and does not stop the others."""
     try:
         job = _job(name, options, launcher)
+        taken = _tables(job, figures, options)
+        if taken:
+            console.say(beforehand.told(job, taken))
+            return _taken(taken, options.profile)
         done = cli.run(job, console)
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"
@@ -144,6 +184,17 @@ def _run(name: str, options: argparse.Namespace, launcher: Launcher, console: Te
         return Ran(len(done.failures), "", cli.verdicts(job), provenance)
     except cli.MISTAKES as error:
         return Ran(problem=f"{name}: {error}")
+
+
+def _taken(tables: beforehand.Tables, profile: str) -> Ran:
+    """The verdicts from published tables."""
+    modules = catalogue.from_tables()
+    found = [
+        pair
+        for figure, (rows, _) in tables.items()
+        for pair in published_verdicts.of_table(figure, modules[figure], profile, rows)
+    ]
+    return Ran(verdicts=found, tables=tables)
 
 
 def _sections(
@@ -163,7 +214,9 @@ def _sections(
             yield Section(name, None, "", verdicts, found.provenance, str(error))
             continue
         caption = paths[-1].read_text(encoding="utf-8").strip()
-        yield Section(name, paths[0], caption, verdicts, found.provenance)
+        origin = found.tables.get(name)
+        provenance = tables.read_provenance(origin[1]) if origin else found.provenance
+        yield Section(name, paths[0], caption, verdicts, provenance)
 
 
 def _write(options: argparse.Namespace, sections: Sequence[Section], seconds: float) -> None:
@@ -183,7 +236,7 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
 
     Those of another profile than the laptop's go to a folder inside the gallery.
     """
-    folder = published.gallery(options.profile, FIGURES / "gallery")
+    folder = _gallery(options)
     for section in sections:
         if section.picture is not None:
             kept = folder / section.picture.name
@@ -194,6 +247,10 @@ def _publish(options: argparse.Namespace, sections: Sequence[Section]) -> None:
     known = records.renewed(EXPECTED, options.profile, sections)
     write_atomically(EXPECTED, json.dumps(known, indent=2) + "\n")
     findings.write(known, readings.all_claims(), FIGURES)
+
+
+def _gallery(options: argparse.Namespace) -> Path:
+    return published.gallery(options.profile, FIGURES / "gallery")
 
 
 def _publish_table(options: argparse.Namespace, figure: str, folder: Path) -> None:
@@ -271,6 +328,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="where the seeds begin, for a second run on other draws (%(default)s)",
     )
     launching.add_options(parser)
+    parser.epilog = (
+        "With --published, figures of which no cell is published are drawn and judged from their"
+        " published tables where cells are left to compute."
+    )
     options = parser.parse_args(arguments)
     options.overrides = [f"first_seed={options.first_seed}"] if options.first_seed else []
     options.run = (

@@ -71,12 +71,13 @@ def judged(profile: str, folder: Path) -> Iterator[Section]:
         path = folder / f"{figure}.csv"
         if path.is_file():
             provenance = table.read_provenance(table.provenance_beside(path))
-            yield Section(figure, None, "", _verdicts(figure, module, profile, path), provenance)
+            yield Section(figure, None, "", of_table(figure, module, profile, path), provenance)
 
 
-def _verdicts(
+def of_table(
     figure: str, module: catalogue.TableFigure, profile: str, path: Path
 ) -> list[tuple[Claim, Verdict]]:
+    """The verdicts of a figure's claims, from its published table."""
     program: cli.Program = import_module(f"experiments.{module.EXPERIMENT}").PROGRAM
     config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
     saved, ratios = table.read(path), getattr(config, "paper_ratios", ())

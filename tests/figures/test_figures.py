@@ -358,7 +358,8 @@ def test_a_figure_is_drawn_again_only_where_its_table_changed(
     monkeypatch.setattr(cli, "render", lambda *a: drawings.append(a[0]) or render(*a))
     folder = tmp_path / "depth_sweep" / "smoke"
     save(depth_table, folder)
-    given_to = ("fig03", "smoke", tmp_path, tmp_path / "out")
+    files = cli.saved("fig03", "smoke", tmp_path)
+    given_to = ("fig03", files, tmp_path / "out")
     first = cli.drawn(*given_to)
     assert cli.drawn(*given_to) == first
     (folder / "provenance.json").write_text(json.dumps({"precision": "float64", "dates": ["now"]}))

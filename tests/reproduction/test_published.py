@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from figures import __main__ as figures
-from reproduction import published, readings, records, reproduce, verdicts
+from reproduction import markdown, published, readings, records, reproduce, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,70 @@ def test_a_damaged_published_table_is_a_mistake_and_no_trace(gallery, tmp_path, 
     (folder / "fig12.json").write_bytes((gallery / "smoke" / "fig12.json").read_bytes())
     assert _verdicts(tmp_path, gallery / "expected.json") == 2
     assert "fig12.csv has no rows" in capsys.readouterr().err
+
+
+@pytest.fixture
+def reproduces(gallery, monkeypatch):
+    """Figure 12 of the smallest sizes by ``reproduce``, where its table is published."""
+    monkeypatch.setattr(reproduce, "FIGURES", gallery.parent)
+    monkeypatch.setattr(reproduce, "EXPECTED", gallery / "expected.json")
+
+    def run(results, *options):
+        chosen = ["--profile=smoke", "--figures=12", f"--results={results}", *options]
+        return reproduce.main(chosen)
+
+    return run
+
+
+def test_with_published_tables_all_is_drawn_and_judged_and_nothing_computed(
+    gallery, reproduces, tmp_path, monkeypatch, capsys
+):
+    """Class: hours of computing for pictures whose tables stand beside the code."""
+    monkeypatch.setattr(reproduce.cli, "run", lambda *_: pytest.fail("a cell is computed"))
+    assert reproduces(tmp_path, "--published", "--strict") == 0
+    shown = capsys.readouterr().out
+    assert "layer_sweep smoke: taken from the published tables, which took" in shown
+    drawn = tmp_path / "figures" / "smoke" / "fig12.png"
+    assert drawn.read_bytes() == (gallery / "smoke" / "fig12.png").read_bytes()
+    report = (tmp_path / "smoke" / "report.md").read_text()
+    recorded = json.loads((gallery / "expected.json").read_text())["smoke"]
+    for entry in recorded.values():
+        assert markdown.escaped(entry["number"]) in report
+
+
+def test_what_has_no_published_table_is_computed(gallery, reproduces, tmp_path, capsys):
+    assert reproduces(tmp_path) == 0  # is not asked to take it
+    assert reproduces(tmp_path, "--published") == 0  # has its cells already
+    assert "published tables, which took" not in capsys.readouterr().out
+    (gallery / "smoke" / "fig12.json").rename(gallery / "fig12.json")
+    try:
+        assert reproduces(tmp_path / "other", "--published", "--dry_run") == 0
+        assert "to compute" in capsys.readouterr().out
+    finally:
+        (gallery / "fig12.json").rename(gallery / "smoke" / "fig12.json")
+
+
+def test_how_long_all_of_it_takes_is_said_before_it_begins(
+    gallery, reproduces, tmp_path, monkeypatch, capsys
+):
+    """Class: a run of hours that says so when they are over."""
+    monkeypatch.setitem(reproduce.LEFT_OUT, "smoke", ())
+    origin = gallery / "smoke" / "fig12.json"
+    before = json.loads(origin.read_text())
+    origin.write_text(json.dumps({**before, "seconds": 7200, "device": "abacus"}))
+    try:
+        assert reproduces(tmp_path, "--dry_run") == 0
+        told = "about 2 h 0 min of one process, as the published tables tell (abacus)"
+        assert capsys.readouterr().out.startswith(f"to compute: {told}")
+        origin.write_text(json.dumps({**before, "missing": 3}))  # of a part no whole is told
+        assert reproduces(tmp_path, "--dry_run") == 0
+        assert "of one process" not in capsys.readouterr().out
+    finally:
+        origin.write_text(json.dumps(before))
+    assert reproduces(tmp_path) == 0
+    capsys.readouterr()
+    assert reproduces(tmp_path) == 0  # nothing is left
+    assert "of one process" not in capsys.readouterr().out
 
 
 def test_several_figures_are_not_drawn_from_the_table_of_one(gallery, capsys):
