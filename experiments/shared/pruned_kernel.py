@@ -34,9 +34,7 @@ from sweeps.grid import Measurement
 
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 WIDE = 1.01  # an interval is wide where its upper end is more than so many times its lower end
-MANY = 5000  # rows: the singular values of J then take many minutes
 _ROOMY = gnjax.Limits(rows_bytes=math.inf)  # J may take most of the memory that is free
-_FORMED = gnjax.Limits(factor_bytes=0)  # eigenvalues of J J^T, not the singular values of J
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}  # LLVM then leaves what XLA wrote as it is
 
 
@@ -142,7 +140,7 @@ def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: in
     if full and found.interval[1] * tolerance < 1:
         value, ends, rank = found.value, found.at_rank, found.rank
     else:
-        value, ends, rank = _numerical(kernel, tolerance)
+        value, ends, rank = _numerical(gnjax.eigenvalues(kernel), tolerance)
     return {
         **fields,
         "kappa_numerical": value,
@@ -168,20 +166,9 @@ def _exact(kernel: gnjax.Operator, method: str, seed: int) -> gnjax.ConditionNum
     return gnjax.condition_number(kernel, method="factored")
 
 
-def _numerical(kernel: gnjax.Operator, tolerance: float) -> tuple[float, tuple[float, float], int]:
-    """kappa at the numerical rank, its interval, and the rank.
-
-    Of many rows the eigenvalues of J J^T are enough where they know this kappa to a tenth: they
-    take a fraction of the time of the singular values of J, which know it to more digits.
-    """
-    if kernel.shape[0] > MANY:
-        found = _above(gnjax.eigenvalues(kernel, limits=_FORMED), tolerance)
-        if found[1][1] <= 1.1 * found[1][0]:
-            return found
-    return _above(gnjax.eigenvalues(kernel), tolerance)
-
-
-def _above(spectrum: gnjax.Spectrum, tolerance: float) -> tuple[float, tuple[float, float], int]:
+def _numerical(
+    spectrum: gnjax.Spectrum, tolerance: float
+) -> tuple[float, tuple[float, float], int]:
     """lambda_max / lambda_rank with the interval that the errors of both leave, and the rank."""
     values, errors = spectrum.values, spectrum.errors
     rank = int(np.count_nonzero(values > tolerance * values[0]))
