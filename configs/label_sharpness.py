@@ -5,7 +5,7 @@
 smoke: seconds. laptop: grey 8 x 8 images of data that ships, n = 500 (so that n / d is that of the
 paper, and class 0 alone suffices), tanh networks at fewer proportions, seeds and epochs; under 4
 minutes on 2 cores. paper: n = 5,000 images of MNIST, Fashion-MNIST and CIFAR-10, of those that are
-at hand, linear networks alone; --config.tanh.seeds=3 adds the tanh networks, which take hours.
+at hand; of MNIST and Fashion-MNIST two hours on one core, all but 8 minutes for tanh networks.
 """
 
 from collections.abc import Iterable
@@ -108,6 +108,6 @@ def _paper() -> dict[str, object]:
         "trained": _panel(ALL, 3, 10_000),
         "raw": _panel(ALL, 3, 10_000),
         "unbalanced": _panel(ALL, 3, 10_000),
-        "tanh": _panel(ALL, 0, 10_000, together=1),
+        "tanh": _panel(ALL, 3, 10_000, together=1),
         "edge": _edge("fashion_mnist", (0.0, 0.9, 0.95, 1.05), epochs),
     }

@@ -5,7 +5,7 @@
 smoke: seconds. laptop: 95 handwritten digits of 64 pixels, which keeps the paper's p / (k n) and
 n / d, two minutes on 2 cores; the paper's learning rates are those of MNIST, and on Fashion-MNIST,
 whose mean image is twice as bright, they make ReLU units dead. paper: MNIST, a kernel of
-10,000 x 10,000 for each kappa; an hour on one core.
+10,000 x 10,000 for each kappa; two hours on one core.
 """
 
 from ml_collections import ConfigDict
@@ -42,7 +42,7 @@ def get_config(profile: str) -> ConfigDict:
             "initializer": "xavier_normal",
             "bias": True,
             "first_seed": 0,
-            "seeds": {"smoke": 2, "laptop": 5, "paper": 1}[profile],
+            "seeds": {"smoke": 2, "laptop": 5, "paper": 3}[profile],
             "epochs": 4 if smoke else 100,
             "every": 2 if smoke else 10,
             "dtype": "float32",

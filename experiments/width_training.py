@@ -6,11 +6,12 @@ python -m experiments.width_training --config=configs/width_training.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import jax
+import numpy as np
 
 import gnjax
 from experiments.claims.width_training import CLAIMS
@@ -24,6 +25,8 @@ from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
 from sweeps.storage.checkpoint import Checkpoint, resumed
+
+SINGLE = float(np.finfo(np.float32).eps)  # of the numbers in which PyTorch computes
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Row:
     rank: int | None = None  # the number of non-zero eigenvalues, as measured
     rank_source: str = ""
     assumed_rank: int | None = None
+    counted: bool = False  # among those that the numerical rank of single precision counts
     eigenvalue: float | None = None
     eigenvalue_error: float | None = None
 
@@ -256,12 +260,14 @@ def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
     for record in measurement["records"]:
         for index, found in enumerate(record.get("spectra", [])):
             shared = _row(cell, measurement, 9, cell.first_seed + index)
+            numerical_rank = _numerical_rank(found["kappa"])
             for at in range(len(found["eigenvalue"])):
                 yield replace(
                     shared,
                     epoch=record["epoch"],
                     rank=found["rank"],
                     assumed_rank=at + 1,
+                    counted=at < numerical_rank,
                     resolved=at < found["rank"],
                     eigenvalue=found["eigenvalue"][at],
                     eigenvalue_error=found["eigenvalue_error"][at],
@@ -271,6 +277,16 @@ def _eigenvalues(cell: Cell, measurement: Measurement) -> Iterator[Row]:
                     evidence=found["evidence"],
                     failure=found["failure"],
                 )
+
+
+def _numerical_rank(kappa: Sequence[float]) -> int:
+    """The rank that ``matrix_rank`` of PyTorch and NumPy gives in single precision.
+
+    It counts the eigenvalues above N times the precision times the largest, of N eigenvalues; the
+    entries of ``kappa`` are the largest eigenvalue over each.
+    """
+    least = 1 / (len(kappa) * SINGLE)
+    return max(sum(each < least for each in kappa), 2)
 
 
 def sources(config: Config) -> list[str]:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from figures.shared import captions, style
 from figures.shared.series import Columns, distinct, of_first_seed, rows, select
-from sweeps.ranks import numerical_rank
 
 EXPERIMENT = "width_training"
-PART = {"figure": "9"}
+PART = {"figure": "9", "counted": "True"}
 COLUMNS = (
     *("figure", "width", "seed", "epoch", "samples", "inputs", "outputs", "data", "rank"),
-    *("assumed_rank", "eigenvalue", "eigenvalue_error", "kappa", "training_loss", "rate", "batch"),
+    *("assumed_rank", "counted", "eigenvalue", "eigenvalue_error", "kappa"),
+    *("training_loss", "rate", "batch"),
 )
 STAR: dict[str, Any] = {"marker": "*", "markersize": 10, "zorder": 5, "markeredgecolor": "black"}
 
@@ -70,9 +70,9 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
 
 def _counted(spectrum: Columns) -> Columns:
     """The eigenvalues up to the numerical rank, in their order."""
-    order = np.argsort(spectrum["assumed_rank"])
-    chosen = order[: numerical_rank(spectrum["kappa"])]
-    return {name: column[chosen] for name, column in spectrum.items()}
+    found = select(spectrum, counted=True)
+    order = np.argsort(found["assumed_rank"])
+    return {name: column[order] for name, column in found.items()}
 
 
 def _curve(axes: Axes, x: NDArray, y: NDArray, look: style.Look, label: str) -> Line2D:

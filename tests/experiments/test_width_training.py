@@ -96,6 +96,8 @@ def test_rows_of_both_figures(short):
     last = [row for row in eigenvalues if row.epoch == 2 and row.seed == 1]
     assert [row.assumed_rank for row in last] == list(range(1, 61))  # n k of them
     assert [row.resolved for row in last] == [row.assumed_rank <= row.rank for row in last]
+    least = 1 / (60 * 2.0**-23)  # as matrix_rank has it in single precision
+    assert [row.counted for row in last] == [row.kappa < least for row in last]
     for row in last[: last[0].rank]:
         assert row.kappa == pytest.approx(last[0].eigenvalue / row.eigenvalue)
 
@@ -103,22 +105,21 @@ def test_rows_of_both_figures(short):
 def _path(width, epoch, **values):
     shared = {"figure": 18, "width": width, "seed": 0, "epoch": epoch, "measured": True}
     empty = {"assumed_rank": np.nan, "rank": 10, "eigenvalue": np.nan, "resolved": True}
-    return shared | empty | {"loss": np.nan if epoch == 0 else 1.0 / width} | values
+    empty["counted"] = False
+    loss = {"loss": np.nan if epoch == 0 else 1.0 / width}
+    return shared | empty | loss | {"kappa_low": values.get("kappa", np.nan)} | values
 
 
 def _spectrum(epoch, ratio, seeds=(0, 1, 2)):
     """20 eigenvalues a seed, each ``ratio`` times the one before it, or nearly."""
-    shared = {"figure": 9, "rank": 20}
-    return [
-        {
-            **_path(20, epoch, seed=seed),
-            **shared,
-            "assumed_rank": r + 1,
-            "kappa": (ratio * (1 + 1e-3 * seed)) ** -r,
-        }
-        for seed in seeds
-        for r in range(20)
-    ]
+    found = []
+    for seed in seeds:
+        for r in range(20):
+            kappa = (ratio * (1 + 1e-3 * seed)) ** -r
+            counted = kappa < 1 / (20 * 2.0**-23)
+            values = {"assumed_rank": r + 1, "kappa": kappa, "counted": counted, "rank": 20}
+            found.append({**_path(20, epoch, seed=seed), "figure": 9, **values})
+    return found
 
 
 _PATHS = tuple(
@@ -168,23 +169,34 @@ def test_one_network_does_not_decide_what_the_rank_does():
 
 
 def test_a_network_without_a_resolved_kappa_is_left_out_and_counted():
-    missing = [
-        {
-            **row,
-            "kappa": 1e4 / row["width"] * np.exp(1e-3 * row["epoch"] / row["width"]),
-            "resolved": (row["width"], row["seed"]) != (20, 1),
-        }
-        for row in _PATHS
-    ]
+    missing = []
+    for row in _PATHS:
+        kappa = 1e4 / row["width"] * np.exp(1e-3 * row["epoch"] / row["width"])
+        known = (row["width"], row["seed"]) != (20, 1)
+        missing.append({**row, "kappa": kappa, "kappa_low": kappa, "resolved": known})
     found = _verdicts(missing)
     assert [v.status for v in found[2:]] == [HOLDS] * 3
-    assert "1 of 6 networks have no resolved kappa" in found[2].text
+    assert "1 of 6 networks have no resolved kappa" in found[4].text
     assert "networks" not in found[3].text  # about the loss
 
 
-def test_a_width_without_a_resolved_kappa_is_not_testable():
-    none = [{**row, "resolved": row["width"] != 20} for row in _PATHS]
-    assert [v.status for v in _verdicts(none)[2:]] == [NOT_TESTABLE, HOLDS, NOT_TESTABLE]
+def _unresolved(which, **change):
+    """The claims on Figure 18 where kappa of one width is known by lower bounds alone."""
+    bound = {"resolved": False, "kappa": np.nan}
+    rows = [{**row, **{name: of(row) for name, of in change.items()}} for row in _PATHS]
+    return _verdicts([row | bound if row["width"] == which else row for row in rows])[2:]
+
+
+def test_lower_bounds_of_narrow_networks_show_that_kappa_falls():
+    found = _unresolved(20)
+    assert [v.status for v in found] == [HOLDS, HOLDS, NOT_TESTABLE]  # not how much it varies
+    assert found[0].number == pytest.approx(_verdicts(_PATHS)[2].number)
+    assert "lower bounds among kappa at m=20" in found[0].text
+
+
+def test_lower_bounds_do_not_show_that_kappa_rises_or_falls_for_other_networks():
+    assert _unresolved(100)[0].status == NOT_TESTABLE
+    assert _unresolved(20, kappa_low=lambda row: 1e-9)[0].status == NOT_TESTABLE
 
 
 def test_claims_need_widths_and_epochs():

@@ -8,6 +8,7 @@ from figures.shared import style
 from tests.drawn import as_columns, assert_curve, mean_and_interval
 
 WIDTHS, EPOCHS, STOPS = (15, 20, 50), range(5), (0, 2, 4)
+NUMERICAL = 18  # of 40 eigenvalues 1, 1/2, 1/4, .. those above 40 x 2^-23
 
 
 def _row(figure, width, seed, epoch, **values):
@@ -28,6 +29,7 @@ def _row(figure, width, seed, epoch, **values):
         "resolved": True,
         "rank": 30.0,
         "assumed_rank": 0,
+        "counted": False,
     }
     return shared | data | trained | certified | empty | values
 
@@ -59,6 +61,7 @@ def _eigenvalue(epoch, at):
         0,
         epoch,
         assumed_rank=at + 1,
+        counted=at < NUMERICAL,
         eigenvalue=value,
         eigenvalue_error=1e-15,
         kappa=kappa,
@@ -94,9 +97,6 @@ def test_an_unresolved_kappa_is_an_open_marker(table):
     _, kappas = fig18.draw(table).axes
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
     assert list(opened.get_xdata()) == [2]
-
-
-NUMERICAL = 18  # of 40 eigenvalues 1, 1/2, 1/4, .. those above 40 x 2^-23
 
 
 def test_figure_9_ends_at_the_numerical_rank_with_a_star(table):
