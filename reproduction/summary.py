@@ -64,12 +64,13 @@ name optimisers, rates and batches.
 
 ## Computing
 
-`make reproduce` takes 15 to 30 minutes on two cores and downloads nothing. The paper's profile takes
-about eight hours of one core, two of them for the tanh network of B2; `reproduce` says so before it
-begins. The pruned networks (Figures 1, 13 to 17) were run beside it, from one start each and the
-feed-forward one from three, on a GPU and on CPUs. At the laptop's sizes pruning can be judged at
-initialisation alone. `make reproduce PROFILE=paper` draws and judges in minutes what is published,
-and `python -m reproduction.verdicts` computes the verdicts of every published table in seconds.
+`make reproduce` takes 15 to 30 minutes on two cores and downloads nothing. The paper's profile
+takes about eight hours of one core, two of them for the tanh network of B2; `reproduce` says so
+before it begins. The pruned networks (Figures 1, 13 to 17) were run beside it, from one start
+each and the feed-forward one from three, on a GPU and on CPUs. At the laptop's sizes pruning can
+be judged at initialisation alone. `make reproduce PROFILE=paper` draws and judges in minutes what
+is published, and `python -m reproduction.verdicts` computes the verdicts of every published table
+in seconds.
 
 ## What we would ask the authors
 
