@@ -276,8 +276,8 @@ def _(cell: TrainedCell) -> float:
         epoch = 200.0 * (inputs if recipe.inputs == "raw" else 50.0)
     else:
         epoch = 60.0 * recipe.width * (recipe.depth - 1) * recipe.width
-    reduced = 3e-4 * cell.samples  # the samples of a run, drawn and reduced
-    return len(cell.runs()) * (reduced + 1e-10 * epoch * recipe.epochs)
+    drawing = 3e-4 * cell.samples  # the samples of a run, with their reduction
+    return len(cell.runs()) * (drawing + 1e-10 * epoch * recipe.epochs)
 
 
 @cost.register

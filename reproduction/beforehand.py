@@ -27,7 +27,7 @@ def published_tables(job: cli.Job, figures: Sequence[str], folder: Path) -> Tabl
 
 
 def told(job: cli.Job, tables: Tables) -> str:
-    """That tables are taken, and what they took to compute."""
+    """The line that says that published tables are taken, and how long computing them took."""
     provenance = table.read_provenance(next(iter(tables.values()))[1])
     spent = f"{progress.duration(provenance['seconds'])} on {provenance['device']}"
     name = f"{job.program.experiment.name} {job.profile}"

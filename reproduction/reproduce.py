@@ -156,7 +156,7 @@ def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
 
 
 def _tables(job: cli.Job, figures: Sequence[str], options: argparse.Namespace) -> beforehand.Tables:
-    """Published tables that stand for what would be computed; none for what is to be published."""
+    """Published tables to take in place of computing; none where new ones are to be published."""
     if not options.published or options.publish or options.overrides:
         return {}
     return beforehand.published_tables(job, figures, _gallery(options))
@@ -175,7 +175,7 @@ def _run(
         taken = _tables(job, figures, options)
         if taken:
             console.say(beforehand.told(job, taken))
-            return _taken(taken, options.profile)
+            return Ran() if options.dry_run else _taken(taken, options.profile)
         done = cli.run(job, console)
         if not done.collected:
             problem = "" if options.dry_run else f"{name} has no table yet"

@@ -70,8 +70,9 @@ def _resolved(path: Columns, since: int = 0) -> Columns:
 def _kappa_falls(table: Columns) -> Verdict:
     """Whether the mean of log kappa over the epochs falls with the width.
 
-    A kappa that is not resolved counts with its lower bound. Where only networks narrower than the
-    average have such ones the slope is at most as computed, so that the claim can hold.
+    A kappa that is not resolved counts with its lower bound. Larger values at widths below the
+    average width make the slope smaller. So where only such widths have unresolved kappas, a slope
+    that is negative with the bounds is negative; nothing else is decided.
     """
     found = _falls(_mean_kappa, "mean kappa")(table)
     shown = where(table, figure=18, measured=True)
