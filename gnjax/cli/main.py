@@ -26,7 +26,7 @@ from gnjax.cli.factories import (
     write_picture,
 )
 from gnjax.cli.terminal import Terminal, column, exit_status
-from gnjax.data.datasets import describe
+from gnjax.data.datasets import describe, origin_of_part
 from gnjax.diagnosis.diagnose import diagnose
 from gnjax.diagnosis.picture import check_format, figure_of
 from gnjax.networks.losses import LOSSES
@@ -89,6 +89,9 @@ def _list_data(_: argparse.Namespace) -> None:
     for row in table:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+    for name in data.names():
+        if origin := origin_of_part(name):
+            print(f"\n{name}: {origin}")
 
 
 def _fetch_data(parsed: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ import pickle
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,6 +238,24 @@ def parse_cifar(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
     planes = np.concatenate([pixels for pixels, _ in batches])
     labels = np.concatenate([labels for _, labels in batches])
     return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
+
+
+def parse_cifar_rows(members: Mapping[str, bytes]) -> tuple[Pixels, Labels]:
+    """CIFAR-10's binary form, a label and 3 planes of 32 x 32 for each image, as (n, 32, 32, 3)."""
+    (data,) = members.values()
+    rows = np.frombuffer(data, np.uint8).reshape(-1, 1 + 3072)
+    pixels = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return pixels, rows[:, 0].astype(np.int64)
+
+
+def cifar_rows(batches: Mapping[str, bytes], counts: Sequence[int]) -> bytes:
+    """CIFAR-10's binary form of the first counts[i] images of the i-th of the pickled batches."""
+    parts = []
+    for (name, data), count in zip(batches.items(), counts, strict=True):
+        pixels, labels = _parse_batch(data, name)
+        labels = labels[:count, None].astype(np.uint8)
+        parts.append(np.concatenate([labels, pixels[:count]], axis=1))
+    return np.concatenate(parts).tobytes()
 
 
 def _parse_batch(data: bytes, name: str) -> tuple[Pixels, Labels]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnjax.data import computed, places
-from gnjax.data.archives import holds, parse_idx_pair
+from gnjax.data.archives import parse_idx_pair
 from gnjax.data.published import FOLDER_ARCHIVES, PUBLISHED
 from gnjax.data.text import TEXTS
 
@@ -106,6 +106,7 @@ def load(
     *,
     split: str = "train",
     samples: int | None = None,
+    first: int | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
     dimension: int | None = None,
@@ -118,13 +119,19 @@ def load(
     is not found, a ``DataUnavailableError`` is raised. "folder" reads a user's own idx files under
     MNIST's names from ``directory``. ``samples`` are drawn without replacement by ``seed`` and
     keep their order; None takes all of them (1,000 of "gaussian", 5,000 "photo_patches").
+    ``first`` takes the first samples in the order of the files instead of drawing any.
     ``dimension`` and ``classes`` are for "gaussian".
+
+    "cifar10_part" has the training images 0 to 3,999 of CIFAR-10 and the first 1,017 of each
+    further batch of 10,000, in this order: 8,068. It is read from the file train_part.bin, or
+    taken out of the whole archive of CIFAR-10, and has the same hash either way.
 
     >>> images = gnjax.data.load("fashion_mnist_5000", samples=100, seed=0)  # bundled
     >>> images.inputs.shape, images.labels.shape
     ((100, 784), (100,))
     """
     _check_request(name, split, samples, directory, dimension, classes)
+    _check_first(name, first, samples)
     if name == "gaussian":
         return _rows(name, split, _gaussian(samples, dimension, classes, seed))
     if name == "photo_patches":
@@ -135,7 +142,7 @@ def load(
         everything = _folder(Path(directory or "").expanduser(), split)
     else:
         everything = _published(name, split, directory)
-    return _rows(name, split, _draw(everything, samples, seed))
+    return _rows(name, split, _draw(_first(everything, first), samples, seed))
 
 
 def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Path]:
@@ -150,7 +157,8 @@ def fetch(name: str, *, progress: Callable[[str], Any] | None = None) -> list[Pa
         msg = f"{name} needs no fetching, it takes no network"
         raise ValueError(msg if name in names() else unknown_name(name))
     data = PUBLISHED[name]
-    archives = {archive.name: archive for files in data.archives.values() for archive in files}
+    fetched = places.fetched_as(name, data).data.archives
+    archives = {archive.name: archive for files in fetched.values() for archive in files}
     return [places.download(name, data, a, progress=progress) for a in archives.values()]
 
 
@@ -165,13 +173,12 @@ def state(name: str) -> str:
     if name not in PUBLISHED:
         return "made here"
     data = PUBLISHED[name]
-    archives = [archive for files in data.archives.values() for archive in files]
-    for folder, where in places.standing_places(data):
-        if all(holds(folder, archive) for archive in archives):
-            return "bundled" if data.bundled else f"in folder {folder} ({where})"
-    if all((places.cache_folder(name) / archive.name).is_file() for archive in archives):
-        return "in cache"
-    return "not here"
+    for folder, where in places.standing_places(name, data):
+        held = [split for split in data.archives if places.has_split(folder, data, split)]
+        if held:
+            text = "bundled" if data.bundled else f"in folder {folder} ({where})"
+            return text if len(held) == len(data.archives) else f"{text}, {held[0]} split alone"
+    return "in cache" if places.fetched_as(name, data).is_cached() else "not here"
 
 
 def describe(name: str) -> tuple[str, str, str, str, str]:
@@ -187,6 +194,21 @@ def describe(name: str) -> tuple[str, str, str, str, str]:
         "folder": ("any", "any"),
     }[name]
     return name, shape, samples, state(name), _LICENCES[name]
+
+
+def origin_of_part(name: str) -> str:
+    """Where the files of a part of a larger data set come from, in words; "" for all others."""
+    part = PUBLISHED[name].part if name in PUBLISHED else None
+    if part is None:
+        return ""
+    data = PUBLISHED[name]
+    files = " and ".join(archive.name for split in data.archives.values() for archive in split)
+    folders = ", ".join(f"{sub}/" for sub in data.subfolders)
+    return (
+        f"{data.title}; {files} in a folder {folders} under GNJAX_DATA or in "
+        f"{places.cache_folder(name)}, or made from the files of {part.name}, which "
+        f"`python -m gnjax data fetch {name}` fetches; one hash for both"
+    )
 
 
 def _times(shape: tuple[int, ...]) -> str:
@@ -221,6 +243,20 @@ def _check_request(
         if number is not None and number < 1:
             msg = f"{label}={number}; it must be at least 1"
             raise ValueError(msg)
+
+
+def _check_first(name: str, first: int | None, samples: int | None) -> None:
+    if first is None:
+        return
+    if samples is not None:
+        msg = f"first={first} takes the first and samples={samples} draws some; give one of them"
+        raise ValueError(msg)
+    if name in ("gaussian", "photo_patches"):
+        msg = f"{name} is made to the number that samples= asks for; give samples={first}"
+        raise ValueError(msg)
+    if first < 1:
+        msg = f"first={first}; it must be at least 1"
+        raise ValueError(msg)
 
 
 def _splits(name: str) -> tuple[str, ...]:
@@ -285,6 +321,22 @@ def _photo_patches(samples: int, seed: int) -> _Samples:
         f"{' and '.join(computed.PHOTOGRAPHS)}, class = region, seed {seed}; not CIFAR-10"
     )
     return _Samples(values, labels, 10, source, _LICENCES["photo_patches"])
+
+
+def _first(everything: _Samples, first: int | None) -> _Samples:
+    """The first samples in the order of the files; all where ``first`` is None."""
+    n = len(everything.labels)
+    if first is None:
+        return everything
+    if first > n:
+        msg = f"first={first} of a data set that has {n}; ask for at most {n}"
+        raise ValueError(msg)
+    return replace(
+        everything,
+        values=everything.values[:first],
+        labels=everything.labels[:first],
+        source=f"{everything.source}; the first {first} of {n} samples",
+    )
 
 
 def _draw(everything: _Samples, samples: int | None, seed: int) -> _Samples:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnjax.data.archives import Archive, read_archive, verify_file
+from gnjax.data.archives import Archive, holds, read_archive, verify, verify_file
 from gnjax.data.published import Published
 from gnjax.numerics.decompositions.background import within
 from gnjax.numerics.extras import optional
@@ -52,25 +52,51 @@ def read(name: str, data: Published, split: str, directory: str | Path | None = 
     system's folder, the cache, and the mirrors, in this order. A file with a wrong hash is an
     error, and the search does not go on.
     """
-    archives = data.archives[split]
     if directory is not None:
         places = list(user_places(Path(directory), data, "the given directory"))
     else:
-        places = list(standing_places(data))
+        places = list(standing_places(name, data))
     for folder, where in places:
-        members = read_all(folder, archives)
+        members = read_split(folder, data, split)
         if members is not None:
             return Files(members, where)
-    failures = [f"{folder} ({where}): does not hold its files" for folder, where in places]
+    files = _files_of(data, split)
+    failures = [f"{folder} ({where}): does not hold {files}" for folder, where in places]
     if directory is not None or data.bundled:
         raise DataUnavailableError(_nowhere(name, failures))
-    for archive in archives:
+    source = fetched_as(name, data)
+    for archive in source.data.archives[split]:
         download(name, data, archive, failures)
-    members = read_all(cache_folder(name), archives)
+    members = read_split(source.folder, data, split)
     if members is None:
-        msg = f"{cache_folder(name)} lost a file that was just fetched; is something clearing it?"
+        msg = f"{source.folder} lost a file that was just fetched; is something clearing it?"
         raise DataUnavailableError(msg)
     return Files(members, "published files")
+
+
+def read_split(folder: Path, data: Published, split: str) -> dict[str, bytes] | None:
+    """The verified members of a split, cut out of a larger set's if need be; None without them."""
+    members = read_all(folder, data.archives[split])
+    if members is not None or data.part is None:
+        return members
+    larger = read_all(folder, data.part.whole.archives[split])
+    if larger is None:
+        return None
+    (member,) = data.archives[split][0].members
+    content = data.part.cut[split](larger)
+    verify(content, member.digest, f"{member.name} as made from {data.part.name} in {folder}")
+    return {member.name: content}
+
+
+def has_split(folder: Path, data: Published, split: str) -> bool:
+    """Whether the folder has the files of a split; their contents are not looked at."""
+    own = all(holds(folder, archive) for archive in data.archives[split])
+    return own or (data.part is not None and has_split(folder, data.part.whole, split))
+
+
+def _files_of(data: Published, split: str) -> str:
+    names = " and ".join(archive.name for archive in data.archives[split])
+    return names if data.part is None else f"{names} or {_files_of(data.part.whole, split)}"
 
 
 def read_all(folder: Path, archives: Sequence[Archive]) -> dict[str, bytes] | None:
@@ -92,13 +118,38 @@ def user_places(root: Path, data: Published, where: str) -> Iterator[tuple[Path,
     yield root, where
 
 
-def standing_places(data: Published) -> Iterator[tuple[Path, str]]:
-    """The folders that are always searched: GNJAX_DATA and the system's."""
+def standing_places(name: str, data: Published) -> Iterator[tuple[Path, str]]:
+    """The folders that are always searched: GNJAX_DATA and the system's.
+
+    No mirror has the file of a part, and so the user puts it into the cache as into any folder.
+    """
     root = os.environ.get("GNJAX_DATA")
     if root and not data.bundled:
         yield from user_places(Path(root), data, "GNJAX_DATA")
     for folder in data.system:
         yield folder, "the package" if data.bundled else "the system's folder"
+    if data.part is not None:
+        yield cache_folder(name), "the cache"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the mirrors have: a data set itself or the one that it is a part of, and its cache."""
+
+    data: Published
+    folder: Path
+
+    def is_cached(self) -> bool:
+        """Whether all of its files are in the cache; their contents are not looked at."""
+        archives = (archive for files in self.data.archives.values() for archive in files)
+        return all((self.folder / archive.name).is_file() for archive in archives)
+
+
+def fetched_as(name: str, data: Published) -> Source:
+    """The files that are fetched for a data set."""
+    if data.part is None:
+        return Source(data, cache_folder(name))
+    return Source(data.part.whole, cache_folder(data.part.name))
 
 
 def cache_folder(name: str) -> Path:
@@ -129,7 +180,8 @@ def download(
     A mirror that sends more than the published size, or takes longer than a minute and a second for
     every 50 kB, is given up. ``progress(file name)`` gives the bar that pooch is to advance.
     """
-    folder = cache_folder(name)
+    source = fetched_as(name, data)
+    folder = source.folder
     path = folder / archive.name
     if path.is_file():
         if verify_file(path, archive.sha256):
@@ -138,7 +190,7 @@ def download(
         warnings.warn(msg, UserWarning, stacklevel=2)
     optional("pooch", f'a download of "{name}"')
     failures = [*failures, f"{folder} (cache): no intact {archive.name}"]
-    for mirror in data.mirrors:
+    for mirror in source.data.mirrors:
         bar = _LimitedBar(archive.size, progress(archive.name) if progress else None)
         retrieve = partial(_retrieve, mirror + archive.name, archive, folder, bar)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +13,9 @@ from gnjax.data.archives import (
     Labels,
     Member,
     Pixels,
+    cifar_rows,
     parse_cifar,
+    parse_cifar_rows,
     parse_idx_pair,
 )
 
@@ -32,6 +35,19 @@ class Published:
     subfolders: tuple[str, ...] = ()  # where a user's data directory may keep it
     system: tuple[Path, ...] = ()  # where the system or this package installs it
     bundled: bool = False  # it comes with this package and is looked for nowhere else
+    part: Part | None = None  # of a larger set, whose files will do as well
+
+
+@dataclass(frozen=True)
+class Part:
+    """How the one file of a split is made from the files of the larger set that it is a part of.
+
+    The file has one hash, whether it was there or was made.
+    """
+
+    name: str
+    whole: Published
+    cut: Mapping[str, Callable[[Mapping[str, bytes]], bytes]]  # split -> file
 
 
 # Fashion-MNIST took over MNIST's file names, so one list serves both.
@@ -201,12 +217,41 @@ _CIFAR10 = Published(
     subfolders=("cifar10", "cifar-10", "CIFAR10"),
 )
 
+# The first images of each batch of 10,000, as many as can be had outside the archive.
+_PART_COUNTS = {"train": (4_000, 1_017, 1_017, 1_017, 1_017), "test": (1_017,)}
+_PART_SHA256 = {
+    "train": "6fd0693da58bb2df5f9d7c738d95ded804ba73c2001d799e561cf0aa78943c02",
+    "test": "c77ad46116beb3508f55d38aa34893560beae9515f9aca4a4dd0ea3617ac289e",
+}
+
+
+def _part_archive(split: str) -> Archive:
+    name, sha256, size = f"{split}_part.bin", _PART_SHA256[split], 3_073 * sum(_PART_COUNTS[split])
+    return Archive(name, sha256, (Member(name, f"sha256:{sha256}", size),), size=size)
+
+
+_CIFAR10_PART = Published(
+    title="CIFAR-10, images 0 to 3,999 of the first batch and 1,017 of each other batch",
+    shape=(32, 32, 3),
+    sizes={split: sum(counts) for split, counts in _PART_COUNTS.items()},
+    licence=_CIFAR10.licence,
+    parse=parse_cifar_rows,
+    archives={split: (_part_archive(split),) for split in _PART_COUNTS},
+    subfolders=("cifar10_part", *_CIFAR10.subfolders),
+    part=Part(
+        "cifar10",
+        _CIFAR10,
+        {split: partial(cifar_rows, counts=counts) for split, counts in _PART_COUNTS.items()},
+    ),
+)
+
 PUBLISHED: Mapping[str, Published] = MappingProxyType(
     {
         "mnist": _MNIST,
         "fashion_mnist": _FASHION_MNIST,
         "fashion_mnist_5000": _FASHION_MNIST_5000,
         "cifar10": _CIFAR10,
+        "cifar10_part": _CIFAR10_PART,
     }
 )
 

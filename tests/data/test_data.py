@@ -600,7 +600,8 @@ def test_one_hot() -> None:
 def test_shell_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(data.names())
+    listed = lines[1 : lines.index("")]
+    assert [line.split()[0] for line in listed] == list(data.names())
     assert re.search(r"fashion_mnist_5000 +28x28 +5,000 +bundled +MIT", "\n".join(lines))
 
 
