@@ -60,13 +60,17 @@ def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
     for one in sentences.judged((claim, "") for claim in (sides[0].claims if sides else [])):
         if one.sentence not in about:
             continue
-        rule = f" ({one.sentence.rule} of {len(one.readings)})" if len(one.readings) > 1 else ""
+        count = len(one.deciding)
+        rule = f" ({one.sentence.rule} of {count})" if count > 1 else ""
         verdicts = (verdict(judged, one.sentence) for judged in known)
-        rows.append((f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}", *verdicts))
-        rows += [_row(claim, sides) for claim, _ in one.readings]
+        said = (f"**{escaped(one.figures)}**", f"**{words(one.sentence)}**{rule}")
+        rows.append((*said, "", *verdicts))
+        for claim, _ in one.readings:
+            panel, statement, *cells = _row(claim, sides)
+            rows.append((panel, statement, claim.column, *cells))
     if rows:
         yield "## What the paper prints"
-        heads = ("panel", "printed sentence, and its readings")
+        heads = ("panel", "printed sentence, and its readings", "read")
         yield table((*heads, *(side.profile for side in sides)), rows)
 
 

@@ -27,7 +27,12 @@ LEGEND = (
     ' "undecided" where its interval of 95% over the seeds lies on both sides of the value that'
     ' decides, and "not testable" where a size or the data that decide are not the paper\'s. All'
     " readings of a sentence have to hold where its words are about each of them, and some where"
-    " the text leaves open which one is meant. Numbers in brackets are such intervals."
+    " the text leaves open which one is meant. Numbers in brackets are such intervals; where a"
+    " figure of the paper is from one seed, one seed decides and the number says so."
+    " A reading is made as printed (what the text leaves open is filled from the code that the"
+    " authors of paper A published), as computed (with a slip of that code), certified (the same"
+    " networks, data and steps with the slip mended), or of other data or settings. A sentence has"
+    " the verdict of its certified readings, or, in a figure without one, of those as printed."
 )
 """How verdicts are to be read, for whoever sees them first."""
 
@@ -115,6 +120,7 @@ def _record(section: Section, found: Verdict) -> dict[str, str]:
         "status": found.status,
         "number": found.text,
         "data": "; ".join(section.provenance.get("data", ())),
+        "seeds": str(found.seeds),
     }
 
 

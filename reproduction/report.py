@@ -105,7 +105,7 @@ def _printed(
     failures = [
         _claim(claim, verdicts[claim])
         for one in judged
-        for claim, status in one.readings
+        for claim, status in one.deciding
         if one.status == status == FAILS
     ]
     yield element("h3", "What is printed and fails, and why")
@@ -189,7 +189,8 @@ def _lines(readings: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
     verdicts = dict(readings)
     for one in sentences.judged((claim, found.status) for claim, found in readings):
         yield _said(one)
-        yield from (f"  {_line(claim, verdicts[claim])}" for claim, _ in one.readings)
+        for claim, _ in one.readings:
+            yield f"  {_line(claim, verdicts[claim], f' ({claim.column})')}"
     for claim, found in readings:
         if not isinstance(claim.source, Sentence):
             yield _line(claim, found, f" ({claim.source})")
@@ -277,10 +278,10 @@ def _claim(claim: Claim, found: Verdict) -> Html:
 
 
 def _source(claim: Claim) -> Iterator[str]:
-    """Where a claim comes from; a reading stands below its sentence, which says it."""
-    if not isinstance(claim.source, Sentence):
-        yield " "
-        yield element("span", f"({claim.source})", class_="soft")
+    """Where a claim comes from; a reading stands below its sentence, and says how it is read."""
+    told = claim.column if isinstance(claim.source, Sentence) else claim.source
+    yield " "
+    yield element("span", f"({told})", class_="soft")
 
 
 def _why(claim: Claim, found: Verdict) -> str:

@@ -47,7 +47,8 @@ class Side:
             return NOT_RUN
         entry = self.recorded[name(claim)]
         why = claim.mechanism if entry["status"] == FAILS else ""
-        told = entry["number"] + (f" Why: {why}" if why else "")
+        alone = entry.get("seeds") == "1" and "one seed" not in entry["number"]
+        told = entry["number"] + (" (one seed)" if alone else "") + (f" Why: {why}" if why else "")
         return f"**{entry['status']}**. {escaped(told)}"
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from sweeps import regimes
 from sweeps.rows import where
 from sweeps.table import Columns
@@ -46,6 +48,19 @@ def implied(place: str) -> Source:
 BEYOND = Source("beyond the papers")
 ALL, SOME = "all", "some"
 
+AS_PRINTED, AS_COMPUTED, CERTIFIED = "as printed", "as computed", "certified"
+OTHER = "other data or settings"
+COLUMNS = (AS_PRINTED, AS_COMPUTED, CERTIFIED, OTHER)
+"""What a reading of a printed sentence takes a figure to be.
+
+AS_PRINTED: the settings that the text states; what it leaves open is filled from the published
+code, and only where that is silent too it is a choice of ours.
+AS_COMPUTED: the procedure of the published code with one of its slips.
+CERTIFIED: the same networks, data and steps with that slip mended, and every kappa an interval.
+OTHER: other data than the paper's, or a setting that the published code contradicts. Such a
+reading is shown and speaks for itself alone; no verdict of a sentence counts it.
+"""
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -81,7 +96,8 @@ class Verdict:
     """Whether a claim holds in a table, and the number that says so.
 
     ``low`` and ``high`` enclose the number with 95% over the seeds; they are nan where the number
-    is no average over seeds, or comes from one seed alone.
+    is no average over seeds. ``seeds`` is from how many seeds it is, the fewest if it has several
+    parts; 0 where :func:`judge` has to count them in the table.
     """
 
     status: str
@@ -89,6 +105,7 @@ class Verdict:
     text: str
     low: float = math.nan
     high: float = math.nan
+    seeds: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +122,9 @@ class Claim:
         holds at any size needs none.
       panel: the columns and values that pick the rows whose ratios count; all rows without it.
       mechanism: why it fails where it fails, in a sentence with a number or the name of a test.
+      column: what the figure is taken to be, one of :data:`COLUMNS`.
+      mended: of a reading AS_COMPUTED, how the slip is mended, so that "once {mended}" can be
+        read: "Sigma^(1/2) is the root".
     """
 
     figure: str
@@ -114,6 +134,19 @@ class Claim:
     ratios: tuple[str, ...] = ()
     panel: tuple[tuple[str, object], ...] = ()
     mechanism: str = ""
+    column: str = AS_PRINTED
+    mended: str = ""
+
+    def __post_init__(self) -> None:
+        if self.column not in COLUMNS:
+            msg = f"claim {self.statement!r} is read {self.column!r}; give one of {COLUMNS}"
+            raise ValueError(msg)
+        if (self.column == AS_COMPUTED) != bool(self.mended):
+            msg = (
+                f"claim {self.statement!r} is read {self.column!r} and mended={self.mended!r};"
+                " a reading as computed says how its slip is mended, and no other does"
+            )
+            raise ValueError(msg)
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -138,21 +171,32 @@ def every(*checks: Callable[[Columns], Verdict]) -> Callable[[Columns], Verdict]
     def check(table: Columns) -> Verdict:
         parts = [part(table) for part in checks]
         worst = min(parts, key=lambda part: worst_first.index(part.status))
-        return replace(worst, text="; ".join(part.text for part in parts))
+        seeds = min(part.seeds for part in parts)
+        return replace(worst, text="; ".join(part.text for part in parts), seeds=seeds)
 
     return check
 
 
 def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
-    """The verdict of a claim's check, if the table's decisive ratios and data are the paper's."""
+    """The verdict of a claim's check, if the table's decisive ratios and data are the paper's.
+
+    A reading of other data or settings is judged by its own numbers.
+    """
     found = claim.check(table)
-    if found.status == NOT_TESTABLE:
+    found = replace(found, seeds=found.seeds or _seeds(claim, table))
+    if found.status == NOT_TESTABLE or claim.column == OTHER:
         return found
     reasons = [_other_data(claim, table)]
     if claim.gates:
         reasons.append(regimes.outside(table, claim.figure, claim.gates, claim.panel, paper))
     why = "; ".join(filter(None, reasons))
     return replace(found, status=NOT_TESTABLE, text=f"{why}. Here: {found.text}") if why else found
+
+
+def _seeds(claim: Claim, table: Columns) -> int:
+    """How many seeds the rows have that a claim is about; 0 in a table without seeds."""
+    shown = where(table, **dict(claim.panel)) if "seed" in table else {}
+    return len(np.unique(shown["seed"])) if shown else 0
 
 
 def _other_data(claim: Claim, table: Columns) -> str:

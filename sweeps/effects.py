@@ -21,21 +21,38 @@ _LARGEST_LOG = 709.0  # the exponential of a larger number is above the range of
 
 @dataclass(frozen=True)
 class Effect:
-    """A ratio or a slope, and the interval that holds it with 95%; no interval from one seed."""
+    """A ratio or a slope, and the interval that holds it with 95%; no interval from one seed.
+
+    Attributes:
+      value: the mean over the seeds.
+      low: the lower end of the interval over the seeds.
+      high: its upper end.
+      seeds: how many seeds it is from; 0 if it is no mean over seeds.
+      own: the interval that encloses the value for these seeds, whatever others would give. It is
+        a point where each seed's number is exact, and as wide as the certificates where not.
+    """
 
     value: float
     low: float
     high: float
+    seeds: int = 0
+    own: tuple[float, float] = (-math.inf, math.inf)
 
     def __str__(self) -> str:
+        if self.seeds == 1:
+            return f"{self.value:.3g} (one seed)"
         if self.low in (-math.inf, 0.0) and self.high == math.inf:
             return f"{self.value:.3g} (no interval)"
         return f"{self.value:.3g} ({self.low:.3g}, {self.high:.3g})"
 
     def exponential(self) -> Effect:
         """exp of this effect: a geometric mean or a ratio, where this is a mean of logarithms."""
-        ends = (self.value, self.low, self.high)
-        return Effect(*(math.exp(end) if end < _LARGEST_LOG else math.inf for end in ends))
+        value, low, high, *own = map(_exponential, (self.value, self.low, self.high, *self.own))
+        return Effect(value, low, high, self.seeds, (own[0], own[1]))
+
+
+def _exponential(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < _LARGEST_LOG else math.inf
 
 
 def mean(
@@ -56,6 +73,8 @@ def mean(
         float(np.mean(values)),
         _end(lows, -1.0, together),
         _end(highs, 1.0, together),
+        len(values),
+        (float(np.mean(lows)), float(np.mean(highs))),
     )
 
 
@@ -117,12 +136,17 @@ def decide(
     *,
     above: float | None = None,
     below: float | None = None,
+    from_one_seed: bool = False,
 ) -> Verdict:
     """The verdict whether every effect lies above (or below) a number, judged by the intervals.
 
     It holds where every interval lies on the claimed side, fails where one lies wholly on the other
     side, and is undecided otherwise. The number of the verdict is the effect that is worst for the
     claim. The effects should be made with ``together=len(effects)``.
+
+    One seed has no interval over the seeds and decides nothing. With ``from_one_seed``, for a
+    sentence that the paper has from one seed, an effect of one seed is judged by what that seed
+    gives, ``own``, and the text says so.
     """
     if (above is None) == (below is None):
         msg = "decide needs one of above and below"
@@ -131,7 +155,7 @@ def decide(
         return not_testable("no rows to compare")
     limit, sign = (above, 1.0) if above is not None else (below, -1.0)
     assert limit is not None
-    nearer = [_mirrored(effect, sign) for effect in effects.values()]
+    nearer = [_mirrored(effect, sign, from_one_seed) for effect in effects.values()]
     if all(low > sign * limit for low, _ in nearer):
         status = HOLDS
     elif any(high < sign * limit for _, high in nearer):
@@ -140,12 +164,15 @@ def decide(
         status = UNDECIDED
     worst = min(effects.values(), key=lambda effect: sign * effect.value)
     listed = ", ".join(f"{effect} {label}".rstrip() for label, effect in effects.items())
-    return Verdict(status, worst.value, f"{name} {listed}", worst.low, worst.high)
+    seeds = min(effect.seeds for effect in effects.values())
+    return Verdict(status, worst.value, f"{name} {listed}", worst.low, worst.high, seeds)
 
 
-def _mirrored(effect: Effect, sign: float) -> tuple[float, float]:
-    """The interval, or its mirror image where smaller is better."""
-    return (effect.low, effect.high) if sign > 0 else (-effect.high, -effect.low)
+def _mirrored(effect: Effect, sign: float, from_one_seed: bool) -> tuple[float, float]:
+    """The interval that decides, or its mirror image where smaller is better."""
+    alone = from_one_seed and effect.seeds == 1
+    low, high = effect.own if alone else (effect.low, effect.high)
+    return (low, high) if sign > 0 else (-high, -low)
 
 
 def compared(
@@ -168,15 +195,31 @@ def compared(
     }
 
 
-def trend(rows: Columns, over: str, symbol: str, *, rises: bool, of: str = "kappa") -> Verdict:
-    """Whether ``of`` rises, or falls, with ``over``: the sign of the slope of the logarithms."""
+def trend(
+    rows: Columns,
+    over: str,
+    symbol: str,
+    *,
+    rises: bool,
+    of: str = "kappa",
+    from_one_seed: bool = False,
+) -> Verdict:
+    """Whether ``of`` rises, or falls, with ``over``: the sign of the slope of the logarithms.
+
+    What ``from_one_seed`` does stands at :func:`decide`.
+    """
     if not length(rows) or len(np.unique(rows[over])) < 2:
         return not_testable("fewer than 2 points")
     if "resolved" in rows and not rows["resolved"].all():
         return not_testable("a kappa that is not resolved")
     effect = exponent(rows, over, of)
-    side = {"above": 0.0} if rises else {"below": 0.0}
-    found = decide({"": effect}, f"{of} ~ {symbol}^e, e =", **side)
+    found = decide(
+        {"": effect},
+        f"{of} ~ {symbol}^e, e =",
+        above=0.0 if rises else None,
+        below=None if rises else 0.0,
+        from_one_seed=from_one_seed,
+    )
     listed = points(symbol, *geometric_means(rows, over, of))
     return replace(found, text=f"{found.text}: {listed}")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sweeps.claims import (
+    AS_COMPUTED,
+    AS_PRINTED,
+    CERTIFIED,
     FAILS,
     HOLDS,
     NOT_TESTABLE,
@@ -20,14 +23,55 @@ from sweeps.claims import (
 TALLIES = ("printed by paper A", "printed by paper B", "implied by a printed equation", "beyond")
 """What is counted each on its own. The numbers are never added up: they count different things."""
 
+_SAID = {HOLDS: HOLDS, FAILS: FAILS, UNDECIDED: "is undecided"}
+
 
 @dataclass(frozen=True)
 class Judged:
-    """A sentence, its verdict, and each of its readings with the status of that."""
+    """A sentence, and each of its readings with the status of that.
+
+    Its verdict is that of its certified readings: the networks, data and steps of the published
+    code with its slips mended. A figure that has none is judged as printed, which is where the
+    published code adds nothing to the text or does not exist. Readings as computed, or of other
+    data or settings, never decide.
+    """
 
     sentence: Sentence
-    status: str
     readings: tuple[tuple[Claim, str], ...]
+
+    @property
+    def status(self) -> str:
+        return of_readings(self.sentence.rule, [status for _, status in self.deciding])
+
+    @property
+    def deciding(self) -> list[tuple[Claim, str]]:
+        """The readings that its verdict is made of."""
+        return self._deciding({claim.figure for claim, _ in self.readings})
+
+    def _deciding(self, figures: Collection[str]) -> list[tuple[Claim, str]]:
+        certified = {claim.figure for claim, _ in self._of(CERTIFIED)}
+        return [
+            (claim, status)
+            for claim, status in (*self._of(CERTIFIED), *self._of(AS_PRINTED))
+            if claim.figure in figures
+            and (claim.column == CERTIFIED or claim.figure not in certified)
+        ]
+
+    def _of(self, column: str) -> list[tuple[Claim, str]]:
+        return [pair for pair in self.readings if pair[0].column == column]
+
+    @property
+    def difference(self) -> str:
+        """Where the published code's procedure gives another verdict, that as one line, else ""."""
+        slips = self._of(AS_COMPUTED)
+        computed = of_readings(self.sentence.rule, [status for _, status in slips])
+        beside = self._deciding({claim.figure for claim, _ in slips})
+        mended = of_readings(self.sentence.rule, [status for _, status in beside])
+        if NOT_TESTABLE in (computed, mended) or computed == mended:
+            return ""
+        how = dict.fromkeys(claim.mended for claim, status in slips if status == computed)
+        told = f"{_SAID[computed]} as computed in the published code"
+        return f"{told}, {_SAID[mended]} once {' and '.join(how)}"
 
     @property
     def figures(self) -> str:
@@ -36,10 +80,15 @@ class Judged:
 
     @property
     def summary(self) -> str:
-        """How many of the readings hold and what becomes of the others, as text."""
-        found = [status for _, status in self.readings]
-        if len(found) == 1:
-            return ""
+        """How many of the readings that decide hold, what becomes of the others, and, where the
+        published code's procedure gives another verdict, why.
+        """
+        return "; ".join(filter(None, (self._counted(), self.difference)))
+
+    def _counted(self) -> str:
+        found = [status for _, status in self.deciding]
+        if len(found) < 2:
+            return "" if found else "no reading has the paper's data and settings"
         named = {HOLDS: "hold", FAILS: "fail", UNDECIDED: "undecided", NOT_TESTABLE: "not testable"}
         held = found.count(HOLDS)
         start = {len(found): "all", 0: "none"}.get(held, f"{held}")
@@ -57,10 +106,7 @@ def judged(readings: Iterable[tuple[Claim, str]]) -> list[Judged]:
     for claim, status in readings:
         if isinstance(claim.source, Sentence):
             by_sentence.setdefault(claim.source, []).append((claim, status))
-    return [
-        Judged(sentence, of_readings(sentence.rule, [status for _, status in found]), tuple(found))
-        for sentence, found in by_sentence.items()
-    ]
+    return [Judged(sentence, tuple(found)) for sentence, found in by_sentence.items()]
 
 
 def of_readings(rule: str, statuses: Sequence[str]) -> str:

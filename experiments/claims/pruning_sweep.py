@@ -33,24 +33,28 @@ FIGURES: Mapping[str, str] = {
 _PLACE = "Section 1, of Figure 1; of the other networks Appendix I.1"
 _SHARE = ("p/(k n)",)
 _ALONG = ("p/(k n)", "batch/n")  # what decides along training: an epoch has n / batch steps
+_CIFAR = ("cifar10", "cifar10_part")  # the images decide: on others these verdicts differ
 _SLOWDOWN = Sentence(
     "A",
     _PLACE,
     "training sparse networks from scratch using stochastic gradient descent results in a slowdown "
     "of training",
     _ALONG,
+    data=_CIFAR,
 )
 _INCREASE = Sentence(
     "A",
     _PLACE,
     "which is also reflected in an increase in the condition number of the GN matrix",
     _ALONG,
+    data=_CIFAR,
 )
 _WORSE = Sentence(
     "A",
     "Section 7",
     "pruned networks are more difficult to train as they have worse conditioning",
     _SHARE,
+    data=_CIFAR,
 )
 _STEP = (
     "Figure C4 changes one thing at a time in VGG5: the length of the steps makes the valley, rate "

@@ -16,7 +16,7 @@ from experiments.claims.pruning_sweep import CLAIMS
 from experiments.shared import pruned_kernel
 from gnjax.models import ResNet
 from gnjax.papers.training import minibatch as training
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Sentence, judge
 from sweeps.storage import archive, checkpoint
 from tests import references
 from tests.experiments.configs import frozen
@@ -396,8 +396,9 @@ def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noi
                 value = kappa(rate, epoch) * shift[0]
                 rows.append(
                     {
-                        "network": "resnet20", "steps": "printed", "pruned": rate,
-                        "kept": 1 - rate, "seed": seed, "epoch": epoch, "measured": True,
+                        "network": "resnet20", "data": "cifar10_part", "steps": "printed",
+                        "pruned": rate, "kept": 1 - rate, "seed": seed, "epoch": epoch,
+                        "measured": True,
                         "samples": 2, "outputs": 10, "parameters": 540 * (1 - rate),
                         "batch": 0.128,
                         "kappa_numerical": value, "kappa_numerical_low": value,
@@ -523,3 +524,12 @@ def test_whether_the_valley_is_shallower_with_smaller_steps(printed, small, stat
     assert found.status == status
     np.testing.assert_allclose(found.number, small / printed, rtol=0.1)
     assert claim.check(_table(_grows, _grows)).status == NOT_TESTABLE
+
+
+def test_other_images_than_cifar_10_cannot_test_what_is_printed():
+    """Class: verdicts on Fashion-MNIST that stood for the paper's; on CIFAR-10 they differ."""
+    table = _table(_grows, _grows)
+    other = {**table, "data": np.full(len(table["data"]), "fashion_mnist, padded to 32 x 32")}
+    claims = [claim for claim in CLAIMS if claim.figure == "1, 14"]
+    for claim, found in zip(claims, _verdicts(other), strict=True):
+        assert (found.status == NOT_TESTABLE) == isinstance(claim.source, Sentence)

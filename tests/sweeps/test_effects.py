@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeps import effects, regimes
 from sweeps.claims import (
@@ -117,7 +119,7 @@ def test_nothing_to_compare_is_not_testable_and_one_side_is_needed():
 def test_one_seed_decides_nothing():
     found = decide({"": effects.ratio(_rows([2.0], (0,)), _rows([1.0], (0,)))}, "ratio", above=1.0)
     assert found.status == UNDECIDED
-    assert "2 (no interval)" in found.text
+    assert "2 (one seed)" in found.text
 
 
 def _claim(**options):
@@ -179,3 +181,28 @@ def test_a_source_reads_well():
     assert str(implied("Eq 8")) == "implied: Eq 8"
     assert str(BEYOND) == "beyond the papers"
     assert str(Sentence("A", "Section 4.2", "seems tight")) == 'printed: Section 4.2, "seems tight"'
+
+
+@given(st.floats(0.1, 10), st.floats(1, 5), st.floats(0.2, 5))
+def test_one_seed_decides_only_where_it_is_asked_to_and_by_what_is_certified(value, width, limit):
+    """Class: a verdict from one seed that does not say so, or that its certificate leaves open."""
+    one = {"seed": np.array([0]), "kappa_low": np.array([value]), "kappa": np.array([value])}
+    one["kappa_high"] = np.array([value * width])
+    unit = {name: np.ones_like(column, float) for name, column in one.items()}
+    unit["seed"] = np.array([0])
+    effect = {"": effects.ratio(one, unit)}
+    assert decide(effect, "kappa", above=limit).status == UNDECIDED
+    found = decide(effect, "kappa", above=limit, from_one_seed=True)
+    assert "(one seed)" in found.text
+    assert found.seeds == 1
+    if not np.isclose(value, limit) and not np.isclose(value * width, limit):
+        expected = HOLDS if value > limit else FAILS if value * width < limit else UNDECIDED
+        assert found.status == expected
+
+
+def test_several_seeds_are_judged_by_their_interval_whatever_is_asked():
+    rows = _rows([1.0, 4.0, 2.0])
+    effect = {"": effects.ratio(rows, _rows([1.0, 1.0, 1.0]))}
+    found = decide(effect, "kappa", above=1.0, from_one_seed=True)
+    assert (found.status, found.seeds) == (UNDECIDED, 3)
+    assert "one seed" not in found.text

@@ -2,15 +2,23 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeps import sentences
 from sweeps.claims import (
     ALL,
+    AS_COMPUTED,
+    AS_PRINTED,
     BEYOND,
+    CERTIFIED,
+    COLUMNS,
     FAILS,
     HOLDS,
     NOT_TESTABLE,
+    OTHER,
     SOME,
+    STATUSES,
     UNDECIDED,
     Claim,
     Sentence,
@@ -22,8 +30,14 @@ from sweeps.claims import (
 )
 
 
-def _reading(source, statement="a reading", **options):
-    return Claim("1", statement, source, lambda table: verdict(True, 1, "one"), **options)
+def _reading(source, statement="a reading", figure="1", **options):
+    return Claim(figure, statement, source, lambda table: verdict(True, 1, "one"), **options)
+
+
+def _as(column, statement, sentence, figure="1"):
+    """A reading in a column; as computed, it says how its slip is mended."""
+    mended = f"{statement} is mended" if column == AS_COMPUTED else ""
+    return _reading(sentence, statement, figure, column=column, mended=mended)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +111,76 @@ def test_a_sentence_about_other_images_is_not_testable():
     same = {**table, "data": np.array(["mnist, test split", "digits"])}
     assert judge(_reading(sentence, **panel), same, ()).status == HOLDS
     assert judge(_reading(BEYOND, **panel), table, ()).status == HOLDS
+
+
+_ROOT = Sentence("A", "caption of Figure 8", "improves conditioning")
+
+
+@given(st.lists(st.tuples(st.sampled_from(COLUMNS), st.sampled_from(STATUSES)), min_size=1))
+def test_a_sentence_has_the_verdict_of_its_certified_readings_else_of_those_as_printed(found):
+    """Class: a reading that is not of the paper's data and settings decides a sentence."""
+    readings = [(_as(column, str(i), _ROOT), status) for i, (column, status) in enumerate(found)]
+    (one,) = sentences.judged(readings)
+    for column in (CERTIFIED, AS_PRINTED):
+        statuses = [status for its, status in found if its == column]
+        if statuses:
+            assert one.status == sentences.of_readings(ALL, statuses)
+            return
+    assert one.status == NOT_TESTABLE
+    assert "no reading has the paper's data and settings" in one.summary
+
+
+def test_each_figure_of_a_sentence_has_its_own_deciding_column():
+    """The published code of one figure says nothing of another, of which there is none."""
+    readings = [
+        (_as(CERTIFIED, "code", _ROOT, "17"), HOLDS),
+        (_as(AS_PRINTED, "text", _ROOT, "17"), FAILS),
+        (_as(AS_PRINTED, "no code", _ROOT, "16"), UNDECIDED),
+        (_as(OTHER, "other images", _ROOT, "16"), FAILS),
+    ]
+    (one,) = sentences.judged(readings)
+    assert [claim.statement for claim, _ in one.deciding] == ["code", "no code"]
+    assert (one.status, one.summary) == (UNDECIDED, "1 of 2 readings hold, 1 undecided")
+
+
+@pytest.mark.parametrize(
+    ("computed", "certified", "told"),
+    [
+        (HOLDS, FAILS, "holds as computed in the published code, fails once slip is mended"),
+        (FAILS, HOLDS, "fails as computed in the published code, holds once slip is mended"),
+        (HOLDS, HOLDS, ""),
+        (HOLDS, NOT_TESTABLE, ""),
+        (NOT_TESTABLE, FAILS, ""),
+        (
+            HOLDS,
+            UNDECIDED,
+            "holds as computed in the published code, is undecided once slip is mended",
+        ),
+    ],
+)
+def test_a_sentence_says_in_one_line_where_a_slip_decides(computed, certified, told):
+    pairs = [
+        (_as(CERTIFIED, "root", _ROOT, "8"), certified),
+        (_as(AS_COMPUTED, "slip", _ROOT, "8"), computed),
+        (_as(AS_PRINTED, "elsewhere", _ROOT, "5"), FAILS),
+    ]
+    (one,) = sentences.judged(pairs)
+    assert one.difference == told
+    assert told in one.summary
+
+
+def test_a_reading_as_computed_says_how_its_slip_is_mended_and_no_other_does():
+    for options in (
+        {"column": AS_COMPUTED},
+        {"column": CERTIFIED, "mended": "the root is one"},
+        {"column": "as they did"},
+    ):
+        with pytest.raises(ValueError, match="a reading"):
+            _reading(_ROOT, **options)
+
+
+def test_a_reading_of_other_data_is_judged_by_its_own_numbers():
+    sentence = Sentence("A", "Section 5", "improves", ("no such ratio",), data=("mnist",))
+    table = {"data": np.array(["digits"]), "seed": np.array([3])}
+    found = judge(_reading(sentence, column=OTHER), table, ())
+    assert (found.status, found.text, found.seeds) == (HOLDS, "one", 1)
