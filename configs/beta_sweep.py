@@ -37,7 +37,7 @@ def get_config(profile: str) -> ConfigDict:
     common = {
         "paper_ratios": PAPER_RATIOS,
         "data_seed": 0,
-        "gain": 2.0,
+        "gain": 1.0,
         "initializer": "kaiming_normal",
         "rtol": 1e-3,
         "first_seed": 0,

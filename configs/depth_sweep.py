@@ -16,13 +16,14 @@ from ml_collections import ConfigDict
 
 from sweeps.config import data_of, unknown_profile
 
-# MNIST has d = 784 pixels, of which 717 vary, and k = 10. The paper states its widths for figures
-# 19 and 21 alone, where they are about d, and does not state its factors c.
+# MNIST has d = 784 pixels and k = 10. The paper states its widths for figures 19 and 21 alone,
+# where they are about d, and does not state its factors c. Weights have variance 1 / fan-in, as in
+# Appendix G and in the published code.
 PAPER_RATIOS = (
-    ("2a", "d/k", 71.7, 78.4),
+    ("2a", "d/k", 78.4, 78.4),
     ("2a", "m/d", 1.0, 4.0),
-    ("2b", "d/k", 71.7, 78.4),
-    ("3", "d/k", 71.7, 78.4),
+    ("2b", "d/k", 78.4, 78.4),
+    ("3", "d/k", 78.4, 78.4),
     ("3", "m/d", 1.0, 4.0),
 )
 PROFILES = ("smoke", "laptop", "paper")
@@ -37,7 +38,7 @@ def get_config(profile: str) -> ConfigDict:
         "samples": 0,
         "data_seed": 0,
         "outputs": 10,
-        "gain": 2.0,
+        "gain": 1.0,
         "initializer": "kaiming_normal",
         "rtol": 1e-3,
         "first_seed": 0,
@@ -70,6 +71,7 @@ def _smoke() -> dict[str, object]:
         "slow_reference": _panel((2, 3, 4), 2, side=8, widths=(80,)),
         "fast_growth": _panel((2, 3, 4), 2, side=8, multipliers=(100,)),
         "many_seeds": _panel((2, 3, 4, 5), 3, side=8, widths=(100,)),
+        "narrow": _panel((2, 4), 2, side=8, widths=(20,)),
     }
 
 
@@ -83,6 +85,7 @@ def _laptop() -> dict[str, object]:
         "slow_reference": _panel(depths, 3, side=20, widths=(510,)),
         "fast_growth": _panel((2, 3, 4, 6, 10), 5, side=20, multipliers=(1530, 3060)),
         "many_seeds": _panel(depths, 5, side=20, widths=(510,)),
+        "narrow": _panel((2, 4, 6, 8), 3, side=20, widths=(51, 153, 255)),
     }
 
 
@@ -94,4 +97,5 @@ def _paper() -> dict[str, object]:
         "slow_reference": _panel(depths, 3, widths=(1000,)),
         "fast_growth": _panel(depths, 20, multipliers=(1000, 3000, 6000)),
         "many_seeds": _panel(depths, 20, widths=(1000,)),
+        "narrow": _panel((2, 4, 6, 8), 10, widths=(100, 300, 500)),
     }

@@ -27,7 +27,7 @@ def get_config(profile: str) -> ConfigDict:
         "data": at_hand("cifar10", "photo_patches") if profile == "paper" else "fashion_mnist_5000",
         "samples": 0,
         "data_seed": 0,
-        "gain": 2.0,
+        "gain": 1.0,
         "initializer": "kaiming_normal",
         "rtol": 1e-3,
         "first_seed": 0,

@@ -56,6 +56,7 @@ class Config:
     slow_reference: Panel  # a fixed width at the size of slow_growth, to compare exponents with
     fast_growth: Panel  # 2b, right
     many_seeds: Panel  # 3
+    narrow: Panel  # m < d, of which the authors' notebooks print kappas
 
     def panels(self) -> dict[str, Panel]:
         return {
@@ -64,6 +65,7 @@ class Config:
             "2b-fixed": self.slow_reference,
             "2b-right": self.fast_growth,
             "3": self.many_seeds,
+            "2-narrow": self.narrow,
         }
 
 

@@ -18,23 +18,27 @@ class Whitened:
     rank: int
     samples: int
     source: str
-    deviation: float  # of the whitened covariance from the identity
-    variances: tuple[float, ...]  # of the data before whitening, along its principal axes
+    deviation: float  # of X^T X, or of X X^T where n < d, from the identity
+    variances: tuple[float, ...]  # of the data before whitening, along their principal axes
 
 
 @cache
 def whitened(data: str, samples: int, seed: int, side: int) -> Whitened:
     """Load (``samples`` 0: all), downsample to ``side`` (0: not at all) and whiten.
 
-    With whitened data Sigma is the identity on the range of the data, so that kappa depends on
-    the data through this rank alone.
+    Whitening is that of paper A's published code: X = U S V^T is replaced by U V^T and nothing is
+    centred. All min(n, d) singular values are then 1, also those of a pixel that is black in every
+    image, for which the decomposition chooses a direction. So 60,000 images of MNIST have rank 784,
+    where the range of the data has 712 dimensions. kappa of a linear network depends on the data
+    through this rank alone.
     """
     dataset = _downsampled(data, samples, seed, side)
-    white = datasets.whiten(dataset.inputs)
-    sigma = datasets.covariance(white.inputs)
-    deviation = float(np.abs(sigma - np.eye(white.rank)).max())
-    variances = tuple(1 / (white.transform**2).sum(axis=0))  # of V S^-1 sqrt(n): s^2 / n
-    return Whitened(white.rank, len(white.inputs), dataset.source, deviation, variances)
+    lefts, values, rights = np.linalg.svd(dataset.inputs, full_matrices=False)
+    white = lefts @ rights
+    gram = white.T @ white if len(white) >= len(rights.T) else white @ white.T
+    deviation = float(np.abs(gram - np.eye(len(values))).max())
+    variances = tuple(values**2 / len(white))
+    return Whitened(len(values), len(white), dataset.source, deviation, variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,6 @@ def describe(data: str, samples: int, seed: int, side: int) -> str:
     white = whitened(data, samples, seed, side)
     size = f", downsampled to {side} x {side}" if side else ""
     return (
-        f"{white.source}{size}, whitened: n={white.samples}, rank {white.rank}, covariance within "
-        f"{white.deviation:.1e} of the identity"
+        f"{white.source}{size}, whitened to U V^T: n={white.samples}, rank {white.rank}, X^T X "
+        f"within {white.deviation:.1e} of the identity"
     )

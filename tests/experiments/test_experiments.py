@@ -32,6 +32,8 @@ _TINY = [
     "--config.fast_growth.seeds=1",
     "--config.many_seeds.depths=2",
     "--config.many_seeds.seeds=1",
+    "--config.narrow.depths=2",
+    "--config.narrow.seeds=1",
 ]
 
 
@@ -55,18 +57,18 @@ def test_every_profile_is_a_config_with_cells(name, profile):
 def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
     assert _main(_TINY, tmp_path) == 0
     out = capsys.readouterr().out
-    assert "5 cells, 0 stored" in out
+    assert "6 cells, 0 stored" in out
     assert "kappa <= convex bound" in out
     folder = next((tmp_path / "depth_sweep").glob("smoke-*"))
     table = read(folder / "table.csv")
     provenance = json.loads((folder / "provenance.json").read_text())
-    assert set(table["figure"]) == {"2a", "2b-left", "2b-fixed", "2b-right", "3"}
+    assert set(table["figure"]) == {"2a", "2b-left", "2b-fixed", "2b-right", "3", "2-narrow"}
     assert "Fashion-MNIST" in provenance["data"][0]
     assert provenance["precision"] == "float64"
     assert {"jax", "numpy", "gnjax"} <= set(provenance["versions"])
     before = (folder / "table.csv").read_bytes()
     assert _main(_TINY, tmp_path) == 0
-    assert "5 cells, 5 stored" in capsys.readouterr().out
+    assert "6 cells, 6 stored" in capsys.readouterr().out
     assert (folder / "table.csv").read_bytes() == before
 
 
@@ -99,6 +101,18 @@ def test_whitened_data_is_gaussian_data_of_the_same_rank_to_a_linear_network():
         for x in (images.inputs, noise.inputs)
     ]
     np.testing.assert_allclose(kappas[0], kappas[1], rtol=1e-8)
+
+
+def test_a_black_pixel_counts_in_the_rank_of_data_whitened_to_u_v_t():
+    """The rank of paper A's data: 64 of the 64 pixels of the digits, three of which are black."""
+    white = depth_sweep.whitened("digits", 0, 0, 0)
+    x = gnjax.data.load("digits").inputs
+    assert (white.rank, np.linalg.matrix_rank(x)) == (64, 61)
+    assert white.deviation < 1e-12
+    np.testing.assert_allclose(white.variances[:61], np.linalg.eigvalsh(x.T @ x / len(x))[:2:-1])
+    few = depth_sweep.whitened("digits", 50, 0, 0)  # fewer samples than pixels
+    assert few.rank == 50
+    assert few.deviation < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -149,7 +163,7 @@ def test_unwritable_results_are_said_plainly(tmp_path, capsys):
 
 def test_dry_run_computes_nothing(tmp_path, capsys):
     assert _main([*_TINY, "--dry_run"], tmp_path) == 0
-    assert "5 to compute" in capsys.readouterr().out
+    assert "6 to compute" in capsys.readouterr().out
     assert not list(tmp_path.glob("cells/*/*.json"))
 
 

@@ -51,7 +51,8 @@ class State:
 
     Attributes:
       mask: like ``params``, 0 for a pruned weight and 1 for any other; None where all are kept.
-      key: the order of samples in epoch e is drawn from fold_in(key, e).
+      key: the order of samples in epoch e is drawn from fold_in(key, e); None takes them as they
+        stand, in every epoch.
       epoch: how many epochs are done.
     """
 
@@ -59,7 +60,7 @@ class State:
     statistics: Statistics
     optimizer: optax.OptState
     mask: Params | None
-    key: jax.Array
+    key: jax.Array | None
     epoch: jax.Array
 
 
@@ -68,7 +69,7 @@ def begin(
     x: ArrayLike,
     y: ArrayLike,
     recipe: Recipe,
-    key: jax.Array,
+    key: jax.Array | None,
     *,
     mask: Params | None = None,
     dtype: str = "float32",
@@ -78,7 +79,7 @@ def begin(
     Args:
       model: see :func:`gnjax.functional`; a Flax NNX module trains in its training mode.
       x, y: inputs (n, ...); integer labels (n,) or targets (n, k).
-      key: draws the mini-batches.
+      key: draws the mini-batches; with None every epoch takes the samples as they stand.
       mask: of pruned weights (0); they start at zero and stay there.
       dtype: of the training.
     """
@@ -261,7 +262,9 @@ def _scanned_one(problem: Problem, state: State) -> tuple[State, jax.Array]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _stacked_batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> list[jax.Array]:
+def _stacked_batches(
+    n: int, batch: int, key: jax.Array | None, epoch: jax.Array
+) -> list[jax.Array]:
     """The indices of the samples in every step of an epoch: (batch,), or (networks, batch)."""
     batches_of = partial(_batches, n, batch)
     full_batches, last_batch = (jax.vmap(batches_of) if epoch.ndim else batches_of)(key, epoch)
@@ -274,9 +277,13 @@ def _stacked_step(problem: Problem, state: State, indices: jax.Array) -> tuple[S
     return _step(problem, state, indices)
 
 
-def _batches(n: int, batch: int, key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _batches(
+    n: int, batch: int, key: jax.Array | None, epoch: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The indices of the samples in an epoch's full steps (steps, batch), and the rest (rest,)."""
-    order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
+    order = jnp.arange(n)
+    if key is not None:
+        order = jax.random.permutation(jax.random.fold_in(key, epoch), n)
     batch = min(batch, n)
     in_full_batches = n // batch * batch
     return order[:in_full_batches].reshape(-1, batch), order[in_full_batches:]

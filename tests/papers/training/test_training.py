@@ -30,9 +30,10 @@ def _linear(w, x):
     return jnp.matmul(x, w.T, precision="highest")
 
 
-def _begin(samples, recipe, **options):
+def _begin(samples, recipe, *, shuffled=True, **options):
     x, y, w = samples
-    return training.begin((_linear, w), x, y, recipe, jax.random.key(1), **options)
+    key = jax.random.key(1) if shuffled else None
+    return training.begin((_linear, w), x, y, recipe, key, **options)
 
 
 def _slope_and_loss(w, x, y, recipe):
@@ -46,12 +47,13 @@ def _slope_and_loss(w, x, y, recipe):
     return recipe.scale * residual.T @ x / len(x), recipe.scale * loss.mean()
 
 
-def _by_hand(samples, recipe, epochs, mask=1.0):
+def _by_hand(samples, recipe, epochs, mask=1.0, *, shuffled=True):
     """PyTorch's update rules."""
     x, y, w = samples
     w, v, square, t, mean_losses = w * mask, 0.0, 0.0, 0, []
     for epoch in range(epochs):
-        order = np.asarray(jax.random.permutation(jax.random.fold_in(jax.random.key(1), epoch), N))
+        key = jax.random.fold_in(jax.random.key(1), epoch)
+        order = np.asarray(jax.random.permutation(key, N)) if shuffled else np.arange(N)
         rate = recipe.rate * (recipe.drop if 0 < recipe.drop_after <= epoch else 1)
         total = 0.0
         for start in range(0, N, recipe.batch):
@@ -78,6 +80,15 @@ def test_training_is_the_update_rule_written_out(samples, name):
     np.testing.assert_allclose(state.params, expected, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(losses, mean_losses, rtol=1e-11)
     assert int(state.epoch) == 4
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_without_a_key_every_epoch_takes_the_samples_as_they_stand(samples, scan):
+    problem, state = _begin(samples, RECIPES["momentum"], shuffled=False, dtype="float64")
+    state, losses = training.train(problem, state, 4, scan=scan)
+    expected, mean_losses = _by_hand(samples, RECIPES["momentum"], 4, shuffled=False)
+    np.testing.assert_allclose(state.params, expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(losses, mean_losses, rtol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["momentum", "adamw"])
