@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
-from reproduction.corrections import CORRECTIONS, KINDS
+from reproduction import texts
 from reproduction.markdown import escaped, table
-from reproduction.settings import SETTINGS
-from reproduction.silent import WITHOUT_CLAIM
-from reproduction.theory import THEORY
 
 PAGES = {
     "corrections": "corrections to the papers' text",
     "theory": "every lemma, theorem and numbered equation with its code, its test and its status",
-    "settings": "settings of each figure: printed, ours, and where the paper is silent",
+    "settings": "settings of each figure: printed, in the published code, and ours",
     "without_claim": "sentences that make no claim which a figure could test",
 }
 """What each page holds, by its name."""
@@ -26,18 +24,33 @@ def pages() -> dict[str, str]:
         "theory": [
             _plain(
                 ("paper", "what", "what it says", "status", "code", "test"),
-                [(t.paper, t.what, t.says, t.status, t.code, t.test) for t in THEORY],
+                [dataclasses.astuple(row) for row in texts.theory()],
             )
         ],
         "settings": [
             _plain(
-                ("figure", "setting", "printed", "ours", "why"),
-                [(s.figure, s.setting, s.printed or "silent", s.ours, s.why) for s in SETTINGS],
+                ("figure", *SETTING),
+                [(row.figure, *setting(row)) for row in texts.settings()],
             )
         ],
-        "without_claim": [_plain(("paper", "where", "printed", "why"), WITHOUT_CLAIM)],
+        "without_claim": [
+            _plain(
+                ("paper", "where", "printed", "why"),
+                [dataclasses.astuple(row) for row in texts.without_claim()],
+            )
+        ],
     }
     return {name: "\n\n".join([_head(name), *parts]) + "\n" for name, parts in tables.items()}
+
+
+SETTING = ("setting", "printed", "in the published code", "ours", "why")
+"""The heads of a table of settings, without the figures."""
+
+
+def setting(row: texts.Setting) -> tuple[str, ...]:
+    """The cells below these heads; paper B has no published code."""
+    code = row.code or ("no code" if row.figure.startswith("b") else "says nothing")
+    return row.setting, row.printed or "says nothing", code, row.ours, row.why
 
 
 def _head(name: str) -> str:
@@ -46,8 +59,8 @@ def _head(name: str) -> str:
 
 
 def _corrections() -> Iterator[str]:
-    for kind, heading in KINDS.items():
-        of_kind = [c for c in CORRECTIONS if c.kind == kind]
+    for kind, heading in texts.KINDS.items():
+        of_kind = [c for c in texts.corrections() if c.kind == kind]
         rows = [(c.paper, c.where, c.printed, c.corrected, c.test) for c in of_kind]
         yield f"## {heading}"
         yield _plain(("paper", "where", "as printed", "corrected", "shown by"), rows)

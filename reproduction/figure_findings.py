@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from reproduction import texts
+from reproduction.appendices import SETTING, setting
 from reproduction.markdown import escaped, table
 from reproduction.published import gallery
 from reproduction.readings import figure_of, title
-from reproduction.settings import SETTINGS
 from reproduction.sides import Side, verdict, words
 from sweeps import sentences
 from sweeps.claims import Claim, Sentence
@@ -97,13 +98,13 @@ def _row(claim: Claim, sides: Sequence[Side], source: str = "") -> tuple[str, ..
 
 def _settings(figure: str) -> Iterator[str]:
     rows = [
-        tuple(map(escaped, (s.setting, s.printed or "silent", s.ours, s.why)))
-        for s in SETTINGS
-        if figure in s.figure.split()
+        tuple(map(escaped, setting(row)))
+        for row in texts.settings()
+        if figure in row.figure.split()
     ]
     if rows:
         yield "## Settings"
-        yield table(("setting", "printed", "ours", "why"), rows)
+        yield table(SETTING, rows)
 
 
 def _data(figure: str, sides: Sequence[Side], folder: Path) -> Iterator[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
-from reproduction import appendices, figure_findings
+from reproduction import appendices, figure_findings, texts
 from reproduction.appendices import PAGES
-from reproduction.corrections import CORRECTIONS, KINDS
 from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, LEGEND, PROFILES, Records, read
@@ -84,12 +83,15 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
 
 
 def _kinds() -> str:
-    counted = (f"{sum(c.kind == kind for c in CORRECTIONS)}" for kind in KINDS)
-    wrong, condition, stronger = counted
+    rows = texts.corrections()
+    wrong, condition, stronger, misprints = (
+        sum(row.kind == kind for row in rows) for kind in texts.KINDS
+    )
     return (
         f"Of the papers' mathematics {wrong} statements are wrong as printed, {condition} need a"
-        f" condition that is not stated and {stronger} can be strengthened"
-        " ([corrections](findings/corrections.md), [every numbered statement](findings/theory.md))."
+        f" condition that is not stated and {stronger} can be strengthened; {misprints} misprints"
+        " stand apart ([corrections](findings/corrections.md),"
+        " [every numbered statement](findings/theory.md))."
     )
 
 

@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from reproduction.corrections import CORRECTIONS, KINDS, Correction
+from reproduction import texts
 from reproduction.elements import Html, element, joined, picture
 from reproduction.markdown import escaped
 from reproduction.records import LEGEND, Section, counts
@@ -93,7 +93,9 @@ def _matters(sections: Sequence[Section]) -> Html:
         _tallies(statuses),
         *(_printed(judged, verdicts) if judged else ()),
         *_beyond(sections),
-        _details("What was corrected in the papers' text", list(map(_correction, CORRECTIONS))),
+        _details(
+            "What was corrected in the papers' text", list(map(_correction, texts.corrections()))
+        ),
     ]
     return element("section", joined(parts, "\n"), id="matters")
 
@@ -162,8 +164,8 @@ def _details(summary: str, items: Sequence[str]) -> Html:
     )
 
 
-def _correction(correction: Correction) -> Html:
-    where = f"{KINDS[correction.kind]}. Paper {correction.paper}, {correction.where}"
+def _correction(correction: texts.Correction) -> Html:
+    where = f"{texts.KINDS[correction.kind]}. Paper {correction.paper}, {correction.where}"
     printed = element("span", f"(printed: {correction.printed})", class_="soft")
     return joined([f"{where}: {correction.corrected} ", printed])
 

@@ -356,6 +356,22 @@ def test_eqs_12_to_14_at_a_balanced_minimum_of_labels_that_cannot_be_fitted(widt
     assert largest_first(h)[0] == pytest.approx(least, rel=1e-10)
 
 
+def test_eq_12_needs_layers_that_are_no_bottleneck():
+    """One hidden unit: the minimum over rank one is Eckart and Young's, and not Eq 12's map."""
+    x, y = one_hot([0.5, 0.3, 0.2], 40, 4, SIGMA, 0)
+    target = balanced.minimiser(x, y, SIGMA)
+    u, values, v = np.linalg.svd(target)
+    best = values[0] * np.outer(u[:, 0], v[0])
+    missed = ((x @ best.T - y) ** 2).sum() - ((x @ target.T - y) ** 2).sum()
+    assert missed == pytest.approx(len(x) * SIGMA**2 * (values[1:] ** 2).sum()) != 0
+    rng = np.random.default_rng(0)
+    w, v = rng.standard_normal((3, 1)), rng.standard_normal((1, 4))
+    for _ in range(50):  # alternating least squares comes to the least loss of rank one
+        w = np.linalg.lstsq(x @ v.T, y, rcond=None)[0].T
+        v = np.linalg.lstsq(w, np.linalg.lstsq(x, y, rcond=None)[0].T, rcond=None)[0]
+    assert_allclose(w @ v, best, atol=1e-6)
+
+
 def test_eq_13_and_14_as_printed_hold_for_labels_that_are_fitted():
     weights = sampled(jax.random.key(0), (5, 4, 6, 3), np.array([0.9, 0.5, 0.2]))
     x = white(12, 5, SIGMA, 0)

@@ -392,6 +392,20 @@ def test_weyl_takes_the_extremes_over_all_j():
     assert sides.lower <= 31 <= sides.upper * (1 + 1e-14)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "kappa", "printed"),
+    [((2, -1), (-1, 0.9), 10, 1.45), ((2, -1), (0, 1.5), 4, 3.5)],
+    ids=["A + B indefinite", "A + B positive"],
+)
+def test_eq_12_as_printed_fails_for_indefinite_matrices(a, b, kappa, printed):
+    """Hermitian is not enough; gnjax gives no upper side there."""
+    a, b = np.diag(a).astype(float), np.diag(b).astype(float)
+    ends = np.array([np.linalg.eigvalsh(m)[[0, -1]] for m in (a, b)]).sum(axis=0)
+    assert abs(ends[1] / ends[0]) == pytest.approx(printed)
+    assert np.linalg.cond(a + b) == pytest.approx(kappa)
+    assert papers.bounds.weyl(a, b).upper is None
+
+
 @given(seed=st.integers(0, 2**32 - 1), sizes=st.tuples(*[st.integers(1, 5)] * 2))
 def test_eqs_13_and_14_are_the_ends_of_kronecker_products(seed, sizes):
     rng = np.random.default_rng(seed)

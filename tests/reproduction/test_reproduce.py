@@ -10,8 +10,7 @@ import pytest
 
 from figures import catalogue
 from gnjax.cli.terminal import Terminal
-from reproduction import findings, readings, records, report, reproduce
-from reproduction.corrections import CORRECTIONS
+from reproduction import findings, readings, records, report, reproduce, texts
 from reproduction.drawing import Drawing
 from reproduction.markdown import escaped
 from reproduction.records import Section
@@ -153,7 +152,7 @@ def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(s
     untested = "| B1c | increases (implied: Eq 14) | **not testable**. one point |"
     assert untested in pages["findings/b1.md"]
     printed = pages["findings/corrections.md"]
-    assert all(escaped(correction.corrected) in printed for correction in CORRECTIONS)
+    assert all(escaped(correction.corrected) in printed for correction in texts.corrections())
 
 
 def test_a_record_of_a_claim_that_is_no_more_is_not_shown(sections):

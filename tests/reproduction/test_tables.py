@@ -9,12 +9,8 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import findings, readings, records
-from reproduction.corrections import CORRECTIONS, KINDS
-from reproduction.settings import SETTINGS
+from reproduction import appendices, findings, readings, records, texts
 from reproduction.sides import Side
-from reproduction.silent import WITHOUT_CLAIM
-from reproduction.theory import THEORY
 from sweeps.claims import ALL, SOME, Sentence
 
 NUMBERED = {
@@ -30,13 +26,15 @@ def _exists(test):
 
 def test_every_lemma_and_numbered_equation_of_both_papers_has_one_row():
     for paper, numbers in NUMBERED.items():
-        named = [number for row in THEORY if row.paper == paper for number in row.numbers]
+        rows = [row for row in texts.theory() if row.paper == paper]
+        named = [number for row in rows for number in texts.numbers_in(row.what)]
         assert len(named) == len(set(named))
         assert set(named) == numbers
 
 
-@pytest.mark.parametrize("row", THEORY, ids=lambda row: f"{row.paper} {row.what}")
+@pytest.mark.parametrize("row", texts.theory(), ids=lambda row: f"{row.paper} {row.what}")
 def test_its_code_and_its_test_exist(row):
+    assert row.status in texts.STATUSES
     found = gnjax
     for part in row.code.split("."):
         found = getattr(found, part)
@@ -44,21 +42,94 @@ def test_its_code_and_its_test_exist(row):
     assert _exists(row.test), row.test
 
 
-@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.paper} {row.where}")
+@pytest.mark.parametrize("row", texts.corrections(), ids=lambda row: f"{row.paper} {row.where}")
 def test_every_correction_is_of_one_group_and_names_a_test_that_exists(row):
-    assert row.kind in KINDS
+    assert row.kind in texts.KINDS
     assert _exists(row.test), row.test
+
+
+def test_theory_and_corrections_say_the_same_of_every_numbered_statement():
+    """Class: a statement that one page corrects and that holds on the other (Lemma 4, Eq 12)."""
+    standing = {(row.paper, n): row.status for row in texts.theory() for n in _numbers(row.what)}
+    corrected = {}
+    for row in texts.corrections():
+        for number in _numbers(row.about):
+            corrected.setdefault((row.paper, number), []).append(row.kind)
+    for number, status in standing.items():
+        kinds = {kind for kind in corrected.get(number, ()) if kind in texts.STATUSES}
+        assert kinds == ({status} & {texts.WRONG, texts.CONDITION}), number
+    assert set(corrected) <= set(standing)
+
+
+def _numbers(what):
+    return list(texts.numbers_in(what))
+
+
+def test_every_numbered_statement_that_a_correction_is_printed_at_is_one_that_it_is_about():
+    """A misprint decides no status; what else is printed at an equation is about it."""
+    for row in texts.corrections():
+        printed_at = row.where if row.where.startswith(("Eq", "Lemma")) else ""
+        if row.kind in (texts.WRONG, texts.CONDITION) and printed_at:
+            assert set(_numbers(printed_at)) <= set(_numbers(row.about))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[row]]\npaper = "A"\nwhere = "x"\nprinted = "y"', "row 1 of .* has no why"),
+        ('[[row]]\npaper = "A"\nwhere = "x"\nprinted = "y"\nwhy = 3', "why = 3, no text"),
+        (
+            '[[row]]\npaper = "A"\nwhere = "x"\nprinted = "y"\nwhy = "z"\nmore = ""',
+            "more, which no row has",
+        ),
+        ("paper = ", "is no TOML"),
+        ("", r"has nothing; give each row as a table \[\[row\]\]"),
+    ],
+)
+def test_a_text_file_that_is_none_is_refused_in_a_sentence(tmp_path, text, words):
+    path = tmp_path / "without_claim.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        texts.read(path, texts.WithoutClaim)
+
+
+def test_lines_of_a_text_are_joined(tmp_path):
+    path = tmp_path / "rows.toml"
+    path.write_text('[[row]]\npaper = "A"\nwhere = """\none\ntwo\n"""\nprinted = ""\nwhy = ""\n')
+    (row,) = texts.read(path, texts.WithoutClaim)
+    assert row.where == "one two"
 
 
 def test_every_figure_that_is_drawn_from_a_table_has_settings():
     of_papers = {name for name in catalogue.from_tables() if name.startswith(("fig", "b"))}
-    named = {figure for row in SETTINGS for figure in row.figure.split()}
+    named = {figure for row in texts.settings() for figure in row.figure.split()}
     assert named == of_papers
-    assert all(row.ours and row.why for row in SETTINGS)
+    assert all(row.ours and row.why for row in texts.settings())
+    of_one_paper = [{name[0] == "b" for name in row.figure.split()} for row in texts.settings()]
+    assert all(len(papers) == 1 for papers in of_one_paper)
+    assert not any(row.code for row in texts.settings() if row.figure.startswith("b"))
+
+
+def test_settings_of_pruned_networks_have_what_decides_their_verdicts():
+    """They had no row for the loss, BatchNorm's statistics, augmentation, rank, architecture."""
+    for figure, without in (("fig01", ()), ("fig16", ()), ("fig17", ("statistics",))):
+        said = " ".join(r.setting for r in texts.settings() if figure in r.figure.split())
+        for what in ("loss", "augmentation", "rank", "architecture", "pruned", "statistics"):
+            assert (what in said) == (what not in without), (figure, what)
+
+
+def test_no_setting_is_silent_where_the_published_code_speaks():
+    """Only what neither text nor code says is "says nothing" in both columns."""
+    known = {"rates", "loss", "epochs", "kernels and filters", "initial weights", "slopes alpha"}
+    for row in texts.settings():
+        if any(word in row.setting for word in known) and row.figure[0] == "f":
+            assert row.code or "fig16" in row.figure or row.figure == "fig09", row.setting
+    page = appendices.pages()["settings"]
+    assert "silent" not in page
 
 
 def test_tests_that_stand_for_a_sentence_without_a_claim_exist():
-    named = [re.search(r"tests/\S+::\w+", why) for *_, why in WITHOUT_CLAIM]
+    named = [re.search(r"tests/\S+::\w+", row.why) for row in texts.without_claim()]
     assert sum(found is not None for found in named) >= 4
     assert all(_exists(found[0]) for found in named if found)
 
@@ -73,7 +144,7 @@ def test_every_sentence_says_who_prints_it_where_and_in_which_words():
     assert {one.paper for one in found} == {"A", "B"}
     assert all(one.place and one.words and one.rule in (ALL, SOME) for one in found)
     assert len({(one.paper, one.words) for one in found}) == len(found)
-    assert not {one.words for one in found} & {words for _, _, words, _ in WITHOUT_CLAIM}
+    assert not {one.words for one in found} & {row.printed for row in texts.without_claim()}
 
 
 def test_places_are_those_of_the_papers_text():

@@ -8,12 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reproduction import appendices, figure_findings, findings, readings, report
-from reproduction.corrections import WRONG, Correction
+from reproduction import findings, readings, report, texts
 from reproduction.markdown import escaped, table
 from reproduction.records import Section
-from reproduction.settings import Setting
-from reproduction.theory import Statement
 from sweeps.claims import BEYOND, Claim, Sentence, Source, Verdict
 
 MARKS = (
@@ -85,12 +82,14 @@ def corrected(monkeypatch):
         return [row(**dict.fromkeys(names, text) | others)]
 
     def correct(text):
-        for module in (report, appendices):
-            monkeypatch.setattr(module, "CORRECTIONS", filled(Correction, text, kind=WRONG))
-        monkeypatch.setattr(appendices, "WITHOUT_CLAIM", [(text,) * 4])
-        monkeypatch.setattr(appendices, "THEORY", filled(Statement, text))
-        for module in (appendices, figure_findings):
-            monkeypatch.setattr(module, "SETTINGS", filled(Setting, text, figure="fig02"))
+        for name, row, others in (
+            ("corrections", texts.Correction, {"kind": texts.WRONG}),
+            ("without_claim", texts.WithoutClaim, {}),
+            ("theory", texts.Statement, {}),
+            ("settings", texts.Setting, {"figure": "fig02"}),
+        ):
+            rows = filled(row, text, **others)
+            monkeypatch.setattr(texts, name, lambda rows=rows: rows)
 
     return correct
 
@@ -138,8 +137,8 @@ def test_the_findings_take_no_text_for_markdown(corrected):
         claims.append(Claim("2c", text, BEYOND, claims[0].check))
         entry = {"figure": "fig02", "status": "fails", "number": text, "data": text}
         known = {"laptop": {readings.name(claim): entry for claim in claims}}
-        texts = findings.written(known, claims)
-        found.append({path: Page(SHOWS.render(text)) for path, text in texts.items()})
+        pages = findings.written(known, claims)
+        found.append({path: Page(SHOWS.render(text)) for path, text in pages.items()})
     for (path, marked), plain in zip(found[0].items(), found[1].values(), strict=True):
         assert marked.elements == plain.elements, path
         assert marked.text.count(TEXT) == plain.text.count("plain"), path

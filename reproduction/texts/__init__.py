@@ -1,0 +1,171 @@
+"""The texts that no run writes: TOML files beside this one, which a person edits.
+
+Each file has tables of one kind, and each table the fields of one class below. What the fields mean
+stands at the classes; after an edit ``python -m reproduction.findings`` writes the pages again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+FOLDER = Path(__file__).parent
+
+HOLDS, WRONG, CONDITION, ASSUMED = (
+    "holds",
+    "wrong as printed",
+    "needs a condition",
+    "a definition or an assumption",
+)
+STATUSES = (HOLDS, WRONG, CONDITION, ASSUMED)
+
+KINDS: Mapping[str, str] = {
+    WRONG: "Wrong as printed",
+    CONDITION: "Needs a condition that the paper does not state",
+    "stronger": "Can be strengthened, or has been shown elsewhere",
+    "misprint": "Misprints and names, which change no result",
+}
+"""The heading of each kind of correction."""
+
+
+def numbers_in(what: str) -> Iterator[tuple[str, int]]:
+    """Each number that a text names, as ("Eq", 6) or ("Lemma", 1) of "Lemma 1, Eqs 6, 7"."""
+    kind = ""
+    for word in what.replace(",", " ").split():
+        if word.isdecimal():
+            yield kind, int(word)
+        else:
+            kind = word.removesuffix("s")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One numbered statement, or several that one test is about.
+
+    Attributes:
+      paper: "A" or "B".
+      what: its numbers, as in "Lemma 1, Eq 6" or "Eqs 23, 24".
+      says: what it states, in a few words.
+      status: whether it holds, one of :data:`STATUSES`.
+      code: the public name that computes it, below ``gnjax``; a module where several do.
+      test: the test by another road, as file::test.
+    """
+
+    paper: str
+    what: str
+    says: str
+    status: str
+    code: str
+    test: str
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A printed statement, what holds instead, and the test that shows it.
+
+    Attributes:
+      kind: one of :data:`KINDS`.
+      paper: "A" or "B".
+      where: where it is printed.
+      about: the numbered statements whose status it decides, as in "Eqs 3, 28"; "" for none.
+      printed: what is printed, in short.
+      corrected: what holds instead.
+      test: the test that shows it, as file::test.
+    """
+
+    kind: str
+    paper: str
+    where: str
+    about: str
+    printed: str
+    corrected: str
+    test: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a figure.
+
+    Attributes:
+      figure: the modules of the figures, separated by blanks, as in "fig02 b1".
+      setting: what is set.
+      printed: what the paper prints; "" where it says nothing.
+      code: what the code that the authors of paper A published has; "" where it says nothing, and
+        for paper B, of which no code is at hand.
+      ours: what the laptop's profile uses, and the paper's profile where it differs.
+      why: the reason of a difference, or of a choice where paper and code say nothing.
+    """
+
+    figure: str
+    setting: str
+    printed: str
+    code: str
+    ours: str
+    why: str
+
+
+@dataclass(frozen=True)
+class WithoutClaim:
+    """A printed sentence of which no table can decide, and why."""
+
+    paper: str
+    where: str
+    printed: str
+    why: str
+
+
+Row = TypeVar("Row")
+
+
+def theory() -> tuple[Statement, ...]:
+    """Every lemma and numbered equation of both papers."""
+    return _rows("theory", Statement)
+
+
+def corrections() -> tuple[Correction, ...]:
+    """What does not hold as printed or says less than is true."""
+    return _rows("corrections", Correction)
+
+
+def settings() -> tuple[Setting, ...]:
+    """What is set in each figure: printed, in the published code, and here."""
+    return _rows("settings", Setting)
+
+
+def without_claim() -> tuple[WithoutClaim, ...]:
+    """Sentences that speak of a figure or a number and have no reading."""
+    return _rows("without_claim", WithoutClaim)
+
+
+@cache
+def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
+    return read(FOLDER / f"{name}.toml", kind)
+
+
+def read(path: Path, kind: type[Row]) -> tuple[Row, ...]:
+    """The tables of a file as rows of one kind; a field is a text, of which lines are joined."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is no TOML in UTF-8: {error}"
+        raise ValueError(msg) from error
+    if list(tables) != ["row"]:
+        msg = f"{path} has {', '.join(tables) or 'nothing'}; give each row as a table [[row]]"
+        raise ValueError(msg)
+    return tuple(kind(**_fields(path, i, row, kind)) for i, row in enumerate(tables["row"], 1))
+
+
+def _fields(path: Path, index: int, row: Mapping[str, Any], kind: type) -> dict[str, str]:
+    names = [field.name for field in dataclasses.fields(kind)]
+    wrong = [f"no {name}" for name in names if name not in row]
+    wrong += [f"{name}, which no row has" for name in row if name not in names]
+    wrong += [f"{name} = {text!r}, no text" for name, text in row.items() if type(text) is not str]
+    if wrong:
+        msg = f"row {index} of {path} has {'; '.join(wrong)}; give {', '.join(names)} as texts"
+        raise ValueError(msg)
+    return {name: " ".join(row[name].split()) for name in names}
