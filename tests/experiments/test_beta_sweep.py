@@ -147,27 +147,48 @@ def by_autodiff(weights: list, x: np.ndarray, skip: float) -> float:
     return references.pseudo_condition(j @ j.T, rtol=1e-12)
 
 
+BETAS = tuple(beta_sweep.BETAS)
+
+
 def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
-    cell = beta_sweep.Cell(
-        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1
+    cell = beta_sweep.Residual(
+        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1, betas=BETAS
     )
     measured = beta_sweep.measure(cell)
     dataset = data.load("digits", samples=40, seed=0)
     white = data.whiten(data.downsample(dataset.inputs, dataset.shape, (3, 3)))
     weights = initial_weights(white.rank, cell)
-    skips = [0, 1 / 3, 3**-0.5, 1, 2]
+    skips = [0, 1 / 3, 1 / 2, 3**-0.5, 2**-0.5, 1, 2]  # three matrices, two hidden layers
     expected = [by_autodiff(weights, white.inputs, skip) for skip in skips]
     np.testing.assert_allclose(measured["skip"], skips)
     np.testing.assert_allclose(measured["kappa"], expected, rtol=1e-6)
     bounds = [papers.bounds.linear(weights, skip=skip).convex for skip in skips]
     np.testing.assert_allclose(measured["bound_convex"], bounds, rtol=1e-9)
+    terms = [_terms(weights, skip) for skip in skips]
+    worst = [max(b / a) for a, b in zip(terms, terms[1:], strict=False)]
+    assert measured["worst_term"][0] is None
+    np.testing.assert_allclose(measured["worst_term"][1:], worst, rtol=1e-9)
+
+
+def _terms(weights: list, skip: float) -> np.ndarray:
+    """kappa^2(W^{L:l+1}) kappa^2(W^{1:l-1}) of three matrices, each with the skip."""
+    first, second, third = (w + skip * np.eye(*w.shape) for w in map(np.asarray, weights))
+    products = [[third @ second], [third, first], [second @ first]]
+    return np.array([np.prod([np.linalg.cond(p) for p in each]) ** 2 for each in products])
+
+
+def test_a_term_has_no_quotient_where_the_skips_are_equal_or_it_is_infinite() -> None:
+    terms = [np.array([4.0, 2.0]), np.array([3.0, 3.0]), np.array([1.0, 1.0])]
+    assert beta_sweep.worst_terms((0.0, 1.0, 1.0), terms) == [None, 1.5, None]
+    infinite = [np.array([4.0, np.inf]), *terms[1:]]
+    assert beta_sweep.worst_terms((0.0, 1.0, 2.0), infinite) == [None, None, pytest.approx(1 / 3)]
 
 
 def test_without_a_hidden_layer_beta_changes_nothing() -> None:
-    cell = beta_sweep.Cell(
-        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-3, depth=1, width=12, seed=0
+    cell = beta_sweep.Residual(
+        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-3, depth=1, width=12, seed=0, betas=BETAS
     )
-    assert beta_sweep.measure(cell)["kappa"] == [1.0] * 5
+    assert beta_sweep.measure(cell)["kappa"] == [1.0] * len(BETAS)
 
 
 def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
@@ -201,7 +222,7 @@ def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
     fields = set(beta_sweep.Row.__dataclass_fields__)
     taken = fields & set(beta_sweep.measure(beta_sweep.cells(frozen)[-1]))
     measured = {
-        cell: {name: [f"{name} {beta}" for beta in beta_sweep.BETAS] for name in taken}
+        cell: {name: [f"{name} {beta}" for beta in cell.betas] for name in taken}
         | {"inputs": cell.depth}
         for cell in beta_sweep.cells(frozen)
     }
@@ -209,22 +230,35 @@ def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
     assert all(row.kappa == f"kappa {row.beta}" and row.inputs == row.depth for row in rows)
     keys = [(row.figure, row.depth, row.width, row.beta, row.seed) for row in rows]
     assert len(set(keys)) == len(keys)
-    drawn = {figure: {r.beta for r in rows if r.figure == figure} for figure in ("5-left", "20")}
-    assert drawn == {"5-left": {"0", "1"}, "20": set(beta_sweep.BETAS)}
+    shown = ("5-left", "20", "22")
+    drawn = {figure: {r.beta for r in rows if r.figure == figure} for figure in shown}
+    published = {"0", "1/H", "1/sqrt(H)", "1"}
+    assert drawn == {"5-left": {"0", "1"}, "20": set(beta_sweep.BETAS), "22": published}
 
 
-@pytest.mark.parametrize("field", [{"depths": ()}, {"depths": (0,)}, {"seeds": 0}])
-def test_an_empty_panel_is_refused(field: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ({"depths": ()}, "at least 1"),
+        ({"depths": (0,)}, "at least 1"),
+        ({"seeds": 0}, "at least 1"),
+        ({"betas": ("0", "1", "1/l")}, "1/H"),
+        ({"betas": ("0", "2")}, "0 and 1 among them"),
+    ],
+)
+def test_an_empty_or_misspelt_panel_is_refused(field: dict[str, object], words: str) -> None:
     grey = {"data": "digits", "samples": 0, "side": 0, "depths": (2,), "seeds": 1}
-    grey |= {"width": 9, "outputs": 3}
-    with pytest.raises(ValueError, match="at least 1"):
+    grey |= {"width": 9, "outputs": 3, "betas": ("0", "1")}
+    with pytest.raises(ValueError, match=words):
         beta_sweep.Panel(**(grey | field))
 
 
 # Claims -------------------------------------------------------------------------------------------
 
 Kappa = Callable[[int, float], float]
-STRENGTH = {"0": 0.0, "1/L": 0.2, "1/sqrt(L)": 0.4, "1": 1.0, "2": 2.0}
+STRENGTH = {
+    "0": 0.0, "1/L": 0.2, "1/H": 0.3, "1/sqrt(L)": 0.4, "1/sqrt(H)": 0.5, "1": 1.0, "2": 2.0,
+}  # fmt: skip
 
 
 def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
@@ -241,6 +275,8 @@ def beta_table(kappa: Kappa) -> dict[str, np.ndarray]:
         "figure": np.array([key[0] for key in keys]),
         "depth": np.array([key[1] for key in keys]),
         "beta": np.array([key[2] for key in keys]),
+        "skip": np.array([STRENGTH[key[2]] for key in keys]),
+        "worst_term": np.array([np.nan if L == 1 or b == "0" else 0.9 for _, L, b, _ in keys]),
         "seed": np.array([key[3] for key in keys]),
         "kappa": values,
         "kappa_low": values,
@@ -260,6 +296,7 @@ def test_claims_on_beta_can_hold_and_fail() -> None:
     assert statuses(beta_sweep.CLAIMS, helps) == {HOLDS}
     hurts = beta_table(lambda depth, beta: depth**2 * (1 + beta))
     hurts["bound_convex"] = 0.9 * hurts["kappa"]
+    hurts["worst_term"] = 1 / hurts["worst_term"]
     tight = [claim for claim in beta_sweep.CLAIMS if "is tight" in claim.statement]
     assert statuses(tight, hurts) == {HOLDS}
     loose = {**hurts, "bound_convex": 2.1 * hurts["kappa"]}
@@ -276,7 +313,7 @@ def test_the_mean_over_depths_decides() -> None:
     """The mean over L > 1 decides: 10 / 9.2 at L = 3 beside 8 / 8.8 at L = 2."""
     table = beta_table(lambda depth, beta: 9 - beta if depth == 2 else 9 + beta)
     lowest = next(c for c in beta_sweep.CLAIMS if "lowest" in c.statement).check(table)
-    assert lowest.number == pytest.approx(np.sqrt(8 / 8.6 * 10 / 9.4))
+    assert lowest.number == pytest.approx(np.sqrt(8 / 8.5 * 10 / 9.5))  # over 1/sqrt(H)
     assert lowest.status == HOLDS
     assert "at L=2" in lowest.text
     assert "at L=1" not in lowest.text
@@ -287,8 +324,22 @@ def test_an_unresolved_kappa_opens_the_interval() -> None:
     hidden = (table["beta"] == "1") & (table["depth"] == 3)
     table["kappa_high"] = np.where(hidden, np.inf, table["kappa"])
     found = {c.statement: c.check(table).status for c in beta_sweep.CLAIMS if c.figure == "22"}
-    assert found["beta = 1 has the lowest kappa, averaged over L > 1"] == UNDECIDED
-    assert found["beta = 1/L improves on beta = 0, averaged over L > 1"] == HOLDS
+    lowest = "beta = 1 has the lowest kappa, averaged over L > 1, others by H hidden layers"
+    assert found[lowest] == UNDECIDED
+    assert found["beta = 1/H improves on beta = 0, averaged over L > 1"] == HOLDS
+
+
+def test_depths_at_which_two_betas_are_one_number_do_not_count() -> None:
+    """1/sqrt(H) is 1 at one hidden layer: kappa is the same there whatever the others say."""
+    table = beta_table(lambda depth, beta: 9 - beta if depth == 3 else 9.0)
+    one = (table["depth"] == 2) & np.isin(table["beta"], ("1/H", "1/sqrt(H)"))
+    table["skip"] = np.where(one, 1.0, table["skip"])
+    larger = [c for c in beta_sweep.CLAIMS if "1/sqrt(H)" in c.statement and "= 1 " in c.statement]
+    (found,) = (claim.check(table) for claim in larger)
+    assert found.number == pytest.approx(8 / 8.5)
+    assert "at L=2" not in found.text
+    same = {**table, "skip": np.where(table["beta"] == "1/sqrt(H)", 1.0, table["skip"])}
+    assert larger[0].check(same).status == NOT_TESTABLE
 
 
 def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str, np.ndarray]:
