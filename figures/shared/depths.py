@@ -20,8 +20,8 @@ KEY = (
 )
 BETAS = {
     "0": r"$\beta = 0$",
-    "1/L": r"$\beta = 1/L$",
-    "1/sqrt(L)": r"$\beta = 1/\sqrt{L}$",
+    "1/H": r"$\beta = 1/H$",
+    "1/sqrt(H)": r"$\beta = 1/\sqrt{H}$",
     "1": r"$\beta = 1$",
     "2": r"$\beta = 2$",
 }
@@ -131,9 +131,11 @@ def betas_caption(table: Columns, provenance: Mapping[str, Any], number: str) ->
     table = of_figure(table, number)
     return captions.paragraph(
         f"Figure {number}. Condition number of the Gauss-Newton matrix of residual networks at"
-        f" initialisation ({setting(table)}) for several strengths beta of the skip connections,"
-        " 0 and 2 beyond the paper's. Left: with the first bound of Eq 7 (dashed). Right: divided"
-        " by the condition number of the same weights without skip connections.",
+        f" initialisation ({setting(table)}) over the number L of matrices, for several strengths"
+        " beta of the skip connections, 0 and 2 beyond the paper's. H = L - 1 counts hidden layers,"
+        " by which the published code divides; the paper's own 1/L and 1/sqrt(L) are in the table."
+        " Left: with the first bound of Eq 7 (dashed). Right: divided by the condition number of"
+        " the same weights without skip connections.",
         captions.seeds(table),
         captions.certificates(table),
         captions.data(table, provenance),

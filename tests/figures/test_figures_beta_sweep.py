@@ -16,7 +16,7 @@ from tests.drawn import as_columns, assert_curve, line, mean_and_interval
 
 SEEDS = (0, 1, 2)
 DEPTHS = (1, 2, 3, 4)
-BETAS = {"0": 0.0, "1/L": 0.25, "1/sqrt(L)": 0.5, "1": 1.0, "2": 2.0}
+BETAS = {"0": 0.0, "1/H": 0.25, "1/sqrt(H)": 0.5, "1": 1.0, "2": 2.0}
 FROM_BETAS = (fig05, fig20, fig21, fig22)
 PROVENANCE = {"precision": "float64"}
 
