@@ -11,12 +11,13 @@ from figures.shared import captions, depths, style
 from figures.shared.series import Columns, distinct, over_seeds, select
 
 EXPERIMENT = "whitening_sweep"
-COLUMNS = (*depths.COLUMNS, "whitening", "covariance_condition", "bound_convex")
+COLUMNS = (*depths.COLUMNS, "figure", "whitening", "covariance_condition", "bound_convex")
 LOOKS = dict(zip(("raw", "whitened"), style.looks(2), strict=True))
 
 
 def draw(table: Columns) -> Figure:
     """Kappa and first bound on both inputs (left), kappa over kappa of the covariance (right)."""
+    table = select(table, figure="19")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.6)
         axes, right = figure.subplots(1, 2)
@@ -53,6 +54,7 @@ def _powers(axes: Axes, table: Columns) -> None:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    table = select(table, figure="19")
     raw = select(table, whitening="raw")
     return captions.paragraph(
         "Figure 19. Condition number of the Gauss-Newton matrix of linear networks at"

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sweeps import effects
-from sweeps.claims import FAILS, HOLDS, Claim, Sentence, Verdict, implied, not_testable
-from sweeps.effects import bound_holds
-from sweeps.rows import by_seed, growth_exponent, where
+from sweeps.claims import (
+    AS_COMPUTED,
+    CERTIFIED,
+    FAILS,
+    HOLDS,
+    Claim,
+    Sentence,
+    Verdict,
+    implied,
+    not_testable,
+)
+from sweeps.effects import Effect, bound_holds
+from sweeps.rows import by_seed, growth_exponent, length, where
 from sweeps.table import Columns
 
 WHITENED, RAW = "whitened", "raw"
+FULL, SMALL = "19", "19-triangle"
 LOWEST, HIGHEST = 0.75, 1.5  # exponents nearer to 1 than to 1/2 and to 2
 FEWEST = 3  # covariances that an exponent is fitted to
 
 
 def _lowers(table: Columns) -> Verdict:
-    white, raw = (where(table, whitening=kind) for kind in (WHITENED, RAW))
+    white, raw = (where(table, figure=FULL, whitening=kind) for kind in (WHITENED, RAW))
     if not len(white["depth"]):
         return not_testable("no rows")
     found = effects.compared(raw, white, "depth", "L")
@@ -28,7 +41,7 @@ def _proportional(table: Columns) -> Verdict:
 
     Near means nearer to 1 than to 1/2 and to 2. Networks whose kappa is not resolved are left out.
     """
-    rows = where(table, resolved=True)
+    rows = where(table, figure=FULL, resolved=True)
     found = {}
     depths = np.unique(rows["depth"])
     for depth in depths:
@@ -39,6 +52,44 @@ def _proportional(table: Columns) -> Verdict:
             found[f"at L={depth}"] = effects.mean(np.array(slopes), together=len(depths))
     if not found:
         return not_testable(f"fewer than {FEWEST} powers of Sigma with a resolved kappa")
+    return _near_one(found)
+
+
+def _as_computed(table: Columns) -> Verdict:
+    """The same of what the published code takes for kappa, from raw and whitened inputs alone.
+
+    The text of the verdict has the exponents of the right kappa of these networks, too.
+    """
+    white, raw = (where(table, figure=SMALL, whitening=kind) for kind in (WHITENED, RAW))
+    if not length(raw):
+        return not_testable("no small networks")
+    read = _two_points(white, raw, "one_triangle")
+    right = ", ".join(f"{e} {at}" for at, e in _two_points(white, raw, "kappa").items())
+    found = _near_one(read)
+    text = f"from one triangle, {found.text}; from the whole matrix e = {right}"
+    return replace(found, text=f"{text}; {_medians(raw)}")
+
+
+def _two_points(white: Columns, raw: Columns, of: str) -> dict[str, Effect]:
+    """log(raw / whitened) / log kappa(Sigma) at each depth, a mean over the seeds."""
+    depths = np.unique(raw["depth"])
+    found = {}
+    for depth in depths:
+        one, other = (where(rows, depth=depth) for rows in (white, raw))
+        logs = np.log(other[of] / one["kappa"]) / np.log(other["covariance_condition"])
+        found[f"at L={depth}"] = effects.mean(logs, together=len(depths))
+    return found
+
+
+def _medians(raw: Columns) -> str:
+    read, right = (np.exp(np.log(raw[of]).mean()) for of in ("one_triangle", "kappa"))
+    return (
+        f"geometric means over all depths: kappa {read:.3g} from one triangle, {right:.3g} right,"
+        f" kappa(Sigma) {raw['covariance_condition'].max():.3g}"
+    )
+
+
+def _near_one(found: dict[str, Effect]) -> Verdict:
     name = "kappa(G) ~ kappa(Sigma)^e, e ="
     low = effects.decide(found, name, above=LOWEST)
     high = effects.decide(found, name, below=HIGHEST)
@@ -60,12 +111,30 @@ _NEARLY = Sentence(
 )
 
 CLAIMS = (
-    Claim("19", "whitening lowers kappa at every L", _ESSENTIAL, _lowers),
+    Claim(
+        "19",
+        "whitening lowers kappa at every L",
+        _ESSENTIAL,
+        _lowers,
+        panel=(("figure", FULL),),
+    ),
+    Claim(
+        "19",
+        "from raw to whitened inputs kappa, read off one triangle, falls by a power of kappa(Sigma)"
+        " near 1",
+        _NEARLY,
+        _as_computed,
+        panel=(("figure", FULL),),
+        column=AS_COMPUTED,
+        mended="the whole matrix counts and not one of its triangles",
+    ),
     Claim(
         "19",
         "over inputs of covariance Sigma^t kappa grows as a power of kappa(Sigma^t) near 1",
         _NEARLY,
         _proportional,
+        panel=(("figure", FULL),),
+        column=CERTIFIED,
         mechanism=(
             "in the direction v of Sigma's smallest eigenvalue only v^T P^T P v of a partial"
             " product P counts, a mean over the directions of the weights and not their smallest"

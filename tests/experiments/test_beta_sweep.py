@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -19,6 +20,7 @@ from gnjax.papers.closed_form import linear as closed_form
 from gnjax.papers.closed_form.linear import linear_gauss_newtons
 from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim
+from sweeps.rows import where
 from tests import exact, references
 
 SKIPS = (0.0, -0.4, 0.5, 2.0)
@@ -165,7 +167,7 @@ def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
     bounds = [papers.bounds.linear(weights, skip=skip).convex for skip in skips]
     np.testing.assert_allclose(measured["bound_convex"], bounds, rtol=1e-9)
     terms = [_terms(weights, skip) for skip in skips]
-    worst = [max(b / a) for a, b in zip(terms, terms[1:], strict=False)]
+    worst = [max(b / a) for a, b in itertools.pairwise(terms)]
     assert measured["worst_term"][0] is None
     np.testing.assert_allclose(measured["worst_term"][1:], worst, rtol=1e-9)
 
@@ -193,7 +195,8 @@ def test_without_a_hidden_layer_beta_changes_nothing() -> None:
 
 def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
     cell = whitening_sweep.Cell(
-        "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1, powers=(0.5,)
+        *("digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6),
+        **{"depth": 3, "width": 12, "seed": 1, "powers": (0.5,), "step": 0},
     )
     measured = whitening_sweep.measure(cell)
     dataset = data.load("digits", samples=40, seed=0)
@@ -215,6 +218,35 @@ def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
     )
     low, high, _ = measured["bound_convex"]
     np.testing.assert_allclose(high / low, condition, rtol=1e-6)
+
+
+def test_small_networks_are_measured_on_strided_pixels_and_by_one_triangle() -> None:
+    cell = whitening_sweep.Cell(
+        *("photo_patches", 60, 0, 0, 2, 1.0, "kaiming_normal", 1e-6),
+        **{"depth": 3, "width": 55, "seed": 1, "powers": (), "step": 8},
+    )
+    measured = whitening_sweep.measure(cell)
+    images = data.load("photo_patches", samples=60, seed=0).inputs.reshape(60, 32, 32, 3)
+    x = images[:, ::8, ::8].reshape(60, 48)
+    weights = initial_weights(48, cell)
+    expected = [by_autodiff(weights, np.linalg.qr(x)[0], 0.0), by_autodiff(weights, x, 0.0)]
+    np.testing.assert_allclose(measured["kappa"], expected, rtol=1e-6)
+    plain = references.linear_gauss_newton(weights, None, 0.0)
+    product = plain @ np.kron(np.eye(2), x.T @ x / 60)
+    read = np.abs(np.linalg.eigvalsh(np.tril(product) + np.tril(product, -1).T))
+    assert measured["one_triangle"] == [None, pytest.approx(read.max() / read.min(), rel=1e-6)]
+
+
+def test_one_triangle_is_enough_of_a_symmetric_matrix_alone() -> None:
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((6, 4))
+    symmetric = roots @ roots.T  # of rank 4
+    values = np.linalg.eigvalsh(symmetric)
+    found = whitening_sweep.from_one_triangle(symmetric)
+    assert found == pytest.approx(values[-1] / values[2], rel=1e-9)
+    product = symmetric @ np.diag([1.0, 2, 3, 4, 5, 6])  # similar to a symmetric one, of rank 4
+    right = np.sort(np.linalg.eigvals(product).real)[::-1]
+    assert whitening_sweep.from_one_triangle(product) != pytest.approx(right[0] / right[3], rel=0.1)
 
 
 def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
@@ -346,8 +378,13 @@ def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str
     """``ratio(L)`` is kappa(raw) / kappa(whitened); in between kappa is a power of it."""
     power = {"whitened": 0.0, "raw": 1.0, "Sigma^0.5": 0.5}
     keys = [(L, kind, seed) for L in (2, 3, 4) for kind in power for seed in (0, 1)]
+    small = [(L, kind, seed) for L, kind, seed in keys if kind in ("whitened", "raw")]
+    figure = np.repeat(["19", "19-triangle"], [len(keys), len(small)])
+    keys += small
     kappa = np.array([L * ratio(L) ** power[kind] for L, kind, _ in keys])
     return {
+        "figure": figure,
+        "one_triangle": kappa.copy(),
         "depth": np.array([key[0] for key in keys]),
         "whitening": np.array([key[1] for key in keys]),
         "seed": np.array([key[2] for key in keys]),
@@ -365,10 +402,17 @@ def whitening_table(ratio: Callable[[int], float], condition: float) -> dict[str
 def test_claims_on_whitening_can_hold_and_fail() -> None:
     near = whitening_table(lambda depth: 60.0, 100.0)
     assert statuses(whitening_sweep.CLAIMS, near) == {HOLDS}
-    lowers, proportional, bound = whitening_sweep.CLAIMS
+    lowers, triangle, proportional, bound = whitening_sweep.CLAIMS
     for exponent in (0.4, 2.0):  # a square root and a square are not nearly proportional
         found = proportional.check(whitening_table(lambda depth, e=exponent: 100.0**e, 100.0))
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
+        table = whitening_table(lambda depth: 100.0, 100.0)
+        of_raw = np.where(table["whitening"] == "raw", table["kappa"] * 100.0 ** (exponent - 1), 1)
+        found = triangle.check({**table, "one_triangle": of_raw})
+        assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
+        assert "from the whole matrix e = 1 (1, 1) at L=2" in found.text
+    large = where(near, figure="19")
+    assert triangle.check(large).status == NOT_TESTABLE
     assert lowers.check(whitening_table(lambda depth: depth - 1.5, 1.0)).status == FAILS
     near["bound_convex"][0] = 0.5
     assert bound.check(near).status == FAILS

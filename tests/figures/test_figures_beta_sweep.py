@@ -68,6 +68,7 @@ def betas() -> Columns:
 def whitening() -> Columns:
     return as_columns(
         {
+            "figure": "19",
             "depth": depth,
             "whitening": kind,
             "width": 775,
