@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.batch_norm_sweep import CLAIMS
-from experiments.shared.linear_network import Start, as_lists, at_index, initial_weights
+from experiments.shared.linear_network import as_lists, at_index, initial_weights
+from experiments.shared.published_data import first_images
 from gnjax import data as datasets
 from gnjax import papers
 from gnjax.papers.closed_form import normalised
@@ -24,44 +25,67 @@ from sweeps import command_line as cli
 from sweeps import regimes
 from sweeps.grid import Experiment, Measurement, copy_fields
 
-NORMS = ("none", "batch", "frozen", "layer")
+NORMS = ("none", *normalised.STATISTICS, "layer")
 ONE_HIDDEN = 2  # weight matrices
 _RGB = 3  # axes of an image in colour
 
 
 @dataclass(frozen=True)
-class Config:
-    """The settings of figure 7; images are grey and ``side`` by ``side`` pixels, not whitened.
+class Panel:
+    """The first ``samples`` images, grey, of which every ``step``-th pixel is taken."""
 
-    LayerNorm is measured at widths above d = side^2, where the rank of its Jacobian is known.
+    data: str
+    samples: int
+    step: int
+    widths: tuple[int, ...]
+    norms: tuple[str, ...]
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of figure 7; images are not whitened.
+
+    LayerNorm is measured at widths above the number d of pixels, where the rank of its Jacobian is
+    known.
     """
 
     paper_ratios: regimes.Rows
-    data: str
-    samples: int
-    data_seed: int
-    side: int
     outputs: int
     gain: float
     initializer: str
     epsilon: float
-    widths: tuple[int, ...]
     first_seed: int
-    seeds: int
+    printed: Panel  # figure 7
+    published: Panel  # on the data that the published code names for it
 
     def __post_init__(self) -> None:
-        if not self.widths or min(self.widths) < self.outputs or self.seeds < 1:
-            msg = (
-                f"widths of at least outputs={self.outputs} and seeds of at least 1 are needed, "
-                f"got widths={self.widths} and seeds={self.seeds}"
-            )
-            raise ValueError(msg)
+        for panel in self.panels().values():
+            if not panel.widths or min(panel.widths) < self.outputs or panel.seeds < 1:
+                msg = (
+                    f"widths of at least outputs={self.outputs} and seeds of at least 1 are "
+                    f"needed, got {panel}"
+                )
+                raise ValueError(msg)
+            unknown = set(panel.norms) - set(NORMS)
+            if unknown:
+                msg = f"norms are {', '.join(NORMS)}, got {', '.join(sorted(unknown))}"
+                raise ValueError(msg)
+
+    def panels(self) -> dict[str, Panel]:
+        return {"7": self.printed, "7-published": self.published}
 
 
 @dataclass(frozen=True)
-class Cell(Start):
+class Cell:
     """One network at initialisation on one set of samples, to be measured under every norm."""
 
+    data: str
+    samples: int
+    step: int
+    outputs: int
+    gain: float
+    initializer: str
     epsilon: float
     norms: tuple[str, ...]
     depth: int
@@ -78,6 +102,7 @@ class Row:
     BatchNorm's rank k (d + 1).
     """
 
+    figure: str
     norm: str
     depth: int
     width: int
@@ -110,43 +135,60 @@ class Images:
 
 
 @cache
-def images(data: str, samples: int, seed: int, side: int) -> Images:
-    """Load images, turn colours into grey (their luma), and downsample to ``side`` by ``side``."""
-    dataset = datasets.load(data, samples=samples, seed=seed)
+def images(data: str, samples: int, step: int) -> Images:
+    """The first images in grey (their luma), every so many-th pixel, without those always black."""
+    dataset = first_images(data, samples, step)
     inputs, shape = dataset.inputs, dataset.shape
     if len(shape) == _RGB:
         inputs, shape = datasets.grayscale(inputs, shape), shape[:2]
-    small = datasets.downsample(inputs, shape, (side, side))
-    if np.linalg.matrix_rank(small - small.mean(axis=0)) < side**2:
+    seen = inputs[:, inputs.any(axis=0)]
+    pixels = seen.shape[1]
+    if np.linalg.matrix_rank(seen - seen.mean(axis=0)) < pixels:
         msg = (
-            f"{samples} images of {side} x {side} pixels do not span {side**2} dimensions about "
-            "their mean; take more samples or a smaller side"
+            f"{samples} images of {pixels} pixels do not span {pixels} dimensions about their "
+            "mean; take more samples or a larger step"
         )
         raise ValueError(msg)
-    return Images(small, f"{dataset.source}, grey, downsampled to {side} x {side}, not whitened")
+    return Images(seen, f"{dataset.source}, grey, {pixels} pixels, not whitened")
+
+
+def _uses(config: Config) -> list[tuple[str, Cell]]:
+    """Every (figure, cell), in the order of widths and seeds."""
+    made = []
+    for figure, panel in config.panels().items():
+        pixels = images(panel.data, panel.samples, panel.step).inputs.shape[1]
+        made += [
+            (
+                figure,
+                copy_fields(
+                    Cell,
+                    config,
+                    data=panel.data,
+                    samples=panel.samples,
+                    step=panel.step,
+                    norms=tuple(n for n in panel.norms if n != "layer" or width > pixels),
+                    depth=ONE_HIDDEN,
+                    width=width,
+                    seed=seed,
+                ),
+            )
+            for width in panel.widths
+            for seed in range(config.first_seed, config.first_seed + panel.seeds)
+        ]
+    return made
 
 
 def cells(config: Config) -> tuple[Cell, ...]:
     """Every width and seed, the most expensive first, so that short ones are left at the end."""
-    made = [
-        copy_fields(
-            Cell,
-            config,
-            norms=NORMS if width > config.side**2 else NORMS[:-1],
-            depth=ONE_HIDDEN,
-            width=width,
-            seed=seed,
-        )
-        for width in config.widths
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    ]
-    return tuple(sorted(made, key=cost, reverse=True))
+    distinct = dict.fromkeys(cell for _, cell in _uses(config))
+    return tuple(sorted(distinct, key=cost, reverse=True))
 
 
 def cost(cell: Cell) -> float:
-    """Multiplications in the triangular factors: two for BatchNorm and one for LayerNorm."""
-    size, inputs = cell.outputs * (cell.side**2 + 1), cell.side**2
-    batch = 2.0 * size**2 * inputs * cell.width
+    """Multiplications in the triangular factors: three for BatchNorm and one for LayerNorm."""
+    inputs = images(cell.data, cell.samples, cell.step).inputs.shape[1]
+    size = cell.outputs * (inputs + 1)
+    batch = 3.0 * size**2 * inputs * cell.width
     if "layer" not in cell.norms:
         return batch
     return batch + (size + cell.samples) ** 2 * (cell.samples * cell.outputs + inputs**2)
@@ -154,7 +196,7 @@ def cost(cell: Cell) -> float:
 
 def measure(cell: Cell) -> Measurement:
     """kappa under every norm for the same weights and samples, at the rank that theory gives."""
-    x = images(cell.data, cell.samples, cell.data_seed, cell.side).inputs
+    x = images(cell.data, cell.samples, cell.step).inputs
     found = [_conditioning(cell, norm, x) for norm in cell.norms]
     return {"inputs": x.shape[1], **as_lists(found)}
 
@@ -192,8 +234,7 @@ def operator(
         return papers.linear_gauss_newton([inner, outer], datasets.covariance(x))
     if norm == "layer":
         return normalised.layer_norm_gauss_newton(inner, outer, x, epsilon=epsilon)
-    frozen = norm == "frozen"
-    return normalised.batch_norm_gauss_newton(inner, outer, x, frozen=frozen, epsilon=epsilon)
+    return normalised.batch_norm_gauss_newton(inner, outer, x, statistics=norm, epsilon=epsilon)
 
 
 def theoretical_rank(cell: Cell, norm: str, inputs: int) -> int:
@@ -213,19 +254,20 @@ def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...
         copy_fields(
             Row,
             cell,
+            figure=figure,
             norm=norm,
-            data=f"{cell.data}, grey, {cell.side} x {cell.side}",
+            data=f"{cell.data}, grey, {measured[cell]['inputs']} pixels",
             **at_index(measured[cell], cell.norms.index(norm)),
         )
         for norm in NORMS
-        for cell in sorted(cells(config), key=lambda cell: (cell.width, cell.seed))
+        for figure, cell in _uses(config)
         if cell in measured and norm in cell.norms
     )
 
 
 def sources(config: Config) -> list[str]:
     """The source of the data, which are loaded here: missing data end the run at once."""
-    return [images(config.data, config.samples, config.data_seed, config.side).source]
+    return [images(p.data, p.samples, p.step).source for p in config.panels().values()]
 
 
 EXPERIMENT = Experiment(

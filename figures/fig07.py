@@ -14,13 +14,14 @@ EXPERIMENT = "batch_norm_sweep"
 COLUMNS = (
     *captions.CELL,
     *captions.CERTIFICATE,
-    *("norm", "samples", "gain", "rank", "kappa_leading"),
+    *("figure", "norm", "samples", "gain", "rank", "kappa_leading"),
 )
-LOOKS = dict(zip(("none", "batch", "frozen", "layer"), style.looks(4), strict=True))
+LOOKS = dict(zip(("none", "batch", "frozen", "layer", "initial"), style.looks(5), strict=True))
 LABELS = {
     "none": "no norm",
     "batch": "BatchNorm",
     "frozen": "BatchNorm,\nfrozen",
+    "initial": "BatchNorm,\ninitial",
     "layer": "LayerNorm",
 }
 LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
@@ -28,10 +29,13 @@ LEADING = style.Look(LOOKS["layer"].colour, "v", style.DASHED)
 
 def draw(table: Columns) -> Figure:
     """Kappa with and without BatchNorm (left), and with LayerNorm, which is far above (right)."""
+    table = select(table, figure="7")
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         left, right = figure.subplots(1, 2)
-        _draw_panel(left, table, ("none", "frozen", "batch"), "with and without BatchNorm")
+        _draw_panel(
+            left, table, ("none", "initial", "frozen", "batch"), "with and without BatchNorm"
+        )
         left.set_ylabel(style.KAPPA)
         _draw_panel(right, table, ("none", "batch", "layer"), "and with LayerNorm")
         style.footer(figure, captions.data_line(table))
@@ -40,6 +44,7 @@ def draw(table: Columns) -> Figure:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    table = select(table, figure="7")
     ranks = {norm: captions.listed(distinct(_of(table, norm), "rank")) for norm in _present(table)}
     layer = (
         f"; of LayerNorm, {ranks['layer']}: its curve beside the {ranks['batch']} leading"
@@ -51,8 +56,9 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
         "Figure 7. Condition number of the Gauss-Newton matrix of a linear network with one hidden"
         f" layer over its width m, at initialisation ({captions.initialisation(table)}), with and"
         " without normalisation of the hidden layer. BatchNorm uses the statistics of all n"
-        " samples and is differentiated through them, or frozen, with them held fixed; scale and"
-        " shift are parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
+        " samples and is differentiated through them, or frozen, with them held fixed, or initial,"
+        " with mean 0 and variance 1 as in evaluation mode before training; scale and shift are"
+        " parameters. Right, beyond the paper: LayerNorm. Logarithmic axes.",
         f"Rank of the matrix without normalisation {ranks['none']}, with BatchNorm"
         f" {ranks['batch']}{layer}.",
         captions.seeds(table),

@@ -8,13 +8,14 @@ from figures import fig07
 from figures.shared.series import Columns, select
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, line, mean_and_interval
 
-STRENGTH = {"none": 4e6, "frozen": 2e6, "batch": 1e6, "layer": 1e19}
-RANKS = {"none": 640, "frozen": 650, "batch": 650, "layer": 1649}
+STRENGTH = {"none": 4e6, "initial": 3e6, "frozen": 2e6, "batch": 1e6, "layer": 1e19}
+RANKS = {"none": 640, "initial": 650, "frozen": 650, "batch": 650, "layer": 1649}
 
 
 def row(norm: str, width: int, seed: int) -> dict:
     kappa = STRENGTH[norm] / width * (1 + 0.1 * seed)
     return {
+        "figure": "7",
         "norm": norm, "depth": 2, "width": width, "seed": seed, "inputs": 64, "outputs": 10,
         "samples": 1000, "data": "photo_patches, grey, 8 x 8", "gain": 2.0, "kappa": kappa,
         "kappa_low": 0.99 * kappa, "kappa_high": 1.01 * kappa, "evidence": "measured",
@@ -33,7 +34,7 @@ def table() -> Columns:
 def test_figure_7_draws_every_norm(table: Columns) -> None:
     panels = fig07.draw(table).axes
     for axes, norms in zip(
-        panels, (("none", "frozen", "batch"), ("none", "batch", "layer")), strict=True
+        panels, (("none", "initial", "frozen", "batch"), ("none", "batch", "layer")), strict=True
     ):
         assert axes.get_yscale() == "log"
         for index, norm in enumerate(norms):

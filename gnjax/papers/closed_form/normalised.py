@@ -1,9 +1,9 @@
 """Gauss-Newton matrices of one-hidden-layer linear networks with normalisation, in closed form.
 
 F(x) = W (gamma o N(V x) + beta), without an activation, differentiated by V, W, gamma and beta at
-gamma = 1 and beta = 0, the initial values. N is BatchNorm, with the statistics of the n samples or
-with those held fixed, or LayerNorm. The Jacobian (n k, p) is never formed: its range is known, and
-a factor with the same singular values has far fewer rows.
+gamma = 1 and beta = 0, the initial values. N is BatchNorm, with the statistics of the n samples,
+with those held fixed or with the initial ones, or LayerNorm. The Jacobian (n k, p) is never formed:
+its range is known, and a factor with the same singular values has far fewer rows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from gnjax.operators.stored.matrices import Factored
 
 Array = NDArray[np.floating]
 
+STATISTICS = ("batch", "frozen", "initial")
+"""Of BatchNorm: those of the samples, the same held fixed, and mean 0 with variance 1."""
+
 
 @dataclass(frozen=True)
 class _Network:
@@ -39,7 +42,7 @@ class _Network:
 
 
 def batch_norm_gauss_newton(
-    V: ArrayLike, W: ArrayLike, x: ArrayLike, *, frozen: bool = False, epsilon: float = 1e-5
+    V: ArrayLike, W: ArrayLike, x: ArrayLike, *, statistics: str = "batch", epsilon: float = 1e-5
 ) -> Factored:
     """J J^T / n for F(x) = W BN(V x) on the k (r + 1) coordinates of its range, r = rank of X_c.
 
@@ -51,8 +54,9 @@ def batch_norm_gauss_newton(
         w_i (x) (I - u_i u_i^T) R / s_i   by v_i, because the statistics move with it,
         e_c (x) u_i by W_ci,   w_i (x) u_i by gamma_i,   w_i (x) e_0 by beta_i,
 
-    e_0 being the coordinate of the constant. ``frozen`` holds s and the mean of V x fixed: v_i then
-    has w_i (x) [R; mean(x)^T] / s_i.
+    e_0 being the coordinate of the constant. "frozen" holds s and the mean of V x fixed: v_i then
+    has w_i (x) [R; mean(x)^T] / s_i. "initial" holds them at 1 and 0, so that BN only divides by
+    s_i = sqrt(1 + epsilon): v_i has the same, and u_i is [R; mean(x)^T] v_i / s_i.
 
     ``error`` is computed from the roundings of every step, with LAPACK's constant for the singular
     value decomposition of X_c, which is seen and not proved. No rank is assumed: R has min(n - 1,
@@ -63,21 +67,28 @@ def batch_norm_gauss_newton(
       V: (m, d), the hidden layer.
       W: (k, m), the output layer.
       x: (n, d), samples.
-      frozen: whether the statistics, those of x, are held fixed, as in evaluation mode.
+      statistics: "batch" are those of x and move with V; "frozen" are those of x, held fixed, as
+        in evaluation mode after training; "initial" are the mean 0 and the variance 1 that a layer
+        has in evaluation mode before its first step.
       epsilon: added to the variances.
     """
+    if statistics not in STATISTICS:
+        msg = f"statistics={statistics!r} is not one of {', '.join(STATISTICS)}"
+        raise ValueError(msg)
     net = _checked(V, W, x, epsilon)
     mean = net.x.mean(axis=0)
     root, root_error = _root(net.x, mean)
-    images = net.inner @ root.T  # (m, r), rows R v_i
-    deviations = np.sqrt(np.square(images).sum(axis=1) + net.epsilon)
+    affine = np.concatenate([root, mean[None]])  # [R; mean^T], (r + 1, d)
+    images = net.inner @ affine.T  # (m, r + 1)
+    if statistics != "initial":
+        images[:, -1] = 0  # the mean of V x is subtracted
+    variances = np.square(images).sum(axis=1) if statistics != "initial" else np.ones(len(images))
+    deviations = np.sqrt(variances + net.epsilon)
     units = images / deviations[:, None]
-    by_inner = np.zeros((len(units), len(root) + 1, len(mean)), root.dtype)
-    by_inner[:, :-1] = root
-    if frozen:
-        by_inner[:, -1] = mean
-    else:
-        by_inner[:, :-1] -= units[:, :, None] * (units @ root)[:, None, :]
+    by_inner = np.broadcast_to(affine, (len(units), *affine.shape))
+    if statistics == "batch":
+        by_inner = by_inner - units[:, :, None] * (units @ affine)[:, None, :]
+        by_inner[:, -1] = 0
     factor = _one_by_one(net.outer, by_inner / deviations[:, None, None], units)
     return _stored(factor, _batch_norm_error(net, root, root_error, deviations) + _rounding(factor))
 
@@ -115,7 +126,7 @@ def layer_norm_gauss_newton(
 
 
 def batch_norm_rank(d: int, k: int, m: int) -> int:
-    """The rank of J for BatchNorm, of the batch or frozen, on data with X_c of rank d.
+    """The rank of J for BatchNorm with any statistics, on data with X_c of rank d.
 
     gamma_i moves C along its row u_i, which v_i cannot, so that C takes every change W Y + Z V, and
     c every W beta: k d + k less what deficient factors leave out. The other directions of the
@@ -205,16 +216,14 @@ def _rounding(factor: Array) -> float:
 
 def _one_by_one(outer: Array, by_inner: Array, units: Array) -> Array:
     """[w_i (x) D_i, e_c (x) u_i, w_i (x) u_i, w_i (x) e_0], rows (c, b), for D_i (r + 1, d)."""
-    outputs = len(outer)
-    padded = np.pad(units, ((0, 0), (0, 1)))  # (m, r + 1)
-    constant = np.eye(padded.shape[1])[-1]
+    outputs, size = len(outer), units.shape[1]
     blocks = [
         np.einsum("ci,iba->cbia", outer, by_inner),
-        np.einsum("ce,ib->cbei", np.eye(outputs), padded),
-        np.einsum("ci,ib->cbi", outer, padded),
-        np.einsum("ci,b->cbi", outer, constant),
+        np.einsum("ce,ib->cbei", np.eye(outputs), units),
+        np.einsum("ci,ib->cbi", outer, units),
+        np.einsum("ci,b->cbi", outer, np.eye(size)[-1]),
     ]
-    return np.concatenate([b.reshape(outputs * padded.shape[1], -1) for b in blocks], axis=1)
+    return np.concatenate([b.reshape(outputs * size, -1) for b in blocks], axis=1)
 
 
 def _layer_norm_outputs(rows: Array, outputs: Array) -> Array:

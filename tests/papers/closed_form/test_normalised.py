@@ -17,23 +17,25 @@ from gnjax.operators import Factored
 from gnjax.papers.closed_form import normalised
 from tests import references
 
-KINDS = ("batch", "frozen", "layer")
+KINDS = ("batch", "frozen", "initial", "layer")
 
 
 def _closed(kind: str, v: object, w: object, x: np.ndarray, epsilon: float) -> Factored:
     if kind == "layer":
         return normalised.layer_norm_gauss_newton(v, w, x, epsilon=epsilon)
-    frozen = kind == "frozen"
-    return normalised.batch_norm_gauss_newton(v, w, x, frozen=frozen, epsilon=epsilon)
+    return normalised.batch_norm_gauss_newton(v, w, x, statistics=kind, epsilon=epsilon)
 
 
 def _model(kind: str, sizes: tuple[int, int, int], seed: int, epsilon: float) -> MLP:
-    """The library's network, in training mode, whose BatchNorm couples the samples."""
+    """The library's network, in training mode, whose BatchNorm couples the samples.
+
+    With the initial statistics it is in evaluation mode, as it was made.
+    """
     norm = "layer" if kind == "layer" else "batch"
     key = jax.random.key(seed)
     model = MLP(sizes, activation="linear", bias=False, norm=norm, key=key)
     model.norm1.epsilon = epsilon
-    model.train()
+    model.eval() if kind == "initial" else model.train()
     return model
 
 
@@ -87,7 +89,7 @@ def test_and_that_of_the_engine_for_whole_batches() -> None:
 
 @settings(max_examples=40)
 @given(
-    kind=st.sampled_from(["batch", "frozen"]),
+    kind=st.sampled_from(KINDS[:-1]),
     d=st.integers(2, 6),
     k=st.integers(1, 5),
     m=st.integers(1, 9),
@@ -133,6 +135,11 @@ def test_a_jacobian_has_no_higher_rank_than_rows() -> None:
     assert found == normalised.layer_norm_rank(3, 2, 6, 5, 0.1) == 10
 
 
+def test_unknown_statistics_are_refused() -> None:
+    with pytest.raises(ValueError, match="batch, frozen, initial"):
+        _closed("running", *_draw(0, 3, 6, 2), _samples(0, 5, 3), 0.1)
+
+
 def test_the_rank_under_layer_norm_is_silent_for_narrow_networks() -> None:
     with pytest.raises(ValueError, match="m > d"):
         normalised.layer_norm_rank(5, 2, 5, 30, 1e-5)
@@ -149,6 +156,8 @@ def _exact_singular_values(kind: str, v: np.ndarray, w: np.ndarray, x: np.ndarra
 
     def moments(j: int, i: int) -> tuple:
         """Mean and deviation that normalise z_ji."""
+        if kind == "initial":
+            return mpmath.mpf(0), mpmath.sqrt(1 + epsilon)
         values = [z[j, u] if kind == "layer" else z[u, i] for u in units]
         mean = sum(values) / len(values)
         return mean, mpmath.sqrt(sum((t - mean) ** 2 for t in values) / len(values) + epsilon)
@@ -158,7 +167,7 @@ def _exact_singular_values(kind: str, v: np.ndarray, w: np.ndarray, x: np.ndarra
 
     def normalised_moves(dz: list) -> list:
         """dN for a change dz (n, m) of V x."""
-        if kind == "frozen":
+        if kind in ("frozen", "initial"):
             return [[dz[j][i] / stats[j][i][1] for i in range(m)] for j in range(n)]
         moved = []
         for j in range(n):

@@ -27,7 +27,7 @@ _CASES = {
         _V, _W, _X[:2].T, 1 / 3, limits=limits
     ),
     "batch": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X),
-    "frozen": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X, frozen=True),
+    "frozen": lambda limits: normalised.batch_norm_gauss_newton(_V, _W, _X, statistics="frozen"),
     "layer": lambda limits: normalised.layer_norm_gauss_newton(_V, _W, _X),
     "cnn": lambda limits: linear_cnn_gauss_newton(_WIDE, _rng_head(), 6, limits=limits),
     "cnn, Sigma": lambda limits: linear_cnn_gauss_newton(
