@@ -26,52 +26,49 @@ PAPER_RATIOS = (
     ("3", "d/k", 78.4, 78.4),
     ("3", "m/d", 1.0, 4.0),
 )
-PROFILES = ("smoke", "laptop", "paper")
 
 
 def get_config(profile: str) -> ConfigDict:
-    if profile not in PROFILES:
-        raise unknown_profile(profile, PROFILES)
-    common = {
-        "paper_ratios": PAPER_RATIOS,
-        "data": data_of(profile, "mnist"),
-        "samples": 0,
-        "data_seed": 0,
-        "outputs": 10,
-        "gain": 1.0,
-        "initializer": "kaiming_normal",
-        "rtol": 1e-3,
-        "first_seed": 0,
-    }
-    return ConfigDict(common | {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]())
+    panels = {"smoke": _smoke, "laptop": _laptop, "paper": _paper}
+    if profile not in panels:
+        raise unknown_profile(profile, list(panels))
+    return ConfigDict(
+        {
+            "paper_ratios": PAPER_RATIOS,
+            "data": data_of(profile, "mnist"),
+            "samples": 500 if profile == "smoke" else 0,
+            "data_seed": 0,
+            "outputs": 5 if profile == "laptop" else 10,
+            "gain": 1.0,
+            "initializer": "kaiming_normal",
+            "rtol": 1e-3,
+            "first_seed": 0,
+            **panels[profile](),
+        }
+    )
 
 
 def _panel(
     depths: Iterable[int],
     seeds: int,
-    *,
     side: int = 0,
     widths: tuple[int, ...] = (),
     multipliers: tuple[int, ...] = (),
 ) -> dict[str, object]:
-    return {
-        "depths": tuple(depths),
-        "seeds": seeds,
-        "side": side,
-        "widths": tuple(widths),
-        "multipliers": tuple(multipliers),
-    }
+    return dict(
+        depths=tuple(depths), seeds=seeds, side=side, widths=widths, multipliers=multipliers
+    )
 
 
 def _smoke() -> dict[str, object]:
+    depths = (2, 3, 4)
     return {
-        "samples": 500,
-        "fixed_width": _panel((2, 3, 4, 5), 2, side=8, widths=(100, 150)),
-        "slow_growth": _panel((2, 3, 4), 2, side=8, multipliers=(40,)),
-        "slow_reference": _panel((2, 3, 4), 2, side=8, widths=(80,)),
-        "fast_growth": _panel((2, 3, 4), 2, side=8, multipliers=(100,)),
-        "many_seeds": _panel((2, 3, 4, 5), 3, side=8, widths=(100,)),
-        "narrow": _panel((2, 4), 2, side=8, widths=(20,)),
+        "fixed_width": _panel((2, 3, 4, 5), 2, 8, widths=(100, 150)),
+        "slow_growth": _panel(depths, 2, 8, multipliers=(40,)),
+        "slow_reference": _panel(depths, 2, 8, widths=(80,)),
+        "fast_growth": _panel(depths, 2, 8, multipliers=(100,)),
+        "many_seeds": _panel((2, 3, 4, 5), 3, 8, widths=(100,)),
+        "narrow": _panel((2, 4), 2, 8, widths=(20,)),
     }
 
 
@@ -79,13 +76,12 @@ def _laptop() -> dict[str, object]:
     """Half the paper's sizes at fewer depths and seeds."""
     depths = (2, 4, 6, 8, 10)
     return {
-        "outputs": 5,
-        "fixed_width": _panel(depths, 3, side=20, widths=(510, 765, 1020, 1530)),
-        "slow_growth": _panel(depths, 3, side=20, multipliers=(255, 357)),
-        "slow_reference": _panel(depths, 3, side=20, widths=(510,)),
-        "fast_growth": _panel((2, 3, 4, 6, 10), 5, side=20, multipliers=(1530, 3060)),
-        "many_seeds": _panel(depths, 5, side=20, widths=(510,)),
-        "narrow": _panel((2, 4, 6, 8), 3, side=20, widths=(51, 153, 255)),
+        "fixed_width": _panel(depths, 3, 20, widths=(510, 765, 1020, 1530)),
+        "slow_growth": _panel(depths, 3, 20, multipliers=(255, 357)),
+        "slow_reference": _panel(depths, 3, 20, widths=(510,)),
+        "fast_growth": _panel((2, 3, 4, 6, 10), 5, 20, multipliers=(1530, 3060)),
+        "many_seeds": _panel(depths, 5, 20, widths=(510,)),
+        "narrow": _panel((2, 4, 6, 8), 3, 20, widths=(51, 153, 255)),
     }
 
 

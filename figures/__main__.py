@@ -71,7 +71,8 @@ def render(name: str, files: tuple[Path, Path] | None, out: Path) -> Iterator[Pa
         figure, caption = module.draw(), module.caption()
     else:
         assert files is not None
-        columns = table.read(files[0], needed=module.COLUMNS)
+        frame = table.read(files[0], needed=module.COLUMNS)
+        columns = frame if catalogue.takes_frame(module) else table.arrays(frame)
         provenance = table.read_provenance(files[1])
         figure, caption = module.draw(columns), module.caption(columns, provenance)
     for suffix in FORMATS:

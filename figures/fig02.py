@@ -9,17 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import (
-    Columns,
-    Series,
-    distinct,
-    kappa_over_seeds,
-    over_seeds,
-    rows,
-    select,
-)
+from figures.shared.series import Series, kappa_over_seeds, over_seeds
 
 EXPERIMENT = "depth_sweep"
 COLUMNS = (
@@ -54,20 +47,20 @@ KEY = (
 FEWEST_FOR_FIT = 4  # depths; some quadratic meets any three points
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa, bound and quadratic fit at fixed width, then kappa at widths proportional to depth."""
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.4)
         for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
-            _draw_panel(axes, select(table, figure=panel.figure), panel)
+            _draw_panel(axes, frame[frame["figure"] == panel.figure], panel)
         figure.axes[0].set_ylabel(style.KAPPA)
-        style.footer(figure, captions.data_line(_shown(table)))
+        style.footer(figure, captions.data_line(_shown(frame)))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = _shown(table)
+    shown = _shown(frame)
     return captions.paragraph(
         "Figure 2. Condition number of the Gauss-Newton matrix of deep linear networks at"
         f" initialisation ({captions.initialisation(shown)}).",
@@ -89,34 +82,32 @@ def quadratic(series: Series) -> tuple[NDArray, NDArray] | None:
     return fine, np.polynomial.Polynomial.fit(x, y, deg=2)(fine)
 
 
-def _shown(table: Columns) -> Columns:
-    return select(table, figure=[panel.figure for panel in PANELS])
+def _shown(frame: DataFrame) -> DataFrame:
+    return frame[frame["figure"].isin([panel.figure for panel in PANELS])]
 
 
-def _draw_panel(axes: Axes, table: Columns, panel: Panel) -> None:
+def _draw_panel(axes: Axes, frame: DataFrame, panel: Panel) -> None:
     axes.set_title(panel.title)
-    if rows(table) == 0:
+    if frame.empty:
         style.blank(axes, "not part of this profile")
         return
-    values = distinct(table, panel.by)
-    lines = [
-        _draw_curve(axes, select(table, **{panel.by: value}), panel, look)
-        for value, look in zip(values, style.looks(len(values)), strict=True)
-    ]
-    for line, value in zip(lines, values, strict=True):
-        line.set_label(f"${panel.symbol} = {value:g}$")
-    style.whole_numbers(axes, table["depth"], "depth $L$")
+    curves = frame.groupby(panel.by)
+    lines = []
+    for (value, rows), look in zip(curves, style.looks(len(curves)), strict=True):
+        lines.append(_draw_curve(axes, rows, panel, look))
+        lines[-1].set_label(f"${panel.symbol} = {value:g}$")
+    style.whole_numbers(axes, frame["depth"], "depth $L$")
     if panel.bounded:
-        fitted = len(distinct(table, "depth")) >= FEWEST_FOR_FIT
+        fitted = frame["depth"].nunique() >= FEWEST_FOR_FIT
         style.key(axes, KEY if fitted else KEY[:-1])
     style.label_curves(axes, lines)
 
 
-def _draw_curve(axes: Axes, table: Columns, panel: Panel, look: style.Look) -> Line2D:
-    kappa = kappa_over_seeds(table, "depth")
+def _draw_curve(axes: Axes, frame: DataFrame, panel: Panel, look: style.Look) -> Line2D:
+    kappa = kappa_over_seeds(frame, "depth")
     line = style.band(axes, kappa, look)
     if panel.bounded:
-        style.bound_curve(axes, over_seeds(table, "depth", "bound_convex"), look)
+        style.bound_curve(axes, over_seeds(frame, "depth", "bound_convex"), look)
         fit = quadratic(kappa)
         if fit is not None:
             style.fit_curve(axes, *fit)

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
 from sweeps.table import TableError
 
 EXPERIMENT = "depth_sweep"
@@ -20,9 +21,9 @@ CONVEX = style.Look(style.COLOURS[1], "s", style.DASHED)
 MAXIMUM = style.Look(style.COLOURS[2], "^", style.DASH_DOT)
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """Kappa, the convex-combination bound and the maximum bound on a logarithmic axis."""
-    shown = _shown(table)
+    shown = _shown(frame)
     with style.paper_style():
         figure = style.new_figure(style.COLUMN_WIDTH, 2.3)
         axes = figure.subplots()
@@ -41,9 +42,9 @@ def draw(table: Columns) -> Figure:
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = _shown(table)
+    shown = _shown(frame)
     return captions.paragraph(
         "Figure 3. Condition number of the Gauss-Newton matrix of linear networks of width"
         f" m = {captions.listed(distinct(shown, 'width'))} at initialisation"
@@ -55,9 +56,9 @@ def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     )
 
 
-def _shown(table: Columns) -> Columns:
+def _shown(frame: DataFrame) -> DataFrame:
     """The rows of this figure, which are drawn at one width: a mean over widths says nothing."""
-    shown = select(table, figure="3")
+    shown = frame[frame["figure"] == "3"]
     widths = distinct(shown, "width")
     if len(widths) != 1:
         msg = f"figure 3 needs rows at one width, but the table has them at {widths or 'none'}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 
 from figures import catalogue
+from sweeps import command_line as cli
 from sweeps.claims import Claim
 
 
 def all_claims() -> list[Claim]:
     """Every claim, in the order of the figures."""
     names = dict.fromkeys(figure.EXPERIMENT for figure in catalogue.from_tables().values())
-    found = [c for e in names for c in import_module(f"experiments.{e}").PROGRAM.claims]
+    found = [c for e in names for c in cli.named(e).claims]
     return sorted(found, key=lambda claim: order(figure_of(claim)))
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,7 @@ def _say_how_long(
 
 
 def _job(name: str, options: argparse.Namespace, launcher: Launcher) -> cli.Job:
-    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
+    program = cli.named(name)
     config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
     return cli.Job(
         program,
@@ -352,7 +351,7 @@ def _with_published_cells(options: argparse.Namespace) -> tuple[str, ...]:
 
 def _is_published(name: str, options: argparse.Namespace) -> bool:
     """Whether a cell of the experiment is published."""
-    program: cli.Program = import_module(f"experiments.{name}").PROGRAM
+    program = cli.named(name)
     config, _ = cli.load(program, f"configs/{name}.py:{options.profile}", options.overrides)
     store = archives.archive(program.experiment)
     return bool(archives.published(store, program.experiment.cells(config)))

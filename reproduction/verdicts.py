@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 
 from figures import catalogue
@@ -20,7 +19,7 @@ from reproduction.readings import all_claims, figure_of
 from reproduction.records import Section
 from sweeps import command_line as cli
 from sweeps import sentences, table
-from sweeps.claims import Claim, Verdict, judge
+from sweeps.claims import Claim, Verdict
 from sweeps.storage.files import write_atomically
 
 
@@ -78,10 +77,10 @@ def of_table(
     figure: str, module: catalogue.TableFigure, profile: str, path: Path
 ) -> list[tuple[Claim, Verdict]]:
     """The verdicts of a figure's claims, from its published table."""
-    program: cli.Program = import_module(f"experiments.{module.EXPERIMENT}").PROGRAM
+    program = cli.named(module.EXPERIMENT)
     config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
-    saved, ratios = table.read(path), getattr(config, "paper_ratios", ())
-    return [(c, judge(c, saved, ratios)) for c in program.claims if figure_of(c) == figure]
+    claims = [claim for claim in program.claims if figure_of(claim) == figure]
+    return cli.of_table(program, config, path, claims)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

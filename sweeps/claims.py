@@ -195,8 +195,9 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
 
 def _seeds(claim: Claim, table: Columns) -> int:
     """How many seeds the rows have that a claim is about; 0 in a table without seeds."""
-    shown = where(table, **dict(claim.panel)) if "seed" in table else {}
-    return len(np.unique(shown["seed"])) if shown else 0
+    if "seed" not in table:
+        return 0
+    return len(np.unique(where(table, **dict(claim.panel))["seed"]))
 
 
 def _other_data(claim: Claim, table: Columns) -> str:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pandas import DataFrame
+
+from sweeps.config import plain
 from sweeps.storage.files import write_atomically
 from sweeps.storage.store import Finished
 
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """Write a line for each row, columns in the dataclass's order and floats with all digits."""
-    names = [field.name for field in dataclasses.fields(rows[0])]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in names])
-    write_atomically(path, text.getvalue())
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    """Write a line for each row, with all digits of every number."""
+    found = [row if isinstance(row, Mapping) else dataclasses.asdict(row) for row in rows]
+    frame = DataFrame(found, dtype=object)  # whole numbers stay whole where others are missing
+    write_atomically(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def write_provenance(
@@ -42,7 +33,7 @@ def write_provenance(
     kept = [result.provenance for result in finished]
     dates = sorted(each["date"] for each in kept)
     content = {
-        "config": dataclasses.asdict(config),
+        "config": plain(config),
         "data": list(sources),
         "seconds": round(sum(result.seconds for result in finished), 3),
         "cells": len(kept),

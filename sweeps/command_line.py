@@ -8,10 +8,12 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ml_collections import FrozenConfigDict
 from rich.table import Table
 from rich.text import Text
 
@@ -19,11 +21,12 @@ from gnjax.cli.compilation import keep_compiled
 from gnjax.cli.terminal import Terminal, exit_status
 from gnjax.data import DataUnavailableError
 from gnjax.numerics import precision
-from sweeps import collect, progress
+from sweeps import collect, grid, progress
 from sweeps import config as configs
 from sweeps import table as tables
 from sweeps.claims import FAILS, HOLDS, UNDECIDED, Claim, Sentence, Verdict, judge
-from sweeps.grid import Cell, Experiment
+from sweeps.experiment import Experiment
+from sweeps.grid import Cell
 from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.sentences import judged
@@ -48,7 +51,7 @@ _OPTIONS = ("--config", "--help", *launching.OPTIONS)
 class Program:
     """An experiment with what its command line needs."""
 
-    experiment: Experiment
+    experiment: grid.Experiment
     config: type[Any]
     claims: Sequence[Claim]
     sources: Callable[[Any], Sequence[str]]
@@ -58,7 +61,7 @@ class Program:
 class Job:
     """A config to run, the folder for its table, and who computes its cells."""
 
-    program: Program
+    program: Program | Experiment
     config: Any
     profile: str
     results: Path
@@ -81,7 +84,7 @@ class Done:
     seconds: float = 0.0  # spent on the cells of the table, whenever that was
 
 
-def main(program: Program, arguments: Sequence[str] | None = None) -> int:
+def main(program: Program | Experiment, arguments: Sequence[str] | None = None) -> int:
     """Run a program; return 0 if every cell finished, 1 if one failed, 2 for a user's mistake.
 
     After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
@@ -89,7 +92,7 @@ def main(program: Program, arguments: Sequence[str] | None = None) -> int:
     return exit_status(lambda: _main(program, arguments), STOPPED)
 
 
-def _main(program: Program, arguments: Sequence[str] | None) -> int:
+def _main(program: Program | Experiment, arguments: Sequence[str] | None) -> int:
     console = Terminal()
     try:
         if arguments is None:
@@ -203,13 +206,24 @@ def _with_other_shards(
     return launch.Outcome({}, outcome.failures)
 
 
-def load(program: Program, argument: str, overrides: Sequence[str] = ()) -> tuple[Any, str]:
+def named(name: str) -> Program | Experiment:
+    """The experiment of the module ``experiments.name``."""
+    module = import_module(f"experiments.{name}")
+    return module.PROGRAM if hasattr(module, "PROGRAM") else module.EXPERIMENT
+
+
+def load(
+    program: Program | Experiment, argument: str, overrides: Sequence[str] = ()
+) -> tuple[Any, str]:
     """The frozen config that FILE:PROFILE and overrides stand for, and the profile."""
     edge, profile = configs.load(argument)
-    return configs.freeze(program.config, configs.override(edge, overrides)), profile
+    found = configs.override(edge, overrides)
+    if isinstance(program, Experiment):
+        return FrozenConfigDict(found), profile
+    return configs.freeze(program.config, found), profile
 
 
-def _job(program: Program, arguments: Sequence[str]) -> Job:
+def _job(program: Program | Experiment, arguments: Sequence[str]) -> Job:
     name = program.experiment.name
     options, overrides = _parsed(name, arguments)
     config, profile = load(program, options.config, overrides)
@@ -250,7 +264,7 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
     """The name of the job's folder: the profile, and a hash of the config if fields were set."""
     if not overrides:
         return profile
-    text = json.dumps(asdict(config), sort_keys=True)
+    text = json.dumps(configs.plain(config), sort_keys=True)
     return f"{profile}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -290,9 +304,17 @@ def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
 
     A sweep of your own, about no paper, has a config without ``paper_ratios``.
     """
-    saved = tables.read(job.folder / "table.csv")
-    ratios = getattr(job.config, "paper_ratios", ())
-    return [(c, judge(c, saved, ratios)) for c in job.program.claims]
+    return of_table(job.program, job.config, job.folder / "table.csv", job.program.claims)
+
+
+def of_table(
+    program: Program | Experiment, config: Any, path: Path, claims: Sequence[Claim]
+) -> list[tuple[Claim, Verdict]]:
+    """The verdicts on claims of an experiment, from its table."""
+    frame = tables.read(path)
+    saved = frame if isinstance(program, Experiment) else tables.arrays(frame)
+    ratios = getattr(config, "paper_ratios", ())
+    return [(claim, judge(claim, saved, ratios)) for claim in claims]
 
 
 def colored(status: str, count: int | None = None) -> Text:

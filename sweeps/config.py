@@ -147,6 +147,11 @@ def _value(old: Any, text: str, path: str) -> Any:
     raise ConfigError(msg)
 
 
+def plain(config: Any) -> dict[str, Any]:
+    """The values of a config by their names, groups as mappings."""
+    return config.to_dict() if isinstance(config, ConfigDict) else dataclasses.asdict(config)
+
+
 def freeze(kind: type[Config], config: ConfigDict) -> Config:
     """A ConfigDict as the frozen dataclass of the same fields, groups included."""
     hints = get_type_hints(kind)

@@ -67,8 +67,9 @@ def mean(
       together: how many such intervals a verdict needs at once. Each is taken so wide that with
         95% all of them hold (Bonferroni).
     """
-    lows = values if lows is None else lows
-    highs = values if highs is None else highs
+    values = np.asarray(values)
+    lows = values if lows is None else np.asarray(lows)
+    highs = values if highs is None else np.asarray(highs)
     return Effect(
         float(np.mean(values)),
         _end(lows, -1.0, together),
@@ -112,7 +113,7 @@ def _logs(rows: Columns, seeds: NDArray, of: str) -> tuple[NDArray, NDArray, NDA
     by_seed = [where(rows, seed=seed) for seed in seeds]
     with np.errstate(divide="ignore"):
         value, low, high = (
-            np.array([np.mean(np.log(each[name])) for each in by_seed]) for name in names
+            np.array([np.log(np.asarray(each[name])).mean() for each in by_seed]) for name in names
         )
     return value, low, high
 
@@ -126,7 +127,10 @@ def exponent(rows: Columns, over: str, of: str = "kappa", together: int = 1) -> 
     seeds = [(each, len(np.unique(each[over]))) for each in by_seed(rows)]
     most = max(points for _, points in seeds)
     fitted = [each for each, points in seeds if points >= 2 and 2 * points > most]
-    slopes = [growth_exponent(each[over], each[of]) for each in fitted or by_seed(rows)]
+    slopes = [
+        growth_exponent(np.asarray(each[over]), np.asarray(each[of]))
+        for each in fitted or by_seed(rows)
+    ]
     return mean(np.array(slopes), together=together)
 
 
@@ -235,8 +239,9 @@ def bound_holds(
         bounded = where(table, **wanted, bound_applicable=True)
         if not length(bounded):
             return not_testable(f"no cell where {theorem} applies")
-        ratios = bounded[bounds[0]] / bounded["kappa_low"]
-        ordered = all((bounded[b] >= bounded[a]).all() for a, b in pairwise(bounds))
+        ends = {name: np.asarray(bounded[name]) for name in (*bounds, "kappa_low")}
+        ratios = ends[bounds[0]] / ends["kappa_low"]
+        ordered = all((ends[b] >= ends[a]).all() for a, b in pairwise(bounds))
         text = f"smallest bound / kappa {ratios.min():.4f} over {len(ratios)} cells"
         return verdict(bool(ratios.min() >= 1 and ordered), ratios.min(), text)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID
 from rich.text import Text
 
 from gnjax.cli.terminal import Terminal, column
+from sweeps.cell import flat, values
 from sweeps.grid import Cell, Experiment
 from sweeps.launchers.launch import Plan, Watcher
 from sweeps.launchers.work import Failure
@@ -169,15 +168,8 @@ def watch(experiment: Experiment, chosen: Plan, console: Terminal) -> Iterator[W
 
 def describe(cell: Cell) -> str:
     """A cell as text, by the fields that tell cells apart."""
-    shown = dict(_fields(cell))
+    shown = flat(values(cell))
     return " ".join(f"{name}={shown[name]}" for name in _TELLING if name in shown) or str(cell)
-
-
-def _fields(record: Any) -> Iterator[tuple[str, Any]]:
-    """The names and values of all fields, those of nested records included."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        yield from _fields(value) if is_dataclass(value) else [(field.name, value)]
 
 
 def duration(seconds: float) -> str:

@@ -6,20 +6,23 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps.table import Columns
 
 
 def where(table: Columns, **wanted: object) -> Columns:
     """The rows whose columns equal the given values."""
-    keep = np.ones(len(next(iter(table.values()))), bool)
+    keep = np.ones(length(table), bool)
     for name, value in wanted.items():
-        keep &= table[name] == value
+        keep &= np.asarray(table[name] == value)
     return kept(table, keep)
 
 
 def kept(table: Columns, keep: NDArray) -> Columns:
     """The rows for which ``keep`` is true."""
+    if isinstance(table, DataFrame):
+        return table[np.asarray(keep)].reset_index(drop=True)
     return {name: column[keep] for name, column in table.items()}
 
 
@@ -29,18 +32,19 @@ def by_seed(table: Columns) -> list[Columns]:
 
 
 def length(table: Columns) -> int:
-    return len(next(iter(table.values())))
+    return len(table) if isinstance(table, DataFrame) else len(next(iter(table.values())))
 
 
 def means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
     """The distinct values of ``over``, and the mean over seeds of ``of`` at each."""
     points = np.unique(table[over])
-    return points, np.array([table[of][table[over] == point].mean() for point in points])
+    values, places = np.asarray(table[of], float), np.asarray(table[over])
+    return points, np.array([values[places == point].mean() for point in points])
 
 
 def geometric_means(table: Columns, over: str, of: str) -> tuple[NDArray, NDArray]:
     """The distinct values of ``over``, and the geometric mean over seeds of ``of`` at each."""
-    points, logs = means({**table, of: np.log(table[of])}, over, of)
+    points, logs = means({over: table[over], of: np.log(np.asarray(table[of]))}, over, of)
     return points, np.exp(logs)
 
 

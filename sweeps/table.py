@@ -1,9 +1,10 @@
-"""Read what an experiment saved: its table as typed columns, and its provenance.
+"""Read what an experiment saved: its table as a data frame, and its provenance.
 
 Claims and figures both read the files through here; it imports neither JAX nor the library.
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,18 +12,32 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
-Columns = Mapping[str, NDArray]  # a saved table: equally long columns by name
+Columns = Mapping[str, NDArray] | DataFrame  # equally long columns by name
+NAMES = ("figure", "beta")  # columns of text, some of which reads like a number
 
 
 class TableError(ValueError):
     """A saved table that is missing, or is not what a figure needs."""
 
 
-def read(path: Path, needed: Iterable[str] = ()) -> Columns:
-    """The columns of a comma-separated file with a header, each of the narrowest type that fits."""
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *lines = list(csv.reader(file)) or [[]]
+def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> DataFrame:
+    """The table of a comma-separated file with a header, each column of the narrowest type.
+
+    An empty cell in a column of numbers stands for no value and is nan. Of a foreign table only the
+    upper end of an interval (``_high``) may be infinite.
+
+    Args:
+      path: the file.
+      needed: columns that must be there.
+      foreign: whether others can have changed the file since it was written, so that its numbers
+        are looked at one by one.
+
+    Raises:
+      TableError: the file is no such table; the text says where.
+    """
+    header, *lines = _lines(path)
     if not lines:
         msg = f"{path} has no rows; run its experiment to the end"
         raise TableError(msg)
@@ -30,8 +45,57 @@ def read(path: Path, needed: Iterable[str] = ()) -> Columns:
     if missing:
         msg = f"{path} has no column {', '.join(missing)}; another version wrote it, run it again"
         raise TableError(msg)
-    columns = zip(*lines, strict=True)
-    return {name: typed(column) for name, column in zip(header, columns, strict=True)}
+    columns = dict(zip(header, zip(*lines, strict=True), strict=True))
+    for name, column in columns.items() if foreign else ():
+        _check(path, name, column)
+    return DataFrame({name: typed(column) for name, column in columns.items()})
+
+
+def arrays(frame: DataFrame) -> dict[str, NDArray]:
+    """The columns as arrays, as claims and figures take them that are not of frames yet."""
+    found = {name: frame[name].to_numpy() for name in frame}
+    return {
+        n: column.astype(str) if column.dtype == object else column for n, column in found.items()
+    }
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The header and the rows, all of one length."""
+    try:
+        text = io.StringIO(path.read_text(encoding="utf-8"), newline="")
+        lines = list(csv.reader(text, strict=True)) or [[]]
+    except (UnicodeDecodeError, csv.Error) as error:
+        msg = f"{path} is not a table of comma-separated UTF-8 text: {error}"
+        raise TableError(msg) from error
+    header = lines[0]
+    for number, line in enumerate(lines, start=1):
+        if len(line) != len(header):
+            msg = f"{path} has {len(line)} values in line {number}, and {len(header)} in its header"
+            raise TableError(msg)
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        msg = f"{path} has two columns {', '.join(twice)}"
+        raise TableError(msg)
+    return lines
+
+
+def _check(path: Path, name: str, column: Sequence[str]) -> None:
+    """An error if a column of numbers has text, nan, or an infinity that is no upper end."""
+    numbers = [_number(cell) for cell in column]
+    if name in NAMES or all(number is None for number in numbers):
+        return
+    for line, (cell, number) in enumerate(zip(column, numbers, strict=True), start=2):
+        infinite = number == np.inf and name.endswith("_high")
+        if cell and not infinite and (number is None or not np.isfinite(number)):
+            msg = f"{path} has {cell[:40]!r} in line {line}, in the column {name} of numbers"
+            raise TableError(msg)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
 
 
 def provenance_beside(path: Path) -> Path:

@@ -58,23 +58,34 @@ class Cell(Start):
     seed: int
 
 
-def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
+def layer_widths(inputs: int, depth: int, width: int, outputs: int) -> tuple[int, ...]:
+    """d, m, .., m, k of a network with ``depth`` layers."""
+    return (inputs, *[width] * (depth - 1), outputs)
+
+
+def weights(widths: Sequence[int], initializer: str, gain: float, seed: int) -> list[jax.Array]:
     """W_1 (m, d), .., W_L (k, m)."""
-    widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
-    options = {"gain": network.gain} if network.initializer.startswith("kaiming") else {}
-    key = jax.random.key(network.seed)
-    return gnjax.initializers.chain(key, widths, network.initializer, **options)
+    options = {"gain": gain} if initializer.startswith("kaiming") else {}
+    return gnjax.initializers.chain(jax.random.key(seed), widths, initializer, **options)
 
 
-def chain_weights(inputs: int, network: Network) -> list[jax.Array]:
+def reduced_weights(
+    widths: Sequence[int], initializer: str, gain: float, seed: int
+) -> list[jax.Array]:
     """The weights of a plain linear network, or of a smaller one where those are Gaussian and wide.
 
     The distribution of kappa is the same for both (:func:`gnjax.initializers.reduced_chain`).
     """
-    if network.initializer != "kaiming_normal" or network.width < inputs + network.outputs:
-        return initial_weights(inputs, network)
-    widths = (inputs, *[network.width] * (network.depth - 1), network.outputs)
-    return gnjax.initializers.reduced_chain(jax.random.key(network.seed), widths, network.gain)
+    inputs, *hidden, outputs = widths
+    if initializer != "kaiming_normal" or min(hidden, default=0) < inputs + outputs:
+        return weights(widths, initializer, gain, seed)
+    return gnjax.initializers.reduced_chain(jax.random.key(seed), tuple(widths), gain)
+
+
+def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
+    """W_1 (m, d), .., W_L (k, m)."""
+    widths = layer_widths(inputs, network.depth, network.width, network.outputs)
+    return weights(widths, network.initializer, network.gain, network.seed)
 
 
 def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
 from sweeps.table import Columns
@@ -27,7 +28,7 @@ class Series:
 
 def rows(table: Columns) -> int:
     """How many rows the table has."""
-    return len(next(iter(table.values()), ()))
+    return len(table) if isinstance(table, DataFrame) else len(next(iter(table.values()), ()))
 
 
 def select(table: Columns, **wanted: Any) -> Columns:
@@ -35,6 +36,8 @@ def select(table: Columns, **wanted: Any) -> Columns:
     keep = np.ones(rows(table), dtype=bool)
     for name, values in wanted.items():
         keep &= np.isin(table[name], values)
+    if isinstance(table, DataFrame):
+        return table[keep].reset_index(drop=True)
     return {name: column[keep] for name, column in table.items()}
 
 
@@ -56,14 +59,14 @@ def over_seeds(table: Columns, x: str, *factors: str, arithmetic: bool = False) 
     """
     values = np.prod([table[name] for name in factors], axis=0)
     known = np.ones(rows(table), dtype=bool)
-    return _aggregate(table[x], values, known, arithmetic=arithmetic)
+    return _aggregate(np.asarray(table[x]), values, known, arithmetic=arithmetic)
 
 
 def kappa_over_seeds(table: Columns, x: str) -> Series:
     """`over_seeds` of kappa, with its certified lower end where the value is unresolved."""
-    resolved = table["resolved"].astype(bool)
+    resolved = np.asarray(table["resolved"], bool)
     values = np.where(resolved, table["kappa"], table["kappa_low"])
-    return _aggregate(table[x], values, resolved)
+    return _aggregate(np.asarray(table[x]), values, resolved)
 
 
 def _aggregate(x: NDArray, y: NDArray, resolved: NDArray, *, arithmetic: bool = False) -> Series:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweeps.cell import values
 from sweeps.grid import Cell, Experiment
 from sweeps.storage import store as stores
 from sweeps.storage.files import DamagedError, read_checked
@@ -55,7 +56,7 @@ def refused(store: Store, cells: Iterable[Cell]) -> int:
 
 def _plain(cell: Cell) -> Any:
     """The fields of a cell as a file has them."""
-    return json.loads(json.dumps(dataclasses.asdict(cell)))
+    return json.loads(json.dumps(values(cell)))
 
 
 def _cell(path: Path) -> Mapping[str, Any] | None:

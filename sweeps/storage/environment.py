@@ -84,7 +84,7 @@ def _git() -> dict[str, Any]:
 
 
 def _source(measure: Callable[..., Any]) -> Path:
-    while isinstance(measure, functools.partial):
+    while hasattr(measure, "func"):  # a partial, or the measure of an experiment
         measure = measure.func
     file = inspect.getsourcefile(measure)
     if file is None or not Path(file).is_file():

@@ -17,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from sweeps.cell import values
 from sweeps.grid import Cell, Measurement
 from sweeps.storage.files import (
     PARTIAL,
@@ -92,7 +93,7 @@ def _remove_if_abandoned(partial: Path) -> None:
 def key(store: Store, cell: Cell) -> str:
     """The name of a cell's file: a hash of the cell and of everything that decides its numbers."""
     environment = dataclasses.asdict(store.environment)
-    identity = [_FORMAT, type(cell).__name__, dataclasses.asdict(cell), environment]
+    identity = [_FORMAT, type(cell).__name__, values(cell), environment]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -116,7 +117,7 @@ def is_damaged(store: Store, cell: Cell) -> bool:
 def save(store: Store, cell: Cell, finished: Finished) -> Finished:
     """Store a cell that this process has claimed, and return what a later ``load`` will return."""
     body = {
-        "cell": dataclasses.asdict(cell),
+        "cell": values(cell),
         "measurement": dict(finished.measurement),
         "provenance": dict(finished.provenance),
         "seconds": finished.seconds,

@@ -1,23 +1,23 @@
 """The command line of experiments, their configs, rows and claims."""
 
 import dataclasses
+import functools
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
 import jax
 import numpy as np
+import pandas
 import pytest
+from pandas import DataFrame
 
 import gnjax
 from experiments import depth_sweep
 from gnjax import papers
 from sweeps import command_line as cli
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
-from tests.experiments.configs import frozen
 
 _TINY = [
     "--config=configs/depth_sweep.py:smoke",
@@ -42,16 +42,17 @@ def _names():
 
 
 def _main(arguments, tmp_path):
-    return cli.main(depth_sweep.PROGRAM, [*arguments, f"--results={tmp_path}"])
+    return cli.main(depth_sweep.EXPERIMENT, [*arguments, f"--results={tmp_path}"])
 
 
 @pytest.mark.parametrize("name", _names())
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_every_profile_is_a_config_with_cells(name, profile):
-    module = import_module(f"experiments.{name}")
-    cells = module.cells(frozen(module, profile))
+    program = cli.named(name)
+    config, _ = cli.load(program, f"configs/{name}.py:{profile}")
+    cells = program.experiment.cells(config)
     assert len(set(cells)) == len(cells) > 0
-    assert all(module.cost(cell) > 0 for cell in cells)
+    assert all(program.experiment.cost(cell) > 0 for cell in cells)
 
 
 def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
@@ -62,6 +63,7 @@ def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
     folder = next((tmp_path / "depth_sweep").glob("smoke-*"))
     table = read(folder / "table.csv")
     provenance = json.loads((folder / "provenance.json").read_text())
+    assert tuple(table) == depth_sweep.EXPERIMENT.columns
     assert set(table["figure"]) == {"2a", "2b-left", "2b-fixed", "2b-right", "3", "2-narrow"}
     assert "Fashion-MNIST" in provenance["data"][0]
     assert provenance["precision"] == "float64"
@@ -73,11 +75,11 @@ def test_a_tiny_sweep_end_to_end(tmp_path, capsys):
 
 
 def test_a_row_is_what_the_engine_says(tmp_path):
-    edge, _ = config.load("configs/depth_sweep.py:smoke")
-    cell = depth_sweep.cells(config.freeze(depth_sweep.Config, edge))[0]
-    measured = depth_sweep.measure(cell)
-    widths = (measured["inputs"], *[cell.width] * (cell.depth - 1), cell.outputs)
-    weights = gnjax.initializers.reduced_chain(jax.random.key(cell.seed), widths)
+    config, _ = cli.load(depth_sweep.EXPERIMENT, "configs/depth_sweep.py:smoke")
+    cell = depth_sweep.EXPERIMENT.cells(config)[0].keywords
+    measured = depth_sweep.measure(**cell)
+    widths = (measured["inputs"], *[cell["width"]] * (cell["depth"] - 1), cell["outputs"])
+    weights = gnjax.initializers.reduced_chain(jax.random.key(cell["seed"]), widths)
     dense = np.linalg.eigvalsh(np.asarray(papers.linear_gauss_newton(weights).as_matrix()))
     np.testing.assert_allclose(measured["kappa"], dense[-1] / dense[0], rtol=1e-3)
     assert measured["kappa_low"] <= dense[-1] / dense[0] * (1 + 1e-9)
@@ -169,22 +171,22 @@ def test_dry_run_computes_nothing(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", _names())
 def test_the_papers_sizes_are_planned_without_data(name, tmp_path, capsys):
-    program = import_module(f"experiments.{name}").PROGRAM
+    program = cli.named(name)
     arguments = [f"--config=configs/{name}.py:paper", "--dry_run", f"--results={tmp_path}"]
     assert cli.main(program, arguments) == 0
     assert re.search(r"[1-9]\d* cells, 0 stored, [1-9]\d* to compute", capsys.readouterr().out)
 
 
 def test_a_failing_cell_gives_status_one_and_a_log(tmp_path, capsys, monkeypatch):
-    def measure(cell):
-        if cell.depth == 3:
+    @functools.wraps(depth_sweep.measure)
+    def measure(depth, **others):
+        if depth == 3:
             msg = "no"
             raise RuntimeError(msg)
-        return depth_sweep.measure(cell)
+        return depth_sweep.measure(depth=depth, **others)
 
     experiment = dataclasses.replace(depth_sweep.EXPERIMENT, measure=measure)
-    program = dataclasses.replace(depth_sweep.PROGRAM, experiment=experiment)
-    assert cli.main(program, [*_TINY, f"--results={tmp_path}"]) == 1
+    assert cli.main(experiment, [*_TINY, f"--results={tmp_path}"]) == 1
     assert "1 cells failed" in capsys.readouterr().out
     log = next((tmp_path / "depth_sweep").glob("*/failures.log"))
     assert "RuntimeError: no" in log.read_text()
@@ -195,7 +197,7 @@ def _depth_table(kappa, convex=None, maximum=None, figure="2a", widths=(1000, 20
     points = [(depth, width) for depth in range(2, 8) for width in widths for _ in (0, 1)]
     values = np.array([kappa(depth, width) for depth, width in points])
     convex = values * 1.2 if convex is None else values * convex
-    return {
+    found = {
         "figure": np.full(len(points), figure),
         "seed": np.arange(len(points)) % 2,
         "depth": np.array([depth for depth, _ in points]),
@@ -210,6 +212,7 @@ def _depth_table(kappa, convex=None, maximum=None, figure="2a", widths=(1000, 20
         "bound_convex": convex,
         "bound_maximum": convex * (2 if maximum is None else maximum),
     }
+    return DataFrame(found)
 
 
 def _verdict(module, statement, table):
@@ -226,7 +229,7 @@ def test_claims_of_figure_2a_can_hold_and_fail():
     assert _verdict(depth_sweep, "wider", exponential).status == FAILS
     assert _verdict(depth_sweep, "kappa <= convex bound", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "the bound rises and falls", quadratic).status == HOLDS
-    against = {**quadratic, "bound_convex": 1e3 / quadratic["kappa"]}
+    against = quadratic.assign(bound_convex=1e3 / quadratic["kappa"])
     found = _verdict(depth_sweep, "the bound rises and falls", against)
     assert (found.status, found.number) == (FAILS, 0.0)
     low = _depth_table(lambda depth, width: depth, convex=0.99)
@@ -240,10 +243,10 @@ def test_claims_of_figure_2b_can_hold_and_fail():
     fixed = _depth_table(lambda depth, width: depth**2.0, figure="2b-fixed", widths=(300,))
     for power, status in ((1.0, HOLDS), (3.0, FAILS)):
         slow = _depth_table(lambda depth, width, p=power: depth**p, figure="2b-left", widths=(9,))
-        both = {name: np.concatenate([fixed[name], slow[name]]) for name in fixed}
+        both = pandas.concat([fixed, slow])
         assert _verdict(depth_sweep, "m = c L, small", both).status == status
-    narrow = {**slow, "width": np.where(slow["depth"] == 2, 8, 9)}
-    both = {name: np.concatenate([fixed[name], narrow[name]]) for name in fixed}
+    narrow = slow.assign(width=np.where(slow["depth"] == 2, 8, 9))
+    both = pandas.concat([fixed, narrow])
     assert _verdict(depth_sweep, "m = c L, small", both).status == NOT_TESTABLE  # m = d at L = 2
     for slope, status in ((-0.1, HOLDS), (0.1, FAILS)):
         right = _depth_table(
@@ -272,6 +275,6 @@ def test_claims_of_figure_3_can_hold_and_fail():
 
 def test_claims_on_too_little_are_not_testable():
     table = _depth_table(lambda depth, width: depth, figure="none")
-    one = {name: column[:1] for name, column in table.items()}
+    one = table.head(1)
     for claim in depth_sweep.CLAIMS:
         assert claim.check(one).status in (NOT_TESTABLE, FAILS)

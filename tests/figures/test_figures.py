@@ -1,6 +1,5 @@
 """Figures show what their table says: means, bands, bounds, and lower bounds as lower bounds."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
+from pandas import DataFrame
 
 from figures import __main__ as cli
 from figures import catalogue, fig02, fig03, fig04, fig11, fig12
@@ -43,12 +43,12 @@ def depth_row(figure: str, depth: int, width: int, multiplier: float, seed: int)
 
 
 @pytest.fixture
-def depth_table() -> Columns:
+def depth_table() -> DataFrame:
     cells = [("2a", L, m, np.nan) for L in DEPTHS for m in (1000, 2000)]
     cells += [("2b-left", L, c * L, c) for L in DEPTHS for c in (100, 200)]
     cells += [("2b-right", L, c * L, c) for L in DEPTHS for c in (300, 1000)]
     cells += [("3", L, 1000, np.nan) for L in DEPTHS]
-    return as_columns(depth_row(*cell, seed) for cell in cells for seed in SEEDS)
+    return DataFrame([depth_row(*cell, seed) for cell in cells for seed in SEEDS])
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def layer_table() -> Columns:
     )  # fmt: skip
 
 
-def test_figure_2_draws_the_kappas_of_each_panel(depth_table: Columns) -> None:
+def test_figure_2_draws_the_kappas_of_each_panel(depth_table: DataFrame) -> None:
     panels = fig02.draw(depth_table).axes
     for axes, name, by, symbol in zip(
         panels,
@@ -88,7 +88,7 @@ def test_figure_2_draws_the_kappas_of_each_panel(depth_table: Columns) -> None:
             assert_curve(axes, f"${symbol} = {value:g}$", index, expected)
 
 
-def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: Columns) -> None:
+def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: DataFrame) -> None:
     axes = fig02.draw(depth_table).axes[0]
     for width in (1000, 2000):
         rows = select(depth_table, figure="2a", width=width)
@@ -100,15 +100,15 @@ def test_figure_2a_bounds_are_dashed_in_the_colour_of_their_curve(depth_table: C
         np.testing.assert_allclose(bound.get_xydata().T, expected[:2], rtol=1e-12)
 
 
-def test_a_bound_that_does_not_apply_is_absent(depth_table: Columns) -> None:
-    narrow = dict(depth_table)
-    narrow["bound_convex"] = np.where(depth_table["depth"] > 4, np.nan, depth_table["bound_convex"])
+def test_a_bound_that_does_not_apply_is_absent(depth_table: DataFrame) -> None:
+    applies = depth_table["depth"] <= 4
+    narrow = depth_table.assign(bound_convex=depth_table["bound_convex"].where(applies))
     axes = fig02.draw(narrow).axes[0]
     bounds = [drawn for drawn in axes.lines if drawn.is_dashed()]
     assert [bound.get_xdata().tolist() for bound in bounds] == [[2, 3, 4], [2, 3, 4]]
 
 
-def test_figure_3_draws_kappa_and_both_bounds(depth_table: Columns) -> None:
+def test_figure_3_draws_kappa_and_both_bounds(depth_table: DataFrame) -> None:
     (axes,) = fig03.draw(depth_table).axes
     rows = select(depth_table, figure="3")
     assert axes.get_yscale() == "log"
@@ -119,8 +119,8 @@ def test_figure_3_draws_kappa_and_both_bounds(depth_table: Columns) -> None:
         assert_curve(axes, label, index, mean_and_interval(rows, "depth", rows[column]))
 
 
-def test_figure_3_refuses_to_average_over_widths(depth_table: Columns) -> None:
-    mixed = dict(depth_table) | {"width": depth_table["width"] + depth_table["seed"]}
+def test_figure_3_refuses_to_average_over_widths(depth_table: DataFrame) -> None:
+    mixed = depth_table.assign(width=depth_table["width"] + depth_table["seed"])
     with pytest.raises(TableError, match="one width"):
         fig03.draw(mixed)
 
@@ -148,8 +148,8 @@ def test_figure_12_weights_the_terms_on_the_right_only(layer_table: Columns) -> 
     np.testing.assert_allclose(line(right, "$L = 6$").get_xydata().T, [x, mean], rtol=1e-12)
 
 
-def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Columns) -> None:
-    unresolved = dict(depth_table)
+def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: DataFrame) -> None:
+    unresolved = depth_table.copy()
     cell = {"figure": "3", "depth": 5, "seed": 0}
     hidden = np.all([depth_table[name] == value for name, value in cell.items()], axis=0)
     unresolved["resolved"] = ~hidden
@@ -167,10 +167,10 @@ def test_an_unresolved_cell_is_an_open_marker_under_an_arrow(depth_table: Column
 
 
 def test_a_curve_of_lower_bounds_alone_is_labelled_at_the_last_of_them(
-    depth_table: Columns,
+    depth_table: DataFrame,
 ) -> None:
     resolved = np.zeros(len(depth_table["resolved"]), bool)
-    figure = fig03.draw({**depth_table, "resolved": resolved})
+    figure = fig03.draw(depth_table.assign(resolved=resolved))
     figure.canvas.draw()
     (axes,) = figure.axes
     at = {line.get_label(): line.get_xydata()[-1] for line in axes.lines if len(line.get_xdata())}
@@ -181,7 +181,7 @@ def test_a_curve_of_lower_bounds_alone_is_labelled_at_the_last_of_them(
         np.testing.assert_allclose(label.xy, place, atol=1e-6)
 
 
-def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: Columns) -> None:
+def test_a_table_of_resolved_cells_has_no_open_marker(depth_table: DataFrame) -> None:
     for axes in fig02.draw(depth_table).axes:
         assert all(drawn.get_markerfacecolor() != "white" for drawn in axes.lines)
 
@@ -210,7 +210,7 @@ def test_bars_are_the_interval_and_leave_out_what_is_unresolved() -> None:
     np.testing.assert_allclose(axes.lines[1].get_ydata(), series.mean[1:])  # the lower bound
 
 
-def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: Columns) -> None:
+def test_the_quadratic_fit_finds_a_quadratic_and_needs_four_depths(depth_table: DataFrame) -> None:
     rows = select(depth_table, figure="2a", width=1000, seed=0)
     x, y = fig02.quadratic(kappa_over_seeds(rows, "depth"))
     np.testing.assert_allclose(y, 3 + 0.9 * x**2, rtol=1e-10)
@@ -256,7 +256,9 @@ def test_labels_are_moved_apart_in_order_around_their_mean(heights: list, gap: f
 
 
 @pytest.mark.parametrize("draw", [fig02.draw, fig03.draw])
-def test_no_text_leaves_the_figure_or_touches_another(depth_table: Columns, draw: Callable) -> None:
+def test_no_text_leaves_the_figure_or_touches_another(
+    depth_table: DataFrame, draw: Callable
+) -> None:
     figure = draw(depth_table)
     figure.draw_without_rendering()
     page = figure.bbox
@@ -267,13 +269,13 @@ def test_no_text_leaves_the_figure_or_touches_another(depth_table: Columns, draw
         assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
-def test_drawing_leaves_matplotlib_as_it_was(depth_table: Columns, tmp_path: Path) -> None:
+def test_drawing_leaves_matplotlib_as_it_was(depth_table: DataFrame, tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     style.save(fig03.draw(depth_table), tmp_path / "figure.png")
     assert dict(mpl.rcParams) == before
 
 
-def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> None:
+def test_captions_tell_data_sizes_seeds_and_precision(depth_table: DataFrame) -> None:
     caption = fig02.caption(depth_table, {"precision": "float64"})
     for part in ("Fashion-MNIST (5,000-image subset), whitened", "n = 5,000", "d = 784", "k = 10"):
         assert part in caption
@@ -292,22 +294,20 @@ def test_captions_tell_data_sizes_seeds_and_precision(depth_table: Columns) -> N
 def save(table: Columns, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+        DataFrame(dict(table)).to_csv(file, index=False)
     (folder / "provenance.json").write_text(json.dumps({"precision": "float64"}))
 
 
-def test_a_caption_counts_the_initialisations_of_each_panel(depth_table: Columns) -> None:
+def test_a_caption_counts_the_initialisations_of_each_panel(depth_table: DataFrame) -> None:
     """Class: a number for the whole table stands for panels that have fewer."""
     keep = (depth_table["figure"] == "2a") | (depth_table["seed"] < 2)
-    fewer = {name: column[keep] for name, column in depth_table.items()}
+    fewer = depth_table[keep]
     text = fig02.caption(fewer, {"precision": "float64"})
     assert "(3 in (a), 2 in (b, left), 2 in (b, right))" in text
     assert "over 3 initialisations" in fig02.caption(depth_table, {"precision": "float64"})
 
 
-def test_a_table_survives_the_file(depth_table: Columns, tmp_path: Path) -> None:
+def test_a_table_survives_the_file(depth_table: DataFrame, tmp_path: Path) -> None:
     save(depth_table, tmp_path / "smoke")
     again = read(tmp_path / "smoke" / "table.csv")
     assert list(again) == list(depth_table)
@@ -334,7 +334,7 @@ OF_THESE_TABLES = ("fig02", "fig03", "fig11", "fig12")
 
 
 def test_figures_write_pictures_and_captions(
-    depth_table: Columns, layer_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+    depth_table: DataFrame, layer_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
     save(layer_table, tmp_path / "layer_sweep" / "smoke")
@@ -351,7 +351,7 @@ def test_figures_write_pictures_and_captions(
 
 
 def test_a_figure_is_drawn_again_only_where_its_table_changed(
-    depth_table: Columns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    depth_table: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawings = []
     render = cli.render
@@ -365,7 +365,7 @@ def test_a_figure_is_drawn_again_only_where_its_table_changed(
     (folder / "provenance.json").write_text(json.dumps({"precision": "float64", "dates": ["now"]}))
     cli.drawn(*given_to)
     assert drawings == ["fig03"]
-    save(depth_table | {"kappa": depth_table["kappa"] * 1.5}, folder)
+    save(depth_table.assign(kappa=depth_table["kappa"] * 1.5), folder)
     before = first[0].read_bytes()
     assert cli.drawn(*given_to)[0].read_bytes() != before
     first[-1].unlink()
@@ -374,7 +374,7 @@ def test_a_figure_is_drawn_again_only_where_its_table_changed(
 
 
 def test_a_missing_table_names_the_command_that_makes_it(
-    depth_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+    depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
     assert cli.main(["fig02", "--profile=paper", f"--results={tmp_path}"]) == 2
@@ -384,9 +384,9 @@ def test_a_missing_table_names_the_command_that_makes_it(
 
 
 def test_an_outdated_table_names_the_column_it_lacks(
-    depth_table: Columns, tmp_path: Path, capsys: pytest.CaptureFixture
+    depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    outdated = {name: column for name, column in depth_table.items() if name != "failure"}
+    outdated = depth_table.drop(columns="failure")
     save(outdated, tmp_path / "depth_sweep" / "smoke")
     assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 2
     assert "no column failure" in capsys.readouterr().err
@@ -394,11 +394,12 @@ def test_an_outdated_table_names_the_column_it_lacks(
 
 @pytest.mark.parametrize("name", OF_THESE_TABLES)
 def test_a_figure_reads_the_columns_that_it_declares_and_no_others(
-    name: str, depth_table: Columns, layer_table: Columns
+    name: str, depth_table: DataFrame, layer_table: Columns
 ) -> None:
     module = catalogue.from_tables()[name]
     table = depth_table if module.EXPERIMENT == "depth_sweep" else layer_table
-    declared = {name: table[name] for name in module.COLUMNS}
+    of_frame = isinstance(table, DataFrame)
+    declared = table[list(module.COLUMNS)] if of_frame else {n: table[n] for n in module.COLUMNS}
     assert module.draw(declared).axes
     assert module.caption(declared, {"precision": "float64"})
 

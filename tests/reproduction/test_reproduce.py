@@ -196,7 +196,7 @@ def test_claims_find_their_figure(figure, module):
 def test_every_claim_is_about_a_figure_of_its_experiment():
     modules = catalogue.from_tables()
     for experiment in {module.EXPERIMENT for module in modules.values()}:
-        program = __import__(f"experiments.{experiment}", fromlist=["PROGRAM"]).PROGRAM
+        program = cli.named(experiment)
         for claim in program.claims:
             owner = modules[readings.figure_of(claim)].EXPERIMENT
             assert owner == experiment, claim.statement

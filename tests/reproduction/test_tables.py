@@ -1,7 +1,6 @@
 """The tables that no run writes cannot rot: what they name exists, and nothing is left out."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
 from reproduction import appendices, findings, readings, records, texts
 from reproduction.sides import Side
+from sweeps import command_line
 from sweeps.claims import ALL, SOME, Sentence
 
 NUMBERED = {
@@ -198,6 +198,6 @@ def test_the_readme_has_the_tallies_of_the_records():
 
 def test_every_experiment_lists_its_claims_once():
     for experiment in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
-        claims = import_module(f"experiments.{experiment}").PROGRAM.claims
+        claims = command_line.named(experiment).claims
         names = [readings.name(claim) for claim in claims]
         assert len(names) == len(set(names))

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps import effects, regimes
+from sweeps import command_line, effects, regimes
 from sweeps.claims import (
     BEYOND,
     FAILS,
@@ -151,13 +151,12 @@ def test_a_ratio_that_the_config_does_not_state_is_an_error():
 
 def test_every_ratio_that_a_claim_names_is_stated_by_the_config():
     """In every experiment and profile: no claim is refused at the end of a long run."""
-    from importlib import import_module
 
     from figures import catalogue
     from sweeps import config
 
     for name in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
-        program = import_module(f"experiments.{name}").PROGRAM
+        program = command_line.named(name)
         stated = {
             (row[0], row[1]) for row in config.load(f"configs/{name}.py:laptop")[0].paper_ratios
         }
@@ -168,12 +167,11 @@ def test_every_ratio_that_a_claim_names_is_stated_by_the_config():
 
 
 def test_every_claim_says_where_it_comes_from():
-    from importlib import import_module
 
     from figures import catalogue
 
     for name in {figure.EXPERIMENT for figure in catalogue.from_tables().values()}:
-        for claim in import_module(f"experiments.{name}").PROGRAM.claims:
+        for claim in command_line.named(name).claims:
             assert claim.source == BEYOND or claim.source.place, (name, claim.statement)
 
 

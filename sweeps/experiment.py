@@ -1,0 +1,228 @@
+"""What an experiment is: the settings of its cells, the measurement of one cell, and its table."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from ml_collections import ConfigDict
+
+from sweeps import grid
+from sweeps.cell import Cell, flat, values
+from sweeps.claims import Claim
+from sweeps.config import ConfigError
+from sweeps.kinds import fitted
+from sweeps.storage.checkpoint import Checkpoint
+
+Labels = Mapping[str, Any]
+Keywords = Mapping[str, Any]
+Columns = Mapping[str, Any]
+
+_CHECKPOINT = "checkpoint"  # the parameter of a measure that goes on where it was killed
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One sweep: a table of what ``measure`` returns at every setting.
+
+    Attributes:
+      name: its name, which is also the folder of its results.
+      settings: from a config, for each group of rows of the table in order, the labels that the
+        table has beside the setting, and the keywords of ``measure``. Keywords that are left out
+        are the fields of the config with the same names, or the defaults of ``measure``. Settings
+        with the same keywords share one cell, which is computed once.
+      measure: computes one cell, and returns the columns of its row, or a list of rows. Its
+        annotations are checked before anything runs. If it has a parameter ``checkpoint``, it gets
+        a :class:`sweeps.storage.checkpoint.Checkpoint`, from which it goes on if it was killed.
+      cost: the work in a cell, in any unit, from those keywords that it names; the time left is
+        estimated from it.
+      columns: those of the table, in order; without it the labels, the keywords and what is
+        measured. Of a column that is a label, a keyword and measured the measured value counts.
+      claims: what is expected of the table.
+      sources: from a config, a line of text on each data set. It loads them, so that missing data
+        end the run at once.
+      shape: the values that decide which programs are compiled for a cell, from those keywords
+        that it names; without it all but the seed. Processes begin with different shapes, so that
+        each program is compiled by one of them and found in the cache by the others.
+      watch: the column whose last value is shown while the sweep runs.
+      version: of the numbers. It is raised when the same cell gets other ones, for a reason that
+        its published interval does not cover; :mod:`sweeps.storage.archive` then refuses cells that
+        were published before.
+    """
+
+    name: str
+    settings: Callable[[ConfigDict], Iterable[tuple[Labels, Keywords]]]
+    measure: Callable[..., Columns | Sequence[Columns]]
+    cost: Callable[..., float]
+    columns: tuple[str, ...] = ()
+    claims: Sequence[Claim] = ()
+    sources: Callable[[ConfigDict], Sequence[str]] = lambda config: []
+    shape: Callable[..., Hashable] | None = None
+    watch: str = "kappa"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.measure).parameters
+        unclear = [
+            name
+            for name, parameter in parameters.items()
+            if parameter.annotation is parameter.empty or parameter.kind is parameter.VAR_KEYWORD
+        ]
+        if unclear:
+            msg = f"measure of {self.name} must name and annotate its parameters: {unclear}"
+            raise TypeError(msg)
+        for function in filter(None, (self.cost, self.shape)):
+            for name in inspect.signature(function).parameters:
+                if name not in self.kinds:
+                    known = _nearest(name, self.kinds)
+                    msg = f"{function.__name__} of {self.name} asks for {name!r}{known}"
+                    raise TypeError(msg)
+
+    @cached_property
+    def kinds(self) -> dict[str, Any]:
+        """The annotated type of each keyword of ``measure``."""
+        hints = get_type_hints(self.measure)
+        names = inspect.signature(self.measure).parameters
+        return {name: hints[name] for name in names if name != _CHECKPOINT}
+
+    def cell(self, config: ConfigDict, keywords: Keywords) -> Cell:
+        """The cell of these keywords, completed and checked against what ``measure`` takes."""
+        for name in keywords:
+            if name not in self.kinds:
+                msg = f"measure takes no {name!r}{_nearest(name, self.kinds)}"
+                raise ConfigError(msg)
+        return Cell(tuple((name, self._value(name, config, keywords)) for name in self.kinds))
+
+    def _value(self, name: str, config: ConfigDict, keywords: Keywords) -> Any:
+        default = inspect.signature(self.measure).parameters[name].default
+        for source in (
+            keywords,
+            config,
+            {} if default is inspect.Parameter.empty else {name: default},
+        ):
+            if name in source:
+                try:
+                    return fitted(source[name], self.kinds[name])
+                except ValueError as error:
+                    msg = f"{name} of measure: {error}"
+                    raise ConfigError(msg) from error
+        msg = f"measure needs {name!r}, which neither the settings nor the config give"
+        raise ConfigError(msg)
+
+    def uses(self, config: ConfigDict) -> Iterator[tuple[Labels, Cell]]:
+        """The labels and the cell of each group of rows, in the order of the table."""
+        try:
+            for labels, keywords in self.settings(config):
+                yield labels, self.cell(config, keywords)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def cells(self, config: ConfigDict) -> tuple[Cell, ...]:
+        """The distinct cells, of each seed the most expensive first.
+
+        So a part of a sweep has all cells of the first seeds, and short ones are left at the end.
+        """
+        distinct = dict.fromkeys(cell for _, cell in self.uses(config))
+        if not distinct:
+            msg = "this config has no cells"
+            raise ConfigError(msg)
+        return tuple(
+            sorted(distinct, key=lambda cell: (cell.keywords.get("seed", 0), -self.cost_of(cell)))
+        )
+
+    def cost_of(self, cell: Cell) -> float:
+        return float(_called(self.cost, cell))
+
+    def shape_of(self, cell: Cell) -> Hashable:
+        if self.shape is None:
+            return tuple(item for item in cell.items if item[0] != "seed")
+        return _called(self.shape, cell)
+
+    def rows(self, config: ConfigDict, measured: Mapping[Cell, grid.Measurement]) -> list[Columns]:
+        """The table, of the cells that have a measurement."""
+        found: list[Columns] = [
+            {**labels, **_shown(cell), **columns}
+            for labels, cell in self.uses(config)
+            if cell in measured
+            for columns in measured[cell]["rows"]
+        ]
+        if not self.columns:
+            return found
+        absent = [name for name in self.columns if not any(name in row for row in found)]
+        if found and absent:
+            msg = f"no row of {self.name} has the column {', '.join(absent)}"
+            raise ValueError(msg)
+        return [{name: row.get(name) for name in self.columns} for row in found]
+
+    def progress(self, measurement: grid.Measurement) -> str:
+        """The last value of the column that is watched, as text."""
+        values = [row[self.watch] for row in measurement["rows"] if row.get(self.watch) is not None]
+        return f"{self.watch} {values[-1]:.4g}" if values else ""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a cell that was killed goes on from its checkpoint."""
+        return _CHECKPOINT in inspect.signature(self.measure).parameters
+
+    @property
+    def experiment(self) -> grid.Experiment:
+        """As launchers and stores take it."""
+        return grid.Experiment(
+            self.name,
+            self.cells,
+            MeasureCell(self.measure, self.resumes),
+            self.rows,
+            self.cost_of,
+            self.progress,
+            self.resumes,
+            self.shape_of,
+            self.version,
+        )
+
+
+@dataclass(frozen=True)
+class MeasureCell:
+    """``measure`` as a function of a cell. It can be sent to another process, as its parts can."""
+
+    func: Callable[..., Columns | Sequence[Columns]]
+    resumes: bool
+
+    def __call__(self, cell: Cell, checkpoint: Checkpoint | None = None) -> grid.Measurement:
+        more = {_CHECKPOINT: checkpoint} if self.resumes else {}
+        measured = self.func(**cell.keywords, **more)
+        rows = [measured] if isinstance(measured, Mapping) else measured
+        return {
+            "rows": [{name: _plain(name, value) for name, value in row.items()} for row in rows]
+        }
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A number or a text as a file keeps it; scalars of NumPy and JAX become numbers of Python."""
+    value = value.item() if getattr(value, "ndim", None) == 0 else value
+    if value is not None and not isinstance(value, str | int | float):
+        msg = (
+            f"measure returns {type(value).__name__} in column {name}, which takes a number or text"
+        )
+        raise TypeError(msg)
+    return value
+
+
+def _shown(cell: Cell) -> dict[str, Any]:
+    """The keywords that a table can have: no tuples, and the fields of records."""
+    found = flat(values(cell))
+    return {name: value for name, value in found.items() if not isinstance(value, tuple)}
+
+
+def _called(function: Callable[..., Any], cell: Cell) -> Any:
+    """The function of those keywords of the cell that it names."""
+    keywords = cell.keywords
+    return function(**{name: keywords[name] for name in inspect.signature(function).parameters})
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known)}"

@@ -1,0 +1,210 @@
+"""An experiment's settings, cells and rows, and which settings are refused before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ml_collections import ConfigDict
+
+from sweeps.cell import values
+from sweeps.config import ConfigError
+from sweeps.experiment import Experiment
+from sweeps.kinds import fitted
+from sweeps.launchers import launch
+from sweeps.storage.checkpoint import Checkpoint, resumed
+from sweeps.storage.environment import environment
+from sweeps.storage.store import open_store
+from tests.toy import Silent
+
+CONFIG = ConfigDict({"widths": (3, 5), "seeds": 2, "rate": 1, "recipe": {"batch": 4}})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    batch: int
+    momentum: float = 0.0
+
+    def __post_init__(self):
+        if self.batch < 1:
+            msg = f"batch={self.batch} must be positive"
+            raise ValueError(msg)
+
+
+def settings(config):
+    for figure in ("1", "2"):
+        for width in config.widths:
+            for seed in range(config.seeds):
+                yield {"figure": figure}, {"width": width, "seed": seed}
+
+
+def measure(
+    width: int,
+    seed: int,
+    rate: float,
+    recipe: Recipe,
+    side: int | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> list[dict[str, Any]]:
+    """One row for each of three epochs, of which the last has a kappa."""
+
+    def step(state, stop):
+        return state + 1, {"epoch": stop, "kappa": np.float64(width + seed) if stop == 2 else None}
+
+    return resumed(checkpoint, np.zeros(1), [0, 1, 2], step)
+
+
+def cost(width: int) -> float:
+    return width**2
+
+
+TOY = Experiment("toy", settings, measure, cost)
+
+
+def test_settings_that_agree_share_a_cell_and_give_a_row_each():
+    cells = TOY.cells(CONFIG)
+    assert [(c.keywords["seed"], c.keywords["width"]) for c in cells] == [
+        (0, 5),
+        (0, 3),
+        (1, 5),
+        (1, 3),
+    ]
+    measured = {cell: TOY.experiment.measure(cell, None) for cell in cells}
+    rows = TOY.rows(CONFIG, measured)
+    assert len(rows) == 2 * 2 * 2 * 3
+    assert rows[2] == {
+        "figure": "1", "width": 3, "seed": 0, "rate": 1.0, "batch": 4, "momentum": 0.0,
+        "side": None, "epoch": 2, "kappa": 3.0,
+    }  # fmt: skip
+    assert type(rows[2]["kappa"]) is float
+    one = {cells[0]: measured[cells[0]]}
+    assert {row["width"] for row in TOY.rows(CONFIG, one)} == {5}
+
+
+def test_the_columns_of_a_table_are_chosen_and_none_is_made_up():
+    chosen = dataclasses.replace(TOY, columns=("epoch", "figure"))
+    measured = {cell: chosen.experiment.measure(cell, None) for cell in chosen.cells(CONFIG)}
+    assert chosen.rows(CONFIG, measured)[1] == {"epoch": 1, "figure": "1"}
+    wrong = dataclasses.replace(TOY, columns=("epoch", "kapa"))
+    with pytest.raises(ValueError, match="no row of toy has the column kapa"):
+        wrong.rows(CONFIG, measured)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"wdith": 3, "seed": 0}, "measure takes no 'wdith'; did you mean 'width'"),
+        ({"width": "three", "seed": 0}, "width of measure: 'three' is not int"),
+        ({"width": True, "seed": 0}, "True is not int"),
+        ({"width": 3.0, "seed": 0}, "3.0 is not int"),
+        ({"width": 3, "seed": 0, "side": "all"}, "side of measure"),
+        ({"width": 3}, "measure needs 'seed', which neither the settings nor the config give"),
+        ({"width": 3, "seed": 0, "recipe": {"bacth": 4}}, "no field 'bacth'; did you mean batch"),
+        ({"width": 3, "seed": 0, "recipe": {"batch": 0}}, "batch=0 must be positive"),
+        ({"width": 3, "seed": 0, "recipe": {}}, "batch"),
+        ({"width": 3, "seed": 0, "checkpoint": None}, "measure takes no 'checkpoint'"),
+    ],
+)
+def test_a_setting_that_measure_does_not_take_is_refused(keywords, words):
+    wrong = dataclasses.replace(TOY, settings=lambda config: [({}, keywords)])
+    with pytest.raises(ConfigError, match=words):
+        wrong.cells(CONFIG)
+
+
+def test_what_settings_refuse_and_an_empty_config_are_mistakes_of_the_user():
+    def picky(config):
+        msg = "widths must be odd"
+        raise ValueError(msg)
+
+    for found, words in ((picky, "must be odd"), (lambda config: [], "no cells")):
+        with pytest.raises(ConfigError, match=words):
+            dataclasses.replace(TOY, settings=found).cells(CONFIG)
+
+
+def test_functions_that_cannot_serve_are_refused_where_they_are_written():
+    with pytest.raises(TypeError, match="must name and annotate"):
+        Experiment("toy", settings, lambda width: {}, cost)
+    with pytest.raises(TypeError, match="asks for 'widht'; did you mean 'width'"):
+        Experiment("toy", settings, measure, lambda widht: 1.0)
+
+
+def test_a_cell_is_its_keywords_in_one_type_each():
+    """1 and 1.0 of a float are one cell, and a record is kept field by field."""
+    (one, *_), (same, *_) = (
+        TOY.cells(ConfigDict({**CONFIG.to_dict(), "rate": rate})) for rate in (1, 1.0)
+    )
+    assert one == same
+    assert hash(one) == hash(same)
+    assert values(one)["recipe"] == {"batch": 4, "momentum": 0.0}
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert TOY.shape_of(one) == TOY.shape_of(TOY.cells(CONFIG)[2])  # another seed
+
+
+def test_cells_are_stored_found_again_and_told_apart(tmp_path):
+    store = open_store(tmp_path, environment(TOY.experiment.measure))
+    chosen = launch.plan(TOY.experiment, CONFIG, store)
+    outcome = launch.run(TOY.experiment, chosen, store, Silent())
+    assert not outcome.failures
+    again = launch.plan(TOY.experiment, CONFIG, store)
+    assert not again.left
+    assert TOY.rows(CONFIG, {c: f.measurement for c, f in again.finished.items()}) == TOY.rows(
+        CONFIG, {c: f.measurement for c, f in outcome.finished.items()}
+    )
+
+
+def test_a_column_that_no_file_can_keep_fails_its_cell(tmp_path):
+    def odd(width: int, seed: int) -> dict[str, Any]:
+        return {"kappa": np.ones(2) * width}
+
+    experiment = dataclasses.replace(TOY, measure=odd).experiment
+    store = open_store(tmp_path, environment(experiment.measure))
+    outcome = launch.run(experiment, launch.plan(experiment, CONFIG, store), store, Silent())
+    assert "ndarray in column kappa" in outcome.failures[0].summary
+
+
+def test_the_watched_column_tells_how_a_sweep_is_doing():
+    cell = TOY.cells(CONFIG)[0]
+    assert TOY.progress(TOY.experiment.measure(cell, None)) == "kappa 5"
+    assert TOY.progress({"rows": [{"epoch": 1}]}) == ""
+
+
+_KINDS = st.recursive(
+    st.sampled_from([int, float, str, bool, None]),
+    lambda inner: st.tuples(inner).map(lambda kinds: tuple[kinds[0], ...]),
+    max_leaves=3,
+)
+_EXAMPLES = {int: 3, float: 2.5, str: "a", bool: True, None: None}
+
+
+def _example(kind):
+    inner = getattr(kind, "__args__", None)
+    return (_example(inner[0]),) * 2 if inner else _EXAMPLES[kind]
+
+
+@given(_KINDS, _KINDS)
+def test_a_value_fits_its_own_type_and_no_other(kind, other):
+    """A whole number is a float, and nothing else crosses over; twice fitted is once fitted."""
+    value = _example(kind)
+    assert fitted(value, kind) == value
+    assert fitted(json.loads(json.dumps(value)), kind) == value  # as a file keeps it
+    assert fitted(value, kind | None if kind else kind) == value
+    if str(kind).replace("int", "float") != str(other).replace("int", "float"):
+        with pytest.raises(ValueError, match="not"):
+            fitted(value, other)
+
+
+def test_choices_and_pairs_are_looked_at_too():
+    assert fitted("sgd", Literal["sgd", "adamw"]) == "sgd"
+    with pytest.raises(ValueError, match="adam"):
+        fitted("adam", Literal["sgd", "adamw"])
+    assert fitted([1, "a"], tuple[int, str]) == (1, "a")
+    with pytest.raises(ValueError, match="2 values"):
+        fitted([1], tuple[int, str])
+    assert fitted(np.int64(3), int) == 3
