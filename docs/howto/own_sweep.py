@@ -4,7 +4,6 @@ PYTHONPATH=. python docs/howto/own_sweep.py --config=docs/howto/own_sweep.py:sma
 """
 
 import sys
-from dataclasses import dataclass
 
 import jax
 from ml_collections import ConfigDict
@@ -13,68 +12,37 @@ import gnjax
 from sweeps import command_line
 from sweeps.claims import BEYOND, Claim
 from sweeps.effects import trend
-from sweeps.grid import Experiment
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a profile sets, and --config.FIELD=VALUE changes."""
-
-    widths: tuple[int, ...]
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One computation, identified completely: the unit that is stored and never repeated."""
-
-    width: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    width: int
-    seed: int
-    kappa: float
-    resolved: bool
+from sweeps.experiment import Experiment
 
 
 def get_config(profile: str) -> ConfigDict:
+    """What --config.FIELD=VALUE changes."""
     widths = {"small": (16, 32), "large": (16, 32, 64, 128, 256)}[profile]
-    return ConfigDict({"widths": widths, "seeds": 2})
+    return ConfigDict({"widths": widths, "seeds": 2, "activation": "tanh"})
 
 
-def cells(config: Config) -> tuple[Cell, ...]:
-    return tuple(Cell(width, seed) for width in config.widths for seed in range(config.seeds))
+def settings(config: ConfigDict):
+    """For each row of the table, labels (here none) and the keywords of ``measure``."""
+    for width in config.widths:
+        for seed in range(config.seeds):
+            yield {}, {"width": width, "seed": seed}
 
 
-def measure(cell: Cell) -> dict[str, object]:
+def measure(width: int, activation: str, seed: int) -> dict[str, object]:
     """All the computing happens here, in whichever process takes the cell."""
-    net, data = jax.random.split(jax.random.key(cell.seed))
-    model = gnjax.models.MLP((8, cell.width, 3), activation="tanh", key=net)
+    net, data = jax.random.split(jax.random.key(seed))
+    model = gnjax.models.MLP((8, width, 3), activation=activation, key=net)
     x = jax.random.normal(data, (20, 8))
     kappa = gnjax.condition_number(gnjax.gauss_newton(model, x))
     return {"kappa": kappa.value, "resolved": kappa.resolved}
 
 
-def rows(config: Config, measured: dict[Cell, dict]) -> tuple[Row, ...]:
-    return tuple(Row(cell.width, cell.seed, **numbers) for cell, numbers in measured.items())
+def cost(width: int) -> float:
+    return float(width)
 
 
-CLAIMS = (Claim("own", "wider is better", BEYOND, lambda t: trend(t, "width", "m", rises=False)),)
-
-EXPERIMENT = Experiment(
-    "own_sweep",
-    cells,
-    measure,
-    rows,
-    cost=lambda cell: float(cell.width),
-    progress=lambda numbers: f"kappa {numbers['kappa']:.4g}",
-)
-PROGRAM = command_line.Program(EXPERIMENT, Config, CLAIMS, sources=lambda config: [])
+CLAIMS = (Claim("own", "wider is better", BEYOND, lambda f: trend(f, "width", "m", rises=False)),)
+EXPERIMENT = Experiment("own_sweep", settings, measure, cost, claims=CLAIMS)
 
 if __name__ == "__main__":
-    sys.exit(command_line.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

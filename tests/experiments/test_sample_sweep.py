@@ -2,32 +2,32 @@
 
 import jax
 import numpy as np
+from pandas import DataFrame
 
 import gnjax
 from experiments import sample_sweep
 from figures import c1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
-from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.drawn import assert_curve, assert_texts_fit, mean_and_interval
 
 
 def test_a_row_is_kappa_of_the_jacobian():
-    cell = sample_sweep.cells(frozen(sample_sweep, "smoke"))[-1]
-    (row,) = sample_sweep.rows(frozen(sample_sweep, "smoke"), {cell: sample_sweep.measure(cell)})
-    data = gnjax.data.load(cell.data, samples=cell.most, seed=0)
-    images = gnjax.data.downsample(data.inputs, data.shape, (cell.side, cell.side))[: row.samples]
-    model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(row.seed))
+    setting = {"side": 4, "width": 32, "depth": 2, "activation": "tanh", "most": 20, "samples": 5}
+    row = sample_sweep.measure("fashion_mnist_5000", data_seed=0, seed=1, **setting)
+    data = gnjax.data.load("fashion_mnist_5000", samples=20, seed=0)
+    images = gnjax.data.downsample(data.inputs, data.shape, (4, 4))[:5]
+    model = gnjax.models.MLP((16, 32, 1), activation="tanh", key=jax.random.key(1))
     apply, params = gnjax.functional(model)
     sigma = np.linalg.svd(references.jacobian(apply, params, images), compute_uv=False)
-    np.testing.assert_allclose(row.kappa, (sigma[0] / sigma[-1]) ** 2, rtol=1e-9)
-    np.testing.assert_allclose(row.lambda_max, sigma[0] ** 2, rtol=1e-12)
-    assert row.resolved
+    np.testing.assert_allclose(row["kappa"], (sigma[0] / sigma[-1]) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(row["lambda_max"], sigma[0] ** 2, rtol=1e-12)
+    assert row["resolved"]
 
 
 def _table(power=2.0, least=-1.0, resolved=True):
     """lambda_max = n, lambda_min = n^least and kappa = n^power: the claims read one each."""
-    return as_columns(
+    return DataFrame(
         {
             "samples": n, "seed": seed, "inputs": 16, "outputs": 1, "depth": 2, "width": 32,
             "data": "fashion_mnist_5000", "activation": "tanh", "kappa": n**power * (1 + seed),
