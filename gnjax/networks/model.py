@@ -28,6 +28,7 @@ from gnjax.networks.parameters import paths
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.validation import check_finite
 
 __all__ = [
     "Apply",
@@ -166,13 +167,9 @@ def checked_parameters(params: Params) -> Params:
             "differentiate by; in Equinox integer arrays are held fixed, so make weights floats"
         )
         raise ValueError(msg)
-    diverged = [name for name, leaf in zip(names, leaves, strict=True) if not all_finite(leaf)]
-    if diverged:
-        msg = (
-            f"{diverged[0]} of the model is NaN or Inf; a spectrum needs finite parameters, so "
-            "load those from before the training diverged"
-        )
-        raise ValueError(msg)
+    advice = "a spectrum needs finite parameters, so load those from before the training diverged"
+    for name, given, leaf in zip(names, unchecked, leaves, strict=True):
+        check_finite(f"{name} of the model", given, leaf, advice)
     return jax.tree.unflatten(structure, leaves)
 
 

@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 
 from gnjax.numerics.host import all_finite, on_cpu, on_device
 from gnjax.numerics.memory.free import check_room
-from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.outward import conversion_error
+from gnjax.numerics.precision import real_dtype, x64_enabled
 
 _ASYMMETRY = 1e-8
 _NEGATIVE = 1e-8
@@ -91,10 +92,21 @@ def check_finite_number(name: str, value: float) -> float:
     if not isinstance(value, int | float | np.number | np.ndarray | jax.Array):
         msg = f"{name} must be a number, got {_describe(value)}"
         raise ValueError(msg)
-    if np.ndim(value) != 0 or not math.isfinite(float(value)):
-        msg = f"{name} must be one finite number, got {value}"
+    if np.ndim(value) != 0 or np.iscomplexobj(value) or not _is_float(value):
+        msg = f"{name} must be one finite number that float64 holds, got {str(value)[:40]}"
         raise ValueError(msg)
     return float(value)
+
+
+def _is_float(value: Any) -> bool:
+    """Whether float64 holds a real number: an integer exactly, and any other one finite."""
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of Python
+        return False
+    dtype = int if isinstance(value, int) else getattr(value, "dtype", float)
+    is_integer = jnp.issubdtype(dtype, jnp.integer)
+    return math.isfinite(number) and (not is_integer or int(number) == int(value))
 
 
 def check_damping(value: float) -> float:
@@ -118,19 +130,48 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
         raise ValueError(msg)
     if host.dtype.kind == "V" and jnp.issubdtype(host.dtype, np.number):
         host = host.astype(np.float64)  # bfloat16 and narrower formats, which NumPy does not know
-    if host.dtype.kind not in "fiu":
+    if host.dtype.kind not in "fiub":
         msg = f"{name} must hold real numbers, got dtype {host.dtype}"
         raise ValueError(msg)
     memory = float(host.size) * np.dtype(real_dtype()).itemsize
     check_room(f"{name} of shape {host.shape}", memory, "give a smaller one")
-    if not np.isfinite(host).all():
-        msg = f"{name} contains NaN or Inf; a spectrum needs finite entries"
-        raise ValueError(msg)
     array = on_device(value, real_dtype())
-    if not all_finite(array):
-        msg = f"{name} has entries beyond the largest {array.dtype}; divide it by a power of two"
-        raise ValueError(msg)
+    check_finite(name, host, array, "a spectrum needs finite entries")
     return array
+
+
+def check_finite(name: str, given: Any, array: jax.Array, advice: str) -> None:
+    """Refuse an array with NaN or Inf, and say which of its numbers were ``given`` as finite."""
+    if all_finite(array):
+        return
+    check_held(name, given, array)
+    msg = f"{name} contains NaN or Inf; {advice}"
+    raise ValueError(msg)
+
+
+def check_held(name: str, given: Any, array: jax.Array) -> None:
+    """Refuse an array of JAX that does not hold what was given.
+
+    In 32-bit mode JAX wraps integers of 64 bits, and numbers beyond 3.4e38 become infinite.
+    """
+    if given.dtype == array.dtype or given.dtype == bool:
+        return
+    if jnp.issubdtype(given.dtype, jnp.integer):
+        if not conversion_error(given, array):
+            return
+        exact = np.asarray(given)
+        lost = f"integers from {exact.min()} to {exact.max()}, which {array.dtype} does not hold"
+        remedy = "subtract a start from them"
+    else:
+        if (np.isfinite(np.asarray(given)) <= np.isfinite(np.asarray(array))).all():
+            return
+        largest = float(jnp.finfo(array.dtype).max)
+        lost = f"numbers beyond the largest {array.dtype}, {largest:.3g}"
+        remedy = "divide it by a power of two"
+    if not x64_enabled():
+        remedy = f"call gnjax.enable_x64() before making arrays, or {remedy}"
+    msg = f"{name} holds {lost}; {remedy}"
+    raise ValueError(msg)
 
 
 def _describe(value: object) -> str:

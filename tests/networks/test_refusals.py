@@ -133,7 +133,7 @@ def test_an_error_about_shapes_or_types_is_about_x(apply, x, words):
         (np.array(3), "has dtype int64; .* counters out of the parameters"),
         (np.array(1j), "has dtype complex128; .* real and the imaginary part"),
         ("mean", "is of type str"),
-        (np.array(np.nan), "of the model is NaN or Inf"),
+        (np.array(np.nan), "of the model contains NaN or Inf"),
     ],
     ids=["counter", "complex", "name", "nan"],
 )

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gnjax.numerics.host import all_finite, on_cpu, on_device
+from gnjax.numerics.host import on_cpu, on_device
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.validation import check_finite, check_held
 
 
 def sample_count(x: Any) -> int:
@@ -39,6 +40,14 @@ def converted(array: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
     with np.errstate(over="ignore"):  # infinities are refused where they are
         result: jax.Array = _rearranged(array, lambda array: array.astype(dtype))
     return result
+
+
+def as_floats(name: str, array: jax.Array, dtype: Any) -> jax.Array:
+    """The array in a floating point type; integers that it does not hold exactly are refused."""
+    floats = array.astype(dtype)
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        check_held(name, array, floats)
+    return floats
 
 
 def _rearranged(array: Any, change: Callable[[Any], Any]) -> Any:
@@ -122,6 +131,7 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     unchecked = _as_array(name, leaf)
     if jnp.issubdtype(unchecked.dtype, jnp.integer) or unchecked.dtype == bool:
         array = converted(unchecked, unchecked.dtype)
+        check_held(name, unchecked, array)
     elif jnp.issubdtype(unchecked.dtype, jnp.floating):
         array = converted(unchecked, real_dtype())
     else:
@@ -129,9 +139,7 @@ def _checked_leaf(name: str, leaf: Any) -> jax.Array:
     if array.ndim == 0 or 0 in array.shape:
         msg = f"{name} must be a batch (n, ...) of at least one sample, got shape {array.shape}"
         raise ValueError(msg)
-    if not all_finite(array):
-        msg = f"{name} contains NaN or Inf; remove or impute those samples"
-        raise ValueError(msg)
+    check_finite(name, unchecked, array, "remove or impute those samples")
     return array
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from gnjax.networks.forms.samples import check_samples, sample_count
+from gnjax.networks.forms.samples import as_floats, check_samples, sample_count
 from gnjax.networks.losses import Loss, check_call, check_loss, is_squared, loss_terms
 from gnjax.networks.outputs.shapes import Outputs
 from gnjax.numerics.host import on_cpu
@@ -178,7 +178,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
         return _binary_targets(array, (n, *outputs.shape), dtype)
     labels = (n, *outputs.shape[:-1]) if outputs.shape else None
     if array.shape == labels and not jnp.issubdtype(array.dtype, jnp.floating):
-        return _labels(loss, array.astype(int), outputs.shape[-1], dtype)
+        return _labels(loss, array, outputs.shape[-1], dtype)
     if array.shape != (n, *outputs.shape):
         hint = f"integer labels {labels} or " if labels and outputs.shape[-1] > 1 else ""
         msg = (
@@ -188,7 +188,7 @@ def checked_targets(loss: Loss, y: Any, outputs: Outputs, n: int, dtype: jnp.dty
         raise ValueError(msg)
     if loss == "cross_entropy":
         _check_probabilities(array)
-    return array.astype(dtype)
+    return as_floats("y", array, dtype)
 
 
 def _check_kind(y: Any) -> None:
@@ -212,7 +212,7 @@ def _several_targets(outputs: Outputs, y: Any, n: int, dtype: jnp.dtype) -> jax.
             f"{outputs.shapes}; give y in the structure of the outputs"
         )
         raise ValueError(msg)
-    return outputs.ravel(y, dtype)
+    return outputs.ravel(jax.tree.map(lambda leaf: as_floats("y", leaf, dtype), y), dtype)
 
 
 def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> jax.Array:
@@ -231,6 +231,7 @@ def _labels(loss: Loss, labels: jax.Array, classes: int, dtype: jnp.dtype) -> ja
             f"labels go from 0 to {classes - 1}, {hint}"
         )
         raise ValueError(msg)
+    labels = labels.astype(int)
     return labels if loss == "cross_entropy" else jax.nn.one_hot(labels, classes, dtype=dtype)
 
 
@@ -282,7 +283,7 @@ def _checked_weights(weights: Any, n: int, terms: tuple[int, ...], dtype: jnp.dt
     if float(array.min()) < 0:
         msg = f"weights must not be negative, got {float(array.min()):.3g}"
         raise ValueError(msg)
-    return array.astype(dtype)
+    return as_floats("weights", array, dtype)
 
 
 def _labels_that_count(loss: Loss, targets: Any, y: Any) -> np.ndarray | None:

@@ -134,7 +134,7 @@ def _bind(roundings: Roundings, eqn: Any, operands: Sequence[Any]) -> Any:
         operands = [roundings.moved(_as_wide(eqn, o), before) for o in operands]
     bound = roundings.bound(eqn, operands)
     if not eqn.primitive.multiple_results:
-        return roundings.moved(bound, after)
+        return roundings.moved(bound, after, _exact_below(eqn))
     return [roundings.moved(result, after) for result in bound]
 
 
@@ -146,7 +146,7 @@ def _sizes(eqn: Any) -> tuple[float, float]:
     u = max(unit_roundoff(aval.dtype) for aval in floating)
     name = eqn.primitive.name
     if name == "convert_element_type":
-        return 0.0, u if _narrows(eqn) else 0.0
+        return 0.0, u if _narrows(eqn) or _exact_below(eqn) else 0.0
     if name == "reduce_precision":
         return 0.0, max(u, 0.5 ** (eqn.params["mantissa_bits"] + 1))
     if name in _BASIC:
@@ -161,9 +161,19 @@ def _sizes(eqn: Any) -> tuple[float, float]:
 
 
 def _narrows(eqn: Any) -> bool:
-    """Whether a conversion rounds. Integers are taken to be small enough to be exact."""
+    """Whether a conversion takes floating point numbers to those of fewer digits."""
     source, target = eqn.invars[0].aval, eqn.outvars[0].aval
     return inexact(source) and jnp.finfo(target.dtype).eps > jnp.finfo(source.dtype).eps
+
+
+def _exact_below(eqn: Any) -> float:
+    """The size below which a conversion from integers is exact; 0 for every other equation."""
+    source, target = eqn.invars[0].aval if eqn.invars else None, eqn.outvars[0].aval
+    if eqn.primitive.name != "convert_element_type" or not inexact(target):
+        return 0.0
+    if not jnp.issubdtype(source.dtype, jnp.integer):
+        return 0.0
+    return 1 / unit_roundoff(target.dtype)
 
 
 def _as_wide(eqn: Any, operand: Any) -> Any:

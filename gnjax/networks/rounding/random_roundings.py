@@ -26,8 +26,11 @@ _PRODUCTS = frozenset(
 class Roundings(Protocol):
     """A source of random roundings, which gives new ones at every call."""
 
-    def moved(self, value: Any, size: float) -> Any:
-        """value (1 + size xi) for independent random signs xi, one for every entry."""
+    def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
+        """value (1 + size xi) for independent random signs xi, one for every entry.
+
+        Entries of absolute value below ``least`` stay as they are.
+        """
         ...
 
     def word(self) -> jax.Array:
@@ -45,15 +48,19 @@ class Stepped:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def moved(self, value: Any, size: float) -> Any:
+    def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
         if not (hasattr(value, "dtype") and _perturbs(value, size)):
             return value
         array = np.asarray(value)
+        if least and not (np.abs(array) >= least).any():
+            return value
         with np.errstate(all="ignore"):  # what is not finite is reported by whoever asked
             moved = self._signs(_step(size), array)
             moved *= array
             moved += array
         moved = moved if np.isfinite(moved).all() else np.where(np.isinf(array), array, moved)
+        if least:
+            moved = np.where(np.abs(array) < least, array, moved)
         return self.flushed(moved)
 
     def flushed(self, value: Any) -> Any:
@@ -105,14 +112,17 @@ class Traced:
         self.seed = seed
         self.bits, self.bits_used, self.blocks = jnp.zeros(0, bool), 0, itertools.count(1)
 
-    def moved(self, value: Any, size: float) -> Any:
+    def moved(self, value: Any, size: float, least: float = 0.0) -> Any:
         value = jnp.asarray(value)
         if not _perturbs(value, size):
             return value
         step = _step(size)
         up, down = (jnp.full(value.shape, sign * step, value.dtype) for sign in (1, -1))
         moved = value + value * jax.lax.select(self._signs(value.shape), up, down)
-        return jax.lax.select(jnp.isinf(value), value, moved)
+        stays = jnp.isinf(value)
+        if least:
+            stays |= jnp.abs(value) < least
+        return jax.lax.select(stays, value, moved)
 
     def word(self) -> jax.Array:
         powers = jnp.uint32(1) << jax.lax.iota(jnp.uint32, 32)

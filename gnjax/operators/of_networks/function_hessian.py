@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.tree_util import Partial
 
@@ -29,6 +30,7 @@ from gnjax.networks.outputs.shapes import flat_outputs
 from gnjax.networks.parameters import Only, choose
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.precision import real_dtype
+from gnjax.numerics.validation import check_held
 from gnjax.operators.of_networks.hessian import NetworkHessian, hessian_batch
 
 
@@ -132,11 +134,15 @@ def _on_module(function: Any, rebuild: Any, params: Params, *args: Any) -> Any:
 
 def _argument(leaf: Any) -> jax.Array:
     try:
-        array = jnp.asarray(leaf)
-    except TypeError as error:
+        with np.errstate(over="ignore"):  # refused below
+            array = jnp.asarray(leaf)
+    except (TypeError, OverflowError) as error:
         msg = f"args must be arrays or pytrees of them, got {type(leaf).__name__}; close over it"
         raise ValueError(msg) from error
-    return array.astype(real_dtype()) if jnp.issubdtype(array.dtype, jnp.floating) else array
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        array = array.astype(real_dtype())
+    check_held("an array of args", leaf if hasattr(leaf, "dtype") else np.asarray(leaf), array)
+    return array
 
 
 def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[Any, Any]:
