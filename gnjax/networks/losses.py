@@ -18,7 +18,14 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.networks.equations.maxima import ByComparison
-from gnjax.networks.forms.refusals import RAISED, Refused, does_not_take, shapes_of, types_of
+from gnjax.networks.forms.refusals import (
+    RAISED,
+    Refused,
+    asks_for_numbers,
+    does_not_take,
+    shapes_of,
+    types_of,
+)
 from gnjax.networks.outputs.shapes import Outputs
 
 Loss = str | Callable[..., jax.Array]
@@ -121,7 +128,7 @@ def check_call(loss: Loss, outputs: Outputs, y: Any, dtype: Any) -> tuple[int, .
         types = " and a target of dtype ".join(str(types_of(tree)) for tree in arguments)
         sentence = does_not_take("the loss", "one sample, outputs", shapes, types, error)
         hint = "pass the targets as y" if y is None else "it is called for every sample by itself"
-        msg = f"{sentence}; {hint}"
+        msg = sentence if asks_for_numbers(error) else f"{sentence}; {hint}"
         raise ValueError(msg) from error
     _check_not_stretched(outputs, y, shape)
     return shape

@@ -127,6 +127,36 @@ def test_an_error_about_shapes_or_types_is_about_x(apply, x, words):
         gnjax.ntk((apply, W), x)
 
 
+UNTRACEABLE = {
+    "segment_max": lambda p, x: jax.ops.segment_max(x @ p, jnp.asarray(x[:, 0], int)),
+    "unique": lambda p, x: jnp.unique(x)[:, None] * p[:1],
+    "nonzero": lambda p, x: x[jnp.nonzero(x[:, 0])] @ p,
+    "mask": lambda p, x: (x @ p)[x[:, 0] > 0],
+    "if": lambda p, x: x @ p if x.sum() > 0 else x @ p * 2,
+    "numpy": lambda p, x: np.tanh(np.asarray(x @ p)),
+    "float": lambda p, x: x @ p * float(x.sum()),
+    "list": lambda p, x: x @ p * [1.0, 2.0][x[0, 0].astype(int)],
+    "repeat": lambda p, x: jnp.repeat(x @ p, x[:, 0].astype(int), axis=0),
+    "shape": lambda p, x: (x @ p).reshape(x[:, 0].sum().astype(int), -1),
+    "item": lambda p, x: x @ p * x.sum().item(),
+}
+
+
+@pytest.mark.parametrize("name", UNTRACEABLE)
+@pytest.mark.parametrize("who", ["the model", "the loss", "loss_fn"])
+def test_a_function_that_jax_cannot_trace_is_not_told_about_shapes(name, who):
+    apply = UNTRACEABLE[name]
+    call = {
+        "the model": lambda: gnjax.gauss_newton((apply, W), X),
+        "the loss": lambda: gnjax.hessian((_dense, W), X, loss=lambda f: apply(W, X * f[0]).sum()),
+        "loss_fn": lambda: gnjax.hessian_of(lambda p: apply(p, X * p[0, 0]).sum(), W),
+    }[who]
+    words = rf"^{who} cannot be traced by JAX \(line \d+ of test_refusals.py\): .*num_segments="
+    with pytest.raises(ValueError, match=words) as raised:
+        call()
+    assert "does not take" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

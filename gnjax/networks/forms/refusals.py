@@ -22,8 +22,18 @@ RAISED = (
 )
 """What a function raises that does not take an input of a given shape."""
 
-PYTHON_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
-"""What a traced function raises that asks for a number which is not there yet."""
+_NUMBERS_IN_PYTHON = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+_NOT_TRACED = (
+    "a model, a loss or a function is traced, so write it with jax.numpy in place of numpy and "
+    "float, with jnp.where or jax.lax.cond in place of an if on numbers or an index by a mask, and "
+    "give sizes that depend on numbers as constants: num_segments= of segment_max, size= of "
+    "nonzero and unique, length= of bincount, total_repeat_length= of repeat"
+)
 
 _LINK = re.compile(r"\s*\(https?://\S+\)")
 _OF_SHAPES = re.compile(
@@ -50,15 +60,25 @@ def told(error: BaseException) -> str:
 def does_not_take(who: str, argument: str, shapes: Any, types: Any, error: BaseException) -> str:
     """Say how a function of the user's fails at its ``argument``.
 
-    Only an error that speaks of shapes or of types is about the argument. Any other is told as
-    the function's own, with the line that has raised it.
+    Only an error that speaks of shapes or of types is about the argument. One that asks for numbers
+    which are not there while JAX traces says so. Any other is told as the function's own. Both come
+    with the line that has raised it.
     """
+    if asks_for_numbers(error):
+        place = _place(error) or " somewhere"
+        return f"{who} cannot be traced by JAX{place}: {told(error)}; {_NOT_TRACED}"
     about_shapes = bool(_OF_SHAPES.search(str(error)))
-    if about_shapes or (_OF_TYPES.search(str(error)) and not isinstance(error, PYTHON_VALUES)):
+    if about_shapes or _OF_TYPES.search(str(error)):
         kind = f"shape {shapes}" if about_shapes else f"dtype {types}"
         return f"{who} does not take {argument} of {kind}: {told(error)}"
     raised = f"{who} raises {type(error).__name__}{_place(error)} at {argument} of shape {shapes}"
     return f"{raised}: {told(error)}" if str(error).strip() else raised
+
+
+def asks_for_numbers(error: BaseException) -> bool:
+    """Whether a traced function asks for a number, or for a size, that is not there yet."""
+    sizes = isinstance(error, TypeError) and "concrete values" in str(error)
+    return sizes or isinstance(error, _NUMBERS_IN_PYTHON)
 
 
 def _place(error: BaseException) -> str:
@@ -103,6 +123,8 @@ def refusal(error: BaseException, x: Any) -> str:
             "key, or pass the NNX module itself in evaluation mode (model.eval())"
         )
     sentence = does_not_take("the model", "an x", shapes_of(x), types_of(x), error)
+    if asks_for_numbers(error):
+        return sentence
     return f"{sentence}; {_advice(error, x)}"
 
 
@@ -120,11 +142,6 @@ def _advice(error: BaseException, x: Any) -> str:
             "call has for evaluation by gnjax.functional(model, train=False), or "
             "eqx.nn.inference_mode(model) of Equinox, or fix one mask by "
             "gnjax.functional(model, rng=key)"
-        )
-    if isinstance(error, PYTHON_VALUES):
-        return (
-            "a model is traced, so write it with jax.numpy in place of numpy, and with jnp.where "
-            "or jax.lax.cond in place of an if on numbers"
         )
     if isinstance(error, flax.errors.ScopeCollectionNotFound):
         return (

@@ -18,8 +18,8 @@ from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.derivatives import check_second_derivative
 from gnjax.networks.forms.frameworks import Params
 from gnjax.networks.forms.refusals import (
-    PYTHON_VALUES,
     RAISED,
+    asks_for_numbers,
     does_not_take,
     shapes_of,
     types_of,
@@ -152,18 +152,9 @@ def _rewritten(function: Any, params: Params, args: tuple[Any, ...]) -> tuple[An
     except RAISED as error:
         arguments = "the parameters and arguments"
         sentence = does_not_take("loss_fn", arguments, shapes_of(args), types_of(args), error)
-        msg = f"{sentence}; {_advice(error)}"
+        called = "it is called as loss_fn(params, *args), with the args that hessian_of is given"
+        msg = sentence if asks_for_numbers(error) else f"{sentence}; {called}"
         raise ValueError(msg) from error
-
-
-def _advice(error: BaseException) -> str:
-    """What a user can do about an error that the loss_fn raised."""
-    if isinstance(error, PYTHON_VALUES):
-        return (
-            "it is traced, so write it with jax.numpy in place of numpy and float, and with "
-            "jnp.where in place of an if on numbers"
-        )
-    return "it is called as loss_fn(params, *args), with the args that hessian_of is given"
 
 
 def _check_scalar(value: Any) -> None:
