@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import inspect
 import os
@@ -16,7 +17,7 @@ from flax import nnx
 
 from gnjax import data
 from gnjax.data.datasets import unknown_name
-from gnjax.networks.forms.frameworks import is_torch
+from gnjax.networks.forms.frameworks import is_equinox, is_torch
 from gnjax.networks.model import evaluated_model
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def factory_named(name: str, most: int = 0) -> Callable[..., Any]:
     if not (module_name and colon and attribute):
         msg = "write it as package.module:factory"
         raise MistakeError(msg)
+    if module_name.endswith(".py") or "/" in module_name or os.sep in module_name:
+        path = Path(module_name)
+        folder = f", in the folder {path.parent}" if path.parent != Path() else ""
+        msg = f"name the module and not its file: write it as {path.stem}:{attribute}{folder}"
+        raise MistakeError(msg)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -74,16 +80,38 @@ def factory_named(name: str, most: int = 0) -> Callable[..., Any]:
     except (ImportError, SyntaxError) as error:
         msg = f"{module_name} cannot be imported: {error}"
         raise MistakeError(msg) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        msg = f"{module_name} has no function {attribute}"
-        raise MistakeError(msg)
+    factory = _attribute(module, attribute)
     needed = needed_by(factory)
     if len(needed) > most:
         with_what = "with a path alone" if most else "without arguments"
         msg = f"it is called {with_what}, but it needs {', '.join(needed)}"
         raise MistakeError(msg)
     return factory
+
+
+def _attribute(module: Any, attribute: str) -> Callable[..., Any]:
+    """The function of a module; what is there in its place is named."""
+    name = module.__name__
+    if not hasattr(module, attribute):
+        functions = [own for own, value in vars(module).items() if callable(value)]
+        near = difflib.get_close_matches(attribute, functions, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        msg = f"{name} has no function {attribute}{hint}"
+        raise MistakeError(msg)
+    factory = getattr(module, attribute)
+    if not callable(factory) or _is_model(factory):
+        msg = (
+            f"{name}.{attribute} is no function but of type {type(factory).__name__}; write a "
+            f"function that returns it, as in: def make(): return {attribute}, x"
+        )
+        raise MistakeError(msg)
+    return factory
+
+
+def _is_model(value: Any) -> bool:
+    """Whether a value that can be called is a model, and no function that makes one."""
+    of_flax = isinstance(value, nnx.Module | flax.linen.Module)
+    return of_flax or is_equinox(value) or (is_torch(value) and not isinstance(value, type))
 
 
 def needed_by(factory: Callable[..., Any]) -> list[str]:

@@ -11,39 +11,56 @@ from gnjax.cli.factories import MistakeError
 from gnjax.diagnosis.monitor_row import MonitorRow
 
 _VERSION = 1
+_BEGINNING = b'{"gnjax series":'
+_LONGEST = 2**16  # bytes of the first line that are read of any file
 
 
 class Rows:
     """The rows in a file that was begun with these settings, or a new file.
 
     A line is written at once and flushed to the disk. A last line without its end, as a process
-    leaves it that was killed while it wrote, is dropped.
+    leaves it that was killed while it wrote, is dropped. A file that this command did not begin is
+    refused before anything in it is changed.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self._path = path
         self._rows: dict[str, MonitorRow] = {}
-        header = {"gnjax series": _VERSION, **settings}
-        lines = self._whole_lines()
-        if not lines:
+        header = json.dumps({"gnjax series": _VERSION, **settings}, allow_nan=False)
+        text = self._text()
+        whole, broken = text[: text.rfind(b"\n") + 1], text[text.rfind(b"\n") + 1 :]
+        if not whole:
+            begun = broken.startswith(_BEGINNING) and header.encode().startswith(broken)
+            if broken and not begun:
+                raise self._foreign("it does not begin with a header")
+            self._restart(0)
             self._write(header)
             return
+        self._read(whole, json.loads(header))
+        if broken:
+            self._restart(len(whole))
+
+    def _read(self, whole: bytes, header: dict[str, Any]) -> None:
+        """Take the rows of a file, where all of its lines are of this command and settings."""
         try:
-            first, *entries = [json.loads(line) for line in lines]
+            first, *entries = [json.loads(line) for line in whole.decode().splitlines()]
+            if first.get("gnjax series") != _VERSION:
+                raise self._foreign("its first line is no header")
             self._rows = {
                 entry["content"]: MonitorRow.from_json(json.dumps(entry["row"]))
                 for entry in entries
             }
-        except (ValueError, KeyError, TypeError) as error:
-            msg = f"{path} is not what `gnjax series` wrote ({error}); name another file by --rows"
-            raise MistakeError(msg) from error
+        except MistakeError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._foreign(str(error)) from error
         if first != header:
             differing = sorted(
                 name for name in {*first, *header} if first.get(name) != header.get(name)
             )
             msg = (
-                f"{path} was begun with other settings ({', '.join(differing)}); name another file "
-                "by --rows, or remove it"
+                f"{self._path} was begun with other settings ({', '.join(differing)}); name "
+                "another file by --rows, or remove it"
             )
             raise MistakeError(msg)
 
@@ -55,27 +72,36 @@ class Rows:
         """Keep a row that was computed."""
         self._rows[content] = row
         entry = {"checkpoint": checkpoint, "content": content, "row": json.loads(row.to_json())}
-        self._write(entry)
+        self._write(json.dumps(entry, allow_nan=False))
 
-    def _whole_lines(self) -> list[str]:
-        """The lines of the file; what stands behind the last end of a line is cut off."""
+    def _text(self) -> bytes:
+        """The bytes of the file; none where there is no file yet."""
         try:
-            text = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
-        whole = text[: text.rfind(b"\n") + 1]
-        if whole != text:
-            os.truncate(self._path, len(whole))
-        try:
-            return whole.decode().splitlines()
-        except UnicodeDecodeError as error:
-            msg = f"{self._path} is no text, and `gnjax series` did not write it"
+            if not self._path.is_file():
+                if self._path.exists():
+                    msg = f"{self._path} is no file of rows but a folder, a pipe or a device"
+                    raise MistakeError(msg)
+                return b""
+            with self._path.open("rb") as file:
+                first = file.readline(_LONGEST)
+                return first + (file.read() if first.startswith(_BEGINNING) else b"")
+        except OSError as error:
+            msg = f"{self._path} cannot be read: {error}"
             raise MistakeError(msg) from error
 
-    def _write(self, entry: dict[str, Any]) -> None:
+    def _foreign(self, reason: str) -> MistakeError:
+        msg = f"`gnjax series` did not write {self._path} ({reason}); name another file by --rows"
+        return MistakeError(msg)
+
+    def _restart(self, size: int) -> None:
+        """Cut off a line of this command's that has no end."""
+        if self._path.exists():
+            os.truncate(self._path, size)
+
+    def _write(self, line: str) -> None:
         try:
             with self._path.open("a") as file:
-                file.write(json.dumps(entry, allow_nan=False) + "\n")
+                file.write(line + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

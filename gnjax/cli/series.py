@@ -65,7 +65,7 @@ def run(parsed: argparse.Namespace) -> int:
         for row in _rows(parsed):
             print(row, flush=True)
             history.append(row)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         msg = f"{parsed.factory}: {error}"
         raise MistakeError(msg) from error
     if parsed.out is not None:
@@ -113,10 +113,11 @@ def _measured(parsed: argparse.Namespace, model: Any, x: Any, y: Any) -> Monitor
 
 
 def _check_files(checkpoints: list[Path]) -> None:
-    """Refuse checkpoints that do not exist, and one that is named twice."""
+    """Refuse checkpoints that are no files and no folders, and one that is named twice."""
     for path in checkpoints:
-        if not path.exists():
-            msg = f"there is no checkpoint {path}"
+        if not (path.is_file() or path.is_dir()):
+            what = "is a pipe or a device" if path.exists() else "does not exist"
+            msg = f"there is no checkpoint {path}: it {what}"
             raise MistakeError(msg)
     names = [str(path.resolve()) for path in checkpoints]
     if len(set(names)) < len(names):

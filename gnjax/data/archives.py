@@ -30,7 +30,7 @@ _OWN = 2**28  # bytes to which a gzip file of the user's own may expand
 _RANK = 8  # the most axes of an idx file
 
 # What the documentation of pickle and the code of tarfile raise for bytes that are not theirs.
-_MALFORMED = (
+MALFORMED = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -163,7 +163,7 @@ def _read_tar(folder: Path, archive: Archive) -> dict[str, bytes] | None:
     try:
         with tarfile.open(path, "r:gz" if packed else "r:") as tar:
             return dict(_extracted(tar, archive))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         msg = f"{path} is not the whole {archive.name} ({error}); replace it"
         raise ValueError(msg) from error
 
@@ -278,7 +278,7 @@ def unpickle_arrays(data: bytes, name: str) -> Any:
     """Unpickle plain containers and numpy arrays; a pickle that asks for more is refused."""
     try:
         return _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
-    except _MALFORMED as error:
+    except MALFORMED as error:
         msg = f"{name} is not a pickle of plain arrays ({error}); replace it"
         raise ValueError(msg) from error
 

@@ -1,7 +1,9 @@
 """A series of checkpoints: one row each, the same whether it was stopped or not."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -185,7 +187,7 @@ def test_steps_are_the_last_numbers_of_names():
         (["users_series:pair", "wrong_1.safetensors"], "first/kernel has shape (2, 2), and (3, 4)"),
         (["users_series:pair", "wrong_2.safetensors"], "does not hold first/kernel, last/kernel"),
         (["users_series:pair", "at_0.safetensors", "--rows=at_0.npz"], "gnjax series` did not"),
-        (["users_series:pair", "at_0.safetensors", "--rows=users_series.py"], "not what `gnjax"),
+        (["users_series:pair", "at_0.safetensors", "--rows=users_series.py"], "did not write"),
         (["users_series:pair", "at_0.safetensors", "--rows=none/rows"], "cannot be written"),
     ],
 )
@@ -195,6 +197,138 @@ def test_mistakes_end_with_a_sentence(there, capsys, arguments, said):
     write_safetensors(there / "wrong_2.safetensors", {"other": np.ones(2)})
     assert main(["series", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+OURS = b'{"gnjax series": 1, "factory": "users_series:pair", "probes": 7}\n'
+FOREIGN = {
+    "a line without its end": b"my notes",
+    "a letter": b"{",
+    "some lines": b"my notes\nof last year\n",
+    "numbers": b"1\n2\n3\n",
+    "other rows": b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.4}\n',
+    "a list": b"[1, 2]\n",
+    "bytes": bytes(range(256)) * 9,
+    "no text and no line": b"\xff" * 200_000,
+    "half a line behind a header of other settings": OURS + b'{"checkpoint": "at_0',
+    "a line that is no row": OURS + b"and my notes\n",
+    "a row of something else": OURS + b'{"content": 3}\n',
+    "an empty line": b"\n",
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_file_that_the_command_did_not_begin_stays_as_it_is(there, capsys, content):
+    """The class: data of the user's that are lost by a slip in --rows."""
+    Path("mine").write_bytes(content)
+    assert main(["series", "users_series:pair", "at_0.safetensors", "--rows=mine"]) == 2
+    assert "name another file by --rows" in capsys.readouterr().err.replace("\n", " ")
+    assert Path("mine").read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "of others", "a long name"])
+def test_rows_go_into_files_alone(there, capsys, kind):
+    name = "x" * 300 if kind == "a long name" else "mine"
+    if kind == "folder":
+        Path(name).mkdir()
+    elif kind == "pipe":
+        os.mkfifo(name)
+    elif kind == "of others":
+        Path(name).symlink_to("/proc/1/mem/nothing")
+    assert main(["series", "users_series:pair", "at_0.safetensors", f"--rows={name}"]) == 2
+    assert re.search("no file of rows|cannot be (read|written)", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("size", [0, 17, 40])
+def test_a_header_that_was_cut_off_is_written_again(there, size):
+    assert main(["series", "users_series:pair", "at_0.safetensors"]) == 0
+    whole = Path("series.jsonl").read_bytes()
+    Path("series.jsonl").write_bytes(whole[:size])
+    assert main(["series", "users_series:pair", "at_0.safetensors"]) == 0
+    assert Path("series.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("below", ["opt_state.0.trace.", "0.mu.", "ema.", "optimizer.momentum."])
+def test_the_state_of_an_optimiser_is_not_read_as_parameters(tmp_path, below):
+    """It has arrays of the same names and shapes as the parameters."""
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, {f"{below}w": np.ones(2), "step": np.ones(())})
+    with pytest.raises(MistakeError, match=r"below .* alone, which may be an optimiser's"):
+        at_checkpoint((None, {"w": np.zeros(2)}), path)
+    write_safetensors(path, {f"{below}w": np.ones(2), "train_state.params.w": np.full(2, 3.0)})
+    with pytest.raises(MistakeError, match="2 times"):
+        at_checkpoint((None, {"w": np.zeros(2)}), path)
+    write_safetensors(path, {"train_state.params.w": np.full(2, 3.0)})
+    assert at_checkpoint((None, {"w": np.zeros(2)}), path)[1]["w"].tolist() == [3.0, 3.0]
+
+
+TWO_NAMES = {"params": {"w": np.zeros(2)}, "w": np.zeros(2)}
+COLLIDING = {
+    "in the checkpoint": ({"w": np.zeros(2)}, ["params.w", "value.w"]),
+    "in both, by other names": (
+        {"params": {"w": np.zeros(2)}, "w": np.zeros(2)},
+        ["value.w", "raw_value.w"],
+    ),
+    "in the model": ({"params": {"w": np.zeros(2)}, "w": np.zeros(2)}, ["value.w"]),
+}
+
+
+@pytest.mark.parametrize("case", COLLIDING)
+def test_names_that_collide_are_refused(tmp_path, case):
+    tree, names = COLLIDING[case]
+    write_safetensors(tmp_path / "a.safetensors", {n: np.full(2, i) for i, n in enumerate(names)})
+    with pytest.raises(MistakeError, match="differ only by how frameworks wrap"):
+        at_checkpoint((None, tree), tmp_path / "a.safetensors")
+
+
+def test_names_that_are_the_same_to_the_letter_do_not_collide(tmp_path):
+    tree = {"params": {"w": np.zeros(2)}, "w": np.zeros(2)}
+    arrays = {"params/w": np.ones(2), "w": np.full(2, 2.0)}
+    write_safetensors(tmp_path / "a.safetensors", arrays)
+    _, found = at_checkpoint((None, tree), tmp_path / "a.safetensors")
+    assert (found["params"]["w"].tolist(), found["w"].tolist()) == ([1.0, 1.0], [2.0, 2.0])
+
+
+def test_a_checkpoint_keeps_its_own_precision_and_no_integers_become_weights(tmp_path):
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, {"w": np.array([1 / 3, 1.0])})
+    _, found = at_checkpoint((None, {"w": np.zeros(2, np.float32)}), path)
+    assert found["w"][0] == 1 / 3
+    with pytest.raises(MistakeError, match="is float64, and int32 in the model"):
+        at_checkpoint((None, {"w": np.zeros(2, np.int32)}), path)
+
+
+def test_a_damaged_folder_of_orbax_ends_with_a_sentence(tmp_path):
+    keeper = StandardCheckpointer()
+    keeper.save(tmp_path / "7", params_of(0))
+    keeper.wait_until_finished()
+    for file in sorted(file for file in (tmp_path / "7").rglob("*") if file.is_file()):
+        if file.name in ("_METADATA", "manifest.ocdbt") or "d" in file.parent.name:
+            file.write_bytes(file.read_bytes()[:5])
+    with pytest.raises(MistakeError, match="damaged, or no checkpoint"):
+        at_checkpoint((None, params_of(1)), tmp_path / "7")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("users_series.py:pair", "write it as users_series:pair"),
+        ("sub/users_series.py:pair", "write it as users_series:pair, in the folder sub"),
+        ("users_series:INSTANCE", "is no function but of type Linear"),
+        ("users_series:TUPLE", "is no function but of type tuple"),
+        ("users_series:pairs", "did you mean pair?"),
+    ],
+)
+def test_what_is_no_function_of_a_module_is_named(there, capsys, name, said):
+    more = "from flax import nnx\nINSTANCE = nnx.Linear(3, 2, rngs=nnx.Rngs(0))\nTUPLE = pair()\n"
+    Path("users_series.py").write_text(_MODULE + more)
+    assert main(["series", name, "at_0.safetensors"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_a_pipe_is_refused_and_not_waited_for(there, capsys):
+    os.mkfifo("pipe.safetensors")
+    assert main(["series", "users_series:pair", "pipe.safetensors"]) == 2
+    assert "is a pipe or a device" in capsys.readouterr().err
 
 
 def test_a_file_that_was_begun_with_other_settings_is_kept(there, capsys):
@@ -222,6 +356,39 @@ def test_a_series_of_a_torch_module(there, capsys):
         torch.save(torch.nn.Linear(2, 1, bias=False).state_dict(), f"{step}.pt")
     assert main(["series", "users_series:one", "1.pt", "2.pt"]) == 0
     assert capsys.readouterr().out.count("sharpness 0.5 ") == 2  # 1/n sum x x^T
+
+
+TORCH_FILES = {
+    "damaged": lambda torch, good: good[: len(good) // 2],
+    "no archive": lambda torch, good: b"not a checkpoint",
+    "empty": lambda torch, good: b"",
+    "a pickle of a class": lambda torch, good: saved(torch, torch.nn.Linear(2, 1)),
+    "a tensor": lambda torch, good: saved(torch, torch.ones(3)),
+    "a list": lambda torch, good: saved(torch, [torch.ones(3)]),
+    "numbers": lambda torch, good: saved(torch, {"weight": 3.0}),
+    "no names": lambda torch, good: saved(torch, {0: torch.ones(2)}),
+    "an optimiser": lambda torch, good: saved(
+        torch, torch.optim.SGD([torch.ones(2, requires_grad=True)], 0.1).state_dict()
+    ),
+    "integers": lambda torch, good: saved(torch, {"weight": torch.ones((1, 2), dtype=torch.int8)}),
+    "another module": lambda torch, good: saved(torch, torch.nn.Linear(3, 1).state_dict()),
+}
+
+
+def saved(torch, value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("case", TORCH_FILES)
+def test_foreign_files_of_torch_end_with_a_sentence(tmp_path, case):
+    torch = pytest.importorskip("torch", reason="PyTorch comes with `make test-torch`")
+    module = torch.nn.Linear(2, 1, bias=False)
+    path = tmp_path / "1.pt"
+    path.write_bytes(TORCH_FILES[case](torch, saved(torch, module.state_dict())))
+    with pytest.raises(MistakeError, match=str(path)):
+        at_checkpoint(module, path)
 
 
 def test_state_dicts_go_into_torch_modules(tmp_path):
