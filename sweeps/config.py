@@ -138,10 +138,13 @@ def _value(old: Any, text: str, path: str) -> Any:
         kind = type(old[0]) if old else object
         value = tuple(float(v) if kind is float and type(v) is int else v for v in value)
         if value and all(type(v) is kind for v in value):
+            for entry in value:
+                _check_count(min(old), entry, path)
             return value
         msg = f"config.{path} takes a list of {kind.__name__} such as {list(old)}, got {text!r}"
         raise ConfigError(msg)
     if type(value) is type(old):
+        _check_count(old, value, path)
         return value
     msg = f"config.{path} takes {type(old).__name__} such as {old!r}, got {text!r}"
     raise ConfigError(msg)
@@ -150,6 +153,13 @@ def _value(old: Any, text: str, path: str) -> Any:
 def plain(config: Any) -> dict[str, Any]:
     """The values of a config by their names, groups as mappings."""
     return config.to_dict() if isinstance(config, ConfigDict) else dataclasses.asdict(config)
+
+
+def _check_count(old: Any, value: Any, path: str) -> None:
+    """Refuse a negative integer where the profile has none: sizes, numbers of things, seeds."""
+    if type(value) is int and value < 0 <= old:
+        msg = f"config.{path} takes integers from 0 on, such as {old}, got {value}"
+        raise ConfigError(msg)
 
 
 def freeze(kind: type[Config], config: ConfigDict) -> Config:

@@ -176,7 +176,8 @@ class Monitor:
           step: the number of the step.
           model: the model in evaluation mode, see :func:`gnjax.functional`.
           metric: a tree of positive entries P like the parameters, or the state of an optimiser,
-            from which :func:`gnjax.metrics.optimizer_metric` makes one.
+            from which :func:`gnjax.metrics.optimizer_metric` makes one. Before the first step of
+            the optimiser there is no P, and the row has no preconditioned sharpness.
           update: the step of the optimiser, a tree like the parameters.
           rate: the learning rate.
         """

@@ -8,7 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from gnjax.numerics.bounded_jit import bounded_jit
-from gnjax.operators.metrics.optimisers import has_optimizer_state, optimizer_metric
+from gnjax.operators.metrics.optimisers import (
+    NoMomentsError,
+    has_optimizer_state,
+    optimizer_metric,
+)
 from gnjax.operators.of_networks.hessian import NetworkHessian
 from gnjax.operators.protocol import Operator
 
@@ -18,9 +22,15 @@ def random_start(op: NetworkHessian) -> jax.Array:
     return jax.random.normal(jax.random.key(0), (op.shape[0],), op.dtype)
 
 
-def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array:
-    """The diagonal of P^{-1/2} for a metric P, or for the state of an optimiser."""
-    tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
+def inverse_root(op: NetworkHessian, metric: Any) -> jax.Array | None:
+    """The diagonal of P^{-1/2} for a metric P, or for the state of an optimiser.
+
+    None for an optimiser before its first step, which has no P yet.
+    """
+    try:
+        tree = optimizer_metric(metric) if has_optimizer_state(metric) else metric
+    except NoMomentsError:
+        return None
     entries = op.ravel(tree)
     if not bool((entries > 0).all()):
         msg = "the metric P has an entry that is not positive; add the optimiser's eps to it"

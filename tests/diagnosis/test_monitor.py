@@ -176,6 +176,18 @@ def test_the_metric_of_an_optimiser_in_its_loop():
     )
 
 
+@pytest.mark.parametrize("make", [optax.adam, optax.amsgrad, optax.rmsprop, optax.nadam])
+def test_before_the_first_step_of_the_optimiser_a_row_has_no_preconditioned_sharpness(make):
+    apply, params = gnjax.functional(mlp())
+    optimizer = make(1e-2)
+    monitor = gnjax.Monitor(X, Y, **OPTIONS)
+    state = optimizer.init(params)
+    assert monitor(0, (apply, params), metric=state).preconditioned is None
+    update, state = optimizer.update(jax.tree.map(jnp.ones_like, params), state)
+    row = monitor(1, (apply, optax.apply_updates(params, update)), metric=state)
+    assert row.preconditioned > 0
+
+
 def test_kappa_is_there_where_it_is_asked_for():
     row = gnjax.Monitor(X, Y, kappa=True, gauss_newton=False, **OPTIONS)(0, mlp())
     assert row.kappa is not None

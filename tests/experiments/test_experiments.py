@@ -126,6 +126,7 @@ def test_a_black_pixel_counts_in_the_rank_of_data_whitened_to_u_v_t():
             "many_seeds.seeds",
         ),
         (["--config=configs/depth_sweep.py:smoke", "--config.outputs=ten"], "takes int"),
+        (["--config=configs/depth_sweep.py:smoke", "--config.outputs=-5"], "integers from 0 on"),
         (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds=3"], "is a group"),
         (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.depths=(2.5,)"], "list of"),
         (["--config=configs/depth_sweep.py:smoke", "--config.many_seeds.depths=()"], "list of int"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -26,7 +26,12 @@ _KNOWN = (
     "ScaleByRStdDevWithCountState",
     "ScaleByRssState",
 )
+_ROUNDINGS = 100.0  # roundings of an update that are no difference
 _CORRECTED = ("ScaleByAdamState", "ScaleByBeliefState")
+
+
+class NoMomentsError(ValueError):
+    """The optimiser has seen no gradient yet, so that its second moments are all zero."""
 
 
 def optimizer_metric(
@@ -36,6 +41,7 @@ def optimizer_metric(
     eps: float | None = None,
     eps_root: float | None = None,
     eps_in_sqrt: bool = True,
+    optimizer: Any = None,
 ) -> Any:
     """The diagonal entries P of an optax state, as a tree: the last update was a rate times m / P.
 
@@ -43,8 +49,10 @@ def optimizer_metric(
     (nu + eps)^{1/2}, or nu^{1/2} + eps without ``eps_in_sqrt``. Adagrad: (sum g^2 + eps)^{1/2}.
     The state is found inside chains, ``inject_hyperparams`` and other wrappers. A state does not
     hold its constants, unless ``inject_hyperparams`` put them there: pass those that are not
-    optax's defaults. ``adamax`` and ``yogi`` keep states that look like Adam's, and must not be
-    passed.
+    optax's defaults. Adamax, Yogi and RAdam keep states that look like Adam's: Adamax has another
+    P, Yogi other constants, and RAdam divides by nothing in its first steps. If the ``optimizer``
+    itself is passed too, its next update of this state is compared with m / P, and a P that is not
+    its own, as with other constants or rates that differ among parameters, is refused.
 
     >>> import optax
     >>> optimiser, params = optax.adam(1e-3), {"w": jax.numpy.ones(2)}
@@ -71,7 +79,49 @@ def optimizer_metric(
         **injected,
         **{name: value for name, value in arguments.items() if value is not None},
     }
-    return _metric(inner, constants, eps_in_sqrt)
+    metric = _metric(inner, constants, eps_in_sqrt)
+    if optimizer is not None:
+        _check_update(optimizer, state, lambda after: _metric(after, constants, eps_in_sqrt))
+    return metric
+
+
+def _check_update(optimizer: Any, state: Any, metric_of: Callable[[Any], Any]) -> None:
+    """Refuse a rule for P if the optimiser's next update is no multiple of m / P.
+
+    With the gradient 0 the update is a multiple of mu / P. Without such a mean, half the difference
+    between the updates of a gradient and its negative is one of g / P. Parameters 0 have no decay.
+    """
+    (inner, _), *_ = _states_with_moments(state, {})
+    kind = type(inner).__name__
+    if kind.startswith("ScaleByRStdDev"):
+        msg = "a centred RMSprop is not compared with its optimizer; leave optimizer out"
+        raise ValueError(msg)
+    like = inner.sum_of_squares if kind == "ScaleByRssState" else inner.nu
+    zeros = jax.tree.map(jnp.zeros_like, like)
+    has_mean = hasattr(inner, "mu")
+    gradient = zeros if has_mean else jax.tree.map(lambda s: jnp.sqrt(s) + 1, like)
+    update, after = optimizer.update(gradient, state, zeros)
+    (inner_after, _), *_ = _states_with_moments(after, {})
+    if not has_mean:
+        opposite = jax.tree.map(jnp.negative, gradient)
+        other, _ = optimizer.update(opposite, state, zeros)
+        update = jax.tree.map(jnp.subtract, update, other)
+    mean = inner_after.mu if has_mean else gradient
+    expected = jax.tree.map(lambda m, p: _wide(m) / p, mean, metric_of(inner_after))
+    left, right = (
+        np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+        for tree in (update, expected)
+    )
+    rate = float(left @ right) / max(float(right @ right), np.finfo(float).tiny)
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves((update, mean)))
+    if not rate or np.linalg.norm(left - rate * right) > _ROUNDINGS * eps * np.linalg.norm(left):
+        msg = (
+            "the next update of the optimizer is no multiple of m / P for the P that its state "
+            "gives by Adam's, RMSprop's or Adagrad's rule: pass its constants b2, eps and eps_root "
+            "if they are not optax's defaults of adam; Adamax, RAdam in its first steps, a rate of "
+            "0 and rates that differ among parameters have no such P"
+        )
+        raise ValueError(msg)
 
 
 def soap_state(state: Any) -> Any:
@@ -101,16 +151,16 @@ def _metric(state: Any, constants: Mapping[str, Any], eps_in_sqrt: bool) -> Any:
     eps = float(constants.get("eps", 1e-16 if kind == "ScaleByBeliefState" else 1e-8))
     moments = state.nu_max if kind == "ScaleByAmsgradState" else state.nu
     moments = jax.tree.map(_wide, moments)
+    if not any(bool(leaf.any()) for leaf in jax.tree.leaves(moments)):
+        msg = (
+            "the optimiser has seen no gradient yet, so that it has no second moments; pass its "
+            "state from the first step on"
+        )
+        raise NoMomentsError(msg)
     if kind.startswith("ScaleByRStdDev"):
         moments = jax.tree.map(lambda nu, mu: nu - _wide(mu) ** 2, moments, state.mu)
     if kind in _CORRECTED or kind.endswith("WithCountState"):
         steps = int(np.asarray(jax.tree.leaves(state.count)[0]))
-        if steps == 0:
-            msg = (
-                "the optimiser has made no step yet, so that it has no second moments; pass its "
-                "state from the first step on"
-            )
-            raise ValueError(msg)
         decay = b2 if kind in _CORRECTED else float(constants.get("decay", 0.9))
         moments = jax.tree.map(lambda nu: nu / (1 - decay**steps), moments)
     if "Rms" in kind or "RStdDev" in kind:

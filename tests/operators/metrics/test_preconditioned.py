@@ -173,6 +173,63 @@ def test_the_metric_is_what_the_optimiser_divides_by(name):
         assert np.abs(np.asarray(one) / np.asarray(other) - 1).max() < 1e-12
 
 
+def _every_other(params):
+    leaves, structure = jax.tree.flatten(params)
+    return jax.tree.unflatten(structure, [i % 2 == 0 for i in range(len(leaves))])
+
+
+HAVE_P = {
+    **{name: pair for name, pair in OPTIMISERS.items() if name != "centred"},
+    "adabelief": (optax.adabelief(1e-2), {}),
+    "nadam": (optax.nadam(1e-2), {}),
+    "yogi with its constants": (optax.yogi(1e-2), {"eps": 1e-3}),
+    "decayed": (optax.adamw(1e-2, weight_decay=0.3), {}),
+    "half": (optax.adam(1e-2, mu_dtype="bfloat16"), {}),
+    "momentum": (optax.rmsprop(1e-2, momentum=0.9), {}),
+}
+HAVE_NONE = {
+    "adamax": (optax.adamax(1e-2), {}),
+    "yogi": (optax.yogi(1e-2), {}),
+    "radam": (optax.radam(1e-2), {}),
+    "other b2": (optax.adam(1e-2, b2=0.9), {}),
+    "other eps": (optax.adam(1e-2, eps=0.1), {}),
+    "outside": (optax.rmsprop(1e-2, eps_in_sqrt=False, eps=1e-2), {"eps": 1e-2}),
+    "no rate": (optax.adam(0.0), {}),
+    "two rates": (
+        optax.chain(
+            optax.scale_by_adam(), optax.masked(optax.scale(0.1), lambda p: _every_other(p))
+        ),
+        {},
+    ),
+    "two rates": (
+        optax.chain(optax.scale_by_adam(), optax.masked(optax.scale(0.1), _every_other)),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HAVE_P)
+def test_a_metric_that_is_the_optimisers_own_is_taken(name):
+    optimiser, constants = HAVE_P[name]
+    state, _ = _trained(optimiser)
+    gnjax.metrics.optimizer_metric(state, **constants, optimizer=optimiser)
+
+
+@pytest.mark.parametrize("name", HAVE_NONE)
+def test_a_metric_that_is_not_the_optimisers_own_is_refused(name):
+    """The class: a state that looks like Adam's, and an update that is not Adam's."""
+    optimiser, constants = HAVE_NONE[name]
+    state, _ = _trained(optimiser, 3)
+    with pytest.raises(ValueError, match="no multiple of m / P"):
+        gnjax.metrics.optimizer_metric(state, **constants, optimizer=optimiser)
+
+
+def test_radam_has_adams_metric_once_it_divides():
+    optimiser = optax.radam(1e-2)
+    state, _ = _trained(optimiser, 8)
+    gnjax.metrics.optimizer_metric(state, optimizer=optimiser)
+
+
 def _written_out(name, state, params):
     """The numbers that the optimiser's last step divided its gradient, or its momentum, by.
 
@@ -271,7 +328,7 @@ class _Rolled:
         (lambda: gnjax.dense(np.eye(2)), {}, r"a metric of 43 parameters, got shape \(2, 2\)"),
         (lambda: gnjax.dense(-np.eye(43)), {}, "is not positive definite"),
         (lambda: optax.sgd(0.1).init(_model()[1]), {}, "this one has none"),
-        (lambda: optax.adam(0.1).init(_model()[1]), {}, "no step yet"),
+        (lambda: optax.adam(0.1).init(_model()[1]), {}, "no gradient yet"),
         (lambda: optax.contrib.muon(0.1).init(_model()[1]), {}, "no fixed metric"),
         (lambda: optax.adafactor(0.1).init(_model()[1]), {}, "Adafactor"),
     ],
