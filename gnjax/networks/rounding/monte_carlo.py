@@ -168,10 +168,10 @@ def _narrows(eqn: Any) -> bool:
 
 def _exact_below(eqn: Any) -> float:
     """The size below which a conversion from integers is exact; 0 for every other equation."""
-    source, target = eqn.invars[0].aval if eqn.invars else None, eqn.outvars[0].aval
-    if eqn.primitive.name != "convert_element_type" or not inexact(target):
+    if eqn.primitive.name != "convert_element_type":
         return 0.0
-    if not jnp.issubdtype(source.dtype, jnp.integer):
+    source, target = eqn.invars[0].aval, eqn.outvars[0].aval
+    if not (jnp.issubdtype(source.dtype, jnp.integer) and inexact(target)):
         return 0.0
     return 1 / unit_roundoff(target.dtype)
 

@@ -196,12 +196,6 @@ HAVE_NONE = {
     "outside": (optax.rmsprop(1e-2, eps_in_sqrt=False, eps=1e-2), {"eps": 1e-2}),
     "no rate": (optax.adam(0.0), {}),
     "two rates": (
-        optax.chain(
-            optax.scale_by_adam(), optax.masked(optax.scale(0.1), lambda p: _every_other(p))
-        ),
-        {},
-    ),
-    "two rates": (
         optax.chain(optax.scale_by_adam(), optax.masked(optax.scale(0.1), _every_other)),
         {},
     ),
