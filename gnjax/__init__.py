@@ -38,6 +38,7 @@ from gnjax.pictures.plot import plot
 from gnjax.spectra.certified_pairs import CertifiedPairs
 from gnjax.spectra.certify import certify
 from gnjax.spectra.density import Estimate, SpectralDensity, spectral_density
+from gnjax.spectra.diagonal import estimate_diagonal
 from gnjax.spectra.eigenvalues import eigenvalues
 from gnjax.spectra.spectrum import Spectrum
 from gnjax.spectra.trace import Trace, trace
@@ -72,6 +73,7 @@ __all__ = [
     "eigenvalues",
     "empirical_fisher",
     "enable_x64",
+    "estimate_diagonal",
     "factored",
     "frequency_bands",
     "from_torch",

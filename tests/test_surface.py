@@ -27,8 +27,8 @@ _DEFAULTS = {
     "progress": {None},
     "limits": {gnjax.Limits()},
 }
-_RANDOM = {"certify", "condition_number", "diagnose", "eigenvalues", "spectral_density", "trace"}
-_LONG = {"certify", "block_spectra", "condition_number", "diagnose", "eigenvalues", "trace"}
+_BOTH = {"certify", "condition_number", "diagnose", "eigenvalues", "estimate_diagonal", "trace"}
+_RANDOM, _LONG = _BOTH | {"spectral_density"}, _BOTH | {"block_spectra"}
 _TREES = {"diagonal_of", "optimizer_metric", "shampoo_factors"}  # return trees like the caller's
 
 

@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from gnjax.networks.network import Network
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
+from gnjax.numerics.limits import LIMITS
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rank_bound import SHAPES
 from gnjax.numerics.rounding import gamma
@@ -33,6 +34,7 @@ from gnjax.operators.facts import (
     error_of,
     evidence_for,
     factorisation_of,
+    formed_by_products,
     forms_cheaply,
     is_positive,
     magnitude_of,
@@ -56,7 +58,8 @@ class Algebra:
     """The arithmetic of operators, as a base class for an operator of your own as well.
 
     It gives ``a * op``, ``op / a``, ``-op``, ``op1 + op2``, ``op1 - op2``, ``op + s`` (s times the
-    identity: damping), ``op @ v``, a repr of one line, and what scipy needs to take the operator.
+    identity: damping), ``op @ v``, a repr of one line, the matrix by ``np.asarray(op)``, and what
+    scipy needs to take the operator.
     It asks for ``shape``, ``dtype``, ``mv`` and ``as_matrix`` alone.
 
     >>> class Ones(gnjax.Algebra):
@@ -78,6 +81,24 @@ class Algebra:
         """One line: an operator may hold arrays of millions of numbers."""
         rows, columns = self.shape
         return f"<{type(self).__name__}: {rows} x {columns}, {jnp.dtype(self.dtype).name}>"
+
+    def __array__(
+        self: Operator, dtype: np.dtype | None = None, copy: bool | None = None
+    ) -> np.ndarray:
+        """The matrix, for ``np.asarray(op)``; refused where limits allow no matrix of its size."""
+        rows = self.shape[0]
+        if rows > LIMITS.matrix_rows:
+            msg = (
+                f"np.asarray of a {type(self).__name__} forms its {rows:,} x {rows:,} matrix of "
+                f"{8e-9 * rows**2:.3g} GB, and limits allow {LIMITS.matrix_rows:,} rows; pass the "
+                "operator itself to the functions of gnjax, multiply with op @ v, or call "
+                "op.as_matrix() if the machine has the memory"
+            )
+            raise ValueError(msg)
+        if copy is False:
+            msg = "the matrix of an operator is a new array; leave out copy=False"
+            raise ValueError(msg)
+        return np.asarray(self.as_matrix(), dtype)
 
     def __mul__(self: Operator, factor: Any) -> LinearCombination:
         return _multiple(self, check_finite_number("the factor of an operator", factor))
@@ -148,6 +169,10 @@ class LinearCombination(Algebra, ParameterTrees):
     @property
     def forms_cheaply(self) -> bool:
         return all(forms_cheaply(part) for part in self.parts)
+
+    @property
+    def formed_by_products(self) -> bool:
+        return any(formed_by_products(part) for part in self.parts)
 
     @property
     def positive(self) -> bool:

@@ -1,4 +1,4 @@
-"""The matrix of a symmetric operator from its products with unit vectors."""
+"""The matrix of a symmetric operator, or its diagonal, from its products with unit vectors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gnjax.operators.protocol import Operator
 
@@ -18,6 +19,23 @@ def symmetric_columns(op: Operator) -> jax.Array:
     starts = range(0, size, _COLUMNS)
     units = (_units(size, i, min(_COLUMNS, size - i), op.dtype) for i in starts)
     return _symmetric([op.mv(unit) for unit in units])
+
+
+def diagonal_by_products(op: Operator) -> np.ndarray:
+    """The diagonal (n,) from products with unit vectors, some at a time: no matrix is in memory."""
+    size = op.shape[0]
+    diagonal = np.empty(size)
+    for start in range(0, size, _COLUMNS):
+        count = min(_COLUMNS, size - start)
+        images = op.mv(_units(size, start, count, op.dtype))
+        diagonal[start : start + count] = np.asarray(_middle(images, start, count))
+    return diagonal
+
+
+@partial(jax.jit, static_argnums=2)
+def _middle(images: jax.Array, start: int, count: int) -> jax.Array:
+    """The entries (start + i, i) of some columns."""
+    return jnp.diagonal(jax.lax.dynamic_slice_in_dim(images, start, count))
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))

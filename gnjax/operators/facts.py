@@ -23,6 +23,8 @@ or methods of these names, and the spectrum engine asks for nothing else:
 - ``trace_by_structure()``: its trace without a product, with its error.
 - ``forms_cheaply``: True where ``as_matrix`` costs less than a product for every row.
 - ``forming_work``: about how many multiplications ``as_matrix`` takes.
+- ``formed_by_products``: True where ``as_matrix`` makes a product for every row; without it that is
+  assumed of an operator that does not form cheaply.
 - ``symmetric``: True where structure makes the products symmetric, so that nobody need test it.
 - ``magnitude``: an integer e with 2^e near the norm, or None for a matrix of zeros; without it, one
   product with a random vector tells.
@@ -180,6 +182,11 @@ def forms_cheaply(op: Operator) -> bool:
     return bool(getattr(op, "forms_cheaply", False))
 
 
+def formed_by_products(op: Operator) -> bool:
+    """Whether the matrix takes as many products as it has rows, some at a time."""
+    return bool(getattr(op, "formed_by_products", not forms_cheaply(op)))
+
+
 def forming_work(op: Operator) -> float:
     """About how many multiplications the matrix takes; 0 where it is not stated."""
     return float(getattr(op, "forming_work", 0.0))
@@ -257,6 +264,10 @@ class Around:
     @property
     def forms_cheaply(self) -> bool:
         return forms_cheaply(self.op)
+
+    @property
+    def formed_by_products(self) -> bool:
+        return formed_by_products(self.op)
 
     @property
     def positive(self) -> bool:

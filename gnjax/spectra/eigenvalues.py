@@ -17,6 +17,8 @@ from gnjax.operators.elsewhere.recognised import as_operator
 from gnjax.operators.facts import (
     SYMMETRIC,
     evidence_for,
+    factorisation_of,
+    formed_by_products,
     stated_eigenvalues,
     twin_of,
     unshifted_of,
@@ -36,6 +38,8 @@ from gnjax.spectra.whole import dense_error, spectrum_with_vectors, whole_spectr
 _WHICH = ("all", "largest", "smallest")
 _NORM_BLOCK = 4
 _NORM_STEPS = 8
+_FIRST, _EACH = 100, 10  # products that a few eigenvalues take, and more for each
+_FORMED = 4  # so many times as many products a matrix takes in the same time, many at once
 
 
 def eigenvalues(
@@ -93,7 +97,7 @@ def eigenvalues(
             limits=limits,
         )
         return shifted(of_unshifted, shift)
-    if k is not None and size > limits.whole_rows:
+    if k is not None and _takes_few(operator, k, limits):
         bytes_on_device(twin_of(operator), k, rtol, limits)  # which refuses what has no room
         near, exponent = at_unit_scale(operator)
         few = _few_vectors if vectors else _few_of_twin
@@ -104,6 +108,23 @@ def eigenvalues(
     spectrum = spectrum_with_vectors if vectors else _whole_of_twin
     places = slice(size - k, size) if which == "smallest" and k else slice(0, k)
     return in_units(part_of(spectrum(near, limits), places), exponent)
+
+
+def _takes_few(op: Operator, k: int, limits: Limits) -> bool:
+    """Whether a few eigenvalues are computed alone, by products with the operator.
+
+    So they are for more than ``limits.whole_rows`` rows, and where the matrix would be formed by
+    far more products than they take: k of them take about 100 + 10 k, and at the smallest end of
+    a Hessian half as many more.
+    """
+    size = op.shape[0]
+    if size > limits.whole_rows:
+        return True
+    factor = factorisation_of(op)
+    is_formed = stated_eigenvalues(op) is None and (
+        factor is None or factor.size_in_bytes > limits.factor_bytes
+    )
+    return is_formed and formed_by_products(op) and size > _FORMED * (_FIRST + _EACH * k)
 
 
 def _whole_of_twin(op: Operator, limits: Limits) -> Spectrum:

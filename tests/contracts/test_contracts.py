@@ -77,6 +77,22 @@ def test_products_are_those_of_the_matrix(cases):
         assert np.linalg.norm(np.asarray(op.as_matrix()) - exact) <= slack * 40 * _norm(exact), name
 
 
+def test_numpy_has_the_matrix_of_an_operator(cases):
+    """An operator of a caller that is no gnjax.Algebra has no such way."""
+    for name, op, _ in cases:
+        if isinstance(op, gnjax.Algebra):
+            assert np.array_equal(np.asarray(op), np.asarray(op.as_matrix())), name
+            assert np.array(op, dtype=np.float64).dtype == np.float64, name
+            assert np.linalg.norm(op) == np.linalg.norm(op.as_matrix()), name
+
+
+def test_numpy_is_refused_a_matrix_beyond_the_limits():
+    op = gnjax.diagonal(np.ones(gnjax.Limits().matrix_rows + 1))
+    for each in (op, 2.0 * op):
+        with pytest.raises(ValueError, match="forms its 20,001 x 20,001 matrix"):
+            np.asarray(each)
+
+
 def test_what_is_stored_is_within_the_stated_error(cases):
     """Of the matrix that the docstring names; what nobody states is unknown, never zero."""
     for name, op, exact in cases:

@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 
 import gnjax
-from tests.held_out import campaigns, preconditioned, scales, verdicts
+from tests.held_out import campaigns, preconditioned, preconditioners, scales, verdicts
 from tests.held_out.verdicts import Row
 
 Campaign = Callable[[int, int], list[Row]]
@@ -47,6 +47,8 @@ CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "far networks": (_clearing(scales.far_networks), 6, 0.1),
     "chances": (campaigns.chances, 200, 0.1),
     "preconditioned": (preconditioned.factors, 40, 0.1),
+    "preconditioners": (preconditioners.preconditioners, 40, 0.1),
+    "smallest": (preconditioners.smallest, 40, 0.05),
     "rows of networks": (_clearing(preconditioned.networks), 18, 0.1),
     "preconditioned chances": (preconditioned.chances, 200, 0.05),
     "raised chances": (preconditioned.raised_chances, 200, 0.05),

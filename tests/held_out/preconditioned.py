@@ -155,8 +155,13 @@ def _hidden_ends(values: np.ndarray, block: int) -> Iterator[tuple[MatrixEnd, fl
         return Products(rows * values, (rows * values) @ rows.T)
 
     near = np.clip(values, *np.quantile(values, [0.02, 0.98]))
-    matrix = Matrix(len(values), products, lambda rows: rows * values, exact=True)
-    ends = smallest_end(matrix, HostTriangle(np.diag(near**0.5)), block), largest_end(matrix, block)
+
+    def lost(longest: float, inverse: float, energy: float, norm: float) -> float:
+        return _ROUNDING * inverse * norm * longest
+
+    matrix = Matrix(len(values), products, lambda rows: rows * values, True, lost)
+    top = largest_end(matrix, block)
+    ends = smallest_end(matrix, HostTriangle(np.diag(near**0.5)), block, top.norm), top
     for end, place in zip(ends, (values.argmin(), values.argmax()), strict=True):
         without = np.where(np.arange(len(values)) == place, 0.0, end.rows)
         yield replace(end, rows=np.linalg.qr(without.T)[0].T), float(values[place])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns, preconditioned, scales
+from tests.held_out import campaigns, preconditioned, preconditioners, scales
 from tests.held_out.verdicts import broken
 
 SEED = 7
@@ -28,6 +28,7 @@ TRIALS = {
     "far networks": lambda: scales.far_networks(SEED, 6),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
     "preconditioned": lambda: preconditioned.factors(SEED, 20),
+    "preconditioners": lambda: preconditioners.preconditioners(SEED, 16),
     "raised chances": lambda: preconditioned.raised_chances(SEED, 100),
 }
 

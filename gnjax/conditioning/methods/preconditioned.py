@@ -98,9 +98,9 @@ def _certified(problem: Problem, ready: Preconditioned) -> Ends | None:
 
     share = _LARGEST_SHARE * problem.rtol
     top = enclosed(largest_end(ready.matrix, ready.block), share)
-    bottom_end = smallest_end(ready.matrix, ready.triangle, ready.block)
-    bottom = enclosed(bottom_end, problem.rtol - 2 * share)
     norm = top.ritz
+    bottom_end = smallest_end(ready.matrix, ready.triangle, ready.block, norm)
+    bottom = enclosed(bottom_end, problem.rtol - 2 * share)
     largest = Enclosure(top.ritz, *ready.widened((top.ritz, top.bound), norm))
     low, high = ready.widened((bottom.bound, bottom.ritz), norm)
     smallest = Enclosure(bottom.ritz, max(low, 0.0), high)

@@ -10,21 +10,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from gnjax.networks.jacobians import row_blocks
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.operators.columns import diagonal_by_products
+from gnjax.operators.facts import formed_by_products
 from gnjax.operators.of_networks.network import NetworkGram
 
 
-def diagonal_of(op: Any) -> Any:
-    """The diagonal of an operator on the parameters of a network, as a tree like them.
+def diagonal_of(op: Any, *, limits: Limits = LIMITS) -> Any:
+    """The exact diagonal of an operator on the parameters of a network, as a tree like them.
 
     For a Gauss-Newton matrix, the entries are the squared lengths of the columns of J, summed over
-    batches of samples. For any other operator the matrix is formed.
+    batches of samples, for any number of parameters. The diagonal of any other operator takes a
+    product for every parameter, or its matrix, and for more than ``limits.matrix_rows`` parameters
+    it is refused: :func:`gnjax.estimate_diagonal` then has every entry with its standard error.
 
     >>> op = gnjax.gauss_newton((lambda w, x: x @ w, np.ones((2, 1))), np.diag([1.0, 2.0]))
     >>> gnjax.metrics.diagonal_of(op).ravel().tolist()
     [0.5, 2.0]
     """
     inner = on_parameters(op)
-    return inner.unravel(jnp.asarray(exact_diagonal(inner), inner.dtype))
+    return inner.unravel(jnp.asarray(exact_diagonal(inner, limits), inner.dtype))
 
 
 def on_parameters(op: Any) -> Any:
@@ -32,7 +37,7 @@ def on_parameters(op: Any) -> Any:
     return replace(op, side="parameters") if isinstance(op, NetworkGram) else op
 
 
-def exact_diagonal(op: Any) -> np.ndarray:
+def exact_diagonal(op: Any, limits: Limits = LIMITS) -> np.ndarray:
     """diag(A) (p,)."""
     if isinstance(op, NetworkGram) and op.factorisation() is not None:
         blocks = (
@@ -40,7 +45,23 @@ def exact_diagonal(op: Any) -> np.ndarray:
         )
         total: np.ndarray = op.scale * sum(blocks)
         return total
+    _check_size("the exact diagonal", op, limits)
+    if formed_by_products(op):
+        return diagonal_by_products(op)
     return np.diagonal(np.asarray(op.as_matrix(), np.float64)).copy()
+
+
+def _check_size(what: str, op: Any, limits: Limits) -> None:
+    """Refuse what takes a product for every parameter, or the matrix, of too many of them."""
+    size = op.shape[0]
+    if size > limits.matrix_rows:
+        msg = (
+            f"{what} of a {type(op).__name__} of {size:,} parameters takes {size:,} products or a "
+            f"matrix of {8e-9 * size**2:.3g} GB, and limits allow {limits.matrix_rows:,} rows; use "
+            "gnjax.estimate_diagonal(op), which has the diagonal with its standard error from some "
+            f"products, or allow it where a function takes limits=gnjax.Limits(matrix_rows={size})"
+        )
+        raise ValueError(msg)
 
 
 def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -52,5 +73,6 @@ def exact_blocks(op: Any, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
             for indices, total in zip(parts, totals, strict=True):
                 total += host[:, indices].T @ host[:, indices]
         return [op.scale * total for total in totals]
+    _check_size("the exact diagonal blocks", op, LIMITS)
     matrix = np.asarray(op.as_matrix(), np.float64)
     return [matrix[np.ix_(indices, indices)] for indices in parts]

@@ -62,6 +62,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
 
     symmetric = True
     forms_cheaply = True
+    formed_by_products = True
 
     def __repr__(self) -> str:
         if self.net.target is None:

@@ -107,6 +107,10 @@ class Streamed(Algebra, ParameterTrees):
     def mv(self, v: jax.Array) -> jax.Array:
         return sum_of(part.mv(v) for part in self.parts()) / self.total
 
+    @property
+    def formed_by_products(self) -> bool:
+        return self.functional is not None
+
     def as_matrix(self) -> jax.Array:
         return sum_of(part.as_matrix() for part in self.parts()) / self.total
 

@@ -29,6 +29,7 @@ from gnjax.spectra.pencil.base import beside, symmetric
 
 _BLOCK = 4  # vectors that are multiplied together
 _LARGEST_SHARE = 0.1
+_UNITS = 16  # a product is rounded by so many eps of the norm, in practice
 _MARGIN = 1e-12  # the least distance of a shift from the spectrum of D, relative to ||D||
 
 
@@ -79,11 +80,17 @@ class KroneckerEnd:
     sign: float
     rtol: float
     block: int = _BLOCK
-    exact: bool = True
 
     @property
     def size(self) -> int:
         return self.reduced.size
+
+    @property
+    def rounding(self) -> float:
+        """About |G w computed - G w| for unit vectors w, with the same for both sides of R."""
+        largest = max(float(np.abs(c.values).max()) for c in self.compressed)
+        rows = self.reduced.operator.lefts.shape[-1]
+        return _UNITS * rows**0.5 * float(jnp.finfo(self.reduced.operator.dtype).eps) * largest
 
     def start(self) -> tuple[KroneckerPencil, np.ndarray]:
         """Vectors e (x) v: v is an extreme eigenvector of a compression of G.
@@ -120,13 +127,19 @@ class KroneckerPencil:
     scales: tuple[jax.Array, ...]  # the diagonal of sign (Lambda - s)^{-1/2}, (1, 1, columns)
     shift: float
     noise: float
-    rounding: float = 0.0  # the caller states that of products with G
+    inverse: float  # ||R||
+    solves: bool = False
 
     def at(self, shift: float) -> KroneckerPencil:
         return replace(self, shift=shift)
 
-    def congruence(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def congruence(
+        self, rows: np.ndarray, beside: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         reduced = self.end.reduced
+        removed = np.zeros((_BLOCK, reduced.size))  # of one shape, as JAX compiles for each
+        if beside is not None:
+            removed[: len(beside)] = beside
         image, inner, products = _congruence(
             reduced.operator,
             reduced.groups,
@@ -135,6 +148,7 @@ class KroneckerPencil:
             self.shift,
             self.end.sign,
             rows,
+            on_device(removed),
         )
         return np.asarray(image), np.asarray(inner), np.asarray(products)
 
@@ -153,9 +167,13 @@ class KroneckerPencil:
     def preimage(self, rows: np.ndarray) -> np.ndarray:
         return self._rotated(rows, -1)
 
-    def moved(self, count: int) -> float:
-        del count
-        return 0.0
+    def moved(self, count: int, longest: float, size: float) -> float:
+        """R is a rotation and a scaling: its rounding is that of a product with G.
+
+        Each moves C v by at most ||R|| times the rounding of the product G R v.
+        """
+        del size
+        return 2 * self.inverse * self.end.rounding * longest * count**0.5
 
     def _parts(self, rows: np.ndarray) -> zip[tuple[np.ndarray, Compression, jax.Array]]:
         parts = parts_of(self.end.reduced.groups, rows)
@@ -178,7 +196,8 @@ def _pencil(end: KroneckerEnd, shift: float) -> KroneckerPencil:
         end,
         tuple(on_device((1 / np.sqrt(gap))[None, None, :]) for gap in gaps),
         shift,
-        noise=16 * float(jnp.finfo(end.reduced.operator.dtype).eps) * max(1.0, widest),
+        noise=_UNITS * float(jnp.finfo(end.reduced.operator.dtype).eps) * max(1.0, widest),
+        inverse=float(min(gap.min() for gap in gaps)) ** -0.5,
     )
 
 
@@ -196,16 +215,21 @@ def _congruence(
     shift: float,
     sign: float,
     rows: jax.Array | np.ndarray,
+    removed: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """C, R and G R on rows."""
+    """C, R and G R on rows, with G compressed to the complement of the rows removed."""
     parts = parts_of(groups, jnp.asarray(rows))
     scaled_parts = [part * s for part, s in zip(parts, scales, strict=True)]
     inner = packed(_times(part, q.T) for part, q in zip(scaled_parts, vectors, strict=True))
+    inner = _outside(inner, removed)
     products = product(op, groups, inner)
-    groups_of_image = zip(
-        parts_of(groups, sign * (products - shift * inner)), vectors, scales, strict=True
-    )
+    image = _outside(sign * (products - shift * inner), removed)
+    groups_of_image = zip(parts_of(groups, image), vectors, scales, strict=True)
     return packed(_times(part, q) * s for part, q, s in groups_of_image), inner, products
+
+
+def _outside(rows: jax.Array, removed: jax.Array) -> jax.Array:
+    return rows - _times(_times(rows, removed.T), removed)
 
 
 def _times(part: jax.Array, matrix: jax.Array) -> jax.Array:

@@ -7,6 +7,9 @@ Let R be invertible with R R^T near (A - s I)^{-1}. For every shift s
 (Sylvester's law of inertia), whatever R is: a bad R costs steps and never the truth. For the
 largest eigenvalue the same holds with s I - A. So ``sign`` is +1 for the smallest eigenvalue and -1
 for the largest, and C = R^T sign (A - s I) R.
+
+Only vectors and signs come from C. Every value that is stated is a Ritz value of A itself, from
+products with orthonormal vectors, and what rounding may do to C is bounded for the R at hand.
 """
 
 from __future__ import annotations
@@ -33,20 +36,26 @@ class Pencil(Protocol):
 
     @property
     def noise(self) -> float:
-        """How large a zero may become by rounding in a product with C of a run."""
+        """How large a zero may become by rounding in a product with a C of norm 1."""
         ...
 
     @property
-    def rounding(self) -> float:
-        """The same for products in full precision."""
+    def solves(self) -> bool:
+        """Whether R is applied by solving equations, whose rounding grows with C."""
         ...
 
     def at(self, shift: float) -> Pencil:
         """The pencil of another shift with the same R."""
         ...
 
-    def congruence(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """C, R and A R on rows."""
+    def congruence(
+        self, rows: np.ndarray, beside: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """C, R and A R on rows.
+
+        With orthonormal rows X in ``beside``, A - s I is compressed to the complement of X: Q R
+        takes the place of R, for Q = I - X^T X.
+        """
         ...
 
     def inner(self, rows: np.ndarray) -> np.ndarray:
@@ -61,8 +70,11 @@ class Pencil(Protocol):
         """R^{-1} on rows."""
         ...
 
-    def moved(self, count: int) -> float:
-        """A bound on ||C computed - C||_2 for a run of so many products."""
+    def moved(self, count: int, longest: float, size: float) -> float:
+        """A bound on ||C computed - C||_2 for a run of so many products.
+
+        The unit vectors v of the run have |R v| <= longest and |C v| <= size.
+        """
         ...
 
 
@@ -73,7 +85,6 @@ class End(Protocol):
       sign: +1 for the smallest eigenvalue, -1 for the largest.
       size: the number of rows of A.
       block: how many vectors are multiplied together.
-      exact: whether ``Pencil.congruence`` multiplies by A in full precision.
     """
 
     @property
@@ -84,9 +95,6 @@ class End(Protocol):
 
     @property
     def block(self) -> int: ...
-
-    @property
-    def exact(self) -> bool: ...
 
     def start(self) -> tuple[Pencil, np.ndarray]:
         """A pencil with a shift outside of the spectrum, and rows from which to search the end."""

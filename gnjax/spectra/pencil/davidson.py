@@ -1,4 +1,4 @@
-"""Ritz values of A at one end of its spectrum, in a space that grows by preconditioned residuals.
+"""A search for one end of the spectrum of A, in a space that grows by preconditioned residuals.
 
 With rows V that are orthonormal, W = V R^T (R on the rows of V), and a shift s that lies outside of
 the spectrum, T = V C V^T = sign W (A - s I) W^T is positive definite. The Ritz values theta of A on
@@ -10,8 +10,6 @@ vectors w, which is Davidson's method (1975) for the generalized problem C v = m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.linalg
 
@@ -21,40 +19,28 @@ from gnjax.spectra.pencil.base import Pencil
 _DEPENDENT = 1e-8  # a direction that is shorter than this beside the space is left out
 
 
-@dataclass(frozen=True)
-class Ritz:
-    """Ritz values of A, the outermost first, with rows W and their products A W."""
-
-    values: np.ndarray
-    rows: np.ndarray
-    images: np.ndarray
-
-    @property
-    def value(self) -> float:
-        return float(self.values[0])
-
-
 class Space:
-    """The rows V, W = R V, A W and C V, for the shift of a pencil outside of the spectrum."""
+    """The rows V, W = R V and C V, for the shift of a pencil outside of the spectrum."""
 
     def __init__(self, pencil: Pencil, sign: float, rows: np.ndarray) -> None:
         self.pencil, self.sign, self.products = pencil, sign, 0
         size = rows.shape[1]
-        self._basis, self._inner, self._images, self._preconditioned = np.empty((4, 0, size))
+        self._basis, self._inner, self._preconditioned = np.empty((3, 0, size))
         self.add(rows)
 
     def add(self, rows: np.ndarray) -> None:
         """Add orthonormal rows that are orthogonal to V, by one product."""
-        images, inner, products = self.pencil.congruence(rows)
+        images, inner, _ = self.pencil.congruence(rows)
         self.products += len(rows)
         self._basis = np.concatenate([self._basis, rows])
         self._inner = np.concatenate([self._inner, inner])
-        self._images = np.concatenate([self._images, products])
         self._preconditioned = np.concatenate([self._preconditioned, images])
 
-    def ritz(self, count: int) -> tuple[Ritz, np.ndarray] | None:
-        """The ``count`` outermost Ritz values, and their residuals R^T sign (A - theta) w.
+    def ritz(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """The ``count`` outermost values, unit rows w, and the residuals R^T sign (A - theta) w.
 
+        The values are the 1 / mu for the singular values mu^{1/2} of T^{-1/2} W, so that one far
+        out costs the others no digits. They are found through R, and so they guide a search alone.
         None where T is not positive definite, as the shift is an eigenvalue to working precision.
         """
         projected = self._basis @ self._preconditioned.T
@@ -63,15 +49,15 @@ class Space:
         except np.linalg.LinAlgError:
             return None
         half = scipy.linalg.solve_triangular(triangle, self._inner, lower=True)
-        values, vectors = np.linalg.eigh(half @ half.T)
-        values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+        vectors, roots, _ = np.linalg.svd(half, full_matrices=False)
+        values, vectors = roots[:count] ** 2, vectors[:, :count]
         combined = scipy.linalg.solve_triangular(triangle, vectors, lower=True, trans=1).T
         rows = combined @ self._inner
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         combined, rows = combined / lengths, rows / lengths
-        ritz = Ritz(self.pencil.shift + self.sign / values, rows, combined @ self._images)
         moved = self.pencil.transposed(rows) / values[:, None]
-        return ritz, combined @ self._preconditioned - moved
+        residuals = combined @ self._preconditioned - moved
+        return self.pencil.shift + self.sign / values, rows, residuals
 
     def grow(self, residuals: np.ndarray) -> bool:
         """Add the directions of the residuals that are new; False where there is none."""

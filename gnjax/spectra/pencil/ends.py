@@ -1,5 +1,13 @@
 """Both ends of the spectrum of A: the smallest with R = L^{-T} for a Cholesky factor L with L L^T
-near A, and the largest with R = I."""
+near A, and the largest with R = I.
+
+**Rounding in C.** The computed w = R v solves (L + E)^T w = v for an E of the size of eps L, so
+that it is R at v - E^T w, and likewise for R^T. The two solves move C v by up to about
+eps kappa(L) ||C||. That is little where L L^T is near A, and not elsewhere: ||C|| may be
+||A|| ||R||^2. A product A w has an error e of its own, which becomes R^T e. For a matrix of numbers
+|e| is up to about eps ||A|| |w|. For A = J J^T, with J^T w first, |R^T e| is up to about
+eps ||J|| (|w| + ||R||) |J^T w|, and |J^T w|^2 = v^T (C + s R^T R) v.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +17,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnjax.spectra.krylov.lanczos import random_rows
+from gnjax.spectra.krylov.orthogonal import outside
 from gnjax.spectra.pencil.base import Products
-from gnjax.spectra.pencil.triangle import Triangle
+from gnjax.spectra.pencil.triangle import Triangle, least_of
 
 Full = Callable[[np.ndarray], Products]
 Multiply = Callable[[np.ndarray], np.ndarray]
+Lost = Callable[[float, float, float, float], float]
+"""A bound on |R^T e| for the rounding e of a product A w, from |w|, ||R||, w^T A w and ||A||."""
 
 _SAFETY = 4.0
-_ROUNDING = 4.0  # a product with C is rounded by at most this times eps kappa(L), in practice
+ROUNDING = 4.0  # a chain of sums, or solving with L twice, is rounded by so many eps, in practice
 _COMPARED = 4  # rows on which two kinds of products are compared
 _FAR = 4.0  # no eigenvalue is larger than this times a Ritz value of the start, see largest_end
 _SUBSPACE = 3  # steps of subspace iteration for the start
+EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -31,12 +43,14 @@ class Matrix:
       full: products in full precision.
       multiply: A on rows for the steps of a run.
       exact: whether these have full precision too.
+      lost: what rounding in full precision does to C.
     """
 
     size: int
     full: Full
     multiply: Multiply
     exact: bool
+    lost: Lost
 
 
 @dataclass(frozen=True)
@@ -47,8 +61,10 @@ class MatrixEnd:
       matrix: A.
       sign: +1 for the smallest eigenvalue, -1 for the largest.
       factor: L, or None for R = I / norm^{1/2}.
-      norm: about how large A is where there is no factor; 1 otherwise.
+      norm: about how large A is.
       rows: the start.
+      inverse: about ||R||.
+      conditioning: about the condition number of L.
       error: a measured bound on |C v computed - C v| for unit vectors v; zero in full precision.
     """
 
@@ -57,6 +73,8 @@ class MatrixEnd:
     factor: Triangle | None
     norm: float
     rows: np.ndarray
+    inverse: float
+    conditioning: float = 1.0
     error: float = 0.0
 
     @property
@@ -66,10 +84,6 @@ class MatrixEnd:
     @property
     def block(self) -> int:
         return len(self.rows)
-
-    @property
-    def exact(self) -> bool:
-        return self.matrix.exact
 
     def start(self) -> tuple[MatrixPencil, np.ndarray]:
         return self.pencil(0.0 if self.sign > 0 else _FAR * self.norm), self.rows
@@ -81,9 +95,7 @@ class MatrixEnd:
         return shift
 
     def pencil(self, shift: float) -> MatrixPencil:
-        conditioning = 1.0 if self.factor is None else self.factor.conditioning()
-        noise = _ROUNDING * np.finfo(float).eps * conditioning
-        return MatrixPencil(self, shift, noise, self.error)
+        return MatrixPencil(self, shift)
 
     def solved(self, rows: np.ndarray, *, transpose: bool) -> np.ndarray:
         """R or, with ``transpose``, R^T on rows."""
@@ -98,20 +110,27 @@ class MatrixPencil:
 
     end: MatrixEnd
     shift: float
-    rounding: float  # of solving with L and of products in full precision
-    error: float  # of the products of a run beside those
 
     @property
     def noise(self) -> float:
-        return self.rounding + self.error
+        return ROUNDING * EPS * self.end.conditioning + self.end.error
+
+    @property
+    def solves(self) -> bool:
+        return self.end.factor is not None
 
     def at(self, shift: float) -> MatrixPencil:
         return replace(self, shift=shift)
 
-    def congruence(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        inner = self.end.solved(rows, transpose=False)
+    def congruence(
+        self, rows: np.ndarray, beside: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        inner = self.inner(rows)
+        inner = inner if beside is None else outside(inner, beside)
         product = self.end.matrix.multiply(inner)
-        return self.transposed(self.end.sign * (product - self.shift * inner)), inner, product
+        image = self.end.sign * (product - self.shift * inner)
+        image = image if beside is None else outside(image, beside)
+        return self.transposed(image), inner, product
 
     def inner(self, rows: np.ndarray) -> np.ndarray:
         return self.end.solved(rows, transpose=False)
@@ -123,18 +142,26 @@ class MatrixPencil:
         factor = self.end.factor
         return rows * self.end.norm**0.5 if factor is None else factor.times(rows)
 
-    def moved(self, count: int) -> float:
-        """||E + E^T||_2 for an E with ``count`` rows, each as long as the error."""
-        return 2 * self.noise * count**0.5
+    def moved(self, count: int, longest: float, size: float) -> float:
+        """||E + E^T||_2 for an E with ``count`` rows, each as long as the error of a product."""
+        energy = size + abs(self.shift) * longest * longest
+        products = self.end.matrix.lost(longest, self.end.inverse, energy, self.end.norm)
+        solves = ROUNDING * EPS * self.end.conditioning * max(size, 1.0)
+        return 2 * (solves + products + self.end.error) * count**0.5
 
 
-def smallest_end(matrix: Matrix, factor: Triangle, block: int) -> MatrixEnd:
-    """The smallest eigenvalue, searched from the eigenvectors of the smallest ones of L L^T."""
+def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> MatrixEnd:
+    """The smallest eigenvalue, searched from the eigenvectors of the smallest ones of L L^T.
+
+    ``norm`` is about how large A is.
+    """
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE):
         solved = factor.solved(factor.solved(rows, transpose=False), transpose=True)
         rows = np.ascontiguousarray(np.linalg.qr(solved.T)[0].T)
-    return _with_error(MatrixEnd(matrix, 1.0, factor, 1.0, rows))
+    least = least_of(factor)
+    inverse = least**-0.5 if least > 0 else np.inf
+    return _with_error(MatrixEnd(matrix, 1.0, factor, norm, rows, inverse, factor.conditioning()))
 
 
 def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
@@ -142,13 +169,13 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE - 1):
         rows = np.ascontiguousarray(np.linalg.qr(matrix.multiply(rows).T)[0].T)
-    norm = float(np.linalg.eigvalsh(rows @ matrix.multiply(rows).T)[-1])
-    return _with_error(MatrixEnd(matrix, -1.0, None, norm or 1.0, rows))
+    norm = float(np.linalg.eigvalsh(rows @ matrix.multiply(rows).T)[-1]) or 1.0
+    return _with_error(MatrixEnd(matrix, -1.0, None, norm, rows, abs(norm) ** -0.5))
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:
     """Compare both kinds of products on the start, where R is longest: there they differ most."""
-    if end.exact:
+    if end.matrix.exact:
         return end
     rows = end.rows[:_COMPARED]
     difference = end.matrix.multiply(rows) - end.matrix.full(rows).images

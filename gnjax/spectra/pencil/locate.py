@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
+from gnjax.numerics.decompositions import lapack
 from gnjax.spectra.pencil.base import End, Pencil, beside, symmetric
-from gnjax.spectra.pencil.davidson import Ritz, Space
+from gnjax.spectra.pencil.davidson import Space
 
 Stopped = Callable[[], bool]
 """Whether the caller asked for the work to stop."""
@@ -17,11 +17,31 @@ Stopped = Callable[[], bool]
 _STEPS = 60
 _SETTLED = 0.05  # settled if the value changes by less than this times rtol in a step
 _EXTRA_STEPS = 4
+_SMALL = 0.005  # of C: what deflated vectors may ask of it; times rtol this is their error
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Ritz values of A itself, the outermost first: X A X^T is diagonal for the rows X.
+
+    Attributes:
+      values: the Ritz values theta.
+      rows: X, orthonormal.
+      residuals: A x - theta x for every row x.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    residuals: np.ndarray
+
+    @property
+    def value(self) -> float:
+        return float(self.values[0])
 
 
 @dataclass(frozen=True)
 class Located:
-    """The Ritz values near the end, from products in full precision, and the pencil of the run."""
+    """The Ritz values near the end, and the pencil of the search."""
 
     ritz: Ritz
     pencil: Pencil
@@ -30,18 +50,24 @@ class Located:
 
 @dataclass(frozen=True)
 class Deflation:
-    """Orthonormal rows, and the floor that C must exceed on their complement.
+    """Ritz vectors X of A, and the floor that C must exceed beside them.
 
-    The rows span R^T W for some Ritz vectors W of A, so that their complement consists of all z
-    with R z orthogonal to W. On W and its complement A - s I is a matrix of two blocks, the smaller
-    of which is T = W (A - s I) W^T. By the Schur complement of T, A - s I has as many eigenvalues
-    beyond zero as T has, where C exceeds E^T T^{-1} E on the complement of the rows; E is the part
-    of (A - s I) W^T that is orthogonal to W, in the coordinates of C. The negative part of T only
-    helps. So C has to exceed |T_+^{-1/2} E_+|^2 of the positive part. Without the few eigenvectors
-    at the very end, the other eigenvalues are further away from zero, and far fewer steps show that
-    they are positive.
+    With Theta = X A X^T and the residuals E = A X^T - X^T Theta, A - s I is a matrix of two blocks:
+    Theta - s I on X, A - s I compressed to the complement of X, and E between them. By the Schur
+    complement it has as many eigenvalues beyond zero as Theta - s I has, where the second block is
+    larger than E (Theta - s I)^{-1} E^T. The negative part of Theta - s I only helps. In the
+    coordinates of the pencil, C of that block has to exceed |(Theta - s I)_+^{-1/2} E^T R|^2, on
+    the complement of the rows R^T X, which R maps to the complement of X. Without the few
+    eigenvectors at the very end, the other eigenvalues are further away from zero, and far fewer
+    steps show that they are positive.
+
+    Attributes:
+      ritz: X.
+      rows: orthonormal rows that span R^T X.
+      floor: what C must exceed.
     """
 
+    ritz: np.ndarray
     rows: np.ndarray
     floor: float
 
@@ -63,36 +89,42 @@ def locate(
     pencil, rows = end.start()
     rows = rows if beyond is None else beyond
     space = Space(pencil, end.sign, np.linalg.qr(pencil.preimage(rows).T)[0].T)
-    ritz_and_residuals = space.ritz(end.block)
-    extra, before = 0, np.full(count, np.inf)
+    found = space.ritz(end.block)
+    extra, before, several = 0, np.full(count, np.inf), max(end.block // 2, count)
     for _ in range(_STEPS):
-        if ritz_and_residuals is None:
+        if found is None:
             return None
-        ritz, residuals = ritz_and_residuals
-        values = ritz.values[:count]
-        if len(values) == count and (abs(values - before) <= _SETTLED * rtol * abs(values)).all():
+        values, rows, residuals = found
+        first = values[:count]
+        if len(first) == count and (abs(first - before) <= _SETTLED * rtol * abs(first)).all():
             extra += 1
-            shifts = [beside(end, value, rtol) for value in values]
-            deflated_space = deflation(end, pencil.at(shifts[-1]), ritz, shifts)
-            enough = deflated_space is not None and len(deflated_space.rows) >= max(
-                end.block // 2, count
-            )
-            if extra > _EXTRA_STEPS or enough:
+            shift = beside(end, float(first[-1]), rtol)
+            if extra > _EXTRA_STEPS or _accurate(values - shift, residuals, several):
                 break
         if stopped() or not space.grow(residuals):
             break
-        before, ritz_and_residuals = np.resize(values, count), space.ritz(end.block)
-    if end.exact:
-        return Located(ritz, pencil, space.products)
-    return Located(refined(end, ritz.rows), pencil, space.products + len(ritz.rows))
+        before, found = np.resize(first, count), space.ritz(end.block)
+    return Located(refined(end, rows), pencil, space.products + len(rows))
+
+
+def _accurate(gaps: np.ndarray, residuals: np.ndarray, several: int) -> bool:
+    """Whether so many of the vectors ask little of C when they are deflated."""
+    floors = np.square(residuals).sum(axis=1) / np.maximum(abs(gaps), np.finfo(float).tiny)
+    return len(floors) > several and bool(floors[:several].sum() <= _SMALL)
 
 
 def refined(end: End, rows: np.ndarray) -> Ritz:
-    """The Ritz values on the span of rows, from products in full precision."""
+    """The Ritz values of A on the span of rows, from products with orthonormal vectors.
+
+    The outermost rows come first, so that values of very different sizes stay apart.
+    """
     basis = np.linalg.qr(rows.T)[0].T
     products = end.products(basis)
-    values, vectors = np.linalg.eigh(end.sign * symmetric(products.forms))
-    return Ritz(end.sign * values, vectors.T @ basis, vectors.T @ products.images)
+    values, vectors = lapack.graded_eigenpairs(symmetric(products.forms))
+    order = slice(None) if end.sign > 0 else slice(None, None, -1)
+    values, vectors = values[order], vectors.T[order]
+    ritz_rows = vectors @ basis
+    return Ritz(values, ritz_rows, vectors @ products.images - values[:, None] * ritz_rows)
 
 
 def deflation(
@@ -100,61 +132,40 @@ def deflation(
 ) -> Deflation | None:
     """Deflate as many of the Ritz vectors near the end as are accurate enough.
 
-    The j-th shift is a bound on the j-th eigenvalue if T at this shift has at most j negative
-    eigenvalues, counted from 0. The pencil has the last shift, the innermost one, and the floor is
-    the largest that any of the shifts needs. It is at most ``below``. None where the Ritz vectors
-    are not accurate enough for so many eigenvalues.
+    The j-th shift is a bound on the j-th eigenvalue if at most j Ritz values lie beyond it, counted
+    from 0. The pencil has the last shift, the innermost one, and the floor is the largest that any
+    of the shifts needs. It is at most ``below``. None where the Ritz vectors are not accurate
+    enough for so many eigenvalues.
 
-    At least one dimension is left, because a certificate needs a run in the complement. W is
-    scaled such that R^{-1} W is orthonormal, and R^T A W follows from the products A W.
+    At least one dimension is left, because a certificate needs a run in the complement.
     """
-    q, triangle = np.linalg.qr(pencil.preimage(ritz.rows).T)
-    diagonal = np.abs(np.diagonal(triangle))
+    masses = pencil.transposed(ritz.rows)
+    lengths = np.linalg.norm(masses, axis=1)
+    if not (np.isfinite(lengths).all() and lengths.min() > 0):
+        return None
     most = min(len(ritz.rows), end.size - 1)
-    nothing = Deflation(np.empty((0, end.size)), 0.0) if len(shifts) == 1 else None
-    if not diagonal.size or diagonal.min() == 0:
-        return nothing
-
-    def scaled(rows: np.ndarray) -> np.ndarray:
-        return scipy.linalg.solve_triangular(triangle, pencil.transposed(rows), trans="T")
-
-    images = scaled(end.sign * (ritz.images - pencil.shift * ritz.rows))
-    masses = scaled(end.sign * ritz.rows)
-    values, vectors = np.linalg.eigh(symmetric(q.T @ images.T))
-    basis, images, masses = vectors.T @ q.T, vectors.T @ images, vectors.T @ masses
-    deflated_rows = np.linalg.qr(masses.T)[0].T
-    best, widest = nothing, -np.inf
+    directions = np.linalg.qr((masses / lengths[:, None]).T)[0].T
+    residuals = pencil.transposed(ritz.residuals)
+    expected = end.sign * (ritz.values - pencil.shift) * lengths**2  # of C, at the next vector
+    best, widest = None, -np.inf
     for size in range(len(shifts) - 1, most + 1):
-        parts = ((images + (pencil.shift - shift) * masses)[:size] for shift in shifts)
-        floors = [
-            _floor(basis[:size], image, deflated_rows[:size], place, pencil.rounding)
-            for place, image in enumerate(parts)
-        ]
-        room = float(values[min(size, len(values) - 1)]) - max(floors)
-        if max(floors) <= below and room > widest:
-            best, widest = Deflation(deflated_rows[:size], max(floors)), room
+        rows = directions[:size]
+        outside_rows = residuals[:size] - (residuals[:size] @ rows.T) @ rows
+        gaps = (end.sign * (ritz.values[:size] - shift) for shift in shifts)
+        floor = max(_floor(outside_rows, gap, place) for place, gap in enumerate(gaps))
+        floor *= (1 + pencil.noise) ** 2
+        room = float(expected[min(size, len(expected) - 1)]) - floor
+        if floor <= below and room > widest:
+            best, widest = Deflation(ritz.rows[:size], rows, floor), room
     return best
 
 
-def _floor(
-    basis: np.ndarray, images: np.ndarray, deflated_rows: np.ndarray, negative: int, rounding: float
-) -> float:
-    """What C must exceed on the complement of the deflated rows.
+def _floor(residuals: np.ndarray, gaps: np.ndarray, negative: int) -> float:
+    """What C must exceed for residuals R^T E and the diagonal of sign (Theta - s I).
 
-    The images are R^T (A - s I) W. T may have at most ``negative`` negative eigenvalues. The
-    floor is infinite where it has more, or where rounding leaves their number open.
+    The floor is infinite where more than ``negative`` of the numbers on the diagonal are negative.
     """
-    if not len(basis):
-        return 0.0
-    values, vectors = np.linalg.eigh(symmetric(basis @ images.T))
-    moved = 2 * len(basis) ** 0.5 * rounding
-    if (abs(values) <= 2 * moved).any() or (values < 0).sum() > negative:
+    if (gaps <= 0).sum() > negative or (gaps == 0).any():
         return np.inf
-    positive = values > 0
-    if not positive.any():
-        return 0.0
-    residual = (vectors.T @ (images - (images @ deflated_rows.T) @ deflated_rows))[positive]
-    weights = (values[positive] - moved) ** 0.5
-    quotients = residual / weights[:, None]
-    size = float(np.linalg.eigvalsh(quotients @ quotients.T)[-1]) ** 0.5
-    return (size + moved / float(weights.min())) ** 2
+    quotients = residuals[gaps > 0] / gaps[gaps > 0, None] ** 0.5
+    return float(np.linalg.norm(quotients, 2)) ** 2 if len(quotients) else 0.0

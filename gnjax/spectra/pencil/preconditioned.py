@@ -67,8 +67,12 @@ def by_products(op: Operator, near: np.ndarray, watch: Watch) -> Preconditioned:
         error = dense_error(op, norm).value
         return bounds[0] - error, bounds[1] + error
 
+    def lost(longest: float, inverse: float, energy: float, norm: float) -> float:
+        del energy
+        return inverse * dense_error(op, norm).value * longest
+
     return Preconditioned(
-        Matrix(size, full, multiply, exact=True),
+        Matrix(size, full, multiply, exact=True, lost=lost),
         triangle,
         min(BLOCK, max(size // 4, 1)),
         lambda norm: dense_error(op, norm),

@@ -13,7 +13,7 @@ from gnjax.numerics.decompositions.triangular import triangular_factor
 from gnjax.numerics.host import on_host
 from gnjax.numerics.precision import x64
 from gnjax.operators.factorisation import Factorisation
-from gnjax.spectra.pencil.ends import Matrix
+from gnjax.spectra.pencil.ends import EPS, ROUNDING, Matrix
 from gnjax.spectra.pencil.factor import DEVICE_TILE, TILE, StoredFactor, gram, gram_on_device, store
 from gnjax.spectra.pencil.plan import Plan
 from gnjax.spectra.pencil.sketch import columns_for, sketched
@@ -44,7 +44,12 @@ class Prepared:
         """J J^T by products that are counted."""
         factor = self.factor
         light = watch(factor.light)
-        return Matrix(factor.shape[0], factor.products, light, exact=factor.exact)
+
+        def lost(longest: float, inverse: float, energy: float, norm: float) -> float:
+            del norm
+            return ROUNDING * EPS * (factor.squared * energy) ** 0.5 * (longest + inverse)
+
+        return Matrix(factor.shape[0], factor.products, light, factor.exact, lost)
 
 
 def prepared(

@@ -41,7 +41,7 @@ def smallest_of_factor(
         return None
     norm = largest_end(ready.matrix, min(BLOCK, block)).norm
     relative = float(np.clip(rtol * norm / least_of(ready.triangle), _FINEST, _LOOSEST))
-    end = smallest_end(ready.matrix, ready.triangle, block)
+    end = smallest_end(ready.matrix, ready.triangle, block, norm)
     answer = certified(end, relative, MISSED, stopped=watch.is_stopped, count=k)
     pairs = zip(answer.bounds.tolist(), answer.values.tolist(), strict=True)
     bounds = np.array([ready.widened(pair, norm) for pair in pairs])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gnjax
+from gnjax.operators import NetworkHessian
 from gnjax.spectra.krylov import few as module
 from gnjax.spectra.krylov import hidden, search
 from gnjax.spectra.krylov import lanczos as krylov
@@ -308,3 +309,46 @@ def test_places_are_bounded_where_intervals_overlap():
     np.testing.assert_allclose(errors[:3], np.linalg.norm(residuals[:3]))
     np.testing.assert_allclose(errors[3:], [0.2, 1.0])
     assert np.isinf(position_errors(values, residuals, 3.1)[3])
+
+
+_ROWS = 500  # from which on three eigenvalues take a quarter of the products of the matrix
+
+
+def _hessian(hidden_units):
+    model = gnjax.models.MLP((8, hidden_units, 4), activation="tanh", key=jax.random.key(0))
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((20, 8)), rng.integers(0, 4, 20)
+    return gnjax.hessian(model, x, labels, loss="cross_entropy")
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+@pytest.mark.parametrize("of", [lambda op: op, lambda op: 0.5 * op + 0.1], ids=["H", "H / 2 + s I"])
+def test_a_few_eigenvalues_of_a_hessian_take_fewer_products_than_its_matrix(which, of, monkeypatch):
+    """Forming counts, and not the rows alone: these are far below ``Limits.whole_rows``."""
+    op = of(_hessian(50))
+    assert _ROWS < op.shape[0] < gnjax.Limits().whole_rows
+    exact = np.linalg.eigvalsh(np.asarray(op))[::-1]
+
+    def refuse(self):
+        msg = "the matrix is formed"
+        raise AssertionError(msg)
+
+    monkeypatch.setattr(NetworkHessian, "as_matrix", refuse)
+    for vectors in (False, True):
+        found = gnjax.eigenvalues(op, k=3, which=which, vectors=vectors)
+        wanted = exact[:3] if which == "largest" else exact[-3:]
+        assert found.method == "krylov"
+        assert found.converged
+        assert (np.abs(found.values - wanted) <= found.errors + 1e-14).all()
+
+
+@pytest.mark.parametrize(
+    ("op", "method"),
+    [
+        (lambda: _hessian(8), "dense"),  # a few products more than its rows
+        (lambda: gnjax.dense(_rotated(np.random.default_rng(0), np.arange(600.0))), "dense"),
+        (lambda: gnjax.factored(np.random.default_rng(0).standard_normal((600, 20))), "factored"),
+    ],
+)
+def test_a_few_eigenvalues_come_from_the_whole_where_that_is_cheap(op, method):
+    assert gnjax.eigenvalues(op(), k=3).method == method

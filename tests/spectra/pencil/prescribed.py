@@ -36,4 +36,5 @@ def ready(j, *, width, dtype=np.float64, by_rows=True, block=4, seed=0, on_devic
     plan = Plan(np.dtype(dtype), width, block, 0.0, on_device=on_device)
     made = prepared(stated(j, by_rows=by_rows), plan, seed, UNWATCHED)
     matrix = made.matrix(UNWATCHED)
-    return made, smallest_end(matrix, made.triangle, block), largest_end(matrix, block)
+    top = largest_end(matrix, block)
+    return made, smallest_end(matrix, made.triangle, block, top.norm), top

@@ -67,10 +67,12 @@ def _dense(end):
 def test_c_is_a_congruence_of_the_shifted_matrix(end):
     """C = R^T sign (A - s I) R; R^{-1} undoes R, and R^T is its transpose."""
     pencil, matrix, image, inner, product = _dense(end)
-    light = 1e-12 if end.exact else 1e-6
+    light = 1e-6 if pencil.noise > 1e-8 else 1e-12
     assert_allclose(product, inner @ matrix, atol=light * np.abs(product).max())
     congruent = end.sign * inner @ (matrix - pencil.shift * np.eye(end.size)) @ inner.T
-    assert_allclose(image, congruent, atol=1e-10 * np.abs(image).max() + pencil.moved(1))
+    lengths = (np.linalg.norm(rows, axis=1).max() for rows in (inner, image))
+    moved = pencil.moved(1, *lengths)
+    assert_allclose(image, congruent, atol=1e-10 * np.abs(image).max() + moved)
     assert_allclose(pencil.preimage(inner), np.eye(end.size), atol=1e-8)
     assert_allclose(pencil.transposed(np.eye(end.size)), inner.T, atol=1e-10 * np.abs(inner).max())
 
@@ -93,12 +95,17 @@ def test_a_ritz_value_is_on_the_inside_and_close(end):
     matrix = end.products(np.eye(end.size)).images
     exact = float(np.linalg.eigvalsh(end.sign * (matrix + matrix.T) / 2)[0])
     assert -1e-12 * abs(exact) <= end.sign * located.ritz.value - exact <= RTOL * abs(exact)
-    images = located.ritz.rows @ matrix
-    assert_allclose(located.ritz.images, images, atol=1e-10 * np.abs(matrix).max())
+    rows, values = located.ritz.rows, located.ritz.values
+    scale = np.abs(matrix).max()
+    assert_allclose(rows @ rows.T, np.eye(len(rows)), atol=1e-13)
+    assert_allclose(rows @ matrix @ rows.T, np.diag(values), atol=1e-13 * scale)
+    assert_allclose(
+        located.ritz.residuals, rows @ matrix - values[:, None] * rows, atol=1e-12 * scale
+    )
 
 
 def test_what_is_deflated_leaves_a_schur_complement_that_the_floor_makes_positive(end):
-    """C >= floor on the complement of the rows, and A - s I is positive definite, both dense."""
+    """The floor bounds E (Theta - s I)^{-1} E^T in the coordinates of the pencil, all dense."""
     located = locate(end, RTOL, _never)
     pencil = located.pencil.at(beside(end, located.ritz.value, RTOL))
     apart = deflation(end, pencil, located.ritz, [pencil.shift])
@@ -106,14 +113,25 @@ def test_what_is_deflated_leaves_a_schur_complement_that_the_floor_makes_positiv
     inner = pencil.inner(np.eye(end.size)).T  # R
     matrix = end.sign * (end.products(np.eye(end.size)).images - pencil.shift * np.eye(end.size))
     rest = scipy.linalg.null_space(apart.rows) if len(apart.rows) else np.eye(end.size)
-    deflated = scipy.linalg.null_space((inner @ rest).T).T  # W, orthonormal rows
-    assert len(deflated) == len(apart.rows)
-    compressed = deflated @ matrix @ deflated.T
-    cross = rest.T @ inner.T @ matrix @ deflated.T
-    if len(deflated):
-        schur = cross @ np.linalg.solve(compressed, cross.T)
-        assert np.linalg.eigvalsh(compressed)[0] > 0
-        assert np.linalg.eigvalsh(schur)[-1] <= apart.floor * (1 + 1e-6) + 1e-12
+    assert_allclose(apart.ritz @ inner @ rest, 0, atol=1e-8 * np.abs(inner).max())
+    assert len(apart.ritz) == len(apart.rows) > 0
+    compressed = apart.ritz @ matrix @ apart.ritz.T
+    cross = rest.T @ inner.T @ matrix @ apart.ritz.T
+    schur = cross @ np.linalg.solve(compressed, cross.T)
+    assert np.linalg.eigvalsh(compressed)[0] > 0
+    assert np.linalg.eigvalsh(schur)[-1] <= apart.floor * (1 + 1e-6) + 1e-12
+
+
+def test_products_beside_vectors_are_those_of_a_compression(end):
+    """C with Q R in place of R, for Q = I - X^T X."""
+    pencil, rows = end.start()
+    removed = np.linalg.qr(rows.T)[0].T
+    units = np.eye(end.size)
+    image, inner, product = pencil.congruence(units, removed)
+    assert_allclose(inner @ removed.T, 0, atol=1e-12 * np.abs(inner).max())
+    assert_allclose(inner, pencil.inner(units) @ (units - removed.T @ removed), atol=1e-10)
+    congruent = end.sign * inner @ (product.T - pencil.shift * inner.T)
+    assert_allclose(image, congruent.T, atol=1e-6 * np.abs(image).max())
 
 
 def _spectrum(draw, rows):
@@ -228,8 +246,8 @@ def test_a_run_ends_where_its_smallest_ritz_value_stays_below_the_floor():
         run = lanczos(
             lambda rows: rows * spectrum, random_rows(200, 4, 0), max_steps=steps, noise=0.0
         )
-        exact = SimpleNamespace(moved=lambda products: 0.0)
-        return _decided(run, pencil=exact, floor=floor, missed=1e-4, stopped=_never)
+        exact = SimpleNamespace(rounding=lambda count: 0.0, floor=lambda count: floor)
+        return _decided(run, test=exact, missed=1e-4, stopped=_never)
 
     assert [decided(0.35, steps) for steps in (2, 20)] == [False, True]
     assert [decided(0.2, steps) for steps in (2, 20)] == [False, True]

@@ -3,9 +3,12 @@
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gnjax
 from tests.references import jacobian
+from tests.spectra.pencil import prescribed
 
 LIMITS = gnjax.Limits(whole_rows=10)
 
@@ -68,3 +71,21 @@ def test_an_interrupted_search_keeps_what_it_knows():
     several = gnjax.eigenvalues(op, k=2, which="smallest", limits=LIMITS, progress=interrupt)
     exact = _exact(model, x)[:2][::-1]
     assert (np.abs(several.values - exact) <= several.errors).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_property_eigenvalues_beside_far_smaller_ones(data):
+    """A few eigenvalues stand alone below the others, some below a factor's working precision."""
+    rows = data.draw(st.sampled_from([16, 28, 60]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    values = np.sort(rng.uniform(0.5, 1.0, rows))[::-1]
+    values[-data.draw(st.integers(1, 2)) :] *= 10.0 ** -data.draw(st.floats(2, 26))
+    j = prescribed.factor(values, int(rows * data.draw(st.floats(1.0, 4.0))))
+    memory = data.draw(st.sampled_from([1e9, 5.0 * j.size]))
+    limits = gnjax.Limits(whole_rows=10, rows_bytes=memory)
+    about = {"k": 4, "which": "smallest", "rtol": 10.0 ** -data.draw(st.floats(3, 12))}
+    several = gnjax.eigenvalues(gnjax.factored(j), **about, limits=limits)
+    sigma = np.linalg.svd(j, compute_uv=False)[-4:]
+    unsure = 1e-14 * (2 * sigma + 1e-14)  # of LAPACK's squares
+    assert (np.abs(several.values - sigma**2) <= several.errors + unsure).all()

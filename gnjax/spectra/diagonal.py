@@ -1,0 +1,142 @@
+"""The diagonal of any symmetric operator from products with random signs.
+
+For a vector g of independent random signs, E[g_i (A g)_i] = A_ii, and the variance of one sample is
+sum_{j != i} A_ij^2 (Bekas, Kokiopoulou and Saad, 2007). It is estimated for every entry from the
+spread of its own samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from gnjax.numerics.answers.result import Result
+from gnjax.numerics.certificate import MEASURED, Certificate, Error, certificate
+from gnjax.numerics.limits import LIMITS, Limits
+from gnjax.numerics.rounding import spectral_error
+from gnjax.numerics.scale import certificate_in_units, values_in_units
+from gnjax.operators.elsewhere.recognised import as_operator
+from gnjax.operators.facts import SYMMETRIC, error_of, evidence_for
+from gnjax.operators.protocol import Operator
+from gnjax.operators.scaled import at_unit_scale
+from gnjax.spectra.krylov.host_products import host_product
+from gnjax.spectra.stochastic.probes import probe_stream, signs, together
+from gnjax.spectra.watch import Progress, watching
+
+
+@dataclass(frozen=True, repr=False)
+class DiagonalEstimate(Result):
+    """diag(A) from random products, every entry with its standard error.
+
+    Attributes:
+      values: the estimates (n,); for a network ``op.unravel(values)`` is a tree like its
+        parameters.
+      standard_errors: the standard deviation of each estimate over the random vectors, from the
+        spread of its own samples. It is infinite for a single vector.
+      products: how many products with the operator were made.
+      certificate: the errors that every entry shares: the rounding of the products, and how well A
+        is known. The standard errors are not among them.
+      finished: False where Ctrl-C ended the work; the answer is then that of the vectors so far.
+
+    >>> answer = gnjax.estimate_diagonal(np.diag([4.0, 2.0, 1.0]))
+    >>> answer.values.tolist(), answer.standard_errors.tolist()
+    ([4.0, 2.0, 1.0], [0.0, 0.0, 0.0])
+    """
+
+    values: np.ndarray
+    standard_errors: np.ndarray
+    products: int
+    certificate: Certificate
+    finished: bool = True
+
+
+def estimate_diagonal(
+    op: Operator | ArrayLike,
+    *,
+    probes: int = 100,
+    seed: int = 0,
+    progress: Progress = None,
+    limits: Limits = LIMITS,
+) -> DiagonalEstimate:
+    """diag(A) of a symmetric A from ``probes`` products, each entry with its standard error.
+
+    The error of an entry falls with the square root of the number of products and grows with the
+    other entries of its row. :func:`gnjax.metrics.diagonal_of` has the exact diagonal of a
+    Gauss-Newton matrix of any size, and of other operators from a product for every row.
+
+    Args:
+      op: an operator, or a symmetric matrix in any form that :func:`gnjax.as_operator` takes.
+      probes: the number of products with the operator. Two more test the symmetry of an operator
+        that does not state it.
+      seed: of the random vectors.
+      progress: True for a bar on stderr, or a function of the products made and expected. Ctrl-C
+        then returns the answer so far, with ``finished`` False.
+      limits: the limits of memory. Sixteen vectors are multiplied at once, fewer where
+        ``basis_bytes`` has no room for them, and none are kept.
+
+    >>> a = np.random.default_rng(0).standard_normal((50, 50))
+    >>> answer = gnjax.estimate_diagonal(a + a.T, probes=200)
+    >>> bool(np.mean(np.abs(answer.values - 2 * np.diag(a)) <= 2 * answer.standard_errors) > 0.9)
+    True
+    """
+    operator = as_operator(op, limits=limits)
+    if not isinstance(probes, int | np.integer) or isinstance(probes, bool) or probes < 1:
+        msg = f"probes={probes!r} is not an integer of at least 1"
+        raise ValueError(msg)
+    near, exponent = operator, 0
+    if hasattr(operator, "magnitude"):  # others would make one more product to tell their scale
+        near, exponent = at_unit_scale(operator)
+    block, rng = together(near, limits), probe_stream(seed)
+    with watching(progress, int(probes), stoppable=True) as watch:
+        multiply, spread = watch(host_product(near)), _Spread(near.shape[0])
+        while spread.count < probes and not (spread.count and watch.stopped):
+            tests = signs(rng, min(block, probes - spread.count), near.shape[0])
+            spread.add(tests, multiply(tests))
+        answer = _answer(near, spread)
+        return _in_units(replace(answer, finished=spread.count == probes), exponent)
+
+
+class _Spread:
+    """The mean of samples g * (A g) and their squared distances from it, some at a time."""
+
+    def __init__(self, size: int) -> None:
+        self.count, self.longest = 0, 0.0
+        self.mean, self.squares = np.zeros(size), np.zeros(size)
+
+    def add(self, tests: np.ndarray, images: np.ndarray) -> None:
+        """Join more samples to those before (Chan, Golub and LeVeque, 1983)."""
+        self.longest = max(self.longest, float(np.linalg.norm(images, axis=1).max()))
+        samples, before = tests * images, self.count
+        more, self.count = len(samples), before + len(samples)
+        mean = samples.mean(axis=0)
+        apart = mean - self.mean
+        self.squares += np.square(samples - mean).sum(axis=0)
+        self.squares += np.square(apart) * before * more / self.count
+        self.mean += apart * more / self.count
+
+    def standard_errors(self) -> np.ndarray:
+        if self.count == 1:
+            return np.full(self.mean.shape, math.inf)
+        errors: np.ndarray = np.sqrt(self.squares / (self.count - 1) / self.count)
+        return errors
+
+
+def _answer(op: Operator, spread: _Spread) -> DiagonalEstimate:
+    level = spectral_error(op.shape[0], op.dtype) * spread.longest
+    rounding = Error(level, MEASURED, reason="rounding of the products")
+    parts = rounding, error_of(op, spread.longest), evidence_for(op, SYMMETRIC)
+    return DiagonalEstimate(
+        spread.mean, spread.standard_errors(), spread.count, certificate(*parts)
+    )
+
+
+def _in_units(answer: DiagonalEstimate, exponent: int) -> DiagonalEstimate:
+    """The diagonal of 2^exponent A from that of A."""
+    if not exponent:
+        return answer
+    values, errors = values_in_units(answer.values, answer.standard_errors, exponent)
+    rescaled = certificate_in_units(answer.certificate, exponent)
+    return replace(answer, values=values, standard_errors=errors, certificate=rescaled)

@@ -1,0 +1,60 @@
+"""The diagonal from random signs: by the variance of its samples, and against exact diagonals."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gnjax
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 60), st.integers(2, 90), st.integers(0, 999), st.integers(-600, 600))
+def test_property_the_standard_errors_are_those_of_the_samples(size, probes, seed, exponent):
+    """Entry i has the variance sum_{j != i} A_ij^2 / probes: its errors average to about that."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((size, size)) * 10.0 ** rng.uniform(-2, 2, size)
+    matrix = matrix + matrix.T
+    answer = gnjax.estimate_diagonal(np.ldexp(matrix, exponent), probes=probes, seed=seed)
+    values, errors = (np.ldexp(each, -exponent) for each in (answer.values, answer.standard_errors))
+    outside = matrix - np.diag(np.diag(matrix))
+    true_errors = np.linalg.norm(outside, axis=1) / probes**0.5
+    rounding = 1e-13 * np.linalg.norm(matrix)
+    assert (np.abs(values - np.diag(matrix)) <= 6 * true_errors + rounding).all()
+    if probes >= 30 and size >= 10:
+        assert 0.6 <= np.mean(errors**2) / np.mean(true_errors**2) <= 1.5
+    assert answer.products == probes
+    assert answer.finished
+
+
+def test_a_hessian_of_a_network_has_an_estimate_that_covers_its_diagonal():
+    model = gnjax.models.MLP((6, 20, 4), activation="tanh", key=jax.random.key(0))
+    rng = np.random.default_rng(0)
+    op = gnjax.hessian(
+        model, rng.standard_normal((30, 6)), rng.integers(0, 4, 30), loss="cross_entropy"
+    )
+    exact = np.diagonal(np.asarray(op))
+    answer = gnjax.estimate_diagonal(op, probes=300)
+    off = np.abs(answer.values - exact)
+    assert np.mean(off <= 2 * answer.standard_errors) > 0.9
+    assert (off <= 6 * answer.standard_errors).all()
+    assert answer.certificate.kind == "measured"
+
+
+def test_one_sample_has_no_spread_and_none_is_refused():
+    assert np.isinf(gnjax.estimate_diagonal(np.ones((3, 3)), probes=1).standard_errors).all()
+    for probes in (0, 2.5, True):
+        with pytest.raises(ValueError, match="not an integer of at least 1"):
+            gnjax.estimate_diagonal(np.eye(3), probes=probes)
+
+
+def test_ctrl_c_returns_the_samples_so_far():
+    def interrupt(done, expected):
+        if done >= 32:
+            raise KeyboardInterrupt
+
+    answer = gnjax.estimate_diagonal(np.ones((5, 5)), probes=500, progress=interrupt)
+    assert not answer.finished
+    assert answer.products == 32
+    assert np.isfinite(answer.standard_errors).all()
