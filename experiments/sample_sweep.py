@@ -82,7 +82,7 @@ def _grows_faster_than_samples(frame: DataFrame) -> Verdict:
     if _is_too_little(frame):
         return not_testable("fewer than 2 counts of samples, or a kappa that is not resolved")
     found = {"": effects.exponent(frame, "samples")}
-    return effects.decide(found, "kappa ~ n^e, e =", above=1.0)
+    return effects.decide(found, "kappa goes like n to the power", above=1.0)
 
 
 CLAIMS = (

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
-from reproduction import appendices, figure_findings, texts
+from reproduction import appendices, figure_findings, standing, texts
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, LEGEND, PROFILES, Records, read
-from reproduction.sides import Side, linked, verdict, words
+from reproduction.sides import Side, linked, words
+from reproduction.standing import Standing
 from reproduction.summary import SUMMARY
-from sweeps import sentences
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 from sweeps.storage.files import write_atomically
 
 FOLDER = Path("figures")
 SCREEN = "FINDINGS.md"
+BEGIN, END = "<!-- ten answers -->", "<!-- end of the ten answers -->"
 
 
 def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> dict[str, str]:
@@ -36,7 +37,7 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
       claims: all claims, in the papers' order. A claim without a record was not run.
       folder: where the gallery is, whose pictures and tables the pages show.
     """
-    sides = [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
+    sides = _sides(records, claims)
     pages = {SCREEN: screen(sides, claims)}
     for figure in catalogue.from_tables():
         pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
@@ -46,94 +47,126 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
 
 
 def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> None:
+    """Write every page, and the ten answers into the README beside the folder, if there is one."""
     for path, text in written(records, claims, folder).items():
         write_atomically(folder / path, text)
+    readme = folder.parent / "README.md"
+    if readme.is_file():
+        text = readme.read_text(encoding="utf-8")
+        answers = answered(records, claims, f"{folder.name}/")
+        write_atomically(readme, with_answers(text, answers))
+
+
+def answered(records: Records, claims: Sequence[Claim], below: str = "") -> str:
+    """The ten answers as a numbered list; ``below`` is the folder in which FINDINGS.md lies."""
+    lines = standing.answers(_sides(records, claims), below)
+    return "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
+
+
+def with_answers(readme: str, answers: str) -> str:
+    """The README with these answers between its two marks."""
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        msg = f"README.md needs the marks {BEGIN} and {END} once, where the ten answers stand"
+        raise ValueError(msg)
+    before, rest = readme.split(BEGIN)
+    return f"{before}{BEGIN}\n{answers}\n{END}{rest.split(END)[1]}"
+
+
+def _sides(records: Records, claims: Sequence[Claim]) -> list[Side]:
+    return [Side(p, records[p], claims) for p in PROFILES if records.get(p)]
 
 
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
-    """FINDINGS.md: what was asked, what holds and what does not, what was not tested, what is ours.
-
-    Everything else is on the pages to which it links.
-    """
-    open_ones = (UNDECIDED, NOT_TESTABLE)
+    """FINDINGS.md, to be read in five minutes; everything else is on the pages it links to."""
+    known = standing.standings(sides)
+    answers = "\n".join(f"{i}. {line}" for i, line in enumerate(standing.answers(sides), 1))
     parts = [
         "# Findings",
         "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
-        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Every"
-        " sentence that they print about a figure or a number has one verdict, made by code from"
-        " the verdicts of its readings. The laptop's profile has data that ship and sizes with the"
-        " paper's ratios, the paper's profile has the sizes of the papers.",
+        " Networks*, paper B *How the Hessian-Spectrum of Linear Networks Depends on Data*. Kappa"
+        " is the condition number of the Gauss-Newton matrix. Numbers in brackets are intervals of"
+        " 95% over the seeds.",
+        "## Ten answers",
+        answers,
+        "## What fails, and where it holds",
+        _failing(known),
+        "## What could not be decided",
+        _undecided(known),
+        "## What holds",
+        _holding(known),
+        "## Errors in the papers",
+        _errors(),
+        "## Beyond the papers",
+        _beyond(sides, claims),
+        "## How verdicts are to be read",
         LEGEND,
         _tallies(sides),
-        "The four tallies count different things and are not added up: what each paper prints, what"
-        " its equations imply of a figure's networks, and, beyond the papers, what other papers say"
-        " and what is our own. " + _kinds(),
-        "## What is printed and fails",
-        _chosen(sides, lambda statuses: FAILS in statuses),
-        "## What is printed and was not decided",
-        _chosen(sides, lambda found: FAILS not in found and any(s in found for s in open_ones)),
-        "## What is printed and holds",
-        _holding(sides),
-        "## What is beyond the papers",
-        _beyond(sides, claims),
-        "## Behind it",
+        "The laptop's profile has data that ship and sizes with the paper's ratios, the paper's"
+        " profile the sizes of the papers; where both decide a sentence, the paper's counts. The"
+        " four tallies count different things and are not added up.",
         "\n".join(f"- {line}" for line in _behind()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _kinds() -> str:
-    rows = texts.corrections()
-    wrong, condition, stronger, misprints = (
-        sum(row.kind == kind for row in rows) for kind in texts.KINDS
+def _failing(known: Mapping[Sentence, Standing]) -> str:
+    """Each printed sentence that fails, its number, why, and the reading under which it holds."""
+    rows = []
+    for one in standing.chosen(known, FAILS):
+        why = dict.fromkeys(claim.mechanism for claim in one.telling if claim.mechanism)
+        told = f"{one.effect()} ({one.grounds()})" + (f". Why: {next(iter(why))}" if why else "")
+        under = [one.one.difference, *one.under(), one.elsewhere()]
+        held = "; ".join(filter(None, under)) or "no reading"
+        rows.append((one.links, words(one.sentence), escaped(told), escaped(held)))
+    return table(("figure", "printed", "found", "holds"), rows) if rows else "Nothing."
+
+
+def _undecided(known: Mapping[Sentence, Standing]) -> str:
+    rows = [
+        (
+            one.links,
+            words(one.sentence),
+            escaped("; ".join(one.reasons()) or "no reading has the paper's data and settings"),
+            escaped("; ".join(one.takes()) or "such a reading"),
+        )
+        for one in standing.chosen(known, UNDECIDED, NOT_TESTABLE)
+    ]
+    heads = ("figure", "printed", "why", "what it would take")
+    return table(heads, rows) if rows else "Nothing."
+
+
+def _holding(known: Mapping[Sentence, Standing]) -> str:
+    rows = [
+        (
+            one.links,
+            words(one.sentence) + (f"; {escaped(other)}" if (other := one.elsewhere()) else ""),
+            escaped(one.effect()),
+            escaped(one.grounds()),
+        )
+        for one in standing.chosen(known, HOLDS)
+    ]
+    return table(("figure", "printed", "effect", "data, seeds"), rows) if rows else "Nothing."
+
+
+def _errors() -> str:
+    """The substantive errors; what else is corrected stands on its page."""
+    rows = [row for row in texts.corrections() if row.kind == texts.WRONG]
+    cells = [tuple(map(escaped, (r.paper, r.where, r.printed, r.corrected))) for r in rows]
+    conditions, stronger, misprints = (
+        [row for row in texts.corrections() if row.kind == kind] for kind in list(texts.KINDS)[1:]
     )
+    places = "; ".join(f"{row.paper}, {row.where}" for row in conditions)
     return (
-        f"Of the papers' mathematics {wrong} statements are wrong as printed, {condition} need a"
-        f" condition that is not stated and {stronger} can be strengthened; {misprints} misprints"
-        " stand apart ([corrections](findings/corrections.md),"
+        table(("paper", "where", "printed", "instead"), cells)
+        + f"\n\nA condition that is not stated is needed at {escaped(places)}."
+        f" {len(stronger)} statements can be strengthened, and {len(misprints)} misprints change"
+        " nothing ([corrections](findings/corrections.md),"
         " [every numbered statement](findings/theory.md))."
     )
 
 
 def _tallies(sides: Sequence[Side]) -> str:
     return table(("profile", *TALLIES), [(side.profile, *side.tallies()) for side in sides])
-
-
-def _chosen(sides: Sequence[Side], is_shown: Callable[[Sequence[str]], bool]) -> str:
-    """A row for each sentence whose statuses in the profiles are asked for."""
-    known = [side.judged() for side in sides]
-    rows = []
-    for sentence, figures in _figures(sides).items():
-        statuses = [judged[sentence].status for judged in known if sentence in judged]
-        if is_shown(statuses):
-            links = ", ".join(linked(figure) for figure in figures)
-            rows.append((links, words(sentence), *(verdict(j, sentence) for j in known)))
-    heads = ("figure", "printed", *(side.profile for side in sides))
-    return table(heads, rows) if rows else "Nothing."
-
-
-def _holding(sides: Sequence[Side]) -> str:
-    """The words of every sentence that holds wherever it was run, by the first of its figures."""
-    known = [side.judged() for side in sides]
-    quoted: dict[str, list[str]] = {}
-    for sentence, figures in _figures(sides).items():
-        statuses = {judged[sentence].status for judged in known if sentence in judged}
-        if statuses == {HOLDS}:
-            quoted.setdefault(figures[0], []).append(escaped(f'"{sentence.words}"'))
-    count = sum(map(len, quoted.values()))
-    lines = [f"- {linked(figure)}: {'; '.join(found)}" for figure, found in quoted.items()]
-    if not lines:
-        return "Nothing."
-    return "\n".join([f"Wherever they were run, {count} sentences hold, by figure:", "", *lines])
-
-
-def _figures(sides: Sequence[Side]) -> dict[Sentence, list[str]]:
-    """Every sentence with the figures that its readings are about, in the papers' order."""
-    claims = sides[0].claims if sides else []
-    return {
-        one.sentence: list(dict.fromkeys(figure_of(claim) for claim, _ in one.readings))
-        for one in sentences.judged((claim, "") for claim in claims)
-    }
 
 
 def _beyond(sides: Sequence[Side], claims: Sequence[Claim]) -> str:

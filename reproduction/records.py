@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ WORDS = {
     UNDECIDED: "undecided",
     NOT_TESTABLE: "not testable here",
 }
+
+_LINE = 140  # characters
 
 LEGEND = (
     "Where a sentence leaves open what was measured, each way to understand it is a reading with a"
@@ -120,8 +123,27 @@ def _record(section: Section, found: Verdict) -> dict[str, str]:
         "status": found.status,
         "number": found.text,
         "data": "; ".join(section.provenance.get("data", ())),
+        "images": found.data,
         "seeds": str(found.seeds),
+        "short": _clause(found.short or found.text),
+        "value": _value(found),
     }
+
+
+def _clause(text: str) -> str:
+    """The first clause, cut between two of its numbers where it is longer than a line."""
+    clause = text.partition("; ")[0]
+    return clause if len(clause) <= _LINE else clause[:_LINE].rpartition(", ")[0] + " .."
+
+
+def _value(found: Verdict) -> str:
+    """The number that decides with its interval, as in "0.85 (0.8 to 0.9)"."""
+    number = f"{found.number:.3g}"
+    if found.seeds == 1:
+        return f"{number} (one seed)"
+    if math.isfinite(found.low) and math.isfinite(found.high):
+        return f"{number} ({found.low:.3g} to {found.high:.3g})"
+    return number
 
 
 def counts(statuses: Sequence[str]) -> str:

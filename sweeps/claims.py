@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sweeps import regimes
-from sweeps.rows import where
+from sweeps.rows import kept, where
 from sweeps.table import Columns
 
 HOLDS, FAILS = "holds", "fails"
@@ -96,8 +96,9 @@ class Verdict:
     """Whether a claim holds in a table, and the number that says so.
 
     ``low`` and ``high`` enclose the number with 95% over the seeds; they are nan where the number
-    is no average over seeds. ``seeds`` is from how many seeds it is, the fewest if it has several
-    parts; 0 where :func:`judge` has to count them in the table.
+    is no average over seeds. ``short`` says the number in words, where ``text`` has all of them.
+    ``seeds`` is from how many seeds it is, the fewest if it has several parts, and ``data`` names
+    the data; :func:`judge` fills in what is missing from the table.
     """
 
     status: str
@@ -105,7 +106,9 @@ class Verdict:
     text: str
     low: float = math.nan
     high: float = math.nan
+    short: str = ""
     seeds: int = 0
+    data: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,11 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
     A reading of other data or settings is judged by its own numbers.
     """
     found = claim.check(table)
-    found = replace(found, seeds=found.seeds or _seeds(claim, table))
+    shown = _shown(claim, table)
+    if "seed" in shown:
+        found = replace(found, seeds=found.seeds or len(np.unique(shown["seed"])))
+    if "data" in shown:
+        found = replace(found, data=found.data or "; ".join(_distinct(shown["data"])))
     if found.status == NOT_TESTABLE or claim.column == OTHER:
         return found
     reasons = [_other_data(claim, table)]
@@ -193,11 +200,17 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
     return replace(found, status=NOT_TESTABLE, text=f"{why}. Here: {found.text}") if why else found
 
 
-def _seeds(claim: Claim, table: Columns) -> int:
-    """How many seeds the rows have that a claim is about; 0 in a table without seeds."""
-    if "seed" not in table:
-        return 0
-    return len(np.unique(where(table, **dict(claim.panel))["seed"]))
+def _shown(claim: Claim, table: Columns) -> Columns:
+    """The rows that a claim is about: those of its panel, or of the figure that it names."""
+    if claim.panel or "figure" not in table:
+        return where(table, **dict(claim.panel))
+    of_figure = table["figure"] == claim.figure.removeprefix("B")
+    return kept(table, of_figure) if np.any(of_figure) else table
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    """The values as texts in their order, each once."""
+    return list(dict.fromkeys(map(str, values)))
 
 
 def _other_data(claim: Claim, table: Columns) -> str:
@@ -206,6 +219,6 @@ def _other_data(claim: Claim, table: Columns) -> str:
     if not asked:
         return ""
     shown = where(table, **dict(claim.panel))
-    names = dict.fromkeys(str(name).partition(",")[0] for name in shown["data"])
+    names = _distinct(str(name).partition(",")[0] for name in shown["data"])
     other = [name for name in names if name not in asked]
-    return f"the data are {', '.join(other)}, the paper's {', '.join(asked)}" if other else ""
+    return f"the data are {', '.join(other)}, the paper's {' or '.join(asked)}" if other else ""

@@ -166,10 +166,17 @@ def decide(
         status = FAILS
     else:
         status = UNDECIDED
-    worst = min(effects.values(), key=lambda effect: sign * effect.value)
-    listed = ", ".join(f"{effect} {label}".rstrip() for label, effect in effects.items())
-    seeds = min(effect.seeds for effect in effects.values())
-    return Verdict(status, worst.value, f"{name} {listed}", worst.low, worst.high, seeds)
+    told = {label: f"{effect} {label}".rstrip() for label, effect in effects.items()}
+    label, worst = min(effects.items(), key=lambda item: sign * item[1].value)
+    return Verdict(
+        status,
+        worst.value,
+        f"{name} {', '.join(told.values())}",
+        worst.low,
+        worst.high,
+        f"{name} {told[label]}",
+        min(effect.seeds for effect in effects.values()),
+    )
 
 
 def _mirrored(effect: Effect, sign: float, from_one_seed: bool) -> tuple[float, float]:
@@ -219,7 +226,7 @@ def trend(
     effect = exponent(rows, over, of)
     found = decide(
         {"": effect},
-        f"{of} ~ {symbol}^e, e =",
+        f"{of} goes like {symbol} to the power",
         above=0.0 if rises else None,
         below=None if rises else 0.0,
         from_one_seed=from_one_seed,

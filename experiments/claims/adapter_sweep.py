@@ -32,7 +32,7 @@ def _falls(families: tuple[str, ...]) -> Callable[[Columns], Verdict]:
                     continue
                 together = len(NETWORKS) * len(families)
                 found[f"({title}, {family})"] = effects.exponent(rows, "share", together=together)
-        return effects.decide(found, "kappa ~ (p / (k n))^e, e =", below=0.0)
+        return effects.decide(found, "kappa goes like (p / (k n)) to the power", below=0.0)
 
     return check
 

@@ -35,7 +35,7 @@ def _grows(stage: str, networks: tuple[str, ...], part: str = "class") -> Callab
                 return not_testable("fewer than 2 blocks")
             exponents = _exponents(rows, "trace")
             found[f"({network})"] = effects.mean(exponents, together=len(networks))
-        return effects.decide(found, "trace ~ frequency^e, e =", above=0.0)
+        return effects.decide(found, "trace goes like frequency to the power", above=0.0)
 
     return check
 
@@ -58,7 +58,7 @@ def _loss(table: Columns) -> Verdict:
     if not length(rows) or len(np.unique(rows["rank"])) < 2:
         return not_testable("fewer than 2 classes")
     found = {"": effects.mean(_exponents(rows, "loss"))}
-    return effects.decide(found, "loss of a class ~ frequency^e, e =", below=0.0)
+    return effects.decide(found, "loss of a class goes like frequency to the power", below=0.0)
 
 
 def _adam(table: Columns) -> Verdict:
@@ -72,7 +72,8 @@ def _adam(table: Columns) -> Verdict:
         return not_testable("fewer than 2 classes")
     adam, descent = (_exponents(rows, "loss") for rows in (after, other))
     found = effects.decide({"": effects.mean(adam - descent)}, "the exponent rises by", above=0.0)
-    text = f"{found.text}; loss of a class ~ frequency^e, e = {effects.mean(adam)} after Adam"
+    power = effects.mean(adam)
+    text = f"{found.text}; after Adam the loss of a class goes like frequency to the power {power}"
     return replace(found, text=text)
 
 

@@ -113,7 +113,9 @@ def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
         return not_testable(f"fewer than {LEAST} resolved points on a curve")
     side = {"above": 0.0} if rises else {"below": 0.0}
     symbol = SYMBOLS[curves[0].over]
-    found = decide({"on average": _average(curves)}, f"kappa ~ {symbol}^e, e =", **side)
+    found = decide(
+        {"on average": _average(curves)}, f"kappa goes like {symbol} to the power", **side
+    )
     return replace(found, text=f"{found.text}; {_listed(curves)}")
 
 

@@ -71,7 +71,9 @@ def _peak_grows(initializer: str) -> Callable[[Columns], Verdict]:
         last = where(table, panel="b")["epoch"].max()
         at_end = f"{np.count_nonzero(rows['epoch'] == last)} of {length(rows)} peaks at the end"
         found = {at_end: effects.exponent(rows, "share", "measured")}
-        return effects.decide(found, "largest sharpness ~ alpha_max^e, e =", above=0.0)
+        return effects.decide(
+            found, "largest sharpness goes like alpha_max to the power", above=0.0
+        )
 
     return check
 

@@ -88,7 +88,7 @@ def _increasing(figure: str) -> Check:
             )
             for name, one in curves.items()
         }
-        return effects.decide(found, "sharpness ~ alpha_max^e, e =", above=0.0)
+        return effects.decide(found, "sharpness goes like alpha_max to the power", above=0.0)
 
     return check
 

@@ -100,7 +100,9 @@ def _trend(rows: Columns, of: str, name: str) -> Verdict:
     """Whether a column grows with the pruning rate: e < 0 in column ~ (1 - rate)^e."""
     if len(np.unique(rows["pruned"])) < 2:
         return not_testable("fewer than 2 pruning rates")
-    found = decide({"": exponent(rows, "kept", of)}, f"{name} ~ (1 - rate)^e, e =", below=0.0)
+    found = decide(
+        {"": exponent(rows, "kept", of)}, f"{name} goes like (1 - rate) to the power", below=0.0
+    )
     listed = points("rate", *geometric_means(rows, "pruned", of))
     text = f"{found.text}: {listed}{_lost(rows) if of == KAPPA else ''}"
     return replace(found, text=text)
@@ -241,7 +243,7 @@ def _falls_with_parameters(table: Columns) -> Verdict:
         f"({name})": exponent(where(shares, network=name), "share", KAPPA, len(names))
         for name in names
     }
-    return decide(found, "kappa ~ (p/(k n))^e, e =", below=0.0)
+    return decide(found, "kappa goes like (p/(k n)) to the power", below=0.0)
 
 
 def _claim(

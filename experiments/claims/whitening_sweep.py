@@ -66,7 +66,7 @@ def _as_computed(table: Columns) -> Verdict:
     read = _two_points(white, raw, "one_triangle")
     right = ", ".join(f"{e} {at}" for at, e in _two_points(white, raw, "kappa").items())
     found = _near_one(read)
-    text = f"from one triangle, {found.text}; from the whole matrix e = {right}"
+    text = f"from one triangle, {found.text}; from the whole matrix to the power {right}"
     return replace(found, text=f"{text}; {_medians(raw)}")
 
 
@@ -90,7 +90,7 @@ def _medians(raw: Columns) -> str:
 
 
 def _near_one(found: dict[str, Effect]) -> Verdict:
-    name = "kappa(G) ~ kappa(Sigma)^e, e ="
+    name = "kappa(G) goes like kappa(Sigma) to the power"
     low = effects.decide(found, name, above=LOWEST)
     high = effects.decide(found, name, below=HIGHEST)
     return low if low.status == FAILS or high.status == HOLDS else high

@@ -119,6 +119,27 @@ class WithoutClaim:
     why: str
 
 
+@dataclass(frozen=True)
+class Answer:
+    """One of the ten answers on the first screen.
+
+    Attributes:
+      claimed: what the paper claims, in a sentence of our own.
+      figures: the modules of its figures.
+      sentences: the words of the printed sentences that it is made of. The answer is yes where all
+        of them hold, no where all fail.
+      number: the numbers in words, {1} and so on standing for that of each reading; "" where the
+        readings that made the verdicts tell it.
+      readings: the names of these readings, as in the records.
+    """
+
+    claimed: str
+    figures: tuple[str, ...]
+    sentences: tuple[str, ...]
+    number: str
+    readings: tuple[str, ...]
+
+
 Row = TypeVar("Row")
 
 
@@ -142,13 +163,18 @@ def without_claim() -> tuple[WithoutClaim, ...]:
     return _rows("without_claim", WithoutClaim)
 
 
+def answers() -> tuple[Answer, ...]:
+    """The ten answers on the first screen."""
+    return _rows("answers", Answer)
+
+
 @cache
 def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
     return read(FOLDER / f"{name}.toml", kind)
 
 
 def read(path: Path, kind: type[Row]) -> tuple[Row, ...]:
-    """The tables of a file as rows of one kind; a field is a text, of which lines are joined."""
+    """The tables of a file as rows of one kind; of a text the lines are joined."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -160,12 +186,25 @@ def read(path: Path, kind: type[Row]) -> tuple[Row, ...]:
     return tuple(kind(**_fields(path, i, row, kind)) for i, row in enumerate(tables["row"], 1))
 
 
-def _fields(path: Path, index: int, row: Mapping[str, Any], kind: type) -> dict[str, str]:
-    names = [field.name for field in dataclasses.fields(kind)]
-    wrong = [f"no {name}" for name in names if name not in row]
-    wrong += [f"{name}, which no row has" for name in row if name not in names]
-    wrong += [f"{name} = {text!r}, no text" for name, text in row.items() if type(text) is not str]
+def _fields(path: Path, index: int, row: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    lists = {field.name: field.type != "str" for field in dataclasses.fields(kind)}
+    wrong = [f"no {name}" for name in lists if name not in row]
+    wrong += [f"{name}, which no row has" for name in row if name not in lists]
+    wrong += [
+        f"{name} = {value!r}, no {'list of texts' if lists[name] else 'text'}"
+        for name, value in row.items()
+        if name in lists and not _is_text(value, lists[name])
+    ]
     if wrong:
-        msg = f"row {index} of {path} has {'; '.join(wrong)}; give {', '.join(names)} as texts"
+        msg = f"row {index} of {path} has {'; '.join(wrong)}; its fields are {', '.join(lists)}"
         raise ValueError(msg)
-    return {name: " ".join(row[name].split()) for name in names}
+    return {n: tuple(map(_line, row[n])) if many else _line(row[n]) for n, many in lists.items()}
+
+
+def _is_text(value: object, many: bool) -> bool:
+    texts = value if many and isinstance(value, list) else [value]
+    return isinstance(value, list) == many and all(isinstance(text, str) for text in texts)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

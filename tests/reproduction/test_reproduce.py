@@ -96,7 +96,7 @@ def test_the_text_says_the_same(sections):
     text = report.markdown(sections, "title", "summary")
     sentence, reading, other = (
         '- **fails** printed: Figure 2, "b \\< c"',
-        "  - **2a** a \\< b & c: fails. at most 2 \\| L=3 Why: b is 3",
+        "  - **2a** a \\< b & c (as printed): fails. at most 2 \\| L=3 Why: b is 3",
         "- **2b** grows (beyond the papers): holds. exponent 1.50",
     )
     assert f"{sentence}\n{reading}\n{other}" in text
@@ -120,20 +120,28 @@ def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
     known = records.renewed(Path("nowhere.json"), "laptop", sections)
     text = findings.written(known, (*CLAIMS, OPEN))["FINDINGS.md"]
     parts = (
+        "## Ten answers\n\n1. ",
+        "## What fails, and where it holds",
+        '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | at most 2 \\| L=3'
+        " (the laptop's sizes). Why: b is 3 | no reading |",
+        "## What could not be decided",
+        '| [B1](findings/b1.md) | "it increases" (B, Section 4) | one point |',
+        "## What holds\n\nNothing.",
+        "## Errors in the papers",
+        "## Beyond the papers",
+        "## How verdicts are to be read",
         records.LEGEND,
         "| laptop | 1: 1 fail | 1: 1 not testable here | 1: 1 not testable here | 1: 1 hold |",
-        '| [2](findings/fig02.md) | "b \\< c" (A, Figure 2) | **fails** |',
-        "## What is printed and was not decided",
-        '| [B1](findings/b1.md) | "it increases" (B, Section 4) | **not testable** |',
-        "## What is printed and holds\n\nNothing.",
     )
     order = [text.index(part) for part in parts]
     assert order == sorted(order)
     assert "exponent 1.50" not in text
     held = replace(HELD, source=Sentence("A", "Figure 2", "grows | so"))
-    entry = {"status": "holds", "number": "", "data": "", "figure": "fig02"}
+    entry = {"status": "holds", "number": "", "data": "", "figure": "fig02", "short": "e is 2"}
+    entry |= {"images": "mnist, whitened", "seeds": "3", "value": "2"}
     text = findings.written({"laptop": {readings.name(held): entry}}, (held,))["FINDINGS.md"]
-    assert '1 sentences hold, by figure:\n\n- [2](findings/fig02.md): "grows \\| so"' in text
+    row = '"grows \\| so" (A, Figure 2) | e is 2 | MNIST, whitened; 3 seeds; the laptop\'s sizes |'
+    assert f"| [2](findings/fig02.md) | {row}" in text
 
 
 def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(sections):
@@ -141,9 +149,9 @@ def test_the_page_of_a_figure_has_its_sentences_first_and_their_readings_below(s
     pages = findings.written(known, CLAIMS)
     text = pages["findings/fig02.md"]
     parts = (
-        '| **2a** | **"b \\< c" (A, Figure 2)** (some of 2) | **fails** |',
-        "| 2a | a \\< b & c | **fails**. at most 2 \\| L=3 Why: b is 3 |",
-        "| 2a | b \\< c, too | not run |",
+        '| **2a** | **"b \\< c" (A, Figure 2)** (some of 2) |  | **fails** |',
+        "| 2a | a \\< b & c | as printed | **fails**. at most 2 \\| L=3 Why: b is 3 |",
+        "| 2a | b \\< c, too | as printed | not run |",
         "| 2b | grows (beyond the papers) | **holds**. exponent 1.50 |",
         "- laptop: digits, whitened",
     )

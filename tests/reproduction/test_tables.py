@@ -8,10 +8,14 @@ import pytest
 import gnjax
 from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
-from reproduction import appendices, findings, readings, records, texts
+from reproduction import appendices, findings, readings, records, standing, texts
 from reproduction.sides import Side
+<<<<<<< HEAD
 from sweeps import command_line
 from sweeps.claims import ALL, SOME, Sentence
+=======
+from sweeps.claims import ALL, SOME, Claim, Sentence
+>>>>>>> e1fb3a7 (Begin the findings with ten answers, and say what fails, what is open and what holds with its number, data and seeds)
 
 NUMBERED = {
     "A": {("Lemma", n) for n in range(1, 8)} | {("Eq", n) for n in range(1, 29)},
@@ -188,12 +192,60 @@ def test_the_findings_are_those_of_the_records_and_of_these_tables():
     assert pages == {Path(path).name for path in findings.written(known, ())} - {findings.SCREEN}
 
 
-def test_the_readme_has_the_tallies_of_the_records():
-    """Class: numbers in a text that a new run leaves behind."""
+def test_the_readme_has_the_ten_answers_of_the_records():
+    """Class: numbers in a text that a new run leaves behind. After one: make the findings again."""
     known, text = records.read(records.EXPECTED), Path("README.md").read_text(encoding="utf-8")
-    for profile in records.PROFILES:
-        printed = list(Side(profile, known[profile], readings.all_claims()).tallies())[:2]
-        assert f"| {' | '.join([profile, *printed])} |" in text
+    answers = findings.answered(known, readings.all_claims(), "figures/")
+    assert text == findings.with_answers(text, answers)
+    assert len(answers.splitlines()) == len(texts.answers()) == 10
+    assert "Not run" not in answers
+
+
+def test_answers_name_sentences_readings_and_figures_that_exist():
+    """Class: a reading is reworded, and the answer that its number stands in is lost."""
+    words, names = ({one.words for one in _sentences()}, set(map(readings.name, _all())))
+    for row in texts.answers():
+        assert set(row.sentences) <= words
+        assert set(row.readings) <= names
+        assert set(row.figures) <= set(catalogue.from_tables())
+        assert row.number.format("", *("x" for _ in row.readings)).count("x") >= len(row.readings)
+
+
+def _all():
+    return readings.all_claims()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "answer"),
+    [
+        (["holds", "holds"], standing.YES),
+        (["fails"], standing.NO),
+        (["holds", "fails"], standing.DEPENDS),
+        (["holds", "undecided"], standing.DEPENDS),
+        (["not testable", "undecided"], standing.OPEN),
+    ],
+)
+def test_one_word_answers_several_sentences(statuses, answer):
+    assert standing.said(statuses) == answer
+
+
+def test_the_papers_sizes_decide_a_sentence_where_they_can():
+    """A smaller table counts where the paper's leaves the sentence open, and is named."""
+    sentence = Sentence("A", "Section 1", "grows")
+    claim = Claim("2a", "it grows", sentence, lambda table: None)
+
+    def stands(laptop, paper):
+        pairs = {"laptop": laptop, "paper": paper}
+        sides = [
+            Side(profile, {readings.name(claim): {"status": status}}, [claim])
+            for profile, status in pairs.items()
+        ]
+        found = standing.standings(sides)[sentence]
+        return found.side.profile, found.status, found.elsewhere()
+
+    assert stands("holds", "fails") == ("paper", "fails", "holds at the laptop's sizes")
+    assert stands("holds", "undecided") == ("laptop", "holds", "")
+    assert stands("not testable", "undecided") == ("paper", "undecided", "")
 
 
 def test_every_experiment_lists_its_claims_once():

@@ -1,0 +1,206 @@
+"""What became of a printed sentence over all profiles, and the ten answers made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from reproduction import texts
+from reproduction.markdown import escaped
+from reproduction.readings import figure_of, name
+from reproduction.sides import Side, linked
+from sweeps import sentences
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
+
+YES, NO, DEPENDS, OPEN = "Yes", "No", "It depends", "Not decided"
+_DECIDED = (HOLDS, FAILS)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A sentence at the profile that decides it: the paper's if it is decided there.
+
+    Attributes:
+      sentence: the sentence.
+      sides: each profile in which a reading of it was run, the smaller first.
+      judged: the sentence in each of these profiles.
+    """
+
+    sentence: Sentence
+    sides: tuple[Side, ...]
+    judged: tuple[sentences.Judged, ...]
+
+    @cached_property
+    def _index(self) -> int:
+        decided = [i for i, one in enumerate(self.judged) if one.status in _DECIDED]
+        return decided[-1] if decided else len(self.judged) - 1
+
+    @property
+    def side(self) -> Side:
+        return self.sides[self._index]
+
+    @property
+    def one(self) -> sentences.Judged:
+        return self.judged[self._index]
+
+    @property
+    def status(self) -> str:
+        return self.one.status
+
+    @property
+    def links(self) -> str:
+        figures = dict.fromkeys(figure_of(claim) for claim, _ in self.one.readings)
+        return ", ".join(map(linked, figures))
+
+    @property
+    def telling(self) -> list[Claim]:
+        """The readings that made the verdict: those with its status, else those that decide."""
+        found = [claim for claim, status in self.one.deciding if status == self.status]
+        return found or [claim for claim, _ in self.one.deciding]
+
+    def entry(self, claim: Claim) -> Mapping[str, str]:
+        return self.side.recorded[name(claim)]
+
+    def effect(self) -> str:
+        """The number behind the verdict in words, that of the first reading that made it."""
+        return self.entry(self.telling[0])["short"] if self.telling else ""
+
+    def grounds(self) -> str:
+        """The data and the seeds of the readings that made the verdict."""
+        return grounds(self.side, self.telling)
+
+    def elsewhere(self) -> str:
+        """What another profile says where it says otherwise, as text, else ""."""
+        other = [
+            f"{one.status} at the {side.profile}'s sizes"
+            for side, one in zip(self.sides, self.judged, strict=True)
+            if side is not self.side and one.status in _DECIDED and one.status != self.status
+        ]
+        return "; ".join(other)
+
+    def under(self) -> list[str]:
+        """The readings under which a sentence holds that fails."""
+        held = [claim for claim, status in self.one.readings if status == HOLDS]
+        return [f"{claim.statement} ({claim.column})" for claim in held]
+
+    def reasons(self) -> list[str]:
+        """Why it was not decided, each reason once."""
+        return list(dict.fromkeys(map(self._reason, self.telling)))
+
+    def _reason(self, claim: Claim) -> str:
+        entry = self.entry(claim)
+        if entry["status"] == UNDECIDED:
+            return f"its interval has values on both sides: {entry['short']}"
+        return plain(entry["number"].partition(". Here: ")[0])
+
+    def takes(self) -> list[str]:
+        """What it would take to decide it, as the reasons tell."""
+        return list(dict.fromkeys(taken(self.entry(claim)) for claim in self.telling))
+
+
+def taken(entry: Mapping[str, str]) -> str:
+    """What would decide a reading that is undecided or not testable."""
+    if entry["status"] == UNDECIDED:
+        return f"more seeds than {entry['seeds']}"
+    number = entry["number"]
+    data = re.search(r"the data are .*?, the paper's ([^.;]*)", number)
+    if data:
+        return f"the same runs on {plain(data[1])}"
+    return "the paper's sizes" if "where the paper has" in number else "a run that has these rows"
+
+
+DATA = {
+    "fashion_mnist_5000": "Fashion-MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "mnist": "MNIST",
+    "cifar10_part": "CIFAR-10 (part)",
+    "cifar10": "CIFAR-10",
+    "photo_patches": "photograph patches",
+}
+"""The names of data in a text, by those in a table."""
+
+
+def plain(text: str) -> str:
+    """The text with the names of data as a reader knows them."""
+    return re.sub(r"\b(" + "|".join(DATA) + r")\b", lambda found: DATA[found[1]], text)
+
+
+def grounds(side: Side, claims: Sequence[Claim]) -> str:
+    """The data and the seeds of these readings, and whether the sizes are reduced."""
+    entries = [side.recorded[name(claim)] for claim in claims]
+    images = dict.fromkeys(plain(e["images"]) for e in entries if e.get("images"))
+    counts = sorted({int(e["seeds"]) for e in entries if int(e.get("seeds", 0))})
+    several = f"{counts[0]} to {counts[-1]}" if len(set(counts)) > 1 else "".join(map(str, counts))
+    parts = ["; ".join(images)]
+    parts += [f"{several} {'seed' if several == '1' else 'seeds'}"] if counts else []
+    parts += [f"the {side.profile}'s sizes"] if side.profile != "paper" else []
+    return "; ".join(filter(None, parts))
+
+
+def standings(sides: Sequence[Side]) -> dict[Sentence, Standing]:
+    """Every printed sentence of which a reading was run, in the papers' order."""
+    known = [side.judged() for side in sides]
+    claims = sides[0].claims if sides else ()
+    found = {}
+    for one in sentences.judged((claim, "") for claim in claims):
+        pairs = [(side, j[one.sentence]) for side, j in zip(sides, known, strict=True)
+                 if one.sentence in j]  # fmt: skip
+        if pairs:
+            found[one.sentence] = Standing(one.sentence, *map(tuple, zip(*pairs, strict=True)))
+    return found
+
+
+def answers(sides: Sequence[Side], below: str = "") -> list[str]:
+    """The answers as lines of Markdown; ``below`` is the folder in which FINDINGS.md lies."""
+    by_words = {sentence.words: found for sentence, found in standings(sides).items()}
+    return [_answer(row, by_words, sides, below) for row in texts.answers()]
+
+
+def _answer(
+    row: texts.Answer, known: Mapping[str, Standing], sides: Sequence[Side], below: str
+) -> str:
+    found = [known[words] for words in row.sentences if words in known]
+    if not found:
+        return f"{escaped(row.claimed)} **Not run.**"
+    figures = ", ".join(linked(figure, below) for figure in row.figures)
+    told = _told(row, found, sides)
+    differences = "; ".join(filter(None, (one.one.difference for one in found)))
+    end = f" It {escaped(differences)}." if differences else ""
+    word = said([one.status for one in found])
+    return f"{escaped(row.claimed.removesuffix('.'))} ({figures}). **{word}**: {told}{end}"
+
+
+def said(statuses: Sequence[str]) -> str:
+    """One word for several sentences: yes or no where all agree, open where none is decided."""
+    decided = {status for status in statuses if status in _DECIDED}
+    if not decided:
+        return OPEN
+    if decided == {HOLDS, FAILS} or UNDECIDED in statuses or NOT_TESTABLE in statuses:
+        return DEPENDS
+    return YES if decided == {HOLDS} else NO
+
+
+def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
+    """The numbers in words, and of which data and seeds they are; or why there is none."""
+    side = found[-1].side
+    claims = {name(claim): claim for claim in side.claims if side.ran(claim)}
+    named = [claims[reading] for reading in row.readings if reading in claims]
+    if said([one.status for one in found]) == OPEN:
+        reasons, takes = (
+            "; ".join(dict.fromkeys(text for one in found for text in getattr(one, told)()))
+            for told in ("reasons", "takes")
+        )
+        return escaped(f"{reasons}. It would take {takes}.")
+    if row.number and len(named) == len(row.readings):
+        values = (side.recorded[name(claim)]["value"] for claim in named)
+        return escaped(f"{row.number.format('', *values)} ({grounds(side, named)}).")
+    several = len({one.status for one in found}) > 1
+    parts = (one.effect() + (f" ({one.status})" if several else "") for one in found)
+    telling = [claim for one in found for claim in one.telling if one.side is side]
+    return escaped(f"{'; '.join(parts)} ({grounds(side, telling)}).")
+
+
+def chosen(known: Mapping[Sentence, Standing], *statuses: str) -> Iterator[Standing]:
+    return (found for found in known.values() if found.status in statuses)
