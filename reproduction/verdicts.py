@@ -24,7 +24,10 @@ from sweeps.storage.files import write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print every sentence with its verdict; 1 if a decided verdict is not the recorded one.
+    """Print every sentence with its verdict.
+
+    The status is 1 if a decided verdict is not the recorded one, 2 if a table cannot be judged. Of
+    the figures of such tables nothing is recorded, so that their former records stay.
 
     After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
     """
@@ -34,18 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parsed(arguments)
     folder = gallery(options.profile, options.gallery)
-    try:
-        sections = list(judged(options.profile, folder))
-    except cli.MISTAKES as error:
-        print(f"verdicts: {error}", file=sys.stderr)
-        return 2
+    found = list(judged(options.profile, folder))
+    sections = [section for section in found if not section.problem]
+    for section in found:
+        if section.problem:
+            print(f"verdicts: {section.problem}", file=sys.stderr)
     readings = [pair for section in sections for pair in section.statuses]
     for one in sentences.judged(readings):
         summary = f" ({one.summary})" if one.summary else ""
         print(f"{one.figures}: {one.status}: {one.sentence}{summary}")
     for name, statuses in sentences.tallies(readings).items():
         print(f"{name}: {records.counts(statuses)}")
-    absent = sorted(set(catalogue.from_tables()) - {section.figure for section in sections})
+    absent = sorted(set(catalogue.from_tables()) - {section.figure for section in found})
     if absent:
         print(f"no table in {folder} of {', '.join(absent)}")
     changed = records.changed(sections, records.read_expected(options.expected, options.profile))
@@ -53,8 +56,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(f"changed: {line}")
     if options.record:
         _record(options, sections)
-        return 0
-    return 1 if changed else 0
+    failed = len(sections) < len(found)
+    return 2 if failed else int(bool(changed) and not options.record)
 
 
 def _record(options: argparse.Namespace, sections: Sequence[Section]) -> None:
@@ -65,12 +68,20 @@ def _record(options: argparse.Namespace, sections: Sequence[Section]) -> None:
 
 
 def judged(profile: str, folder: Path) -> Iterator[Section]:
-    """Every figure whose table is in the folder, with the verdicts of its claims."""
+    """Every figure whose table is in the folder, with the verdicts of its claims.
+
+    A table that cannot be judged is a problem of its figure alone, in a sentence.
+    """
     for figure, module in catalogue.from_tables().items():
         path = folder / f"{figure}.csv"
         if path.is_file():
-            provenance = table.read_provenance(table.provenance_beside(path))
-            yield Section(figure, None, "", of_table(figure, module, profile, path), provenance)
+            try:
+                provenance = table.read_provenance(table.provenance_beside(path))
+                found = of_table(figure, module, profile, path)
+            except cli.MISTAKES as error:
+                yield Section(figure, None, "", [], {}, str(error))
+            else:
+                yield Section(figure, None, "", found, provenance)
 
 
 def of_table(
@@ -80,7 +91,11 @@ def of_table(
     program = cli.named(module.EXPERIMENT)
     config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
     claims = [claim for claim in program.claims if figure_of(claim) == figure]
-    return cli.of_table(program, config, path, claims)
+    try:
+        return cli.of_table(program, config, path, claims)
+    except KeyError as error:
+        msg = f"{path} has no column {error}; another version wrote it, publish {figure} again"
+        raise table.TableError(msg) from error
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

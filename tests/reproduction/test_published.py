@@ -65,6 +65,24 @@ def test_verdicts_of_new_readings_are_recorded_without_a_run(gallery, tmp_path):
     assert verdicts.main(command) == 0
 
 
+def test_a_table_of_another_version_is_told_and_its_records_stay(tmp_path, capsys):
+    """Class: one old table, and a trace in place of all verdicts (a column was renamed)."""
+    folder, expected = tmp_path / "figures" / "gallery", tmp_path / "expected.json"
+    folder.mkdir(parents=True)
+    for name in ("fig06", "fig07"):
+        for suffix in (".csv", ".json"):
+            shutil.copy((published.GALLERY / name).with_suffix(suffix), folder)
+    header, rest = (folder / "fig06.csv").read_text().split("\n", 1)
+    (folder / "fig06.csv").write_text(header.replace("width", "units") + "\n" + rest)
+    known = records.read(records.EXPECTED)
+    expected.write_text(json.dumps(known))
+    command = ["--profile=laptop", f"--gallery={folder}", f"--expected={expected}", "--record"]
+    assert verdicts.main(command) == 2
+    shown = capsys.readouterr()
+    assert "fig06.csv has no column 'width'; another version wrote it" in shown.err
+    assert records.read(expected) == known
+
+
 def test_a_damaged_published_table_is_a_mistake_and_no_trace(gallery, tmp_path, capsys):
     folder = tmp_path / "smoke"
     folder.mkdir()
