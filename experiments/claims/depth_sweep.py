@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -68,13 +69,16 @@ def _quadratic(frame: DataFrame) -> Verdict:
     quadratic, exponential, width = min(found)
     holds = all(q >= _R_SQUARED and q > e for q, e, _ in found)
     text = f"R^2 {quadratic:.4f} (exponential {exponential:.4f}) at the worst width, m={width}"
-    return decided(holds, quadratic, f"{text}; kappa ~ L^e, e = {_exponents(frame)}")
+    powers = _powers(frame)
+    short = f"kappa goes like L to the power {powers[0]}, and {powers[-1]}"
+    text = f"{text}; kappa goes like L to the power {', '.join(powers)}"
+    return replace(decided(holds, quadratic, text), short=short)
 
 
-def _exponents(frame: DataFrame) -> str:
-    """The exponents of kappa over depth at every width; a quadratic has 2 where L is large."""
+def _powers(frame: DataFrame) -> list[str]:
+    """The exponent of kappa over depth at every width; a quadratic has 2 where L is large."""
     by_width = _of(frame, "2a").groupby("width")
-    return ", ".join(f"{effects.exponent(rows, 'depth')} at m={m}" for m, rows in by_width)
+    return [f"{effects.exponent(rows, 'depth')} at m={m}" for m, rows in by_width]
 
 
 def _follows_the_trend(frame: DataFrame) -> Verdict:
@@ -124,8 +128,8 @@ def _slower_growth(frame: DataFrame) -> Verdict:
         status = FAILS
     worst = max(found.values(), key=lambda effect: effect.value)
     listed = ", ".join(f"{effect} {label}" for label, effect in found.items())
-    text = f"kappa ~ L^e, e = {listed}; {reference} at m={fixed['width'].iloc[0]}"
-    return Verdict(status, worst.value, text, worst.low, worst.high)
+    text = f"kappa goes like L to the power {listed}; {reference} at m={fixed['width'].iloc[0]}"
+    return Verdict(status, worst.value, text, worst.low, worst.high, seeds=worst.seeds)
 
 
 def _improves_with_depth(frame: DataFrame) -> Verdict:
@@ -154,6 +158,20 @@ def _maximum_loosens(frame: DataFrame) -> Verdict:
     if bounded["depth"].nunique() < 2:
         return not_testable("fewer than 2 depths where Lemma 2 applies")
     return effects.trend(bounded, "depth", "L", rises=True, of="maximum/kappa")
+
+
+def _more_pronounced(frame: DataFrame) -> Verdict:
+    """Whether maximum / convex bound is larger at every L > 2 than at L = 2, one hidden layer."""
+    rows = _bounded(frame, "3")
+    rows = rows.assign(apart=rows["bound_maximum"] / rows["bound_convex"])
+    one = rows[rows["depth"] == 2]
+    deeper = list(rows[rows["depth"] > 2].groupby("depth"))
+    if one.empty or not deeper:
+        return not_testable("no networks of one and of more hidden layers")
+    found = {
+        f"at L={depth}": effects.ratio(many, one, "apart", len(deeper)) for depth, many in deeper
+    }
+    return effects.decide(found, "maximum / convex bound, over that at L=2,", above=1.0)
 
 
 def _vacuous(frame: DataFrame) -> Verdict:
@@ -247,6 +265,18 @@ CLAIMS = (
             _SIZES,
         ),
         _loose,
+        panel=_MANY,
+    ),
+    Claim(
+        "3",
+        "with more layers the maximum bound exceeds the convex one by more than with one hidden",
+        Sentence(
+            "A",
+            "Section 4.1, of the general case with L layers",
+            "the significance of the convex combination becomes even more pronounced",
+            _SIZES,
+        ),
+        _more_pronounced,
         panel=_MANY,
     ),
     Claim(

@@ -16,7 +16,7 @@ import gnjax
 from experiments import depth_sweep
 from gnjax import papers
 from sweeps import command_line as cli
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from sweeps.table import read
 
 _TINY = [
@@ -226,6 +226,8 @@ def test_claims_of_figure_2a_can_hold_and_fail():
     exponential = _depth_table(lambda depth, width: 2.0**depth * width)
     assert _verdict(depth_sweep, "at fixed m", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "at fixed m", exponential).status == FAILS
+    told = _verdict(depth_sweep, "at fixed m", quadratic).short
+    assert re.fullmatch(r"kappa goes like L to the power .* at m=1000, and .* at m=2000", told)
     assert _verdict(depth_sweep, "wider", quadratic).status == HOLDS
     assert _verdict(depth_sweep, "wider", exponential).status == FAILS
     assert _verdict(depth_sweep, "kappa <= convex bound", quadratic).status == HOLDS
@@ -262,6 +264,12 @@ def test_claims_of_figure_3_can_hold_and_fail():
     assert _verdict(depth_sweep, "the maximum bound", growing).status == HOLDS
     found = _verdict(depth_sweep, "maximum / kappa exceeds", growing)
     assert (found.status, found.number) == (FAILS, pytest.approx(3))  # at L = 3
+    assert _verdict(depth_sweep, "with more layers the maximum", growing).status == HOLDS
+    growing["bound_maximum"] = growing["bound_convex"] * 2
+    level = _verdict(depth_sweep, "with more layers the maximum", growing)
+    assert (level.status, level.number) == (UNDECIDED, pytest.approx(1))
+    growing["bound_maximum"] = growing["bound_convex"] * (9 - growing["depth"])
+    assert _verdict(depth_sweep, "with more layers the maximum", growing).status == FAILS
     growing["bound_maximum"] = growing["kappa"] * 11.0
     assert _verdict(depth_sweep, "maximum / kappa exceeds", growing).status == HOLDS
     growing["bound_maximum"] = growing["kappa"] * 9 / growing["depth"]

@@ -10,12 +10,8 @@ from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
 from reproduction import appendices, findings, readings, records, standing, texts
 from reproduction.sides import Side
-<<<<<<< HEAD
 from sweeps import command_line
-from sweeps.claims import ALL, SOME, Sentence
-=======
 from sweeps.claims import ALL, SOME, Claim, Sentence
->>>>>>> e1fb3a7 (Begin the findings with ten answers, and say what fails, what is open and what holds with its number, data and seeds)
 
 NUMBERED = {
     "A": {("Lemma", n) for n in range(1, 8)} | {("Eq", n) for n in range(1, 29)},
@@ -213,6 +209,12 @@ def test_answers_name_sentences_readings_and_figures_that_exist():
 
 def _all():
     return readings.all_claims()
+
+
+def test_the_first_screen_says_no_exponent_without_its_words():
+    """Class: "e = 1.4" of a reader who does not know e."""
+    for text in ((findings.FOLDER / findings.SCREEN).read_text(), Path("README.md").read_text()):
+        assert not re.search(r"\be = |\^e\b|\\\^e", text)
 
 
 @pytest.mark.parametrize(
