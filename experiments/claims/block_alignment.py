@@ -14,6 +14,7 @@ whole step gains of the quadratic model, each at its best length.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sweeps import effects
 from sweeps.claims import BEYOND, Claim, Source, Verdict, elsewhere, not_testable
@@ -45,7 +46,7 @@ MECHANISMS = {
 Check = Callable[[Columns], Verdict]
 
 
-def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: float) -> Check:
+def _everywhere(panel: str, name: str, wanted: dict[str, object], **side: Any) -> Check:
     """Whether the mean over the seeds lies on a side at every stop of the run."""
 
     def check(table: Columns) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
     """The verdict on the mean slope of the curves, and the curves that surely rise or fall."""
     if not _shared_seeds(curves):
         return not_testable(f"fewer than {LEAST} resolved points on a curve")
-    side = {"above": 0.0} if rises else {"below": 0.0}
+    side: dict[str, Any] = {"above": 0.0} if rises else {"below": 0.0}
     symbol = SYMBOLS[curves[0].over]
     found = decide(
         {"on average": _average(curves)}, f"kappa goes like {symbol} to the power", **side
@@ -192,8 +193,8 @@ def _by_rank(figure: str, *, full: bool) -> Check:
             return not_testable(f"fewer than {LEAST} resolved points on every curve")
         over_filters, over_kernel = (_average(found, 2) for found in curves.values())
         effects = {"for F^e": over_filters, "for K^-e": _negative(over_kernel)}
-        side = {"below": 0.0} if full else {"above": 0.0}
-        found = decide(effects, "on average over the curves, e =", **side)
+        side: dict[str, Any] = {"below": 0.0} if full else {"above": 0.0}
+        found = decide(effects, "on average over the curves, exponents", **side)
         text = "; ".join(f"over {SYMBOLS[over]} {_listed(c)}" for over, c in curves.items())
         return replace(found, text=f"{found.text}; {text}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ def _rises(table: Columns) -> Verdict:
     return effects.decide(found, "last quarter over the first step", above=1.0)
 
 
-def _hovers(network: str, optimizer: str, of: Rows, **side: float) -> Callable:
+def _hovers(network: str, optimizer: str, of: Rows, **side: Any) -> Callable:
     limit = "2 / rate" if optimizer == "gradient descent" else "38 / rate"
     words = "over" if "above" in side else "apart from"
 
@@ -186,7 +187,7 @@ def _more_at_larger_rates(table: Columns) -> Verdict:
     return effects.decide(found, "the loss's ratio without and with warm-up,", above=1.0)
 
 
-def _first_step(warm: bool, **side: float) -> Callable:
+def _first_step(warm: bool, **side: Any) -> Callable:
     def check(table: Columns) -> Verdict:
         pairs = _pairs(table)
         if not pairs:

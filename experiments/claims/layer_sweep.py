@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def _exponential(gain: float, column: str, *, growing: bool) -> Check:
         layers, logs = means({**deepest, "log": np.log(deepest[column])}, "layer", "log")
         fit = r_squared(logs, polynomial_fit(layers, logs, 1))
         factor = _factor(deepest, column)
-        side = {"above": 1.0} if growing else {"below": 1.0}
+        side: dict[str, Any] = {"above": 1.0} if growing else {"below": 1.0}
         found = decide({f"a layer at L={deepest['depth'][0]}": factor}, "factor", **side)
         status = FAILS if fit < STRAIGHT else found.status
         return replace(found, status=status, text=f"{found.text}, R^2 {fit:.4f}")

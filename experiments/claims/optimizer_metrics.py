@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.stats
@@ -69,7 +70,7 @@ def _best(table: Columns, **wanted: object) -> Columns:
     }
 
 
-def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: float) -> Check:
+def _more_steps(network: str, slower: tuple[str, ...], faster: str, **side: Any) -> Check:
     """The steps of some metrics over those of another, each at its best rate and settings.
 
     The settings are the damping and the momentum.
