@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps import effects
 from sweeps.claims import SOME, Claim, Sentence, Verdict, not_testable, verdict
-from sweeps.rows import kept, length, where
+from sweeps.rows import by_seed, geometric_means, kept, length, points, where
 from sweeps.table import Columns
 
+TENTH = 0.1  # of the loss above its floor: what is left where a run counts as learned
 CLOSE = 1e-3  # of trained networks to Eq 14, as in Figure B1
 FITTED = "fitted"  # the name of random data whose labels are fitted
 
@@ -78,6 +80,50 @@ def _peak_grows(initializer: str) -> Callable[[Columns], Verdict]:
     return check
 
 
+def _learned(table: Columns, initializer: str) -> Columns | None:
+    """Of every run in panel b when it is learned; None where a run never is.
+
+    ``until`` is the epoch at which a tenth of the loss above its floor is left, on a line in the
+    logarithms between two stops, and ``left`` which share of it is left at the last stop.
+    """
+    rows = where(table, panel="b", initializer=initializer)
+    shares, seeds, until, left = [], [], [], []
+    for share in np.unique(rows["share"]):
+        for run in by_seed(where(rows, share=share)):
+            order = np.argsort(np.asarray(run["epoch"]))
+            epochs, above = (
+                np.asarray(values, float)[order]
+                for values in (run["epoch"], run["loss"] - run["floor"])
+            )
+            over = above / above[0] if above[0] > 0 else np.ones(1)
+            reached = np.flatnonzero(over <= TENTH)
+            if not reached.size or reached[0] < 2:
+                return None
+            between = slice(reached[0] - 1, reached[0] + 1)
+            logs = np.log(epochs[between]), np.log(over[between])
+            until.append(np.exp(np.interp(-np.log(TENTH), -logs[1], logs[0])))
+            shares.append(share)
+            seeds.append(run["seed"][0])
+            left.append(over[-1])
+    found = {"share": shares, "seed": seeds, "until": until, "left": left}
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def _is_learned(initializer: str, of: str, name: str) -> Callable[[Columns], Verdict]:
+    """Whether ``of`` falls with alpha_max."""
+
+    def check(table: Columns) -> Verdict:
+        rows = _learned(table, initializer)
+        if rows is None or len(np.unique(rows["share"])) < 2:
+            return not_testable("a run that is not learned, or fewer than 2 proportions")
+        found = {"": effects.exponent(rows, "share", of)}
+        shown = points("alpha", *geometric_means(rows, "share", of))
+        verdict = effects.decide(found, f"{name} goes like alpha_max to the power", below=0.0)
+        return replace(verdict, text=f"{verdict.text}: {shown}")
+
+    return check
+
+
 _SIZE = Sentence(
     "B", "Section 4, behind Eq 14",
     "the sharpness at a balanced solution is independent of the dataset size n",
@@ -88,6 +134,13 @@ _SIMPLER = Sentence(
     "in disagreement with .. lower peak-sharpness on simpler datasets",
     ("n/d",),
 )  # fmt: skip
+_EASIER = Sentence(  # of what makes learning simple the text says nothing: one is enough
+    "B", "Section 4, of the intuition behind Figure 1c",
+    "Such datasets are, intuitively, simpler to learn",
+    ("n/d",),
+    SOME,
+)  # fmt: skip
+_STARTS = (("balanced", "balanced"), ("pytorch_default", "PyTorch's"))
 
 CLAIMS = (
     Claim(
@@ -113,6 +166,31 @@ CLAIMS = (
             _peak_grows(initializer),
             panel=(("panel", "b"), ("initializer", initializer)),
         )
-        for initializer, start in (("balanced", "balanced"), ("pytorch_default", "PyTorch's"))
+        for initializer, start in _STARTS
+    ),
+    *(
+        Claim(
+            "C5b",
+            f"{start} start: {statement}",
+            _EASIER,
+            _is_learned(initializer, of, name),
+            panel=(("panel", "b"), ("initializer", initializer)),
+            mechanism=mechanism,
+        )
+        for initializer, start in _STARTS
+        for statement, of, name, mechanism in (
+            (
+                "the larger alpha_max, the sooner a tenth of the loss above its floor is left",
+                "until",
+                "epochs until a tenth of the loss above its floor is left",
+                "",
+            ),
+            (
+                "the larger alpha_max, the less of the loss above its floor is left in the end",
+                "left",
+                "what is left of it",
+                "the large class is learned soon, and the few labels of the others last",
+            ),
+        )
     ),
 )

@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 
 import gnjax
 from experiments import data_sharpness
-from experiments.claims.data_sharpness import CLAIMS, FITTED
+from experiments.claims.data_sharpness import CLAIMS, FITTED, _learned
 from experiments.shared.linear_training import Data
 from figures import c5
 from gnjax.papers import balanced
@@ -72,8 +72,11 @@ def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
     assert row.share == drawn.largest_share
 
 
-def _table(fitted=0.0, images=-0.1, peak=0.7):
-    """Sharpness is n^fitted and n^images in panel a, and its peak alpha^peak in panel b."""
+def _table(fitted=0.0, images=-0.1, peak=0.7, left=-0.25):
+    """Sharpness is n^fitted and n^images in panel a, and its peak alpha^peak in panel b.
+
+    Of the loss above its floor half is left at epoch 100, and 0.05 alpha^left in the end.
+    """
     common = {
         "inputs": 64, "outputs": 10, "depth": 4, "width": 64, "error": 1e-9, "loss": 0.1,
         "floor": 0.1, "printed": 2.0, "least": 1.9,
@@ -90,7 +93,8 @@ def _table(fitted=0.0, images=-0.1, peak=0.7):
     along = [
         {"panel": "b", "data": "fashion_mnist_5000, orthogonalised", "initializer": start,
          "samples": 500, "seed": seed, "share": share, "epoch": epoch,
-         "measured": share**peak * height * (1 + 0.01 * seed * share)}
+         "measured": share**peak * height * (1 + 0.01 * seed * share),
+         "loss": 0.1 + {0: 1.0, 100: 0.5}.get(epoch, 0.05 * share**left * (1 + 0.001 * seed))}
         for start in c5.STARTS
         for share in (0.1, 0.5, 0.9)
         for seed in (0, 1, 2)
@@ -105,14 +109,17 @@ def _statuses(table):
 
 
 def test_claims_can_hold_fail_and_be_out_of_reach():
-    assert _statuses(_table()) == [HOLDS, FAILS, HOLDS, HOLDS]
-    assert _statuses(_table(fitted=0.01, images=0.0, peak=-0.5)) == [FAILS, HOLDS, FAILS, FAILS]
+    assert _statuses(_table()) == [HOLDS, FAILS, *[HOLDS] * 6]
+    turned = _table(fitted=0.01, images=0.0, peak=-0.5, left=0.25)
+    assert _statuses(turned) == [FAILS, HOLDS, *[FAILS] * 6]
+    never = _table(left=-1.0)  # a fifth of the loss is left of the smallest class
+    assert _statuses(never)[4:] == [NOT_TESTABLE] * 4
     few = _table()
     few = {name: column[few["samples"] == 100] for name, column in few.items()}
-    assert _statuses(few) == [NOT_TESTABLE] * 4
+    assert _statuses(few) == [NOT_TESTABLE] * 8
     small = _table()
     small["samples"] = np.where(small["panel"] == "b", 1000, small["samples"])
-    assert _statuses(small)[2:] == [NOT_TESTABLE] * 2
+    assert _statuses(small)[2:] == [NOT_TESTABLE] * 6
 
 
 def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
@@ -134,3 +141,11 @@ def test_figure_c5_draws_the_sharpness_of_both_kinds_of_data_and_the_peaks():
     assert_texts_fit(figure)
     text = c5.caption(table, {"precision": "float64"})
     assert "after epochs 0, 100 and 10,000" in text or "0, 100, 10,000" in text
+
+
+def test_when_a_run_is_learned_lies_between_two_stops():
+    """Half of the loss is left at epoch 100, an exponent of t at the end: a line in logarithms."""
+    found = _learned(_table(left=0.0), "balanced")
+    slope = np.log(0.05 / 0.5) / np.log(10_000 / 100)
+    first = found["until"][found["seed"] == 0]
+    np.testing.assert_allclose(first, 100 * (0.1 / 0.5) ** (1 / slope), rtol=1e-12)

@@ -212,13 +212,38 @@ def verdicts(figure, table):
 def test_claims_on_trained_networks_hold_and_fail(figure, curve, failing):
     table = trained_table(figure, curve)
     if figure == "2a":  # which is compared with orthogonalised inputs
-        beside = trained_table("1c", lambda a, low, high: low)
-        table = {name: np.concatenate([table[name], beside[name]]) for name in table}
+        table = _beside(table, trained_table("1c", lambda a, low, high: low))
+    if figure == "2c":  # and this with linear networks, and with raw inputs
+        near = trained_table("1c", lambda a, low, high: low)
+        table = _beside(table, near, trained_table("2a", lambda a, low, high: 10 / a))
     found = verdicts(f"B{figure}", table)
     assert len(found) >= 2
     for statement, outcome in found.items():
         expected = FAILS if statement.startswith(failing or "never") else HOLDS
         assert outcome.status == expected, (statement, outcome.text)
+
+
+def _beside(*tables):
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+@pytest.mark.parametrize(
+    ("tanh", "raw", "status"),
+    [(0.8, 5.0, HOLDS), (0.95, 5.0, FAILS), (0.5, 0.6, FAILS)],
+    ids=["between", "nearer than linear networks", "farther than raw inputs"],
+)
+def test_slightly_is_between_linear_networks_and_raw_inputs(tanh, raw, status):
+    """Linear networks lie 10% below Eq 14. Class: a word of the sentence that nothing tests."""
+
+    def times(factor):
+        return lambda a, low, high: factor * high
+
+    table = _beside(
+        trained_table("2c", times(tanh)), trained_table("2a", times(raw)),
+        trained_table("1c", times(0.9)),
+    )  # fmt: skip
+    (found,) = (one for text, one in verdicts("B2c", table).items() if "breaks down" in text)
+    assert found.status == status
 
 
 def test_a_failing_claim_says_where_it_holds():
