@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 
@@ -401,19 +402,21 @@ def _table(kappa, loss, rates=(0.0, 0.2, 0.4, 0.8, 0.9), epochs=(0, 20, 40), noi
                         "measured": True,
                         "samples": 2, "outputs": 10, "parameters": 540 * (1 - rate),
                         "batch": 0.128,
-                        "kappa_numerical": value, "kappa_numerical_low": value,
-                        "kappa_numerical_high": value, "rank_numerical": 20,
+                        "kappa": value, "kappa_low": value, "kappa_high": value,
+                        "kappa_numerical": min(value, 30.0), "rank_numerical": 20,
                         "loss": loss(rate, epoch) * shift[1] if epoch else np.nan,
                     }
                 )  # fmt: skip
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
+_OF_FIGURE_1 = [c for c in CLAIMS if c.figure == "1, 14" and "slow training" not in c.statement]
+
+
 def _verdicts(table):
     """At initialisation, along training, slowdown, final loss, sparse, moderate, valley."""
     paper = frozen(pruning_sweep, "laptop").paper_ratios
-    claims = [claim for claim in CLAIMS if claim.figure == "1, 14"]
-    return [judge(claim, table, paper) for claim in claims]
+    return [judge(claim, table, paper) for claim in _OF_FIGURE_1]
 
 
 def _grows(rate, epoch):
@@ -530,6 +533,40 @@ def test_other_images_than_cifar_10_cannot_test_what_is_printed():
     """Class: verdicts on Fashion-MNIST that stood for the paper's; on CIFAR-10 they differ."""
     table = _table(_grows, _grows)
     other = {**table, "data": np.full(len(table["data"]), "fashion_mnist, padded to 32 x 32")}
-    claims = [claim for claim in CLAIMS if claim.figure == "1, 14"]
-    for claim, found in zip(claims, _verdicts(other), strict=True):
+    for claim, found in zip(_OF_FIGURE_1, _verdicts(other), strict=True):
         assert (found.status == NOT_TESTABLE) == isinstance(claim.source, Sentence)
+
+
+def test_a_trend_is_that_of_certified_kappas_and_not_of_the_tolerance():
+    """Class: an exponent of kappas that are cut at 1 / tolerance (0.6 for 5 in Figure 13)."""
+    table = _table(lambda rate, epoch: 1e9 / (1 - rate) ** 5, _grows)
+    assert np.unique(table["kappa_numerical"]) == 30.0
+    found = _verdicts(table)[0]
+    assert (found.status, round(found.number, 1)) == (HOLDS, -5.0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kappas", "rho", "status"),
+    [
+        ((40, 32, 29, 20, 11), (9, 5, 4, 2, 1), 1.0, HOLDS),
+        ((40, 32, 29, 20, 11), (1, 2, 4, 5, 9), -1.0, FAILS),
+        ((40, 11, 29, 20, 32), (9, 8, 1, 2, 3), 1 - 6 * 14 / 120, UNDECIDED),
+        ((40, 40, 40, 40, 40), (9, 8, 1, 2, 3), 0.0, UNDECIDED),
+    ],
+)
+def test_slow_training_and_large_kappa_are_compared_by_their_ranks(epochs, kappas, rho, status):
+    rates = (0.0, 0.2, 0.4, 0.8, 0.9)
+    when, kappa = dict(zip(rates, epochs, strict=True)), dict(zip(rates, kappas, strict=True))
+    table = _table(
+        lambda rate, epoch: kappa[rate],
+        lambda rate, epoch: 0.5 if epoch < when[rate] else 0.01,
+        epochs=range(41),
+    )
+    claim = next(c for c in CLAIMS if c.figure == "1, 14" and "slow training" in c.statement)
+    found = claim.check(table)
+    assert (found.status, found.number) == (status, pytest.approx(rho))
+    if len(set(epochs)) > 1:
+        expected = scipy.stats.spearmanr(epochs, kappas).statistic
+        assert found.number == pytest.approx(expected)
+    short = {name: column[table["pruned"] < 0.5] for name, column in table.items()}
+    assert claim.check(short).status == NOT_TESTABLE
