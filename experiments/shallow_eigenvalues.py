@@ -1,23 +1,26 @@
 """The top of the Hessian's spectrum beside Eq 15 while a two-layer linear network trains: B4.
 
 python -m experiments.shallow_eigenvalues --config=configs/shallow_eigenvalues.py:laptop
+
+A row is the ``index``-th largest eigenvalue after some epochs. An eigenvalue of the full Hessian
+lies within ``error`` of ``measured``, proved by the residual; ``predicted`` is that of Eq 15, and
+``bound`` is |H - G|_2, which |measured - predicted| cannot exceed (Weyl). ``excess`` is the loss
+minus its floor.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from experiments.claims.shallow_eigenvalues import CLAIMS
-from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import (
     Data,
-    Orthogonal,
-    Point,
     SplitHessian,
     Training,
     describe,
@@ -26,126 +29,58 @@ from experiments.shared.linear_training import (
     train,
 )
 from gnjax.papers import balanced
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
+PANELS = ("a", "b", "c")
 PRODUCTS = 500.0  # with the Hessian, at one epoch
 
 
-@dataclass(frozen=True)
-class Config:
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Three data sets, one for each panel."""
-
-    paper_ratios: regimes.Rows
-    a: Data
-    b: Data
-    c: Data
-    sigma_x: float
-    training: Training
-    count: int  # eigenvalues, from the largest
-    rtol: float  # of their residuals, relative to the norm
-    first_seed: int
-    seeds: int
-
-    def __post_init__(self) -> None:
-        if self.training.depth != 2 or self.count < 1 or self.seeds < 1:
-            msg = f"Eq 15 is about 2 layers; count and seeds are at least 1, got {self}"
-            raise ValueError(msg)
-
-    def panels(self) -> dict[str, Data]:
-        return {"a": self.a, "b": self.b, "c": self.c}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network, trained on one data set."""
-
-    data: Data
-    sigma_x: float
-    training: Training
-    count: int
-    rtol: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """The ``index``-th largest eigenvalue after some epochs."""
-
-    panel: str
-    data: str
-    epoch: int
-    index: int
-    seed: int
-    depth: int
-    width: int
-    inputs: int
-    outputs: int
-    samples: int
-    largest_share: float
-    excess: float  # the loss minus its floor
-    measured: float  # of the full Hessian
-    error: float  # of ``measured``: an eigenvalue lies this close, proved by the residual
-    predicted: float  # Eq 15
-    bound: float  # |H - G|_2, which |measured - predicted| cannot exceed (Weyl)
-
-
-def _uses(config: Config) -> Iterator[tuple[str, Cell]]:
-    """Every (panel, cell), in the order of the table."""
-    for panel, data in config.panels().items():
+    if config.training.depth != 2 or config.count < 1 or config.seeds < 1:
+        msg = f"Eq 15 is about 2 layers; count and seeds are at least 1, got {config}"
+        raise ValueError(msg)
+    for panel in PANELS:
         for seed in range(config.first_seed, config.first_seed + config.seeds):
-            yield (
-                panel,
-                copy_fields(Cell, config, data=data, seed=seed),
-            )
+            yield {"panel": panel}, {"data": config[panel], "seed": seed}
 
 
-def cells(config: Config) -> tuple[Cell, ...]:
-    return tuple(dict.fromkeys(cell for _, cell in _uses(config)))
-
-
-def cost(cell: Cell) -> float:
-    """Multiplications of the epochs, and of the products with the Hessian."""
-    outputs = 10
-    inputs = min(cell.data.side**2 or 784, cell.training.width + outputs)
-    epoch = 6.0 * cell.training.width * inputs * outputs
-    product = 6.0 * inputs * cell.training.width * (inputs + outputs)
-    return max(cell.training.epochs) * epoch + len(cell.training.epochs) * PRODUCTS * product
-
-
-def measure(cell: Cell) -> Measurement:
-    """The columns of the rows, as lists over the epochs and, within each, over the eigenvalues."""
-    found = orthogonal(cell.data, cell.sigma_x)
-    lists: dict[str, list[float]] = {}
-    for point in train(found, cell.training, cell.seed):
-        for name, values in _spectrum(point, found, cell).items():
-            lists.setdefault(name, []).extend(values)
-    return {
-        "inputs": found.inputs,
-        "outputs": found.outputs,
-        "samples": found.samples,
-        "largest_share": found.largest_share,
-        **lists,
-    }
-
-
-def _spectrum(point: Point, found: Orthogonal, cell: Cell) -> dict[str, list[float]]:
+def measure(
+    data: Data,
+    sigma_x: float,
+    training: Training,
+    count: int,  # eigenvalues, from the largest
+    rtol: float,  # of their residuals, relative to the norm
+    seed: int,
+) -> list[dict[str, Any]]:
     """The largest eigenvalues of the Hessian, those of Eq 15, and a bound on their difference."""
-    split = split_hessian(point.weights, found.moments)
-    values, errors = split.largest(cell.count, cell.rtol)
-    w1, w2 = point.weights
-    predicted = balanced.shallow(w1, w2, cell.sigma_x).values[: cell.count]
-    gap = balanced.shallow_gap(w1, w2, found.moments.covariance, found.moments.cross)
-    return {
-        "epoch": [point.epoch] * cell.count,
-        "index": list(range(1, cell.count + 1)),
-        "excess": [point.loss - found.floor] * cell.count,
-        "measured": values.tolist(),
-        "error": (errors + _of_the_covariance(split, w1, w2, cell.sigma_x)).tolist(),
-        "predicted": predicted.tolist(),
-        "bound": [gap] * cell.count,
-    }
+    found = orthogonal(data, sigma_x)
+    moments, rows = found.moments, []
+    for point in train(found, training, seed):
+        split = split_hessian(point.weights, moments)
+        values, errors = split.largest(count, rtol)
+        w1, w2 = point.weights
+        predicted = balanced.shallow(w1, w2, sigma_x).values[:count]
+        shared = {
+            "data": f"{data.name}, orthogonalised",
+            "inputs": found.inputs,
+            "outputs": found.outputs,
+            "samples": found.samples,
+            "largest_share": found.largest_share,
+            "epoch": point.epoch,
+            "seed": seed,
+            "excess": point.loss - found.floor,
+            "bound": balanced.shallow_gap(w1, w2, moments.covariance, moments.cross),
+        }
+        errors = errors + _of_the_covariance(split, w1, w2, sigma_x)
+        rows += [
+            {**shared, "index": index, "measured": value, "error": error, "predicted": other}
+            for index, (value, error, other) in enumerate(
+                zip(values, errors, predicted, strict=True), start=1
+            )
+        ]
+    return rows
 
 
 def _of_the_covariance(split: SplitHessian, w1: jax.Array, w2: jax.Array, sigma_x: float) -> float:
@@ -158,37 +93,33 @@ def _of_the_covariance(split: SplitHessian, w1: jax.Array, w2: jax.Array, sigma_
     return 1.5 * split.deviation * sigma_x**2 * squares
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        Row(
-            panel=panel,
-            data=f"{cell.data.name}, orthogonalised",
-            seed=cell.seed,
-            depth=cell.training.depth,
-            width=cell.training.width,
-            **at_index(measured[cell], line),
-        )
-        for panel, cell in _uses(config)
-        if cell in measured
-        for line in range(len(measured[cell]["epoch"]))
-    )
+def cost(data: Data, training: Training) -> float:
+    """Multiplications of the epochs, and of the products with the Hessian."""
+    outputs = 10
+    inputs = min(data.side**2 or 784, training.width + outputs)
+    epoch = 6.0 * training.width * inputs * outputs
+    product = 6.0 * inputs * training.width * (inputs + outputs)
+    return max(training.epochs) * epoch + len(training.epochs) * PRODUCTS * product
 
 
-def sources(config: Config) -> list[str]:
-    return [describe(data, config.sigma_x) for data in dict.fromkeys(config.panels().values())]
+def sources(config: ConfigDict) -> list[str]:
+    panels = dict.fromkeys(Data(**config[panel]) for panel in PANELS)
+    return [describe(data, config.sigma_x) for data in panels]
 
 
 EXPERIMENT = Experiment(
     "shallow_eigenvalues",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"loss {measurement['excess'][-1]:.2g} above its floor",
+    columns=(
+        *("panel", "data", "epoch", "index", "seed", "depth", "width", "inputs", "outputs"),
+        *("samples", "largest_share", "excess", "measured", "error", "predicted", "bound"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="excess",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

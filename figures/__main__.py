@@ -72,7 +72,7 @@ def render(name: str, files: tuple[Path, Path] | None, out: Path) -> Iterator[Pa
     else:
         assert files is not None
         frame = table.read(files[0], needed=module.COLUMNS)
-        columns = frame if catalogue.takes_frame(module) else table.arrays(frame)
+        columns = table.given(module.draw, frame)
         provenance = table.read_provenance(files[1])
         figure, caption = module.draw(columns), module.caption(columns, provenance)
     for suffix in FORMATS:

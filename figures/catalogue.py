@@ -1,6 +1,5 @@
 """Find the figures: all modules of this package with names like fig02, b1, c1 or t1."""
 
-import inspect
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -48,11 +47,6 @@ def names() -> list[str]:
 def load(name: str) -> TableFigure | Schematic:
     """The module of one figure."""
     return cast(TableFigure | Schematic, import_module(f"figures.{name}"))
-
-
-def takes_frame(module: TableFigure) -> bool:
-    """Whether a figure is drawn from a data frame; the others take the columns as arrays."""
-    return "frame" in inspect.signature(module.draw).parameters
 
 
 def from_tables() -> dict[str, TableFigure]:

@@ -92,7 +92,7 @@ def of_table(
     config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
     claims = [claim for claim in program.claims if figure_of(claim) == figure]
     try:
-        return cli.of_table(program, config, path, claims)
+        return cli.of_table(config, path, claims)
     except KeyError as error:
         msg = f"{path} has no column {error}; another version wrote it, publish {figure} again"
         raise table.TableError(msg) from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from sweeps import regimes
 from sweeps.rows import kept, where
-from sweeps.table import Columns
+from sweeps.table import Columns, given
 
 HOLDS, FAILS = "holds", "fails"
 UNDECIDED = "undecided"  # the interval over the seeds contains "no effect"
@@ -172,7 +172,7 @@ def every(*checks: Callable[[Columns], Verdict]) -> Callable[[Columns], Verdict]
     worst_first = (FAILS, NOT_TESTABLE, UNDECIDED, HOLDS)
 
     def check(table: Columns) -> Verdict:
-        parts = [part(table) for part in checks]
+        parts = [part(given(part, table)) for part in checks]
         worst = min(parts, key=lambda part: worst_first.index(part.status))
         seeds = min(part.seeds for part in parts)
         return replace(worst, text="; ".join(part.text for part in parts), seeds=seeds)
@@ -185,7 +185,7 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
 
     A reading of other data or settings is judged by its own numbers.
     """
-    found = claim.check(table)
+    found = claim.check(given(claim.check, table))
     shown = _shown(claim, table)
     if "seed" in shown:
         found = replace(found, seeds=found.seeds or len(np.unique(shown["seed"])))

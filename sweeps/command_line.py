@@ -304,17 +304,13 @@ def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
 
     A sweep of your own, about no paper, has a config without ``paper_ratios``.
     """
-    return of_table(job.program, job.config, job.folder / "table.csv", job.program.claims)
+    return of_table(job.config, job.folder / "table.csv", job.program.claims)
 
 
-def of_table(
-    program: Program | Experiment, config: Any, path: Path, claims: Sequence[Claim]
-) -> list[tuple[Claim, Verdict]]:
+def of_table(config: Any, path: Path, claims: Sequence[Claim]) -> list[tuple[Claim, Verdict]]:
     """The verdicts on claims of an experiment, from its table."""
-    frame = tables.read(path)
-    saved = frame if isinstance(program, Experiment) else tables.arrays(frame)
-    ratios = getattr(config, "paper_ratios", ())
-    return [(claim, judge(claim, saved, ratios)) for claim in claims]
+    frame, ratios = tables.read(path), getattr(config, "paper_ratios", ())
+    return [(claim, judge(claim, frame, ratios)) for claim in claims]
 
 
 def colored(status: str, count: int | None = None) -> Text:

@@ -29,6 +29,8 @@ def fitted(value: Any, kind: Any) -> Any:
         return value
     if origin is tuple and isinstance(value, tuple | list):
         return _sequence(value, inner)
+    if is_dataclass(kind) and type(value) is kind:
+        return _record(vars(value), kind)
     if is_dataclass(kind) and isinstance(value, Mapping | ConfigDict):
         return _record(value, kind)
     if kind is float and type(value) is int:
@@ -41,7 +43,7 @@ def fitted(value: Any, kind: Any) -> Any:
 
 def _one_of(value: Any, kinds: tuple[Any, ...]) -> Any:
     if type(value) in kinds:
-        return value
+        return fitted(value, type(value))
     told = []
     for kind in kinds:
         try:
@@ -69,9 +71,17 @@ def _record(values: Mapping[str, Any] | ConfigDict, kind: Any) -> Any:
             msg = f"{kind.__name__} has no field {name!r}; did you mean {' or '.join(near)}?"
             raise ValueError(msg)
     try:
-        return kind(**{name: fitted(value, kinds[name]) for name, value in values.items()})
+        return kind(**{name: _field(name, value, kinds[name]) for name, value in values.items()})
     except TypeError as error:  # a field without a default is missing
         raise ValueError(str(error)) from error
+
+
+def _field(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return fitted(value, kind)
+    except ValueError as error:
+        msg = f"{name}: {error}"
+        raise ValueError(msg) from error
 
 
 def _named(kind: Any) -> str:

@@ -4,9 +4,10 @@ Claims and figures both read the files through here; it imports neither JAX nor 
 """
 
 import csv
+import inspect
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,17 @@ def read(path: Path, needed: Iterable[str] = (), *, foreign: bool = False) -> Da
     return DataFrame({name: typed(column) for name, column in columns.items()})
 
 
+def given(function: Callable[..., Any], table: Columns) -> Columns:
+    """The table as a claim's check or a figure's ``draw`` takes it.
+
+    It is a data frame where the parameter is called ``frame``, and else the columns as arrays.
+    """
+    if "frame" in inspect.signature(function).parameters:
+        return table if isinstance(table, DataFrame) else DataFrame(dict(table))
+    return arrays(table) if isinstance(table, DataFrame) else table
+
+
 def arrays(frame: DataFrame) -> dict[str, NDArray]:
-    """The columns as arrays, as claims and figures take them that are not of frames yet."""
     found = {name: frame[name].to_numpy() for name in frame}
     return {
         n: column.astype(str) if column.dtype == object else column for n, column in found.items()

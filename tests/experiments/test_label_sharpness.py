@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 import gnjax
 from experiments import label_sharpness
@@ -60,7 +61,8 @@ def plain(weights, x, y, recipe):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "initializer", "activation"), list(label_sharpness.RECIPES.values())[:4]
+    ("inputs", "initializer", "activation"),
+    [recipe[1:] for recipe in list(label_sharpness.RECIPES.values())[:4]],
 )
 def test_a_run_is_plain_descent_on_all_samples(inputs, initializer, activation):
     recipe = dataclasses.replace(
@@ -100,55 +102,53 @@ def test_constant_rates_are_constant_and_those_asked_for():
     np.testing.assert_array_equal(paths[0].params[1][0], problem.weights[1])
 
 
-def smoke():
-    edge, _ = config.load("configs/label_sharpness.py:smoke")
-    return config.freeze(label_sharpness.Config, edge)
+def column(rows, name):
+    return [row[name] for row in rows]
 
 
 def test_random_networks_have_the_spectrum_of_eq_9():
-    cell = label_sharpness.RandomCell(30, 4, 3, 3.0, 0)
-    measured = label_sharpness.measure(cell)
-    assert len(measured["measured"]) == 17
-    assert measured["measured"][-1] <= measured["error"][-1]
-    np.testing.assert_allclose(measured["measured"][:-1], measured["printed"][:-1], rtol=1e-9)
+    rows = label_sharpness.Random(30, 4, 3, 3.0, 0).rows()
+    assert len(rows) == 17
+    assert rows[-1]["measured"] <= rows[-1]["error"]
+    found, printed = column(rows, "measured"), column(rows, "printed")
+    np.testing.assert_allclose(found[:-1], printed[:-1], rtol=1e-9)
 
 
 def test_the_contour_is_eq_14():
-    measured = label_sharpness.measure(label_sharpness.ContourCell(3, (0.2, 1.4)))
-    np.testing.assert_allclose(measured["measured"], 3 * np.array([0.2, 1.4]) ** (4 / 3))
-    np.testing.assert_allclose(measured["printed"], measured["measured"], rtol=1e-12)
+    rows = label_sharpness.Contour(3, (0.2, 1.4)).rows()
+    measured = column(rows, "measured")
+    np.testing.assert_allclose(measured, 3 * np.array([0.2, 1.4]) ** (4 / 3))
+    np.testing.assert_allclose(column(rows, "printed"), measured, rtol=1e-12)
 
 
 def test_rows_are_the_measurements_of_their_cells():
     """Of the cells that are measured; one of the four trained panels is enough for that."""
-    edge = dataclasses.replace(smoke().edge, epochs=(0, 5), fractions=(0.0, 0.95))
-    panel = dataclasses.replace(smoke().trained, shares=(0.2, 0.6), epochs=5, together=1)
-    small = dataclasses.replace(
-        smoke(),
-        width=10,
-        random=dataclasses.replace(smoke().random, inputs=3, seeds=1),
-        contour=dataclasses.replace(smoke().contour, depths=(2,)),
-        edge=edge,
-        **dict.fromkeys(("trained", "raw", "unbalanced", "tanh"), panel),
-    )
-    cells = label_sharpness.cells(small)
-    assert len(cells) == 1 + 1 + 4 * 2 + 1
+    panel = {"shares": (0.2, 0.6), "seeds": 2, "epochs": 5, "together": 1}
+    edge, _ = config.load("configs/label_sharpness.py:smoke")
+    edge.update({"width": 10, "edge": {"epochs": (0, 5), "fractions": (0.0, 0.95)}})
+    edge.update({"random": {"inputs": 3, "seeds": 1}, "contour": {"depths": (2,)}})
+    edge.update({name: panel for name in ("trained", "raw", "unbalanced")})
+    edge.update({"tanh": {**panel, "seeds": 0}})
+    experiment = label_sharpness.EXPERIMENT
+    cells = experiment.cells(edge)
+    assert len(cells) == 1 + 1 + 3 * 2 + 1  # a panel without seeds has none
     measured = {
-        cell: label_sharpness.measure(cell)
+        cell: experiment.experiment.measure(cell)
         for cell in cells
-        if getattr(cell, "recipe", None) in (None, small.recipe("1c", 5), small.recipe("2d", 5))
+        if getattr(cell.keywords["run"], "recipe", RECIPE).inputs != "raw"
     }
-    table = label_sharpness.rows(small, measured)
-    figures = [row.figure for row in table]
-    # The start of 2b is that of 2d, but for the samples: 4 runs and not 4 epochs.
-    assert {f: figures.count(f) for f in figures} == {"1a": 10, "1b": 5, "1c": 4, "2b": 4, "2d": 4}
-    trained = [(row.share, row.seed) for row in table if row.figure == "1c"]
-    assert trained == [(0.235, 0), (0.235, 1), (0.64, 0), (0.64, 1)]
-    slow = [row for row in table if row.figure == "2d" and row.fraction == 0]
-    assert [row.epoch for row in slow] == [0, 5]
-    assert slow[0].rate == small.rate
-    assert slow[0].loss > slow[1].loss > slow[1].floor
-    assert all(row.error < 1e-6 for row in table)
+    table = DataFrame(experiment.rows(edge, measured))
+    assert table["figure"].value_counts().to_dict() == {
+        "1a": 10, "1b": 5, "1c": 4, "2b": 4, "2d": 4
+    }  # fmt: skip
+    trained = table[table["figure"] == "1c"]
+    runs = [(0.235, 0), (0.235, 1), (0.64, 0), (0.64, 1)]
+    assert list(zip(trained["share"], trained["seed"], strict=True)) == runs
+    slow = table[(table["figure"] == "2d") & (table["fraction"] == 0)]
+    assert slow["epoch"].tolist() == [0, 5]
+    assert slow["rate"].iloc[0] == edge.rate
+    assert slow["loss"].iloc[0] > slow["loss"].iloc[1] > slow["floor"].iloc[1]
+    assert (table["error"] < 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -318,12 +318,3 @@ def test_claims_on_an_empty_table_are_not_testable():
     rest = {**edge_table((1, 1, 1), (1, 1, 1)), **spectrum_table(), **contour_table(np.multiply)}
     empty |= {name: column[:0] for name, column in rest.items() if name not in empty}
     assert {claim.check(empty).status for claim in CLAIMS} == {NOT_TESTABLE}
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_has_cells(profile):
-    edge, _ = config.load(f"configs/label_sharpness.py:{profile}")
-    frozen = config.freeze(label_sharpness.Config, edge)
-    cells = label_sharpness.cells(frozen)
-    assert len(set(cells)) == len(cells) > 4
-    assert all(label_sharpness.cost(cell) > 0 for cell in cells)

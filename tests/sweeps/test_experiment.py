@@ -109,6 +109,7 @@ def test_the_columns_of_a_table_are_chosen_and_none_is_made_up():
         ({"width": 3, "seed": 0, "recipe": {"bacth": 4}}, "no field 'bacth'; did you mean batch"),
         ({"width": 3, "seed": 0, "recipe": {"batch": 0}}, "batch=0 must be positive"),
         ({"width": 3, "seed": 0, "recipe": {}}, "batch"),
+        ({"width": 3, "seed": 0, "recipe": Recipe(2.5)}, "batch: 2.5 is not int"),
         ({"width": 3, "seed": 0, "checkpoint": None}, "measure takes no 'checkpoint'"),
     ],
 )
