@@ -144,16 +144,17 @@ class Experiment:
 
     def rows(self, config: ConfigDict, measured: Mapping[Cell, grid.Measurement]) -> list[Columns]:
         """The table, of the cells that have a measurement."""
+        uses = list(self.uses(config))
         found: list[Columns] = [
             {**labels, **_shown(cell), **columns}
-            for labels, cell in self.uses(config)
+            for labels, cell in uses
             if cell in measured
             for columns in measured[cell]["rows"]
         ]
         if not self.columns:
             return found
         absent = [name for name in self.columns if not any(name in row for row in found)]
-        if found and absent:
+        if absent and all(cell in measured for _, cell in uses):
             msg = f"no row of {self.name} has the column {', '.join(absent)}"
             raise ValueError(msg)
         return [{name: row.get(name) for name in self.columns} for row in found]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from ml_collections import ConfigDict
+from pandas import DataFrame
+
 from sweeps import config
+from sweeps.experiment import Experiment
 
 
 def frozen(experiment: ModuleType, profile: str) -> Any:
@@ -14,3 +18,17 @@ def frozen(experiment: ModuleType, profile: str) -> Any:
     edge, found = config.load(f"configs/{name}.py:{profile}")
     assert found == profile
     return config.freeze(experiment.Config, edge)
+
+
+def changed(experiment: Experiment, profile: str, **changes: Any) -> ConfigDict:
+    """The config of a profile with other values; those of a group are merged into it."""
+    found, _ = config.load(f"configs/{experiment.name}.py:{profile}")
+    found.update(changes)
+    return found
+
+
+def computed(experiment: Experiment, found: ConfigDict, **wanted: Any) -> DataFrame:
+    """The rows of the cells whose keywords have the wanted values."""
+    cells = [cell for cell in experiment.cells(found) if wanted.items() <= cell.keywords.items()]
+    measured = {cell: experiment.experiment.measure(cell) for cell in cells}
+    return DataFrame(experiment.rows(found, measured))

@@ -15,8 +15,8 @@ from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
 from experiments.shared.linear_training import Data
 from gnjax.papers import balanced
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
+from tests.experiments.configs import changed
 
 RECIPE = Recipe("orthogonalised", "balanced", "linear", 4, 12, 1.0, 0.5, 0.05, 150)
 IMAGES = Data("fashion_mnist_5000", 150, 0.4, 0, 4)
@@ -124,7 +124,7 @@ def test_the_contour_is_eq_14():
 def test_rows_are_the_measurements_of_their_cells():
     """Of the cells that are measured; one of the four trained panels is enough for that."""
     panel = {"shares": (0.2, 0.6), "seeds": 2, "epochs": 5, "together": 1}
-    edge, _ = config.load("configs/label_sharpness.py:smoke")
+    edge = changed(label_sharpness.EXPERIMENT, "smoke")
     edge.update({"width": 10, "edge": {"epochs": (0, 5), "fractions": (0.0, 0.95)}})
     edge.update({"random": {"inputs": 3, "seeds": 1}, "contour": {"depths": (2,)}})
     edge.update({name: panel for name in ("trained", "raw", "unbalanced")})

@@ -1,24 +1,17 @@
 """Figures 11 and 12: rows of every gain, and their claims on made-up tables."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from experiments import layer_sweep
 from experiments.claims.layer_sweep import CLAIMS
-from sweeps import config
+from experiments.layer_sweep import EXPERIMENT
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, judge
+from tests.experiments.configs import changed, computed
 
 _OTHERS = [claim for claim in CLAIMS if claim.statement.endswith("another m, d and k")]
 _OF_GAIN_1 = [
     claim for claim in CLAIMS if dict(claim.panel).get("gain", 1.0) == 1.0 and claim not in _OTHERS
 ]
-
-
-def _config(profile="smoke", **changes):
-    edge, _ = config.load(f"configs/layer_sweep.py:{profile}")
-    return dataclasses.replace(config.freeze(layer_sweep.Config, edge), **changes)
 
 
 def _table(term, seeds=3, depth=8, **changes):
@@ -103,7 +96,7 @@ def test_one_seed_is_undecided_and_few_layers_are_not_testable():
 
 @pytest.mark.parametrize("profile", ["laptop", "paper"])
 def test_profiles_have_the_papers_ratios(profile):
-    found = _config(profile)
+    found = changed(EXPERIMENT, profile)
     table = _table(lambda layer: np.exp(0.7 * layer))
     assert (found.side**2, found.width, found.seeds) == (196, 300, 10)
     assert {judge(c, table, found.paper_ratios).status for c in _OF_GAIN_1} == {HOLDS}
@@ -113,12 +106,11 @@ def test_profiles_have_the_papers_ratios(profile):
 
 def test_a_gain_scales_every_product_and_no_condition_number():
     """Gain 2 multiplies sigma^2 by 2 for every matrix of the product."""
-    chosen = _config(depths=(4,), seeds=1, first_seed=7, others=())
-    measured = {cell: layer_sweep.measure(cell) for cell in layer_sweep.cells(chosen)}
-    rows = layer_sweep.rows(chosen, measured)
-    assert {row.seed for row in rows} == {7}
-    first, second = ([row for row in rows if row.gain == gain] for gain in (1.0, 2.0))
-    for one, two in zip(first, second, strict=True):
+    chosen = changed(EXPERIMENT, "smoke", depths=(4,), seeds=1, first_seed=7, others=())
+    rows = computed(EXPERIMENT, chosen)
+    assert set(rows["seed"]) == {7}
+    first, second = (rows[rows["gain"] == gain] for gain in (1.0, 2.0))
+    for one, two in zip(first.itertuples(), second.itertuples(), strict=True):
         assert two.right_kappa2 == pytest.approx(one.right_kappa2, rel=1e-9)
         assert two.left_kappa2 == pytest.approx(one.left_kappa2, rel=1e-9)
         assert two.weight == pytest.approx(one.weight, rel=1e-9)

@@ -6,11 +6,13 @@ from numpy.testing import assert_allclose
 
 from experiments import shallow_eigenvalues
 from experiments.claims.shallow_eigenvalues import percentage
+from experiments.shallow_eigenvalues import EXPERIMENT
 from experiments.shared import linear_training
-from sweeps import command_line, config
+from sweeps import command_line
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
 from tests import references
+from tests.experiments.configs import changed
 
 _TINY = [
     "--config=configs/shallow_eigenvalues.py:smoke",
@@ -23,21 +25,19 @@ _TINY = [
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_is_a_config_with_cells(profile):
-    """Panels that share their data, as where a data set is not at hand, share their cells."""
-    edge, _ = config.load(f"configs/shallow_eigenvalues.py:{profile}")
-    frozen = config.freeze(shallow_eigenvalues.Config, edge)
-    cells = shallow_eigenvalues.cells(frozen)
-    assert len(cells) == len({frozen.a, frozen.b, frozen.c}) * frozen.seeds
-    assert all(shallow_eigenvalues.cost(cell) > 0 for cell in cells)
+def test_panels_that_share_their_data_share_their_cells(profile):
+    """As where a data set is not at hand."""
+    found = changed(EXPERIMENT, profile)
+    distinct = {tuple(found[panel].items()) for panel in "abc"}
+    assert len(EXPERIMENT.cells(found)) == len(distinct) * found.seeds
 
 
 def test_a_tiny_run_end_to_end(tmp_path, capsys):
     """Panels b and c are one cell, and its rows the top of the spectra of dense H and G."""
-    assert command_line.main(shallow_eigenvalues.PROGRAM, [*_TINY, f"--results={tmp_path}"]) == 0
+    assert command_line.main(EXPERIMENT, [*_TINY, f"--results={tmp_path}"]) == 0
     assert "2 cells, 0 stored" in capsys.readouterr().out
     table = read(next((tmp_path / "shallow_eigenvalues").glob("smoke-*")) / "table.csv")
-    assert len(table["panel"]) == 3 * 2 * 4
+    assert len(table) == 3 * 2 * 4
     data = linear_training.Data("digits", 500, 0.1, 0, 4)
     found = linear_training.orthogonal(data, 1.0)
     training = linear_training.Training(2, 5, "pytorch_default", 0.001, (0, 200))
@@ -54,7 +54,7 @@ def test_a_tiny_run_end_to_end(tmp_path, capsys):
 
 def test_only_two_layers_are_allowed(tmp_path, capsys):
     arguments = [*_TINY, "--config.training.depth=3", f"--results={tmp_path}"]
-    assert command_line.main(shallow_eigenvalues.PROGRAM, arguments) == 2
+    assert command_line.main(EXPERIMENT, arguments) == 2
     assert "2 layers" in capsys.readouterr().err
 
 

@@ -6,9 +6,11 @@ from numpy.testing import assert_allclose
 
 from experiments import trace_path
 from experiments.shared import linear_training
-from sweeps import command_line, config
+from experiments.trace_path import EXPERIMENT
+from sweeps import command_line
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from sweeps.table import read
+from tests.experiments.configs import changed
 
 _TINY = [
     "--config=configs/trace_path.py:smoke",
@@ -22,23 +24,21 @@ _TINY = [
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_is_a_config_with_cells(profile):
-    """Panels that share their data, as where a data set is not at hand, share their cells."""
-    edge, _ = config.load(f"configs/trace_path.py:{profile}")
-    frozen = config.freeze(trace_path.Config, edge)
-    cells = trace_path.cells(frozen)
-    panels = len({frozen.a, frozen.b, frozen.c})
-    assert len(cells) == 2 * panels * frozen.seeds
-    assert sum(cell.exact for cell in cells) == panels * frozen.seeds
-    assert all(trace_path.cost(cell) > 0 for cell in cells)
+def test_panels_that_share_their_data_share_their_cells(profile):
+    """As where a data set is not at hand."""
+    found = changed(EXPERIMENT, profile)
+    panels = len({tuple(found[panel].items()) for panel in "abc"})
+    cells = EXPERIMENT.cells(found)
+    assert len(cells) == 2 * panels * found.seeds
+    assert sum(cell.keywords["exact"] for cell in cells) == panels * found.seeds
 
 
 def test_a_tiny_run_end_to_end(tmp_path, capsys):
     """All panels are the same two cells, a wide network and a narrow one with the exact trace."""
-    assert command_line.main(trace_path.PROGRAM, [*_TINY, f"--results={tmp_path}"]) == 0
+    assert command_line.main(EXPERIMENT, [*_TINY, f"--results={tmp_path}"]) == 0
     assert "2 cells, 0 stored" in capsys.readouterr().out
     table = read(next((tmp_path / "trace_path").glob("smoke-*")) / "table.csv")
-    assert len(table["panel"]) == 3 * 2 * 2
+    assert len(table) == 3 * 2 * 2
     assert np.isfinite(table["exact"]).tolist() == (table["width"] == 3).tolist()
     found = linear_training.orthogonal(linear_training.Data("digits", 500, 0.1, 0, 4), 1.0)
     for width in (6, 3):
@@ -59,16 +59,15 @@ def test_a_tiny_run_end_to_end(tmp_path, capsys):
 
 def test_points_of_a_path_have_random_vectors_of_their_own(tmp_path):
     """Otherwise one lucky draw would carry the whole curve."""
-    edge, _ = config.load("configs/trace_path.py:smoke")
-    overrides = [text.removeprefix("--config.") for text in _TINY[1:]]
-    frozen = config.freeze(trace_path.Config, config.override(edge, overrides))
-    still = config.override(edge, [*overrides, "training.rate=1e-30"])
-    cell = trace_path.cells(config.freeze(trace_path.Config, still))[0]
-    measured = trace_path.measure(cell)
-    assert measured["predicted"][0] == pytest.approx(measured["predicted"][1], rel=1e-12)
-    assert measured["estimate"][0] != pytest.approx(measured["estimate"][1], rel=1e-6)
-    again = trace_path.measure(trace_path.cells(frozen)[0])
-    assert again == trace_path.measure(trace_path.cells(frozen)[0])
+    small = {"name": "digits", "side": 4}
+    training = {"width": 6, "epochs": (0, 200)}
+    own = {**dict.fromkeys("abc", small), "narrow": 3, "probes": 20}
+    still = changed(EXPERIMENT, "smoke", **own, training={**training, "rate": 1e-30})
+    first, second = trace_path.measure(**EXPERIMENT.cells(still)[0].keywords)
+    assert first["predicted"] == pytest.approx(second["predicted"], rel=1e-12)
+    assert first["estimate"] != pytest.approx(second["estimate"], rel=1e-6)
+    cell = EXPERIMENT.cells(changed(EXPERIMENT, "smoke", **own, training=training))[0].keywords
+    assert trace_path.measure(**cell) == trace_path.measure(**cell)
 
 
 def _table(z, exact):
