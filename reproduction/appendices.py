@@ -12,6 +12,7 @@ PAGES = {
     "corrections": "corrections to the papers' text",
     "theory": "every lemma, theorem and numbered equation with its code, its test and its status",
     "settings": "settings of each figure: printed, in the published code, and ours",
+    "rank_rules": "rules for the numerical rank: definition, where it is used, what it gives",
     "without_claim": "sentences that make no claim which a figure could test",
 }
 """What each page holds, by its name."""
@@ -31,6 +32,12 @@ def pages() -> dict[str, str]:
             _plain(
                 ("figure", *SETTING),
                 [(row.figure, *setting(row)) for row in texts.settings()],
+            )
+        ],
+        "rank_rules": [
+            _plain(
+                ("rule", "definition", "in the published code", "ours", "what it gives"),
+                [dataclasses.astuple(row) for row in texts.rank_rules()],
             )
         ],
         "without_claim": [

@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Template
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
@@ -19,7 +20,6 @@ from reproduction.readings import all_claims, figure_of
 from reproduction.records import EXPECTED, LEGEND, PROFILES, Records, read
 from reproduction.sides import Side, linked, words
 from reproduction.standing import Standing
-from reproduction.summary import SUMMARY
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
 from sweeps.sentences import TALLIES
 from sweeps.storage.files import write_atomically
@@ -42,7 +42,10 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
     for figure in catalogue.from_tables():
         pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
     pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
-    pages["findings/summary.md"] = SUMMARY.substitute(tallies=_tallies(sides))
+    summary = Template(texts.summary())
+    pages["findings/summary.md"] = summary.substitute(
+        tallies=_tallies(sides), answers=_answers(sides, "../")
+    )
     return pages
 
 
@@ -59,7 +62,11 @@ def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> N
 
 def answered(records: Records, claims: Sequence[Claim], below: str = "") -> str:
     """The ten answers as a numbered list; ``below`` is the folder in which FINDINGS.md lies."""
-    lines = standing.answers(_sides(records, claims), below)
+    return _answers(_sides(records, claims), below)
+
+
+def _answers(sides: Sequence[Side], below: str = "") -> str:
+    lines = standing.answers(sides, below)
     return "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
 
@@ -79,7 +86,6 @@ def _sides(records: Records, claims: Sequence[Claim]) -> list[Side]:
 def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
     """FINDINGS.md, to be read in five minutes; everything else is on the pages it links to."""
     known = standing.standings(sides)
-    answers = "\n".join(f"{i}. {line}" for i, line in enumerate(standing.answers(sides), 1))
     parts = [
         "# Findings",
         "Paper A is *Theoretical characterisation of the Gauss-Newton conditioning in Neural"
@@ -87,7 +93,7 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         " is the condition number of the Gauss-Newton matrix. Numbers in brackets are intervals of"
         " 95% over the seeds.",
         "## Ten answers",
-        answers,
+        _answers(sides),
         "## What fails, and where it holds",
         _failing(known),
         "## What could not be decided",

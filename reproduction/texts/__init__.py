@@ -1,7 +1,7 @@
-"""The texts that no run writes: TOML files beside this one, which a person edits.
+"""The texts that no run writes: the files beside this one, which a person edits.
 
-Each file has tables of one kind, and each table the fields of one class below. What the fields mean
-stands at the classes; after an edit ``python -m reproduction.findings`` writes the pages again.
+Each TOML file has tables of one kind, and each table the fields of one class below, where stands
+what they mean. After an edit ``python -m reproduction.findings`` writes the pages again.
 """
 
 from __future__ import annotations
@@ -110,6 +110,25 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class RankRule:
+    """One way to say which eigenvalue is the smallest that is not zero.
+
+    Attributes:
+      rule: its name.
+      definition: which eigenvalues it counts.
+      code: where the published code uses it; "" where it does not.
+      ours: where it is used here.
+      gives: what comes of it.
+    """
+
+    rule: str
+    definition: str
+    code: str
+    ours: str
+    gives: str
+
+
+@dataclass(frozen=True)
 class WithoutClaim:
     """A printed sentence of which no table can decide, and why."""
 
@@ -158,6 +177,11 @@ def settings() -> tuple[Setting, ...]:
     return _rows("settings", Setting)
 
 
+def rank_rules() -> tuple[RankRule, ...]:
+    """The rules by which a numerical rank, and with it kappa, is told."""
+    return _rows("rank_rules", RankRule)
+
+
 def without_claim() -> tuple[WithoutClaim, ...]:
     """Sentences that speak of a figure or a number and have no reading."""
     return _rows("without_claim", WithoutClaim)
@@ -166,6 +190,12 @@ def without_claim() -> tuple[WithoutClaim, ...]:
 def answers() -> tuple[Answer, ...]:
     """The ten answers on the first screen."""
     return _rows("answers", Answer)
+
+
+@cache
+def summary() -> str:
+    """The summary in the form of the ML Reproducibility Challenge, a ``string.Template``."""
+    return (FOLDER / "summary.md").read_text(encoding="utf-8")
 
 
 @cache

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gnjax
@@ -10,7 +11,7 @@ from experiments.claims import pruning_sweep, training_path
 from figures import catalogue
 from reproduction import appendices, findings, readings, records, standing, texts
 from reproduction.sides import Side
-from sweeps import command_line
+from sweeps import command_line, table
 from sweeps.claims import ALL, SOME, Claim, Sentence
 
 NUMBERED = {
@@ -195,6 +196,22 @@ def test_the_readme_has_the_ten_answers_of_the_records():
     assert text == findings.with_answers(text, answers)
     assert len(answers.splitlines()) == len(texts.answers()) == 10
     assert "Not run" not in answers
+
+
+def test_what_a_rank_rule_gives_is_what_the_published_tables_say():
+    """4.5e11 is the largest kappa that float64's default can give; 2.6e16 is certified."""
+    rules = {row.rule: row for row in texts.rank_rules()}
+    frame = table.read(Path("figures/gallery/paper/fig13.csv"))
+    start = frame[(frame["network"] == "vit") & (frame["pruned"] == 0.9) & (frame["epoch"] == 0)]
+    (row,) = start.to_dict("records")
+    single, double = (1e4 * np.finfo(kind).eps for kind in (np.float32, np.float64))
+    assert f"{1 / single:.0f}" == "839"
+    assert "839" in rules["single precision's default"].gives
+    gives = rules["double precision's default"].gives
+    for number in (1 / double, row["kappa_numerical"], row["kappa"]):
+        assert f"{number:.1e}".replace("e+", "e") in gives
+    assert row["tolerance"] == double
+    assert f"{row['kappa']:.1e}".replace("e+", "e") in rules["certified"].gives
 
 
 def test_answers_name_sentences_readings_and_figures_that_exist():
