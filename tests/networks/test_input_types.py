@@ -7,6 +7,8 @@ the same as for the same numbers in float64, which are exact in every type here.
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -209,3 +211,38 @@ def test_real_weights_on_complex_values_inside_of_a_network_are_differentiated()
     jacobian = np.asarray(references.jacobian(model, w, x))
     op = gnjax.ntk((model, w), x, side="outputs")
     assert_same(op.as_matrix(), op.scale * jacobian @ jacobian.T)
+
+
+def _fourier(p, x):
+    """The layer of a Fourier neural operator: some frequencies times complex weights, then back."""
+    low = jnp.fft.rfft(x, axis=1)[:, :3]
+    mixed = jnp.einsum("nkc,kco->nko", low, jax.lax.complex(p["re"], p["im"]))
+    whole = jnp.zeros((x.shape[0], 5, 3), mixed.dtype).at[:, :3].set(mixed)
+    return jnp.fft.irfft(whole, n=8, axis=1)
+
+
+COMPLEX = {
+    "fourier": lambda p, x: jnp.tanh(_fourier(p, x)).mean(axis=1),
+    "modulus": lambda p, x: jnp.abs(jnp.fft.fft(x @ p["w"], axis=1)).mean(axis=1),
+    "square": lambda p, x: jnp.square(jnp.fft.rfft(x @ p["w"], axis=1)).real.mean(axis=1),
+    "quotient": lambda p, x: ((x @ p["w"]) / jax.lax.complex(x[..., :1], x[..., 1:])).real[:, 0],
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_no_imaginary_part_is_dropped_with_a_warning(name):
+    """Beside zeros, such as a channel without a signal, whose products may have underflowed."""
+    rng = np.random.default_rng(3)
+    shapes = {"re": (3, 2, 3), "im": (3, 2, 3), "w": (2, 3)}
+    params = {key: rng.standard_normal(shape) for key, shape in shapes.items()}
+    x = rng.standard_normal((2, 8, 2))
+    x[:, ::2, 1] = 0.0
+    jacobian = np.asarray(references.jacobian(COMPLEX[name], params, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op = gnjax.gauss_newton((COMPLEX[name], params), x, side="outputs")
+        spectrum = gnjax.eigenvalues(op)
+        gnjax.eigenvalues(gnjax.hessian((COMPLEX[name], params), x, np.zeros((2, 3))), k=1)
+    exact = np.linalg.eigvalsh(jacobian @ jacobian.T / 2)[::-1]
+    rounding = 1e-13 * exact[0]  # of the reference
+    assert (np.abs(spectrum.values - exact) <= spectrum.errors + rounding).all()

@@ -143,7 +143,7 @@ class Traced:
 
 def _least_product(eqn: Any, operands: Sequence[Any]) -> float:
     """A number that no product or quotient of non-zero entries of the operands lies below."""
-    sizes = [np.abs(np.asarray(operand, np.float64)) for operand in operands]
+    sizes = [np.abs(np.asarray(operand)).astype(np.float64) for operand in operands]
     least = [float(np.min(size, where=size > 0, initial=np.inf)) for size in sizes]
     if eqn.primitive.name == "div":
         return least[0] / max(float(sizes[1].max(initial=0.0)), 1.0)
