@@ -104,3 +104,51 @@ def test_bfloat16_is_computed_and_certified_and_float32_is_not(call):
     assert single.error(size).value < 1e-11 * size
     gap = np.linalg.norm(half.as_matrix() - g, 2)
     assert 1e-5 * size < gap < half.error(size).value < size
+
+
+def _spaced(dtype):
+    return jnp.linspace(0.1, 0.7, 2, dtype=dtype)[None]
+
+
+def _length(z):
+    return z / jnp.sqrt(jnp.square(z).sum(1)[:, None] + 1e-3)
+
+
+GRID = np.linspace(-2, 2, 7, dtype=np.float32)  # as a network of splines keeps its knots
+SINGLE = {
+    "a cast": lambda p, x: jnp.tanh((x @ p).astype(jnp.float32)),
+    "a grid": lambda p, x: jnp.tanh(jnp.float32(x @ p) - jnp.asarray(GRID)[None, :2]) ** 2,
+    "a grid that is made": lambda p, x: jnp.sin(
+        x @ p * jnp.linspace(0.1, 0.7, 2, dtype="f4")[None]
+    ),
+    "a constant": lambda p, x: _length(jnp.float32(x @ p)),
+}
+DOUBLE = {
+    "a cast": lambda p, x: jnp.tanh(x @ p),
+    "a grid": lambda p, x: jnp.tanh(x @ p - GRID.astype(float)[None, :2]) ** 2,
+    "a grid that is made": lambda p, x: jnp.sin(x @ p * _spaced("f8")),
+    "a constant": lambda p, x: _length(x @ p),
+}
+MATRICES = {
+    "gauss_newton": lambda model: gnjax.gauss_newton(model, X),
+    "side": lambda model: gnjax.gauss_newton(model, X, side="parameters"),
+    "ntk": lambda model: gnjax.ntk(model, X),
+    "hessian": lambda model: gnjax.hessian(model, X, np.zeros((3, 2))),
+    "own loss": lambda model: gnjax.gauss_newton(model, X, loss=lambda f: jnp.cosh(f).sum()),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_an_answer_is_about_the_model_in_float64_and_says_so(name, matrix):
+    """The class: float32 inside, and an answer that is neither the model's own nor a named one."""
+    p = np.random.default_rng(4).standard_normal((4, 2))
+    op, plain = (MATRICES[matrix]((models[name], p)) for models in (SINGLE, DOUBLE))
+    spectrum, expected = gnjax.eigenvalues(op), gnjax.eigenvalues(plain)
+    errors = spectrum.errors + expected.errors
+    assert (np.abs(spectrum.values - expected.values) <= errors).all()
+    words = "float32 inside of the network is computed in float64"
+    assert words in str(spectrum.certificate)
+    assert words not in str(expected.certificate)
+    assert repr(op).endswith("float32 inside computed in float64>")
+    assert "float32" not in repr(plain)

@@ -36,3 +36,12 @@ def rewritten_alike(function: Callable[..., Any], example: Any) -> Any:
     if isinstance(example, Partial) and isinstance(example.func, ByComparison | Widened):
         return Partial(example.func, rewritten_alike(function, example.args[0]))
     return function
+
+
+def is_widened(function: Any) -> bool:
+    """Whether float32 inside of the function is computed in float64."""
+    if not isinstance(function, Partial):
+        return False
+    if isinstance(function.func, ByComparison):
+        return is_widened(function.args[0])
+    return isinstance(function.func, Widened)

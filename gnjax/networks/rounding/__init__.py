@@ -1,7 +1,6 @@
 """How large the rounding errors of a network's Jacobian and of symmetric products are, measured."""
 
 from gnjax.networks.rounding.errors import (
-    NETWORK,
     Measured,
     MeasuredProduct,
     draws,
@@ -9,6 +8,7 @@ from gnjax.networks.rounding.errors import (
     measured,
     measured_product,
     product_error,
+    reason_of,
 )
 from gnjax.networks.rounding.formed import (
     MISTAKE,
@@ -25,7 +25,6 @@ from gnjax.networks.rounding.formed import (
 
 __all__ = [
     "MISTAKE",
-    "NETWORK",
     "SAFETY",
     "Forms",
     "Measured",
@@ -41,5 +40,6 @@ __all__ = [
     "measured_product",
     "probe_rows",
     "product_error",
+    "reason_of",
     "watched",
 ]

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from gnjax.networks.equations.rewritten import is_widened
 from gnjax.networks.forms.samples import sample_count, take
 from gnjax.networks.jacobians import jacobian
 from gnjax.networks.network import Network, backward, forward
@@ -45,7 +46,8 @@ _FEW_OUTPUTS = 256.0
 _SMALL_JACOBIAN = 1e6  # the most entries of a J whose rows are formed
 _LARGE = 1e8  # for vectors of more bytes the free memory is checked
 _SHARED = 4.0  # an error up to this times that of backward products is shared among parts
-NETWORK = "rounding of the network, by Monte Carlo arithmetic"
+_NETWORK = "rounding of the network, by Monte Carlo arithmetic"
+_WIDENED = f"{_NETWORK}, where float32 inside of the network is computed in float64"
 
 Scaling = Callable[[jax.Array], jax.Array]
 """v -> S v for vectors (p,) and a symmetric S."""
@@ -56,6 +58,11 @@ class MeasuredProduct(NamedTuple):
 
     error: Error
     size: float
+
+
+def reason_of(net: Network) -> str:
+    """What a measured error of the network is, and of which network where it was widened."""
+    return _WIDENED if is_widened(net.apply) else _NETWORK
 
 
 def jacobian_error(net: Network, **options: Any) -> Error:
@@ -119,13 +126,14 @@ def measured(
     some = net.x if net.coupled else take(net.x, slice(0, 1))
     smallest = narrowest(partial(net.outputs, x=some), net.leaves)
     backward_error, part_errors = length(backward_sums.columns), []
+    reason = reason_of(net)
     for part in parts:
         divided = 0 < total <= _SHARED * backward_error < math.inf
         share = length(backward_sums.columns[part]) / backward_error if divided else 1.0
-        part_errors.append(_bound(share * total, rows * len(part), smallest, NETWORK))
+        part_errors.append(_bound(share * total, rows * len(part), smallest, reason))
     images = np.stack(backward_sums.images)
     return Measured(
-        _bound(total, rows * net.parameters, smallest, NETWORK),
+        _bound(total, rows * net.parameters, smallest, reason),
         tuple(part_errors),
         forms_of_images(images),
         tuple(forms_of_images(images[:, part]) for part in parts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from gnjax.networks.equations.rewritten import is_widened
 from gnjax.networks.network import Network, differentiated
 from gnjax.operators.protocol import Operator
 
@@ -14,8 +15,9 @@ def described(op: Operator, form: str, net: Network, *, layers: bool) -> str:
     parameters = f"{net.parameters} parameters"
     if layers and in_known_layers < net.parameters:
         parameters = f"{in_known_layers:,} of {net.parameters:,} parameters in known layers"
+    wider = ", float32 inside computed in float64" if is_widened(net.apply) else ""
     samples = f"{net.samples} coupled samples" if net.coupled else f"{net.samples} samples"
     return (
         f"<{type(op).__name__}: {form}, {op.shape[0]} x {op.shape[1]}, {jnp.dtype(op.dtype).name},"
-        f" {parameters}, {samples} of {net.rows} outputs>"
+        f" {parameters}, {samples} of {net.rows} outputs{wider}>"
     )

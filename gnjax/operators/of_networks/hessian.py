@@ -30,7 +30,7 @@ from gnjax.networks.network import (
     sum_of,
 )
 from gnjax.networks.outputs.targets import Target, loss_sum
-from gnjax.networks.rounding import NETWORK, MeasuredProduct, measured_product
+from gnjax.networks.rounding import MeasuredProduct, measured_product, reason_of
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.certificate import Error
 from gnjax.numerics.scale import exponent_of
@@ -105,7 +105,7 @@ class NetworkHessian(Algebra, ParameterTrees, Recast):
             net.dtype,
             batches=list(sample_batches(net, net.target)),
             work=HESSIAN * net.written * net.batch,
-            reason=NETWORK,
+            reason=reason_of(net),
         )
 
     def objective(self, x: Any, target: Target | None, leaves: list[jax.Array]) -> jax.Array:

@@ -35,7 +35,6 @@ from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.outputs.hessians import has_root
 from gnjax.networks.outputs.targets import Target
 from gnjax.networks.rounding import (
-    NETWORK,
     Forms,
     Measured,
     MeasuredProduct,
@@ -46,6 +45,7 @@ from gnjax.networks.rounding import (
     measured,
     measured_product,
     probe_rows,
+    reason_of,
     watched,
 )
 from gnjax.numerics.certificate import MEASURED, Error
@@ -294,7 +294,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
                 net.dtype,
                 batches=list(sample_batches(net, net.target)),
                 work=GRAM * net.written * net.batch,
-                reason=NETWORK,
+                reason=reason_of(net),
             )
             for rooted in roads
         ]
