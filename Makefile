@@ -77,8 +77,8 @@ test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environme
 	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py -k "torch or programs or tensorboard"
 	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
 
-# PyTorch's build for CPUs takes 0.2 GB and the one with CUDA several; SymPy, which it needs, wants an
-# older mpmath than ours.
+# The wheels of torch and torchvision have to be of one build, or torchvision does not import: this
+# pair takes 5.5 GB with CUDA. SymPy, which torch needs, wants an older mpmath than ours.
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)
 	grep -v '^mpmath==' constraints.txt > $(TORCH)/constraints.txt

@@ -28,10 +28,10 @@ def stored(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[st
     apply, params = gnjax.from_torch(module, output=lambda found: found)
     x = tuple(tensor.numpy() for tensor in inputs)
     jax.eval_shape(apply, params, x)
-    ((program, _),) = apply.func.programs.values()
+    (made,) = apply.func.programs.values()
     arrays = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return {
-        "program": to_json(program),
+        "program": to_json(made.program),
         "numbers": _arrays(arrays),
         "x": [array_to_json(array) for array in x],
         **computed(module, inputs),

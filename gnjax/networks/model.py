@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from gnjax.networks.forms.samples import (
 )
 from gnjax.networks.outputs.shapes import Outputs, described_outputs
 from gnjax.networks.parameters import paths
+from gnjax.networks.torch_modules.comparison import compare_modules, watching
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import all_finite
 from gnjax.numerics.precision import real_dtype
@@ -215,13 +218,25 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
     """The shapes of the outputs, checked without evaluating the model.
 
     The model comes back with its equations rewritten where they ask for it, see
-    :mod:`gnjax.networks.equations.rewritten`.
+    :mod:`gnjax.networks.equations.rewritten`. Only modules of PyTorch are evaluated, see
+    :mod:`gnjax.networks.torch_modules.comparison`.
     """
-    try:
+    with watching() as watch, _refusing(x):
         apply_rewritten, outputs = rewritten(apply, params, x)
+    described = described_outputs(outputs, sample_count(x))
+    if watch.met:
+        with _refusing(x):
+            compare_modules(apply, params, x, any_size=watch.any_size)
+    return apply_rewritten, described
+
+
+@contextmanager
+def _refusing(x: Any) -> Iterator[None]:
+    """Tell what a model raises on inputs x as one sentence."""
+    try:
+        yield
     except RAISED as error:
         raise ValueError(refusal(error, x)) from error
-    return apply_rewritten, described_outputs(outputs, sample_count(x))
 
 
 def check_outputs(outputs: jax.Array) -> None:

@@ -40,3 +40,38 @@ def example(shape: tuple[int, ...], dtype: Any, floating: Any) -> Any:
         return torch().ones(shape, dtype=torch().bool)
     is_uint8 = jnp.dtype(dtype).name == "uint8"
     return torch().zeros(shape, dtype=torch().uint8 if is_uint8 else torch().int64)
+
+
+def tensor_of(array: Any, floating: Any) -> Any:
+    """The numbers of an array as a tensor, in types as :func:`example` has them."""
+    values = np.asarray(array)
+    if values.dtype.kind in "biu":
+        kept = values.dtype.name in ("bool", "uint8")
+        return torch().from_numpy(np.array(values if kept else values.astype(np.int64)))
+    if values.dtype.kind == "c":
+        return torch().from_numpy(np.array(values))
+    return torch().from_numpy(np.array(values, np.float64)).to(floating)
+
+
+def as_float64(tensor: Any) -> np.ndarray:
+    """A copy of the numbers in float64."""
+    return np.array(tensor.detach().to(torch().float64).numpy())
+
+
+def apart(ours: Any, theirs: np.ndarray) -> np.ndarray:
+    """How far two arrays are apart: 0 where both are NaN, infinite where one is."""
+    wide = np.asarray(ours, np.float64)
+    same = (wide == theirs) | (np.isnan(wide) & np.isnan(theirs))
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.where(same, 0.0, np.abs(wide - theirs))
+    return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest size of a finite entry."""
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+
+
+def differ(ours: Any, theirs: np.ndarray, tolerance: float) -> bool:
+    """Whether two arrays differ by more than a share of the largest entry."""
+    return bool(apart(ours, theirs).max(initial=0.0) > tolerance * largest(theirs))

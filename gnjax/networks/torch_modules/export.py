@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
+import copy
 import logging
-import warnings
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from typing import Any
 
 from gnjax.networks.forms.refusals import RAISED, Refused, told
@@ -15,13 +15,20 @@ from gnjax.networks.torch_modules.arrays import torch
 Forward = Callable[[Any, Sequence[Any]], list[Any]]
 """(module, the leaves of x) to the tensors that count."""
 
-_WHOLE = ("adaptive_avg_pool2d", "detach", "linear", "matmul", "scaled_dot_product_attention")
+_WHOLE = (
+    *("adaptive_avg_pool2d", "detach", "linear", "matmul", "scaled_dot_product_attention"),
+    *("hardsigmoid", "hardswish", "linalg_vector_norm", "log_sigmoid", "sinc", "softplus"),
+    "std.correction",
+)
 """Operators that are kept where PyTorch would take them apart.
 
 Layers stay what they are; a mean over an image whose channels are last would become a matter of the
-layout in memory (``as_strided``), and a detach nothing.
+layout in memory (``as_strided``), and a detach nothing. The parts of the others have another
+derivative in places: at a kink, at a vector of zeros, or where a part overflows.
 """
 
+_LOGGERS = ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes", "export._trace")
+_ONE_AT_A_TIME = threading.RLock()  # torch.export keeps what it does in variables of its module
 _SAMPLES = 3  # of the example: sizes 0 and 1 are special to torch.export
 
 
@@ -43,10 +50,21 @@ def exported(
         pass  # what is wrong beside the number of samples is told below
     try:
         return _export(module, forward, example(None), any_size=False), False
+    except Refused:
+        raise
     except torch().fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode as error:
         msg = (
             "the module decides by the values of tensors which operators it applies, so that it "
             f"has no one graph ({told(error)}); write such a decision with torch.where"
+        )
+        raise Refused(msg) from error
+    except RAISED as error:
+        forward(copy.deepcopy(module), example(None))  # raises what is wrong with x
+        msg = (
+            "torch.export cannot write down the operators of this module, which PyTorch runs: "
+            f"{told(error).partition('. ')[0]}; take out of forward whatever is no operator of "
+            "tensors: write x.detach() for x.data, and no derivatives (torch.autograd.grad, "
+            "torch.func)"
         )
         raise Refused(msg) from error
 
@@ -58,33 +76,58 @@ def _export(module: Any, forward: Forward, leaves: Sequence[Any], *, any_size: b
             self.module = module
 
         def forward(self, leaves: Sequence[Any]) -> list[Any]:
-            results = forward(self.module, leaves)
-            _check_derivatives(results)
-            return results
+            try:
+                return forward(self.module, leaves)
+            except RAISED as error:
+                raise _InForwardError(error) from error
 
     sizes = {0: torch().export.Dim.DYNAMIC} if any_size else None
     shapes = ([sizes for _ in leaves],)
-    with _quiet():
+    with _ONE_AT_A_TIME, _unlogged():
         arguments = (list(leaves),)
-        program = torch().export.export(Whole(), arguments, dynamic_shapes=shapes, strict=False)
+        try:
+            program = torch().export.export(Whole(), arguments, dynamic_shapes=shapes, strict=False)
+        except _InForwardError as error:
+            raise error.cause from None
         _cut_where_no_grad(program)
         rules = torch().export.default_decompositions()
-        for name in _WHOLE:
-            rules.pop(getattr(torch().ops.aten, name).default, None)
+        for whole in _WHOLE:
+            name, _, overload = whole.partition(".")
+            rules.pop(getattr(getattr(torch().ops.aten, name), overload or "default"), None)
         return program.run_decompositions(rules)
 
 
+class _InForwardError(Exception):
+    """An error inside of forward, to which PyTorch cannot add the graph so far.
+
+    It would print that graph to sys.stderr, where the attempt may be repeated or is told anyway.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__()
+        self.cause = cause
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "partial_fx_graph":
+            super().__setattr__(name, value)
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence PyTorch's warnings about its own insides, and about an attempt that is repeated."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+def _unlogged() -> Iterator[None]:
+    """What this thread's export logs about itself is dropped; all else is logged as ever."""
+    own = threading.get_ident()
+    loggers = [logging.getLogger(f"torch.{name}") for name in _LOGGERS]
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != own
+
+    for logger in loggers:
+        logger.addFilter(is_of_others)
     try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
-        logging.disable(before)
+        for logger in loggers:
+            logger.removeFilter(is_of_others)
 
 
 def _is_for_any_size(program: Any) -> bool:
@@ -112,35 +155,3 @@ def _cut_where_no_grad(program: Any) -> None:
                 detached, delete_user_cb=lambda user, detached=detached: user is not detached
             )
             program.graph_signature.replace_all_uses(result.name, detached.name)
-
-
-def _check_derivatives(tensors: Sequence[Any]) -> None:
-    """Refuse derivatives that somebody wrote by hand: the graph has operators alone."""
-    custom_node = torch().autograd.function.BackwardCFunction
-    names = sorted(
-        {
-            type(node).__name__.removesuffix("Backward")
-            for node in _backward(tensors)
-            if isinstance(node, custom_node)
-        }
-    )
-    if names:
-        msg = (
-            f"the module has derivatives written by hand, in the torch.autograd.Function "
-            f"{', '.join(names)}, which torch.export does not pass on; write the function with "
-            "operators of PyTorch, or write apply(params, x) with jax.numpy and jax.custom_vjp"
-        )
-        raise Refused(msg)
-
-
-def _backward(tensors: Sequence[Any]) -> Iterator[Any]:
-    """The nodes of the backward graph."""
-    waiting = [tensor.grad_fn for tensor in tensors]
-    visited: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in visited:
-            continue
-        visited.add(node)
-        waiting.extend(before for before, _ in node.next_functions)
-        yield node

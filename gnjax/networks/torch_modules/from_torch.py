@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
+from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
+from gnjax.networks.forms.batches import digest
 from gnjax.networks.forms.frameworks import Apply, Params
 from gnjax.networks.forms.refusals import told
 from gnjax.networks.torch_modules.arrays import example, from_tensor, torch, type_name
+from gnjax.networks.torch_modules.blame import blamed
+from gnjax.networks.torch_modules.comparison import compare, noticed, watching
 from gnjax.networks.torch_modules.export import exported
+from gnjax.networks.torch_modules.names import flat, nested, paths_of
+from gnjax.networks.torch_modules.original import (
+    Original,
+    in_format,
+    same_numbers_afterwards,
+)
 from gnjax.networks.torch_modules.outputs import Output, choose_output
 from gnjax.networks.torch_modules.program import Program
 from gnjax.networks.torch_modules.translate import translated
@@ -43,8 +54,9 @@ def from_torch(
 
     ``apply`` computes in the precision of the parameters. As in PyTorch, the row of an embedding's
     ``padding_idx`` and what is detached have no derivative. An operator that is not known, a
-    decision by the values of tensors, random numbers, and derivatives that are written by hand
-    (``torch.autograd.Function``) are refused by name.
+    decision by the values of tensors, and random numbers are refused by name. Every operator of
+    this library that is made of the model compares it with the module at its first samples, by the
+    outputs and by one product u^T J, and refuses a difference beyond rounding.
 
     Args:
       module: any ``torch.nn.Module``. Inputs x reach it as they reach a module of Flax: a tuple as
@@ -64,7 +76,7 @@ def from_torch(
     """
     _check_module(module)
     module_copy = _copied(module)
-    paths = _paths(module_copy)
+    paths = paths_of(module_copy)
     trained = [name for name, p in module_copy.named_parameters() if p.requires_grad]
     if not trained:
         msg = (
@@ -73,7 +85,7 @@ def from_torch(
         )
         raise ValueError(msg)
     arrays = {**dict(module_copy.named_parameters()), **dict(module_copy.named_buffers())}
-    params = _nested({name: _array(arrays[name], dtype) for name in trained})
+    params = nested({name: _array(arrays[name], dtype) for name in trained})
     fixed = {name: _array(t, None) for name, t in arrays.items() if name not in trained}
     return Partial(_TorchCall(module_copy, paths, tuple(trained), output), fixed), params
 
@@ -82,7 +94,35 @@ def _check_module(module: Any) -> None:
     if not frameworks.is_torch(module):
         msg = f"gnjax.from_torch takes a torch.nn.Module; got {type(module).__name__}"
         raise ValueError(msg)
-    torch()
+    for name, part in module.named_modules():
+        said = f"{name or 'the module'} ({type(part).__name__})"
+        if isinstance(part, torch().jit.ScriptModule):
+            msg = f"{said} is a program of torch.jit; give the module that it was made of"
+            raise ValueError(msg)
+        if ".quantized." in type(part).__module__:
+            msg = f"{said} has weights of few bits; give the module from before its quantisation"
+            raise ValueError(msg)
+    for name, parameter in module.named_parameters():
+        if problem := _problem(parameter):
+            msg = f"the parameter {name} {problem}"
+            raise ValueError(msg)
+
+
+def _problem(parameter: Any) -> str:
+    """Why a parameter cannot be differentiated by; nothing where it can."""
+    if parameter.is_meta:
+        return (
+            'has no numbers yet, as it is on the device "meta"; call module.to_empty(device="cpu") '
+            "and load a state dict"
+        )
+    if parameter.is_complex():
+        return "is complex; keep its real and its imaginary part as two parameters"
+    if parameter.requires_grad and parameter._backward_hooks:  # nothing public says so
+        return (
+            "has a hook (register_hook), which changes its derivative to that of no function; "
+            "remove it, and hold entries fixed by mask= where it did"
+        )
+    return ""
 
 
 def _copied(module: Any) -> Any:
@@ -90,22 +130,34 @@ def _copied(module: Any) -> Any:
     try:
         module_copy = copy.deepcopy(module)
     except (RuntimeError, TypeError) as error:
-        msg = (
-            f"the module cannot be copied: {told(error)}; a tensor that it keeps is a result of "
-            "others, so compute it in forward, or keep module.state_dict() and build it anew"
-        )
+        msg = f"the module cannot be copied: {told(error).split('.')[0]}; {_remedy(module)}"
         raise ValueError(msg) from error
     return module_copy.cpu().eval()
 
 
-def _paths(module: Any) -> dict[str, str]:
-    """For every name of a parameter or buffer the first name of the same tensor."""
-    first: dict[int, str] = {}
-    everything = (
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
+def _remedy(module: Any) -> str:
+    """What to do about a tensor of the module that is a result of others."""
+    hooks = {
+        type(hook).__name__
+        for part in module.modules()
+        for hook in part._forward_pre_hooks.values()  # nothing public lists them
+        if hasattr(hook, "__dict__")
+    }
+    if hooks & {"WeightNorm", "SpectralNorm"}:
+        return (
+            "it has the old torch.nn.utils.weight_norm or spectral_norm; use that of "
+            "torch.nn.utils.parametrizations, or make the weight one parameter by "
+            "torch.nn.utils.remove_weight_norm or remove_spectral_norm"
+        )
+    if any(hasattr(torch().nn.utils.prune, name) for name in hooks):
+        return (
+            'it is pruned; call torch.nn.utils.prune.remove(layer, "weight") for each pruned '
+            "layer, and hold the zeros fixed by mask="
+        )
+    return (
+        "a tensor that it keeps is a result of others, so compute it in forward, or keep "
+        "module.state_dict() and build it anew"
     )
-    return {name: first.setdefault(id(tensor), name) for name, tensor in everything}
 
 
 def _array(tensor: Any, dtype: DTypeLike | None) -> jax.Array:
@@ -113,23 +165,13 @@ def _array(tensor: Any, dtype: DTypeLike | None) -> jax.Array:
     return on_device(values, jax.dtypes.canonicalize_dtype(dtype or values.dtype))
 
 
-def _nested(flat: Mapping[str, Any]) -> Params:
-    """A dict of dicts by the parts of the names, in their order."""
-    nested: OrderedDict[str, Any] = OrderedDict()
-    for name, value in flat.items():
-        *modules, last = name.split(".")
-        place = nested
-        for part in modules:
-            place = place.setdefault(part, OrderedDict())
-        place[last] = value
-    return nested
+class _Translation(NamedTuple):
+    """A program, the structure of its results, and whether it takes any number of samples."""
 
-
-def _flat(nested: Any, before: str = "") -> dict[str, Any]:
-    if not isinstance(nested, Mapping):
-        return {before: nested}
-    parts = (_flat(value, f"{before}.{key}" if before else key) for key, value in nested.items())
-    return {name: value for part in parts for name, value in part.items()}
+    program: Program
+    results: Any
+    any_size: bool
+    exported: Any  # what PyTorch has written down
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,51 +182,76 @@ class _TorchCall:
     paths: Mapping[str, str]
     trained: tuple[str, ...]
     output: Output
-    programs: dict[Any, tuple[Program, Any]] = field(default_factory=dict)
+    programs: dict[Any, _Translation] = field(default_factory=dict)
+    compared: dict[bytes, list[np.ndarray]] = field(default_factory=dict)  # outputs of the last
 
     def __call__(self, fixed: dict[str, jax.Array], params: Params, x: Any) -> Any:
-        flat = _flat(params)
-        dtype = jnp.result_type(*flat.values())
-        keeps_types = len({value.dtype for value in flat.values()}) > 1 and self._has_types_of(flat)
+        arrays = flat(params)
+        dtype = jnp.result_type(*arrays.values())
+        several = len({value.dtype for value in arrays.values()}) > 1
+        keeps_types = several and self._has_types_of(arrays)
         if not keeps_types:
-            flat = {name: jnp.asarray(value, dtype) for name, value in flat.items()}
-            fixed = frameworks.like(flat, fixed)
+            arrays = {name: jnp.asarray(value, dtype) for name, value in arrays.items()}
+            fixed = frameworks.like(arrays, fixed)
         leaves, structure = jax.tree.flatten(x)
         leaves = [_as_floats(leaf, dtype) for leaf in leaves]
-        program, results = self._program(leaves, structure, dtype, keeps_types)
-        return jax.tree.unflatten(results, program(flat, fixed, leaves))
+        made = self._translation(leaves, structure, dtype, keeps_types)
+        numbers = [*arrays.values(), *leaves]
+        traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
+        if noticed(any_size=made.any_size) and not traced:
+            return self._compared(made, fixed, params, x, keeps_types=keeps_types)
+        return jax.tree.unflatten(made.results, made.program(arrays, fixed, leaves))
 
-    def _has_types_of(self, flat: Mapping[str, Any]) -> bool:
+    def _has_types_of(self, arrays: Mapping[str, Any]) -> bool:
         """Whether the arrays have the types that these parameters have in the module."""
         parameters = dict(self.module.named_parameters())
         return all(
-            type_name(parameters[name].dtype) == value.dtype.name for name, value in flat.items()
+            type_name(parameters[name].dtype) == value.dtype.name for name, value in arrays.items()
         )
 
-    def _program(self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool) -> Any:
-        """The program for inputs of these shapes, and the structure of its results; made once."""
+    def _compared(
+        self, made: _Translation, fixed: Any, params: Params, x: Any, *, keeps_types: bool
+    ) -> Any:
+        """The outputs by PyTorch itself, after a comparison with those of the translation."""
+        key = digest((params, x))
+        if key not in self.compared:
+            arrays = flat(params)
+            leaves, structure = jax.tree.flatten(x)
+            forward = _Forward(structure, self.output)
+            original = Original(self.module, arrays, leaves, forward, widens=not keeps_types)
+            with watching():  # and not compared again inside
+                function, _ = rewritten(Partial(self, fixed), params, x)
+                blame = partial(self._blamed, made, arrays, leaves)
+                formats = [float(jnp.finfo(value.dtype).eps) for value in arrays.values()]
+                eps = max([*formats, *(step.eps for step in made.program.steps)])
+                expected = compare(function, params, x, original, eps, blame)
+            self.compared.clear()
+            self.compared[key] = expected
+        outputs = [jnp.asarray(array) for array in self.compared[key]]
+        return jax.tree.unflatten(made.results, outputs)
+
+    def _blamed(self, made: _Translation, arrays: Mapping[str, Any], leaves: Sequence[Any]) -> str:
+        return blamed(made.exported, made.program.steps, self.paths, arrays, leaves)
+
+    def _translation(
+        self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
+    ) -> _Translation:
+        """The program for inputs of these shapes; made once."""
         shapes = tuple((leaf.shape[1:], leaf.dtype) for leaf in leaves)
         count = leaves[0].shape[0] if leaves and leaves[0].ndim else None
         key = (dtype, keeps_types, structure, shapes)
         for known_key in ((*key, None), (*key, count)):
             if known_key in self.programs:
                 return self.programs[known_key]
-        translation = self._translated(leaves, structure, dtype, keeps_types)
-        return self.programs.setdefault((*key, None if translation[2] else count), translation[:2])
+        made = self._translated(leaves, structure, dtype, keeps_types)
+        return self.programs.setdefault((*key, None if made.any_size else count), made)
 
     def _translated(
         self, leaves: Sequence[Any], structure: Any, dtype: Any, keeps_types: bool
-    ) -> tuple[Program, Any, bool]:
-        """The program, the structure of its results, and whether it takes any number of samples."""
+    ) -> _Translation:
         floating = getattr(torch(), jnp.dtype(dtype).name)
-        module = self.module if keeps_types else copy.deepcopy(self.module).to(floating)
-        results: list[Any] = []
-
-        def forward(module: Any, tensors: Sequence[Any]) -> list[Any]:
-            returned = _call(module, jax.tree.unflatten(structure, list(tensors)))
-            outputs, structure_of_outputs = jax.tree.flatten(choose_output(returned, self.output))
-            results.append(structure_of_outputs)
-            return list(outputs)
+        module = self.module if keeps_types else in_format(self.module, floating)
+        forward = _Forward(structure, self.output)
 
         def of_size(count: int | None) -> list[Any]:
             shapes = [leaf.shape if count is None else (count, *leaf.shape[1:]) for leaf in leaves]
@@ -193,8 +260,22 @@ class _TorchCall:
                 for shape, leaf in zip(shapes, leaves, strict=True)
             ]
 
-        program, any_size = exported(module, forward, of_size)
-        return translated(program, self.paths, self.trained), results[-1], any_size
+        with same_numbers_afterwards():
+            program, any_size = exported(module, forward, of_size)
+        made = translated(program, self.paths, self.trained)
+        return _Translation(made, forward.results, any_size, program)
+
+
+class _Forward:
+    """(module, the leaves of x) to the tensors that count; keeps how these stand together."""
+
+    def __init__(self, structure: Any, output: Output) -> None:
+        self._structure, self._output, self.results = structure, output, None
+
+    def __call__(self, module: Any, tensors: Sequence[Any]) -> list[Any]:
+        returned = _call(module, jax.tree.unflatten(self._structure, list(tensors)))
+        outputs, self.results = jax.tree.flatten(choose_output(returned, self._output))
+        return list(outputs)
 
 
 def _as_floats(leaf: Any, dtype: Any) -> jax.Array:

@@ -23,6 +23,7 @@ _RANDOM = frozenset(
         "rand_like randn randn_like randperm uniform"
     )
 )
+_OF_FLOAT32 = frozenset(["hardsigmoid"])  # PyTorch's derivative has 1 / 6 in float32
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,14 @@ class Step:
     kwargs: Mapping[str, Any]
     dtype: str | None  # None where the result is no single array
     module: str
+
+    @property
+    def eps(self) -> float:
+        """The eps of the format in which PyTorch computes it, 0 where the result does not float."""
+        formats = [self.dtype] if self.dtype else []
+        formats += ["float32"] if self.operator in _OF_FLOAT32 else []
+        inexact = [dtype for dtype in formats if jnp.issubdtype(dtype, jnp.inexact)]
+        return max((float(jnp.finfo(dtype).eps) for dtype in inexact), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class Program:
         with jax.numpy_rank_promotion("allow"):  # PyTorch's operators do, whatever the caller wants
             for step in self.steps:
                 args, kwargs = filled((step.args, dict(step.kwargs)), values)
-                values[step.name] = _typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
+                values[step.name] = typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
         return filled(self.results, values)
 
 
@@ -89,7 +98,7 @@ def filled(tree: Any, values: Mapping[str, Any]) -> Any:
     return tree
 
 
-def _typed(value: Any, dtype: str | None) -> Any:
+def typed(value: Any, dtype: str | None) -> Any:
     """The array in the type that PyTorch gives it, or the nearest that JAX has switched on."""
     if dtype is None:
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -57,11 +58,28 @@ def _step(node: Any) -> Step:
     value = node.meta.get("val")
     dtype = type_name(value.dtype) if isinstance(value, torch().Tensor) else None
     args = tuple(_argument(v) for v in node.args)
-    return Step(node.name, _operator(node.target), args, kwargs, dtype, _module(node))
+    operator = _operator(node.target)
+    if operator == "clamp":
+        bounds = (*args[1:], *kwargs.values())
+        of_tensors = any(isinstance(bound, Ref) for bound in bounds)
+        kwargs["at_ends"] = _share_at_ends(of_tensors=of_tensors)
+    return Step(node.name, operator, args, kwargs, dtype, _module(node))
+
+
+@cache
+def _share_at_ends(*, of_tensors: bool) -> float:
+    """The derivative of PyTorch's clamp at its ends, which is not the same in every release."""
+    with torch().inference_mode(mode=False), torch().enable_grad():
+        end = torch().ones((), requires_grad=True)
+        low = torch().ones(()) if of_tensors else 1.0
+        (share,) = torch().autograd.grad(torch().clamp(end, min=low), end)
+    return float(share)
 
 
 def _operator(target: Any) -> str:
     """The name in our table: without the overload, and for Python's own functions with python."""
+    if isinstance(target, torch()._ops.HigherOrderOperator):
+        return f"torch.{target.__name__}"
     if not isinstance(target, torch()._ops.OpOverload):
         return f"python.{getattr(target, '__name__', str(target))}"
     space, _, name = target.name().partition("::")

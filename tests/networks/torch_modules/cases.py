@@ -119,6 +119,21 @@ SHAPES = {
         lambda x, w: x * sum(torch.meshgrid(w, torch.arange(4.0).double(), indexing="ij")), (3,)
     ),
 }
+
+
+def _norms(x, w):
+    """Norms of every order over two axes at once, and of vectors of zeros."""
+    orders = (0, 0.5, 1, 1.5, 3, float("inf"), -float("inf"))
+    found = [torch.linalg.vector_norm(x * w, order, dim=(1, 2)) for order in orders]
+    zeros = [torch.linalg.vector_norm(zero(w), order) for order in orders[2:-1]]
+    return torch.stack([*found, F.normalize(x * w, p=1, dim=(1, 2)).sum((1, 2))], 1) + sum(zeros)
+
+
+def _equal_entries(x, w):
+    """An image whose entries are all equal, each with a derivative of its own."""
+    return x.new_zeros(x.shape[0], 1, *w.shape) + zero(w)
+
+
 REDUCTIONS = {
     "sum": of(lambda x, w: (x * w).sum((1, 2)) + w.sum(), (3, 4)),
     "mean": of(lambda x, w: (x * w).mean(-1, keepdim=True) + w.mean(), (3, 4)),
@@ -139,6 +154,9 @@ REDUCTIONS = {
     "cumsum": of(lambda x, w: (x * w).cumsum(1), (3, 4)),
     "norm": of(lambda x, w: F.normalize(x * w, dim=-1) + w.norm(), (3, 4)),
     "norm of zeros": of(lambda x, w: torch.linalg.vector_norm(zero(w), dim=-1) + x.sum(-1), (3, 4)),
+    "norms": of(_norms, (3, 4)),
+    "norm of all": of(lambda x, w: x * (w.norm() + w.norm(3) + zero(w).norm()), (3, 4)),
+    "std of equals": of(lambda x, w: zero(w).std(-1) + x.sum(-1), (3, 4)),
     "norm of one": of(lambda x, w: torch.linalg.vector_norm(x * w, 1, dim=-1), (3, 4)),
     "softmax": of(lambda x, w: (x * w).softmax(1), (3, 4)),
     "log_softmax": of(lambda x, w: F.log_softmax(x * w, -1), (3, 4)),
@@ -154,6 +172,16 @@ INDEXING = {
     "gather": of(lambda x, w: (2 * w).expand(x.shape[0], -1, -1).gather(1, x), (3, 4), x=INDEX),
     "scatter": of(lambda x, w: _many(w, x).scatter(1, x, _many(3 * w[:1], x)), (3, 4), x=INDEX),
     "scatter of numbers": of(lambda x, w: _many(w, x).scatter(1, x, 2.0), (3, 4), x=INDEX),
+    "scatter of sums": of(
+        lambda x, w: (
+            w.sum()
+            * torch.ones(2, 3, 4)
+            .double()
+            .scatter(1, x, torch.full((2, 1, 4), 3.0).double(), reduce="add")
+        ),
+        (3, 4),
+        x=INDEX,
+    ),
     "scatter_add": of(
         lambda x, w: _many(w, x).scatter_add(1, x, _many(3 * w[:1], x)), (3, 4), x=INDEX
     ),
@@ -260,6 +288,13 @@ LAYERS = {
     "AdaptiveMaxPool2d": filled(
         nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveMaxPool2d((3, 4))), IMAGE
     ),
+    "AdaptiveMaxPool2d of equals": of(
+        lambda x, w: F.adaptive_max_pool2d(_equal_entries(x, w), (2, 3)), (5, 7)
+    ),
+    "AdaptiveMaxPool1d of equals": of(
+        lambda x, w: F.adaptive_max_pool1d(_equal_entries(x, w), 3), (7,)
+    ),
+    "MaxPool2d of equals": of(lambda x, w: F.max_pool2d(_equal_entries(x, w), 3, 2, 1), (5, 7)),
     "AdaptiveMaxPool3d": filled(
         nn.Sequential(nn.Conv3d(2, 2, 1), nn.AdaptiveMaxPool3d((2, 3, 3))), (2, 2, 4, 4, 5)
     ),

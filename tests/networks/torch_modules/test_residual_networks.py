@@ -9,7 +9,10 @@ from gnjax.networks.network import differentiated
 torch = pytest.importorskip("torch", reason="torch comes with gnjax[torch]")
 nn, F = torch.nn, torch.nn.functional
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch.func
+pytestmark = [  # of torch.func
+    pytest.mark.filterwarnings(f"ignore:.torch.jit:{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning")
+]
 
 
 def convolution(inputs, outputs, size, stride=1):

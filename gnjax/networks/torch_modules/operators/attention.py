@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.forms.refusals import Refused
+
 
 def _attention(
     q: jax.Array,
@@ -23,6 +25,12 @@ def _attention(
     enable_gqa: bool = False,
 ) -> jax.Array:
     """softmax(q k^T scale + mask) v; zero for a query all of whose keys are masked."""
+    if dropout_p:
+        msg = (
+            f"the module draws random numbers in evaluation mode: scaled_dot_product_attention has "
+            f"dropout_p={dropout_p}; write dropout_p=self.dropout if self.training else 0.0"
+        )
+        raise Refused(msg)
     mask = mask if attn_mask is None else attn_mask
     if enable_gqa:
         times = q.shape[-3] // k.shape[-3]

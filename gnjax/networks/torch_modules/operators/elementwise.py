@@ -40,17 +40,48 @@ def _pow(a: Entry, b: Entry) -> jax.Array:
     return jnp.sqrt(a) if isinstance(b, float) and b == 0.5 else jnp.power(a, b)
 
 
-def _clamp(x: jax.Array, low: Entry = None, high: Entry = None, **names: Entry) -> jax.Array:
-    """The derivative is one at the ends too."""
+def absolute(x: jax.Array) -> jax.Array:
+    """|x|, with the derivative 0 at 0."""
+    return x * jnp.sign(x)
+
+
+def _clamp(
+    x: jax.Array, low: Entry = None, high: Entry = None, at_ends: float = 1.0, **names: Entry
+) -> jax.Array:
+    """min(max(x, low), high); of the derivative at an end the share ``at_ends`` is that of x."""
     low, high = names.get("min", low), names.get("max", high)
-    clamped = x if low is None else jnp.where(x < low, low, x)
-    return clamped if high is None else jnp.where(clamped > high, high, clamped)
+    if low is not None:
+        x = jnp.where(x < low, low, jnp.where(x == low, _shared(x, low, at_ends), x))
+    if high is not None:
+        x = jnp.where(x > high, high, jnp.where(x == high, _shared(x, high, at_ends), x))
+    return x
+
+
+def _shared(x: jax.Array, bound: Entry, share: float) -> Entry:
+    """x where it is equal to the bound: a share of the derivative is that of x."""
+    if share in (0, 1):
+        return x if share else bound
+    return share * x + (1 - share) * bound
 
 
 def _hardtanh(x: jax.Array, low: Entry = -1.0, high: Entry = 1.0, **bounds: Entry) -> jax.Array:
     """min(max(x, low), high), with the derivative zero at x = low and x = high, as in PyTorch."""
-    low, high = bounds.get("min_val", low), bounds.get("max_val", high)
-    return jnp.where(x <= low, low, jnp.where(x >= high, high, x))
+    return _clamp(x, bounds.get("min_val", low), bounds.get("max_val", high), at_ends=0.0)
+
+
+def _hardsigmoid(x: jax.Array) -> jax.Array:
+    return _hardtanh(x + 3, 0.0, 6.0) / 6
+
+
+def _hardswish(x: jax.Array) -> jax.Array:
+    """x times the hard sigmoid; the derivative is 0 at -3 and 1 at 3."""
+    return jnp.where(x <= -3, 0.0, jnp.where(x >= 3, x, x * (x + 3) / 6))
+
+
+def _softplus(x: jax.Array, beta: float = 1.0, threshold: float = 20.0) -> jax.Array:
+    """log(1 + exp(beta x)) / beta, and x where beta x is beyond the threshold."""
+    beyond = beta * x > threshold
+    return jnp.where(beyond, x, jax.nn.softplus(beta * jnp.where(beyond, 0.0, x)) / beta)
 
 
 def _leaky_relu(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
@@ -75,15 +106,16 @@ def _detach(x: jax.Array) -> jax.Array:
 
 
 _OF_JNP = str.split("""
-    abs acos acosh asin asinh atan atan2 atanh ceil cos cosh exp expm1 floor isinf isnan
+    acos acosh asin asinh atan atan2 atanh ceil cos cosh exp expm1 floor isinf isnan
     log log10 log1p log2 logical_and logical_not logical_or logical_xor maximum minimum reciprocal
-    round sign sin sinh sqrt tan tanh trunc where bitwise_and bitwise_or bitwise_xor bitwise_not
-    remainder fmod
+    round sign sin sinc sinh sqrt tan tanh trunc where
+    bitwise_and bitwise_or bitwise_xor bitwise_not remainder fmod
     """)
 
 TABLE: dict[str, Callable[..., Any]] = {
     **{name: getattr(jnp, name) for name in _OF_JNP},
     "_to_copy": _unchanged,
+    "abs": absolute,
     "add": _add,
     "clamp": _clamp,
     "alias": _unchanged,
@@ -96,9 +128,12 @@ TABLE: dict[str, Callable[..., Any]] = {
     "ge": lambda a, b: jnp.greater_equal(a, b),
     "gelu": _gelu,
     "gt": lambda a, b: jnp.greater(a, b),
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
     "hardtanh": _hardtanh,
     "le": lambda a, b: jnp.less_equal(a, b),
     "leaky_relu": _leaky_relu,
+    "log_sigmoid": jax.nn.log_sigmoid,
     "lt": lambda a, b: jnp.less(a, b),
     "mul": lambda a, b: a * b,
     "ne": lambda a, b: jnp.not_equal(a, b),
@@ -107,5 +142,6 @@ TABLE: dict[str, Callable[..., Any]] = {
     "relu": jax.nn.relu,
     "rsqrt": jax.lax.rsqrt,
     "sigmoid": jax.nn.sigmoid,
+    "softplus": _softplus,
     "sub": _sub,
 }

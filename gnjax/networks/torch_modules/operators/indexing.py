@@ -19,6 +19,12 @@ def _embedding(
     sparse: bool = False,
 ) -> jax.Array:
     """Rows of a table; the row of padding has no derivative, as in PyTorch."""
+    if scale_grad_by_freq:
+        msg = (
+            "an embedding has scale_grad_by_freq=True, which divides the derivative of a row by "
+            "how often its token comes, so that it is that of no function; set it to False"
+        )
+        raise Refused(msg)
     rows = jnp.take(weight, tokens, axis=0, mode="fill")
     if padding_idx < 0:
         return rows
@@ -67,8 +73,12 @@ def _grid(x: jax.Array, dim: int, index: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(grid)
 
 
-def _scatter(x: jax.Array, dim: int, index: jax.Array, source: Any, **_: Any) -> jax.Array:
-    return x.at[_grid(x, dim, index)].set(_cut(source, index))
+def _scatter(
+    x: jax.Array, dim: int, index: jax.Array, source: Any, reduce: str = "set"
+) -> jax.Array:
+    """Entries set to those of ``source``, or added to or multiplied by them."""
+    place = x.at[_grid(x, dim, index)]
+    return getattr(place, reduce)(_cut(source, index))
 
 
 def _scatter_add(x: jax.Array, dim: int, index: jax.Array, source: jax.Array) -> jax.Array:

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.torch_modules.operators.reductions import extreme
+
 Pairs = list[tuple[int, int]]
 
 
@@ -158,11 +160,13 @@ def _adaptive_avg_pool(x: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def _adaptive_max_pool(x: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, None]:
-    for axis, size in enumerate(sizes, start=x.ndim - len(sizes)):
+    """Maxima of windows; of equal entries the first has the derivative, in the order of memory."""
+    first_largest = extreme(jnp.argmax)
+    for axis, size in reversed(list(enumerate(sizes, start=x.ndim - len(sizes)))):
         length = x.shape[axis]
         windows = [(p * length // size, math.ceil((p + 1) * length / size)) for p in range(size)]
         parts = [jax.lax.slice_in_dim(x, *window, axis=axis) for window in windows]
-        x = jnp.concatenate([jnp.max(part, axis, keepdims=True) for part in parts], axis)
+        x = jnp.concatenate([first_largest(part, axis, True)[0] for part in parts], axis)
     return x, None
 
 

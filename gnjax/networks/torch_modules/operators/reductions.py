@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from gnjax.networks.torch_modules.operators.elementwise import absolute
 
 Axes = int | Sequence[int] | None
 
@@ -32,35 +35,54 @@ def _variance(
     return jnp.var(x, _axis(dim), ddof=ddof, keepdims=keepdim)  # type: ignore[arg-type]
 
 
-def _norm(
-    x: jax.Array, ord: float = 2, dim: Axes = None, keepdim: bool = False, **_: Any
+def _deviation(
+    x: jax.Array, dim: Axes = None, keepdim: bool = False, *, correction: float | None = None
 ) -> jax.Array:
-    """The norm of vectors; its derivative is 0 at a vector of zeros."""
-    axis = _axis(dim)
-    if ord != 2:
-        return jnp.linalg.norm(x if axis is not None else x.ravel(), ord, axis, keepdims=keepdim)
-    squares = jnp.sum(jnp.square(x), axis, keepdims=keepdim)
-    nonzero = squares > 0
-    return jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, squares, 1)), 0)
+    """The root of the variance; its derivative is 0 where all entries are equal."""
+    return _root(_variance(x, dim, keepdim, correction=correction), 0.5)
 
 
-def _extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
+def _root(x: jax.Array, power: float) -> jax.Array:
+    """x^power, with the derivative 0 at 0."""
+    zero = x == 0
+    return jnp.where(zero, 0.0, jnp.where(zero, 1.0, x) ** power)
+
+
+def _norm(
+    x: jax.Array, ord: float | None = 2, dim: Axes = None, keepdim: bool = False, **_: Any
+) -> jax.Array:
+    """(sum |x|^ord)^(1/ord) over all the axes; its derivative is 0 at a vector of zeros."""
+    axis, ord = _axis(dim), 2 if ord is None else ord
+    if ord == 2:
+        return _root(jnp.sum(jnp.square(x), axis, keepdims=keepdim), 0.5)
+    if ord == 0:
+        return jnp.sum(x != 0, axis, keepdims=keepdim)
+    sizes = absolute(x)
+    if math.isinf(ord):
+        return (jnp.max if ord > 0 else jnp.min)(sizes, axis, keepdims=keepdim)
+    if ord == 1:
+        return jnp.sum(sizes, axis, keepdims=keepdim)
+    powers = jnp.power(sizes, ord) if ord < 0 else _root(sizes, ord)
+    return _root(jnp.sum(powers, axis, keepdims=keepdim), 1 / ord)
+
+
+def extreme(find: Callable[..., jax.Array]) -> Callable[..., Any]:
     """The value and its index along one axis: of equal ones the first, which has the derivative."""
 
-    def extreme(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
+    def found(x: jax.Array, dim: int, keepdim: bool = False) -> tuple[jax.Array, jax.Array]:
         indices = find(x, axis=dim, keepdims=True)
         values = jnp.take_along_axis(x, indices, dim)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
-    return extreme
+    return found
 
 
 def _max(x: jax.Array, *args: Any) -> Any:
-    return _extreme(jnp.argmax)(x, *args) if args else jnp.max(x)
+    return extreme(jnp.argmax)(x, *args) if args else jnp.max(x)
 
 
 def _min(x: jax.Array, *args: Any) -> Any:
-    return _extreme(jnp.argmin)(x, *args) if args else jnp.min(x)
+    return extreme(jnp.argmin)(x, *args) if args else jnp.min(x)
 
 
 def _softmax(x: jax.Array, dim: int, *_: Any) -> jax.Array:
@@ -111,6 +133,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "min": _min,
     "prod": _by_axes(jnp.prod),
     "sort": _sort,
+    "std": _deviation,
     "sum": _by_axes(jnp.sum),
     "topk": _topk,
     "var": _variance,
