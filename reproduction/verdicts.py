@@ -1,6 +1,6 @@
 """All verdicts again from the published tables, without computing a cell.
 
-python -m reproduction.verdicts --profile=laptop
+python -m reproduction.verdicts
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweeps.storage.files import write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print every sentence with its verdict.
+    """Print every sentence with its verdict, and that of each column of its readings.
 
     The status is 1 if a decided verdict is not the recorded one, 2 if a table cannot be judged. Of
     the figures of such tables nothing is recorded, so that their former records stay.
@@ -36,8 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parsed(arguments)
-    folder = gallery(options.profile, options.gallery)
-    found = list(judged(options.profile, folder))
+    profiles = [options.profile] if options.profile else list(records.PROFILES)
+    return max(_of_profile(profile, options) for profile in profiles)
+
+
+def _of_profile(profile: str, options: argparse.Namespace) -> int:
+    folder = gallery(profile, options.gallery)
+    print(f"{profile}: the tables in {folder}")
+    found = list(judged(profile, folder))
     sections = [section for section in found if not section.problem]
     for section in found:
         if section.problem:
@@ -51,18 +57,18 @@ def _main(arguments: Sequence[str] | None) -> int:
     absent = sorted(set(catalogue.from_tables()) - {section.figure for section in found})
     if absent:
         print(f"no table in {folder} of {', '.join(absent)}")
-    changed = records.changed(sections, records.read_expected(options.expected, options.profile))
+    changed = records.changed(sections, records.read_expected(options.expected, profile))
     for line in changed:
         print(f"changed: {line}")
     if options.record:
-        _record(options, sections)
+        _record(profile, options, sections)
     failed = len(sections) < len(found)
     return 2 if failed else int(bool(changed) and not options.record)
 
 
-def _record(options: argparse.Namespace, sections: Sequence[Section]) -> None:
+def _record(profile: str, options: argparse.Namespace, sections: Sequence[Section]) -> None:
     """Write the verdicts to the records, and the findings again beside the gallery."""
-    known = records.renewed(options.expected, options.profile, sections)
+    known = records.renewed(options.expected, profile, sections)
     write_atomically(options.expected, json.dumps(known, indent=2) + "\n")
     findings.write(known, all_claims(), options.gallery.parent)
 
@@ -103,7 +109,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m reproduction.verdicts", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument(
-        "--profile", choices=("smoke", *records.PROFILES), default="laptop", help="(%(default)s)"
+        "--profile",
+        choices=("smoke", *records.PROFILES),
+        help="without it the laptop's and the paper's",
     )
     parser.add_argument(
         "--gallery", type=Path, default=GALLERY, help="where published tables are (%(default)s)"

@@ -9,6 +9,7 @@ from sweeps.claims import (
     AS_COMPUTED,
     AS_PRINTED,
     CERTIFIED,
+    COLUMNS,
     FAILS,
     HOLDS,
     NOT_TESTABLE,
@@ -61,6 +62,16 @@ class Judged:
         return [pair for pair in self.readings if pair[0].column == column]
 
     @property
+    def columns(self) -> dict[str, str]:
+        """The verdict that the readings of each column give, where there are any."""
+        found = {column: [status for _, status in self._of(column)] for column in COLUMNS}
+        return {
+            c: of_readings(self.sentence.rule, statuses)
+            for c, statuses in found.items()
+            if statuses
+        }
+
+    @property
     def difference(self) -> str:
         """Where the published code's procedure gives another verdict, that as one line, else ""."""
         slips = self._of(AS_COMPUTED)
@@ -80,10 +91,14 @@ class Judged:
 
     @property
     def summary(self) -> str:
-        """How many of the readings that decide hold, what becomes of the others, and, where the
-        published code's procedure gives another verdict, why.
+        """How many of the readings that decide hold, and what becomes of the others.
+
+        Behind it stands the verdict of each column, where there are several, and why that of the
+        published code's procedure is another.
         """
-        return "; ".join(filter(None, (self._counted(), self.difference)))
+        columns = self.columns if len(self.columns) > 1 else {}
+        listed = ", ".join(f"{column}: {status}" for column, status in columns.items())
+        return "; ".join(filter(None, (self._counted(), listed, self.difference)))
 
     def _counted(self) -> str:
         found = [status for _, status in self.deciding]

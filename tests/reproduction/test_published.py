@@ -188,6 +188,15 @@ def test_of_a_large_table_a_figure_gets_its_part_as_it_is(tmp_path):
         assert (tmp_path / f"{figure}.json").read_text() == "{}"
 
 
+def test_without_a_profile_both_are_judged(gallery, capsys):
+    """From the tables that are there: of the paper's sizes there is none here."""
+    assert verdicts.main([f"--gallery={gallery}", f"--expected={gallery / 'expected.json'}"]) == 0
+    shown = capsys.readouterr().out
+    for profile, folder in (("laptop", gallery), ("paper", gallery / "paper")):
+        assert f"{profile}: the tables in {folder}" in shown
+        assert f"no table in {folder} of " in shown
+
+
 @pytest.mark.parametrize("profile", records.PROFILES)
 def test_the_verdicts_from_the_published_tables_are_those_recorded(profile):
     """Statuses and numbers; the same table gives the same text."""
