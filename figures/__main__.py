@@ -25,9 +25,10 @@ _PASSING = ("dates", "git", "machine", "python", "device", "seconds")  # not in 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the named figures and print the files; 0, or 2 for a mistake that the user can mend.
+    """Draw the named figures and print the files, and return 0.
 
-    After Ctrl-C it is 130.
+    It is 1 where a table is not what its figure needs, 2 for another mistake that the user can
+    mend, and 130 after Ctrl-C.
     """
     try:
         return _main(arguments)
@@ -50,28 +51,31 @@ def _main(arguments: Sequence[str] | None) -> int:
                 files = saved(name, options.profile, options.results)
             else:
                 files = _published(name, options.table)
-            for path in render(name, files, out):
+            for path in render(name, files, out, foreign=options.table is not None):
                 print(path)
     except (table.TableError, StoreError, OSError) as error:
         print(f"figures: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, table.TableError) else 2
     return 0
 
 
-def render(name: str, files: tuple[Path, Path] | None, out: Path) -> Iterator[Path]:
+def render(
+    name: str, files: tuple[Path, Path] | None, out: Path, *, foreign: bool = False
+) -> Iterator[Path]:
     """Write one figure in every format with its caption beside it, and yield each path.
 
     Args:
       name: the figure.
       files: its table, and how the table was computed; None for a figure without a table.
       out: the folder to write to.
+      foreign: whether others can have changed the table (:func:`sweeps.table.read`).
     """
     module = catalogue.load(name)
     if not isinstance(module, TableFigure):
         figure, caption = module.draw(), module.caption()
     else:
         assert files is not None
-        frame = table.read(files[0], needed=module.COLUMNS)
+        frame = table.read(files[0], needed=module.COLUMNS, foreign=foreign)
         columns = table.given(module.draw, frame)
         provenance = table.read_provenance(files[1])
         figure, caption = module.draw(columns), module.caption(columns, provenance)

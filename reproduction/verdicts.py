@@ -26,7 +26,7 @@ from sweeps.storage.files import write_atomically
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print every sentence with its verdict, and that of each column of its readings.
 
-    The status is 1 if a decided verdict is not the recorded one, 2 if a table cannot be judged. Of
+    The status is 1 if a decided verdict is not the recorded one, or a table cannot be judged. Of
     the figures of such tables nothing is recorded, so that their former records stay.
 
     After Ctrl-C and without a reader it ends as :func:`gnjax.cli.terminal.exit_status` says.
@@ -63,7 +63,7 @@ def _of_profile(profile: str, options: argparse.Namespace) -> int:
     if options.record:
         _record(profile, options, sections)
     failed = len(sections) < len(found)
-    return 2 if failed else int(bool(changed) and not options.record)
+    return int(failed or (bool(changed) and not options.record))
 
 
 def _record(profile: str, options: argparse.Namespace, sections: Sequence[Section]) -> None:
@@ -98,7 +98,7 @@ def of_table(
     config, _ = cli.load(program, f"configs/{module.EXPERIMENT}.py:{profile}")
     claims = [claim for claim in program.claims if figure_of(claim) == figure]
     try:
-        return cli.of_table(config, path, claims)
+        return cli.of_table(config, path, claims, foreign=True)
     except KeyError as error:
         msg = f"{path} has no column {error}; another version wrote it, publish {figure} again"
         raise table.TableError(msg) from error

@@ -31,6 +31,7 @@ from sweeps.launchers import launch, launching
 from sweeps.launchers.work import Failure, Launcher, LauncherError, here
 from sweeps.sentences import judged
 from sweeps.storage import archive as archives
+from sweeps.storage import store as stores
 from sweeps.storage.environment import environment
 from sweeps.storage.files import StoreError, write_atomically
 from sweeps.storage.store import Finished, Store, open_store
@@ -124,7 +125,7 @@ def run(job: Job, console: Terminal) -> Done:
     experiment = job.program.experiment
     store, chosen = plan(job)
     archive = archives.archive(experiment, job.cells)
-    _announce(console, job, chosen, archive, store.environment.device)
+    _announce(console, job, chosen, archive, store)
     if job.dry_run:
         return Done((), collected=False)
     if not job.compute:
@@ -269,7 +270,7 @@ def _folder(profile: str, config: Any, overrides: Sequence[str]) -> str:
 
 
 def _announce(
-    console: Terminal, job: Job, chosen: launch.Plan, archive: Store, device: str
+    console: Terminal, job: Job, chosen: launch.Plan, archive: Store, store: Store
 ) -> None:
     """What is there and what is left, with the time that it takes if any finished cell tells."""
     experiment, total = job.program.experiment, len(chosen.cells)
@@ -281,12 +282,20 @@ def _announce(
         known = {**archives.published(archive, experiment.cells(job.config)), **chosen.stored}
         text += f", {len(chosen.left)} to compute" if job.compute else f", {len(chosen.left)} left"
         if known:
-            text += f": {progress.forecast(experiment, chosen.left, known, device)}"
+            text += (
+                f": {progress.forecast(experiment, chosen.left, known, store.environment.device)}"
+            )
     other = archives.refused(archive, chosen.left) if job.published else 0
     if other:
         text += f"; {other} published cells are damaged or of other code, and are not taken"
     if chosen.damaged:
         text += f"; {chosen.damaged} of them have damaged files, which are set aside"
+    earlier = stores.of_earlier_form(store) if isinstance(job.program, Experiment) else 0
+    if earlier:
+        text += (
+            f"; {earlier} cells in {store.folder} were kept or begun in an earlier form of this "
+            "experiment, and are computed again where they are needed"
+        )
     console.say(text)
 
 
@@ -307,9 +316,11 @@ def verdicts(job: Job) -> list[tuple[Claim, Verdict]]:
     return of_table(job.config, job.folder / "table.csv", job.program.claims)
 
 
-def of_table(config: Any, path: Path, claims: Sequence[Claim]) -> list[tuple[Claim, Verdict]]:
-    """The verdicts on claims of an experiment, from its table."""
-    frame, ratios = tables.read(path), getattr(config, "paper_ratios", ())
+def of_table(
+    config: Any, path: Path, claims: Sequence[Claim], *, foreign: bool = False
+) -> list[tuple[Claim, Verdict]]:
+    """The verdicts on claims of an experiment, from its table (:func:`sweeps.table.read`)."""
+    frame, ratios = tables.read(path, foreign=foreign), getattr(config, "paper_ratios", ())
     return [(claim, judge(claim, frame, ratios)) for claim in claims]
 
 

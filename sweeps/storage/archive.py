@@ -65,4 +65,5 @@ def _cell(path: Path) -> Mapping[str, Any] | None:
         text = read_checked(path)
     except DamagedError:
         return None
-    return None if text is None else json.loads(text)["cell"]
+    content = {} if text is None else json.loads(text)
+    return content.get("keywords", content.get("cell"))

@@ -17,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from sweeps.cell import Cell as KeywordCell
 from sweeps.cell import values
 from sweeps.grid import Cell, Measurement
 from sweeps.storage.files import (
@@ -117,7 +118,7 @@ def is_damaged(store: Store, cell: Cell) -> bool:
 def save(store: Store, cell: Cell, finished: Finished) -> Finished:
     """Store a cell that this process has claimed, and return what a later ``load`` will return."""
     body = {
-        "cell": values(cell),
+        ("keywords" if isinstance(cell, KeywordCell) else "cell"): values(cell),
         "measurement": dict(finished.measurement),
         "provenance": dict(finished.provenance),
         "seconds": finished.seconds,
@@ -129,7 +130,20 @@ def save(store: Store, cell: Cell, finished: Finished) -> Finished:
 
 def checkpoint_path(store: Store, cell: Cell) -> Path:
     """The file in which an unfinished cell may keep its state."""
-    return _path(store, cell).with_suffix(".checkpoint")
+    suffix = ".state" if isinstance(cell, KeywordCell) else ".checkpoint"
+    return _path(store, cell).with_suffix(suffix)
+
+
+def of_earlier_form(store: Store) -> int:
+    """How many cells, finished or begun, are from before a cell was the keywords of its measure."""
+    begun = len(list(store.folder.glob("*.checkpoint")))
+    return begun + sum(_is_of_earlier_form(path) for path in store.folder.glob("*.json"))
+
+
+def _is_of_earlier_form(path: Path) -> bool:
+    with path.open("rb") as file:
+        _, _, body = file.read(100).partition(b"\n")
+    return body.startswith(b'{"cell"')
 
 
 @contextmanager

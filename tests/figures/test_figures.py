@@ -377,7 +377,7 @@ def test_a_missing_table_names_the_command_that_makes_it(
     depth_table: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     save(depth_table, tmp_path / "depth_sweep" / "smoke")
-    assert cli.main(["fig02", "--profile=paper", f"--results={tmp_path}"]) == 2
+    assert cli.main(["fig02", "--profile=paper", f"--results={tmp_path}"]) == 1
     message = capsys.readouterr().err
     assert "python -m experiments.depth_sweep --config=configs/depth_sweep.py:paper" in message
     assert "smoke" in message
@@ -388,7 +388,7 @@ def test_an_outdated_table_names_the_column_it_lacks(
 ) -> None:
     outdated = depth_table.drop(columns="failure")
     save(outdated, tmp_path / "depth_sweep" / "smoke")
-    assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 2
+    assert cli.main(["fig02", "--profile=smoke", f"--results={tmp_path}"]) == 1
     assert "no column failure" in capsys.readouterr().err
 
 

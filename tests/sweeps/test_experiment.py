@@ -14,14 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ml_collections import ConfigDict
 
+from gnjax.numerics.precision import enable_x64
+from sweeps import command_line
 from sweeps.cell import values
 from sweeps.config import ConfigError
 from sweeps.experiment import Experiment
 from sweeps.kinds import fitted
 from sweeps.launchers import launch
+from sweeps.storage import store as stores
 from sweeps.storage.checkpoint import Checkpoint, resumed
 from sweeps.storage.environment import environment
-from sweeps.storage.store import open_store
+from sweeps.storage.store import Finished, open_store
 from tests.toy import Silent
 
 CONFIG = ConfigDict({"widths": (3, 5), "seeds": 2, "rate": 1, "recipe": {"batch": 4}})
@@ -209,3 +212,30 @@ def test_choices_and_pairs_are_looked_at_too():
     with pytest.raises(ValueError, match="2 values"):
         fitted([1], tuple[int, str])
     assert fitted(np.int64(3), int) == 3
+
+
+@dataclass(frozen=True)
+class EarlierCell:
+    width: int
+
+
+def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
+    """A run that was interrupted before cells were keywords says so, in a sentence, and goes on."""
+    config = tmp_path / "toy.py"
+    config.write_text(
+        "from ml_collections import ConfigDict\n"
+        "def get_config(profile):\n"
+        "    return ConfigDict({'widths': (3,), 'seeds': 1, 'rate': 1, 'recipe': {'batch': 4}})\n"
+    )
+    command = [f"--config={config}:smoke", f"--results={tmp_path}"]
+    enable_x64()
+    store = open_store(tmp_path / "cells" / "toy", environment(TOY.experiment.measure))
+    stores.save(store, EarlierCell(3), Finished({"kappa": 1.0}, 1.0, {}))
+    stores.checkpoint_path(store, EarlierCell(5)).write_text("half")
+    for before, left in ((0, "1 to compute"), (1, "1 stored")):
+        assert command_line.main(TOY, command) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"1 cells, {before} stored" in said
+        assert left in said
+        assert "2 cells in" in said
+        assert "earlier form of this experiment" in said
