@@ -282,9 +282,8 @@ def _announce(
         known = {**archives.published(archive, experiment.cells(job.config)), **chosen.stored}
         text += f", {len(chosen.left)} to compute" if job.compute else f", {len(chosen.left)} left"
         if known:
-            text += (
-                f": {progress.forecast(experiment, chosen.left, known, store.environment.device)}"
-            )
+            device = store.environment.device
+            text += f": {progress.forecast(experiment, chosen.left, known, device)}"
     other = archives.refused(archive, chosen.left) if job.published else 0
     if other:
         text += f"; {other} published cells are damaged or of other code, and are not taken"
