@@ -68,7 +68,7 @@ def _sentences(claims: Sequence[Claim], sides: Sequence[Side]) -> Iterator[str]:
         rows.append((*said, "", *verdicts))
         for claim, _ in one.readings:
             panel, statement, *cells = _row(claim, sides)
-            rows.append((panel, statement, claim.column, *cells))
+            rows.append((panel, statement, claim.read_as, *cells))
     if rows:
         yield "## What the paper prints"
         heads = ("panel", "printed sentence, and its readings", "read")

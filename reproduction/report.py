@@ -192,7 +192,7 @@ def _lines(readings: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
     for one in sentences.judged((claim, found.status) for claim, found in readings):
         yield _said(one)
         for claim, _ in one.readings:
-            yield f"  {_line(claim, verdicts[claim], f' ({claim.column})')}"
+            yield f"  {_line(claim, verdicts[claim], f' ({claim.read_as})')}"
     for claim, found in readings:
         if not isinstance(claim.source, Sentence):
             yield _line(claim, found, f" ({claim.source})")
@@ -281,7 +281,7 @@ def _claim(claim: Claim, found: Verdict) -> Html:
 
 def _source(claim: Claim) -> Iterator[str]:
     """Where a claim comes from; a reading stands below its sentence, and says how it is read."""
-    told = claim.column if isinstance(claim.source, Sentence) else claim.source
+    told = claim.read_as if isinstance(claim.source, Sentence) else claim.source
     yield " "
     yield element("span", f"({told})", class_="soft")
 

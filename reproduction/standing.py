@@ -12,7 +12,7 @@ from reproduction.markdown import escaped
 from reproduction.readings import figure_of, name
 from reproduction.sides import Side, linked
 from sweeps import sentences
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim, Sentence
+from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, Sentence
 
 YES, NO, DEPENDS, OPEN = "Yes", "No", "It depends", "Not decided"
 _DECIDED = (HOLDS, FAILS)
@@ -51,8 +51,9 @@ class Standing:
 
     @property
     def links(self) -> str:
-        figures = dict.fromkeys(figure_of(claim) for claim, _ in self.one.readings)
-        return ", ".join(map(linked, figures))
+        about = [claim for claim, _ in self.one.readings if claim.read_as != OTHER]
+        claims = about or [claim for claim, _ in self.one.readings]
+        return ", ".join(map(linked, dict.fromkeys(map(figure_of, claims))))
 
     @property
     def telling(self) -> list[Claim]:
@@ -83,7 +84,7 @@ class Standing:
     def under(self) -> list[str]:
         """The readings under which a sentence holds that fails."""
         held = [claim for claim, status in self.one.readings if status == HOLDS]
-        return [f"{claim.statement} ({claim.column})" for claim in held]
+        return [f"{claim.statement} ({claim.read_as})" for claim in held]
 
     def reasons(self) -> list[str]:
         """Why it was not decided, each reason once."""

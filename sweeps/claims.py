@@ -76,6 +76,8 @@ class Sentence:
       rule: ``ALL`` where the words are about every reading; ``SOME`` where the text leaves open
         which of them is meant, so that one is enough.
       data: the data sets that it is about, where the images decide; else empty.
+      figures: the figures that it is about, as its claims name them, where it is about fewer than
+        are read beside it; else empty. Readings in other figures are OTHER.
     """
 
     paper: str
@@ -84,6 +86,7 @@ class Sentence:
     ratios: tuple[str, ...] = ()
     rule: str = ALL
     data: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
 
     kind = "printed"
 
@@ -152,6 +155,12 @@ class Claim:
             raise ValueError(msg)
 
     @property
+    def read_as(self) -> str:
+        """Its column; OTHER in a figure that its sentence is not about."""
+        about = self.source.figures if isinstance(self.source, Sentence) else ()
+        return OTHER if about and self.figure not in about else self.column
+
+    @property
     def gates(self) -> tuple[str, ...]:
         """The names of all sizes that decide: those of the sentence, and those of this reading."""
         said = self.source.ratios if isinstance(self.source, Sentence) else ()
@@ -191,7 +200,7 @@ def judge(claim: Claim, table: Columns, paper: regimes.Rows) -> Verdict:
         found = replace(found, seeds=found.seeds or len(np.unique(shown["seed"])))
     if "data" in shown:
         found = replace(found, data=found.data or "; ".join(_distinct(shown["data"])))
-    if found.status == NOT_TESTABLE or claim.column == OTHER:
+    if found.status == NOT_TESTABLE or claim.read_as == OTHER:
         return found
     reasons = [_other_data(claim, table)]
     if claim.gates:

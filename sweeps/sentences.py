@@ -13,6 +13,7 @@ from sweeps.claims import (
     FAILS,
     HOLDS,
     NOT_TESTABLE,
+    OTHER,
     SOME,
     STATUSES,
     UNDECIDED,
@@ -55,11 +56,11 @@ class Judged:
             (claim, status)
             for claim, status in (*self._of(CERTIFIED), *self._of(AS_PRINTED))
             if claim.figure in figures
-            and (claim.column == CERTIFIED or claim.figure not in certified)
+            and (claim.read_as == CERTIFIED or claim.figure not in certified)
         ]
 
     def _of(self, column: str) -> list[tuple[Claim, str]]:
-        return [pair for pair in self.readings if pair[0].column == column]
+        return [pair for pair in self.readings if pair[0].read_as == column]
 
     @property
     def columns(self) -> dict[str, str]:
@@ -86,8 +87,9 @@ class Judged:
 
     @property
     def figures(self) -> str:
-        """The panels that its readings are about, as in "11, 12"."""
-        return ", ".join(dict.fromkeys(claim.figure for claim, _ in self.readings))
+        """The panels that the sentence is about, as in "11, 12"."""
+        about = [claim.figure for claim, _ in self.readings if claim.read_as != OTHER]
+        return ", ".join(dict.fromkeys(about or [claim.figure for claim, _ in self.readings]))
 
     @property
     def summary(self) -> str:

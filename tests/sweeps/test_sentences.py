@@ -187,3 +187,16 @@ def test_a_reading_of_other_data_is_judged_by_its_own_numbers():
     table = {"data": np.array(["digits"]), "seed": np.array([3])}
     found = judge(_reading(sentence, column=OTHER), table, ())
     assert (found.status, found.text, found.seeds) == (HOLDS, "one", 1)
+
+
+def test_a_sentence_of_one_figure_is_not_judged_by_others():
+    """Class: a vision transformer under AdamW that speaks of a ResNet20 under SGD."""
+    sentence = Sentence("A", "Section 1, of Figure 1", "slower", figures=("1, 14",), data=("a",))
+    of_figure = _reading(sentence, "ResNet20", "1, 14", column=CERTIFIED)
+    other = _reading(sentence, "ViT", "13", column=CERTIFIED)
+    assert (of_figure.read_as, other.read_as) == (CERTIFIED, OTHER)
+    (one,) = sentences.judged([(of_figure, HOLDS), (other, FAILS)])
+    assert (one.status, one.columns) == (HOLDS, {CERTIFIED: HOLDS, OTHER: FAILS})
+    table = {"data": np.array(["b"])}
+    assert judge(other, table, ()).status == HOLDS  # by its own numbers, whatever its data
+    assert judge(of_figure, table, ()).status == NOT_TESTABLE
