@@ -127,6 +127,9 @@ def needed_by(factory: Callable[..., Any]) -> list[str]:
 def write_picture(figure: Figure, path: Path) -> None:
     """Write the figure in the format of the suffix."""
     try:
+        if path.exists() and not path.is_file():
+            msg = f"{path} cannot be written: it is a folder, a pipe or a device"
+            raise MistakeError(msg)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
     except OSError as error:

@@ -61,6 +61,9 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.out is not None:
             check_format(parsed.out)
         _check_files(parsed.checkpoints)
+        if not 0 < parsed.rtol < 1:
+            msg = f"--rtol={parsed.rtol} is not between 0 and 1"
+            raise MistakeError(msg)
         history = []
         for row in _rows(parsed):
             print(row, flush=True)

@@ -189,12 +189,15 @@ def test_steps_are_the_last_numbers_of_names():
         (["users_series:pair", "at_0.safetensors", "--rows=at_0.npz"], "gnjax series` did not"),
         (["users_series:pair", "at_0.safetensors", "--rows=users_series.py"], "did not write"),
         (["users_series:pair", "at_0.safetensors", "--rows=none/rows"], "cannot be written"),
+        (["users_series:pair", "at_0.safetensors", "--rtol=nan"], "--rtol=nan is not between"),
+        (["users_series:pair", "at_0.safetensors", "--out=pipe.png"], "it is a folder, a pipe"),
     ],
 )
 def test_mistakes_end_with_a_sentence(there, capsys, arguments, said):
     wrong = {"first.kernel": np.ones((2, 2)), "last.kernel": np.ones((4, 2))}
     write_safetensors(there / "wrong_1.safetensors", wrong)
     write_safetensors(there / "wrong_2.safetensors", {"other": np.ones(2)})
+    os.mkfifo("pipe.png")
     assert main(["series", *arguments]) == 2
     assert said in capsys.readouterr().err
 
