@@ -29,6 +29,7 @@ from gnjax.papers.training.recipe import Recipe, optimizer_of
 
 Statistics = Any  # what a forward pass updates: running averages of BatchNorm
 Forward = Callable[[Params, Statistics, jax.Array], tuple[jax.Array, Statistics]]
+Augment = Callable[[jax.Array, jax.Array], jax.Array]  # (key, samples) to samples of that shape
 
 Module = TypeVar("Module", bound=nnx.Module)
 
@@ -36,12 +37,16 @@ Module = TypeVar("Module", bound=nnx.Module)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
-    """The network to train, the inputs x (n, ...), the targets y (n, k), and the recipe."""
+    """The network to train, the inputs x (n, ...), the targets y (n, k), and the recipe.
+
+    ``augment`` changes the samples of every step at random, as crops and flips of images do.
+    """
 
     forward: Forward
     x: jax.Array
     y: jax.Array
     recipe: Recipe = field(metadata={"static": True})
+    augment: Augment | None = field(default=None, metadata={"static": True})
 
 
 @jax.tree_util.register_dataclass
@@ -51,8 +56,8 @@ class State:
 
     Attributes:
       mask: like ``params``, 0 for a pruned weight and 1 for any other; None where all are kept.
-      key: the order of samples in epoch e is drawn from fold_in(key, e); None takes them as they
-        stand, in every epoch.
+      key: the order of samples in epoch e is drawn from fold_in(key, e), and so is what changes
+        the samples of its steps; None takes the samples as they stand, in every epoch.
       epoch: how many epochs are done.
     """
 
@@ -72,6 +77,7 @@ def begin(
     key: jax.Array | None,
     *,
     mask: Params | None = None,
+    augment: Augment | None = None,
     dtype: str = "float32",
 ) -> tuple[Problem, State]:
     """The problem, and its state before the first step.
@@ -81,6 +87,7 @@ def begin(
       x, y: inputs (n, ...); integer labels (n,) or targets (n, k).
       key: draws the mini-batches; with None every epoch takes the samples as they stand.
       mask: of pruned weights (0); they start at zero and stay there.
+      augment: a function of (key, samples) that changes the samples of every step at random.
       dtype: of the training.
     """
     forward, params, statistics = trainable(model)
@@ -91,7 +98,7 @@ def begin(
     inputs = cast(jnp.asarray(x), dtype)
     outputs, _ = jax.eval_shape(forward, params, statistics, inputs)
     targets = check_targets(recipe.loss, y, outputs)
-    problem = Problem(forward, inputs, targets, recipe)
+    problem = Problem(forward, inputs, targets, recipe, augment)
     optimizer = optimizer_of(recipe, len(_sizes(problem))).init(params)
     return problem, State(params, statistics, optimizer, mask, key, jnp.asarray(0))
 
@@ -219,7 +226,9 @@ def _epochs_by_loop(problem: Problem, state: State, epochs: int) -> tuple[State,
             leaves, loss = one_step(problem_leaves, leaves, indices)
             losses_of_steps.append(loss)
         losses.append(jnp.stack(losses_of_steps, -1))
-    return replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epochs), losses
+        after = replace(jax.tree.unflatten(structure, leaves), epoch=state.epoch + epoch + 1)
+        leaves = jax.tree.leaves(after)
+    return jax.tree.unflatten(structure, leaves), losses
 
 
 @lru_cache(maxsize=16)
@@ -291,7 +300,7 @@ def _batches(
 
 def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, jax.Array]:
     """One step of the optimiser on the samples of these indices."""
-    x, y = problem.x[indices], problem.y[indices]
+    x, y = _drawn(problem, state, indices)
 
     def objective(params: Params) -> tuple[jax.Array, Statistics]:
         outputs, statistics = problem.forward(params, state.statistics, x)
@@ -304,6 +313,50 @@ def _step(problem: Problem, state: State, indices: jax.Array) -> tuple[State, ja
     updates, memory = optimizer.update(slope, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
     return replace(state, params=params, statistics=statistics, optimizer=memory), loss
+
+
+def _drawn(problem: Problem, state: State, indices: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The samples of these indices as a step of this epoch sees them, and their targets.
+
+    The first index tells the steps of an epoch apart, as every sample is in one of them.
+    """
+    x, y = problem.x[indices], problem.y[indices]
+    if problem.augment is not None and state.key is not None:
+        of_epoch = jax.random.fold_in(jax.random.fold_in(state.key, state.epoch), 1)
+        x = problem.augment(jax.random.fold_in(of_epoch, indices[0]), x)
+    return x, y
+
+
+def evaluated(problem: Problem, state: State) -> tuple[float, float]:
+    """The mean loss of all samples and the share of them that is classified right, as it is now.
+
+    The samples go through the network in training mode, in the batches of the next epoch and
+    changed as its steps would see them.
+    """
+    leaves, structure = jax.tree.flatten(state)
+    problem_leaves, problem_structure = jax.tree.flatten(problem)
+    _, sums = _of_leaves(_summed, problem_structure, structure)(problem_leaves, leaves)
+    loss, right = np.asarray(sums, float) / len(problem.x)
+    return float(loss), float(right)
+
+
+def _summed(problem: Problem, state: State) -> tuple[State, jax.Array]:
+    """The sums over samples of the loss and of right answers, of a network that stays as it is."""
+
+    def of_batch(sums: jax.Array, indices: jax.Array) -> tuple[jax.Array, None]:
+        x, y = _drawn(problem, state, indices)
+        outputs, _ = problem.forward(state.params, state.statistics, x)
+        losses = problem.recipe.scale * jax.vmap(sample_loss(problem.recipe.loss))(outputs, y)
+        classes = y if y.ndim == 1 else y.argmax(-1)
+        right = outputs.argmax(-1) == classes
+        return sums + jnp.stack([losses.sum(), right.sum().astype(losses.dtype)]), None
+
+    n, batch = len(problem.x), problem.recipe.batch
+    full_batches, last_batch = _batches(n, batch, state.key, state.epoch)
+    sums, _ = lax.scan(of_batch, jnp.zeros(2, problem.x.dtype), full_batches)
+    if last_batch.size:
+        sums, _ = of_batch(sums, last_batch)
+    return state, sums
 
 
 def _sizes(problem: Problem) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -10,16 +11,27 @@ import numpy as np
 from gnjax.networks.model import Params
 
 
-def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> Params:
+def magnitude_mask(
+    params: Params,
+    rate: float,
+    *,
+    only: str | None = None,
+    vectors: bool = False,
+    count: Callable[[float], int] = round,
+) -> Params:
     """True for the weights that stay when the smallest of every layer are pruned.
 
-    Each leaf with s entries loses the round(rate s) entries of the smallest magnitude, the first
-    ones among equals. Leaves with fewer than two axes (biases, normalisations) stay whole.
+    Each leaf with s entries loses the count(rate s) entries of the smallest magnitude, the first
+    ones among equals. Leaves with fewer than two axes (biases, normalisations) stay whole, unless
+    ``vectors`` prunes them too. All scales of a normalisation are equal at the start, and so are
+    its shifts: pruned by the same rate, the first channels lose both and are dead.
 
     Args:
       params: a pytree of arrays, as :func:`gnjax.functional` returns it.
       rate: the share of every layer to prune, in [0, 1).
       only: a pattern of paths such as "*kernel*"; other leaves stay whole, too.
+      vectors: whether leaves with one axis are pruned as well.
+      count: how rate s becomes a whole number; ``int`` rounds down.
 
     Returns:
       a pytree like ``params``, what ``mask=`` of :func:`gnjax.ntk` and of
@@ -31,15 +43,15 @@ def magnitude_mask(params: Params, rate: float, *, only: str | None = None) -> P
 
     def mask_of(path: tuple[object, ...], leaf: jax.Array) -> np.ndarray:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        is_weight = leaf.ndim >= 2 and (only is None or fnmatch.fnmatch(name, only))
-        return _largest_entries(np.asarray(leaf), rate if is_weight else 0.0)
+        pruned = (leaf.ndim >= 2 or vectors) and (only is None or fnmatch.fnmatch(name, only))
+        return _largest_entries(np.asarray(leaf), count(rate * leaf.size) if pruned else 0)
 
     return jax.tree_util.tree_map_with_path(mask_of, params)
 
 
-def _largest_entries(leaf: np.ndarray, rate: float) -> np.ndarray:
+def _largest_entries(leaf: np.ndarray, dropped: int) -> np.ndarray:
     mask = np.ones(leaf.size, bool)
-    mask[np.argsort(np.abs(leaf), axis=None, kind="stable")[: round(rate * leaf.size)]] = False
+    mask[np.argsort(np.abs(leaf), axis=None, kind="stable")[:dropped]] = False
     return mask.reshape(leaf.shape)
 
 

@@ -1,0 +1,242 @@
+"""Pruned networks as the authors of paper A train and measure them, with one change at a time.
+
+The settings are those of the published code: every tensor is pruned, images are cropped and flipped
+at random, and J has a column for every weight, pruned or not, and BatchNorm takes the statistics
+of batches of 64 samples, through which J differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+from numpy.typing import NDArray
+
+from experiments.shared import pruned_networks as networks
+from gnjax import data as datasets
+from gnjax.models import ViT
+from gnjax.papers.training import minibatch as training
+from gnjax.papers.training import pruning
+from gnjax.papers.training.recipe import Recipe
+
+BATCH = 64
+EVERY, KERNELS = "every tensor", "kernels"  # what is pruned
+MEAN = (0.49154913, 0.4821251, 0.44642678)  # of the channels of CIFAR-10
+SPREAD = (0.24703223, 0.24348513, 0.26158784)
+BORDER = 4  # pixels of black around an image, from which a crop is taken
+RESIZED = (0.8, 1.0), (3 / 4, 4 / 3)  # area and aspect of a crop that is resized
+START = 0.02  # the standard deviation of the transformer's weights
+
+
+@dataclass(frozen=True)
+class Training:
+    """One network from its initialisation on.
+
+    ``pruned`` is the share of each tensor that is pruned, ``tensors`` says of which. ``augment``
+    crops and flips the images. ``side`` 0 leaves images as they are.
+    """
+
+    network: str
+    depth: int
+    width: int
+    data: str
+    samples: int
+    side: int
+    tensors: str
+    pruned: float
+    augment: bool
+    seed: int
+    batch: int = BATCH
+
+
+def _residual(batch: int) -> Recipe:
+    return Recipe(
+        "sgd", 0.1, batch, "cross_entropy", momentum=0.9, decay=1e-4, drop_after=91, drop=0.1
+    )
+
+
+def _transformer(batch: int) -> Recipe:
+    return Recipe("adamw", 0.01, batch, "cross_entropy", decay=0.01)
+
+
+RECIPES: Mapping[str, Callable[[int], Recipe]] = {
+    "resnet20": _residual,
+    "resnet32": _residual,
+    "vit": _transformer,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A pruned network before training, its images as the network sees them, and its mask."""
+
+    net: nnx.Module
+    x: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    mask: Any
+    problem: training.Problem
+    state: training.State
+    data: str
+    source: str
+
+
+@lru_cache(maxsize=4)
+def begun(run: Training) -> Begun:
+    """The network of a training at epoch 0."""
+    x, labels, classes, data, source = _images(run)
+    key = jax.random.key(run.seed)
+    net = networks.KINDS[run.network].make(run.depth, run.width, x.shape[1:], classes, key)
+    if isinstance(net, ViT):
+        _start_small(net, key)
+    only = None if run.tensors == EVERY else networks.KERNELS
+    params = nnx.state(net, nnx.Param)
+    mask = pruning.magnitude_mask(
+        params, run.pruned, only=only, vectors=run.tensors == EVERY, count=int
+    )
+    change = _change(run) if run.augment else None
+    recipe = RECIPES[run.network](run.batch)
+    problem, state = training.begin(net, x, labels, recipe, key, mask=mask, augment=change)
+    return Begun(net, x, labels, mask, problem, state, data, source)
+
+
+@cache
+def _loaded(data: str, samples: int, seed: int, side: int) -> networks.Images:
+    return networks.images(data, samples, seed, side, 3)
+
+
+def _images(run: Training) -> tuple[NDArray, NDArray, int, str, str]:
+    """Images (n, side, side, 3) with black at 0 before the mean is subtracted.
+
+    CIFAR-10 gets the mean and the spread of the published code; the transformer's images lie
+    between -1 and 1. Other data are standardised channel by channel.
+    """
+    if not run.data.startswith("cifar10"):
+        found = _loaded(run.data, run.samples, 0, run.side)
+        return found.x, found.labels, found.classes, found.data, found.source
+    found = datasets.load(run.data, samples=run.samples, seed=0)
+    x = found.inputs.reshape(run.samples, *found.shape)
+    mean, spread = ((0.5,) * 3, (0.5,) * 3) if run.network == "vit" else (MEAN, SPREAD)
+    return (x - mean) / spread, found.labels, found.classes, run.data, found.source
+
+
+def _start_small(net: ViT, key: jax.Array) -> None:
+    """Weights N(0, 0.02^2) and biases 0, as the published transformer starts."""
+    leaves, structure = jax.tree.flatten(nnx.state(net, nnx.Param))
+    drawn = []
+    for place, (path, leaf) in enumerate(
+        jax.tree_util.tree_leaves_with_path(nnx.state(net, nnx.Param))
+    ):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        normal = START * jax.random.normal(jax.random.fold_in(key, place), leaf.shape, leaf.dtype)
+        fixed = "norm" in name or "bias" in name
+        drawn.append((jnp.ones_like(leaf) if "scale" in name else jnp.zeros_like(leaf)) if fixed else normal)
+    nnx.update(net, jax.tree.unflatten(structure, drawn))
+    del leaves
+
+
+def _change(run: Training) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    return _resized if run.network == "vit" else _cropped
+
+
+def _flipped(key: jax.Array, x: jax.Array) -> jax.Array:
+    """Each image, or with probability 1/2 its mirror image."""
+    mirrored = jax.random.bernoulli(key, 0.5, (len(x),))
+    return jnp.where(mirrored[:, None, None, None], x[:, :, ::-1], x)
+
+
+def _cropped(key: jax.Array, x: jax.Array) -> jax.Array:
+    """A random window of each image in a black border, perhaps mirrored."""
+    place, mirror = jax.random.split(key)
+    black = -jnp.asarray(MEAN, x.dtype) / jnp.asarray(SPREAD, x.dtype)
+    border = ((0, 0), (BORDER, BORDER), (BORDER, BORDER), (0, 0))
+    framed = jnp.pad(x - black, border) + black
+    corners = jax.random.randint(place, (len(x), 2), 0, 2 * BORDER + 1)
+
+    def window(image: jax.Array, corner: jax.Array) -> jax.Array:
+        return lax.dynamic_slice(image, (corner[0], corner[1], 0), x.shape[1:])
+
+    return _flipped(mirror, jax.vmap(window)(framed, corners))
+
+
+def _resized(key: jax.Array, x: jax.Array) -> jax.Array:
+    """A random window of each image, resized to the whole side by linear interpolation, perhaps
+    mirrored. Its area is 0.8 to 1 of the image's and its aspect 3/4 to 4/3, where that fits."""
+    area, aspect, place, mirror = jax.random.split(key, 4)
+    n, side = x.shape[:2]
+    (smallest, largest), (narrow, wide) = RESIZED
+    areas = jax.random.uniform(area, (n,), x.dtype, smallest, largest)
+    logs = jax.random.uniform(aspect, (n,), x.dtype, np.log(narrow), np.log(wide))
+    ratio = jnp.exp(0.5 * logs)
+    sides = jnp.minimum(jnp.sqrt(areas)[:, None] * jnp.stack([1 / ratio, ratio], 1), 1.0)
+    corners = (1 - sides) * jax.random.uniform(place, (n, 2), x.dtype)
+
+    def window(image: jax.Array, share: jax.Array, corner: jax.Array) -> jax.Array:
+        scale, shift = 1 / share, -corner / share * side
+        return jax.image.scale_and_translate(
+            image, image.shape, (0, 1), scale, shift, "linear", antialias=False
+        )
+
+    return _flipped(mirror, jax.vmap(window)(x, sides, corners))
+
+
+def trained(run: Training, stops: tuple[int, ...], folder: Path | None) -> dict[str, Any]:
+    """Train up to the last stop; keep the weights of each stop in ``folder``.
+
+    Returns the loss and the share of right answers after every epoch, from epoch 0 on, and the
+    number of dead channels at every stop.
+    """
+    start = begun(run)
+    state, losses, right, dead = start.state, [], [], []
+    for epoch in range(stops[-1] + 1):
+        if epoch:
+            state, _ = training.train(start.problem, state, 1)
+        loss, share = training.evaluated(start.problem, state)
+        losses.append(loss)
+        right.append(share)
+        if epoch in stops:
+            dead.append(dead_channels(start, state))
+            if folder is not None:
+                keep(folder, run, epoch, state)
+    return {"losses": losses, "right": right, "dead": dead}
+
+
+def dead_channels(start: Begun, state: training.State) -> int:
+    """The channels behind a BatchNorm whose scale and shift are both zero, and stay so."""
+    found = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name.endswith("norm/scale/value") or name.endswith("norm/scale"):
+            found += int(np.count_nonzero(np.asarray(leaf) == 0))
+    return found
+
+
+def _file(folder: Path, run: Training, epoch: int) -> Path:
+    augmented = "cropped" if run.augment else "plain"
+    name = f"{run.network}-{run.tensors.split()[0]}-{run.pruned}-{augmented}-{run.seed}-{epoch}"
+    return folder / f"{name}.npz"
+
+
+def keep(folder: Path, run: Training, epoch: int, state: training.State) -> None:
+    """Write weights and BatchNorm's statistics, in the precision of the training."""
+    folder.mkdir(parents=True, exist_ok=True)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.statistics))]
+    np.savez(_file(folder, run, epoch), *leaves)
+
+
+def network_at(run: Training, epoch: int, folder: Path) -> nnx.Module:
+    """The network at a stop, in the working precision."""
+    start = begun(run)
+    like = start.state.params, start.state.statistics
+    with np.load(_file(folder, run, epoch)) as kept:
+        leaves = [jnp.asarray(kept[name]) for name in kept.files]
+    params, statistics = jax.tree.unflatten(jax.tree.structure(like), leaves)
+    state = training.replace(start.state, params=params, statistics=statistics)
+    return training.trained(start.net, state)
