@@ -8,7 +8,8 @@ column for each weight; the matrix of the weights that pruning has left is forme
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,8 @@ import gnjax
 from experiments.shared.protocol import Begun, Training, begun
 from experiments.shared.pruned_networks import frozen
 from gnjax.numerics.certificate import MEASURED
+from gnjax.numerics.limits import LIMITS
+from gnjax.numerics.memory.device import on_gpu
 from gnjax.papers.training import minibatch as training
 
 WAYS = ("batches", "plain batches", "all", "running")
@@ -35,6 +38,7 @@ batches``: the same batches of the images as they are; ``all``: those of all sam
 """
 
 ALL, LEFT = "all", "left"  # the columns of J: those of every weight, or those that are not pruned
+ABSOLUTE = 1e-7  # the tolerance of the published code
 DRAWS, SAFETY = 3, 4.0  # as for the Jacobians of the library
 _TOGETHER = 32  # rows of J from one backward pass
 _GROUP = 50  # samples whose rows one program computes
@@ -160,20 +164,53 @@ def cast(of: Function, dtype: Any) -> Function:
     )
 
 
-def matrices(of: Function, dtype: Any = jnp.float64) -> dict[str, jax.Array]:
-    """J J^T for every column of J, and for the columns of the weights that are left."""
+def matrices(of: Function, dtype: Any = jnp.float64) -> dict[str, jax.Array | NDArray]:
+    """J J^T for every column of J, and for the columns of the weights that are left.
+
+    On a GPU, J is held there twice. Elsewhere it is held in memory, or in a file where it is large.
+    """
     of = cast(of, dtype)
-    params, groups = of.params, of.groups
-    width = -(-of.kept.size // _BLOCK) * _BLOCK
-    rows = [jax.eval_shape(_rows, of.apply, params, group).shape[0] for group in groups]
-    jacobian = jnp.zeros((sum(rows), width), dtype)
-    first = 0
-    for group, count in zip(groups, rows, strict=True):
-        jacobian = _written(jacobian, _rows(of.apply, params, group), first)
-        first += count
-    kept = jnp.zeros(width, dtype).at[: of.kept.size].set(jnp.asarray(of.kept, dtype))
-    every, left = _squared(jacobian, kept)
+    rows = [jax.eval_shape(_rows, of.apply, of.params, group).shape[0] for group in of.groups]
+    parts = (
+        (first, _rows(of.apply, of.params, group))
+        for first, group in zip(np.cumsum([0, *rows]), of.groups, strict=False)
+    )
+    form = _on_gpu if on_gpu() else _on_host
+    every, left = form(parts, sum(rows), of.kept, dtype)
     return {ALL: every, LEFT: left}
+
+
+Parts = Iterable[tuple[int, jax.Array]]
+"""Rows of J, each with the number of its first row."""
+
+
+def _on_gpu(
+    parts: Parts, rows: int, kept: NDArray[np.bool_], dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    width = -(-kept.size // _BLOCK) * _BLOCK
+    jacobian = jnp.zeros((rows, width), dtype)
+    for first, part in parts:
+        jacobian = _written(jacobian, part, first)
+    padded = jnp.zeros(width, dtype).at[: kept.size].set(jnp.asarray(kept, dtype))
+    return _squared(jacobian, padded)
+
+
+def _on_host(
+    parts: Parts, rows: int, kept: NDArray[np.bool_], dtype: Any
+) -> tuple[NDArray, NDArray]:
+    shape = rows, kept.size
+    with tempfile.TemporaryFile() as file:
+        large = rows * kept.size * np.dtype(dtype).itemsize > LIMITS.factor_bytes
+        jacobian = np.memmap(file, dtype, "w+", shape=shape) if large else np.empty(shape, dtype)
+        for first, part in parts:
+            jacobian[first : first + len(part)] = part
+        every, left = np.zeros((2, rows, rows), dtype)
+        for first in range(0, kept.size, _BLOCK):
+            block = slice(first, first + _BLOCK)
+            columns = np.ascontiguousarray(jacobian[:, block])
+            every += columns @ columns.T
+            left += (columns * kept[block]) @ columns.T
+    return every, left
 
 
 @jax.jit
@@ -218,7 +255,7 @@ def _shapes(of: Function) -> list[tuple[int, ...]]:
     return [jax.eval_shape(_pushed, of.apply, of.params, g, of.params).shape for g in of.wide]
 
 
-def measured_error(of: Function, columns: str, matrix: jax.Array) -> float:
+def measured_error(of: Function, columns: str, matrix: jax.Array | NDArray) -> float:
     """A measured bound on ||computed J J^T - J J^T||_F, from products by another way.
 
     For v of random direction and squared length n k the mean of |E v|^2 is ||E||_F^2. The matrix
@@ -229,7 +266,7 @@ def measured_error(of: Function, columns: str, matrix: jax.Array) -> float:
     for _ in range(DRAWS):
         drawn = rng.standard_normal(len(matrix))
         v = drawn * (math.sqrt(drawn.size) / np.linalg.norm(drawn))
-        off = np.asarray(matrix @ jnp.asarray(v)) - product(of, columns, v)
+        off = np.asarray(matrix @ v) - product(of, columns, v)
         squares.append(float(off @ off))
     return SAFETY * math.sqrt(float(np.mean(squares)))
 
@@ -271,7 +308,15 @@ def largest(of: Function, columns: str, steps: int, seed: int) -> tuple[float, f
     return float(values[-1]), float(np.linalg.norm(image - values[-1] * top))
 
 
-def spectrum_as_computed(of: Function, columns: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-    """All eigenvalues of J J^T in float32, as a program that works in it computes them."""
-    found = matrices(of, jnp.float32)
-    return {name: np.asarray(jnp.linalg.eigvalsh(found[name])) for name in columns}
+def as_computed(of: Function) -> dict[str, tuple[float, float, int]]:
+    """What a program that works in float32 has for lambda_max, lambda_min and the rank of J J^T.
+
+    The rank counts the eigenvalues whose absolute value is above 1e-7, and lambda_min is the one of
+    that rank in the list that is sorted with its signs, as in the published code.
+    """
+    found = {}
+    for columns, matrix in matrices(of, jnp.float32).items():
+        values = np.asarray(jnp.linalg.eigvalsh(matrix), np.float64)
+        rank = int(np.count_nonzero(np.abs(values) > ABSOLUTE))
+        found[columns] = float(values[-1]), float(values[-rank]), rank
+    return found

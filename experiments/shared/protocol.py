@@ -7,8 +7,9 @@ of batches of 64 samples, through which J differentiates.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Begun:
     net: nnx.Module
     x: NDArray[np.float64]
     labels: NDArray[np.int64]
+    classes: int
     mask: Any
     problem: training.Problem
     state: training.State
@@ -104,7 +106,7 @@ def begun(run: Training) -> Begun:
     change = _change(run) if run.augment else None
     recipe = RECIPES[run.network](run.batch)
     problem, state = training.begin(net, x, labels, recipe, key, mask=mask, augment=change)
-    return Begun(net, x, labels, mask, problem, state, data, source)
+    return Begun(net, x, labels, classes, mask, problem, state, data, source)
 
 
 @cache
@@ -128,18 +130,18 @@ def _images(run: Training) -> tuple[NDArray, NDArray, int, str, str]:
 
 
 def _start_small(net: ViT, key: jax.Array) -> None:
-    """Weights N(0, 0.02^2) and biases 0, as the published transformer starts."""
-    leaves, structure = jax.tree.flatten(nnx.state(net, nnx.Param))
+    """Weights N(0, 0.02^2), biases 0 and scales 1, as the published transformer starts."""
+    params = nnx.state(net, nnx.Param)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     drawn = []
-    for place, (path, leaf) in enumerate(
-        jax.tree_util.tree_leaves_with_path(nnx.state(net, nnx.Param))
-    ):
+    for place, (path, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        normal = START * jax.random.normal(jax.random.fold_in(key, place), leaf.shape, leaf.dtype)
-        fixed = "norm" in name or "bias" in name
-        drawn.append((jnp.ones_like(leaf) if "scale" in name else jnp.zeros_like(leaf)) if fixed else normal)
+        if "scale" in name or "bias" in name:
+            drawn.append(jnp.full_like(leaf, "scale" in name))
+        else:
+            normal = jax.random.normal(jax.random.fold_in(key, place), leaf.shape, leaf.dtype)
+            drawn.append(START * normal)
     nnx.update(net, jax.tree.unflatten(structure, drawn))
-    del leaves
 
 
 def _change(run: Training) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -167,8 +169,10 @@ def _cropped(key: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _resized(key: jax.Array, x: jax.Array) -> jax.Array:
-    """A random window of each image, resized to the whole side by linear interpolation, perhaps
-    mirrored. Its area is 0.8 to 1 of the image's and its aspect 3/4 to 4/3, where that fits."""
+    """A random window of each image, resized to its whole side, perhaps mirrored.
+
+    Its area is 0.8 to 1 of the image's and its aspect 3/4 to 4/3, where that fits.
+    """
     area, aspect, place, mirror = jax.random.split(key, 4)
     n, side = x.shape[:2]
     (smallest, largest), (narrow, wide) = RESIZED
@@ -187,56 +191,62 @@ def _resized(key: jax.Array, x: jax.Array) -> jax.Array:
     return _flipped(mirror, jax.vmap(window)(x, sides, corners))
 
 
-def trained(run: Training, stops: tuple[int, ...], folder: Path | None) -> dict[str, Any]:
+def trained(run: Training, stops: tuple[int, ...], folder: Path) -> list[dict[str, Any]]:
     """Train up to the last stop; keep the weights of each stop in ``folder``.
 
-    Returns the loss and the share of right answers after every epoch, from epoch 0 on, and the
-    number of dead channels at every stop.
+    Returns for every epoch, from 0 on, the loss, the share of right answers and the number of dead
+    channels after it.
     """
     start = begun(run)
-    state, losses, right, dead = start.state, [], [], []
+    state, found = start.state, []
     for epoch in range(stops[-1] + 1):
         if epoch:
             state, _ = training.train(start.problem, state, 1)
-        loss, share = training.evaluated(start.problem, state)
-        losses.append(loss)
-        right.append(share)
+        loss, right = training.evaluated(start.problem, state)
+        found.append({"epoch": epoch, "loss": loss, "right": right, "dead": _dead(state)})
         if epoch in stops:
-            dead.append(dead_channels(start, state))
-            if folder is not None:
-                keep(folder, run, epoch, state)
-    return {"losses": losses, "right": right, "dead": dead}
-
-
-def dead_channels(start: Begun, state: training.State) -> int:
-    """The channels behind a BatchNorm whose scale and shift are both zero, and stay so."""
-    found = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        if name.endswith("norm/scale/value") or name.endswith("norm/scale"):
-            found += int(np.count_nonzero(np.asarray(leaf) == 0))
+            keep(folder, run, epoch, state)
     return found
 
 
+def _dead(state: training.State) -> int:
+    """The channels that BatchNorm multiplies by a scale of zero.
+
+    Scales start alike, and so do shifts: pruned by the same share they are zero together, for good.
+    """
+    scales = [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state.params)
+        if "norm/scale" in jax.tree_util.keystr(path, simple=True, separator="/")
+    ]
+    return sum(int(np.count_nonzero(np.asarray(leaf) == 0)) for leaf in scales)
+
+
 def _file(folder: Path, run: Training, epoch: int) -> Path:
-    augmented = "cropped" if run.augment else "plain"
-    name = f"{run.network}-{run.tensors.split()[0]}-{run.pruned}-{augmented}-{run.seed}-{epoch}"
-    return folder / f"{name}.npz"
+    """The file of the weights at a stop, named by everything that decides them."""
+    said = "-".join(str(value).replace(" ", "_") for value in asdict(run).values())
+    return folder / f"{said}-{epoch}.npz"
 
 
 def keep(folder: Path, run: Training, epoch: int, state: training.State) -> None:
     """Write weights and BatchNorm's statistics, in the precision of the training."""
     folder.mkdir(parents=True, exist_ok=True)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.statistics))]
-    np.savez(_file(folder, run, epoch), *leaves)
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
+        np.savez(file, *leaves)
+    Path(file.name).replace(_file(folder, run, epoch))
 
 
 def network_at(run: Training, epoch: int, folder: Path) -> nnx.Module:
-    """The network at a stop, in the working precision."""
+    """The network after an epoch, in the working precision; it is trained where it is not kept."""
     start = begun(run)
-    like = start.state.params, start.state.statistics
-    with np.load(_file(folder, run, epoch)) as kept:
-        leaves = [jnp.asarray(kept[name]) for name in kept.files]
-    params, statistics = jax.tree.unflatten(jax.tree.structure(like), leaves)
-    state = training.replace(start.state, params=params, statistics=statistics)
+    state, path = start.state, _file(folder, run, epoch)
+    if epoch:
+        if not path.is_file():
+            trained(run, (epoch,), folder)
+        like = state.params, state.statistics
+        with np.load(path) as kept:
+            leaves = [jnp.asarray(kept[name]) for name in kept.files]
+        params, statistics = jax.tree.unflatten(jax.tree.structure(like), leaves)
+        state = replace(state, params=params, statistics=statistics)
     return training.trained(start.net, state)

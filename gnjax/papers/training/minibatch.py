@@ -90,6 +90,9 @@ def begin(
       augment: a function of (key, samples) that changes the samples of every step at random.
       dtype: of the training.
     """
+    if augment is not None and key is None:
+        msg = "augment draws its changes from key, which is None; give a key"
+        raise ValueError(msg)
     forward, params, statistics = trainable(model)
     params, statistics = cast((params, statistics), dtype)
     if mask is not None:
@@ -321,7 +324,7 @@ def _drawn(problem: Problem, state: State, indices: jax.Array) -> tuple[jax.Arra
     The first index tells the steps of an epoch apart, as every sample is in one of them.
     """
     x, y = problem.x[indices], problem.y[indices]
-    if problem.augment is not None and state.key is not None:
+    if problem.augment is not None:
         of_epoch = jax.random.fold_in(jax.random.fold_in(state.key, state.epoch), 1)
         x = problem.augment(jax.random.fold_in(of_epoch, indices[0]), x)
     return x, y

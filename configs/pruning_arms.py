@@ -1,0 +1,109 @@
+"""Figures 1, 14, 15 and C4: networks pruned as paper A's published code prunes them.
+
+    python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
+
+From that protocol one thing is changed at a time: every tensor is pruned or kernels alone, images
+are cropped and flipped or not, J has all columns or those of the weights that are left, and
+BatchNorm takes the statistics of batches of 64, of all samples, or its running averages.
+
+smoke: under a minute, most of it compilation. laptop: 64 images of Fashion-MNIST and networks of a
+quarter of the width. paper: the 1,000 images of CIFAR-10's part (gnjax.data.load says where it is
+looked for). What is published was computed on a GPU: a training takes half a minute there, kappa
+with the statistics of batches a minute and any other kappa a quarter of a minute. On a core kappa
+takes 5 minutes, and hours with the statistics of batches.
+"""
+
+from ml_collections import ConfigDict
+
+from sweeps.config import unknown_profile
+
+PROFILES = ("smoke", "laptop", "paper")
+EVERY, KERNELS = "every tensor", "kernels"
+PAPER_RATIOS = (
+    *((figure, "p/(k n)", 5.4, 27.2) for figure in ("1, 14", "14")),
+    ("15", "p/(k n)", 9.3, 46.7),
+    *((figure, "batch/n", 0.064, 0.064) for figure in ("1, 14", "14", "15")),
+)
+STOPS = (0, 20, 40, 60, 80, 100)
+
+
+def get_config(profile: str) -> ConfigDict:
+    if profile not in PROFILES:
+        raise unknown_profile(profile, PROFILES)
+    own = {"smoke": _smoke, "laptop": _laptop, "paper": _paper}[profile]()
+    return ConfigDict({"paper_ratios": PAPER_RATIOS, "first_seed": 0, **own})
+
+
+def _arm(**changed: object) -> dict[str, object]:
+    arm = {
+        "network": "resnet20",
+        "depth": 20,
+        "width": 16,
+        "side": 0,
+        "tensors": EVERY,
+        "augment": True,
+        "rates": (0.0, 0.4, 0.8),
+        "seeds": 3,
+        "measured": 1,
+        "stops": STOPS,
+        "kappas": (),
+        "largest": (),
+    }
+    return arm | changed
+
+
+def _paper() -> dict[str, object]:
+    ends = (0, 100)
+    every_way = (("batches", STOPS), ("plain batches", STOPS), ("running", STOPS))
+    return {
+        "data": "cifar10_part",
+        "samples": 1000,
+        "batch": 64,
+        "stops": STOPS,
+        "arms": {
+            "published": _arm(
+                kappas=(("batches", ends), ("all", STOPS), ("running", (100,))), largest=every_way
+            ),
+            "other_rates": _arm(rates=(0.2, 0.6), seeds=1, kappas=(("all", STOPS),)),
+            "kernels": _arm(tensors=KERNELS, rates=(0.4, 0.8), kappas=(("all", STOPS),)),
+            "plain": _arm(augment=False, kappas=(("all", (100,)),)),
+            "resnet32": _arm(
+                network="resnet32", depth=32, rates=(0.0, 0.2, 0.4, 0.6, 0.8), seeds=1, measured=0
+            ),
+        },
+    }
+
+
+def _laptop() -> dict[str, object]:
+    small = {"width": 4, "side": 8, "seeds": 2, "measured": 2}
+    ends = (("batches", (0, 100)), ("all", (0, 100)))
+    return {
+        "data": "fashion_mnist_5000",
+        "samples": 64,
+        "batch": 16,
+        "stops": STOPS,
+        "arms": {
+            "published": _arm(**small, kappas=ends, largest=(("running", (100,)),)),
+            "kernels": _arm(**small, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
+            "plain": _arm(**small, augment=False),
+            "resnet32": _arm(
+                **small, network="resnet32", depth=32, kappas=(("all", (0, 100)),)
+            ),
+        },
+    }
+
+
+def _smoke() -> dict[str, object]:
+    small = {"depth": 8, "width": 2, "side": 8, "seeds": 1, "stops": (0, 1), "rates": (0.0, 0.8)}
+    ends = (("batches", (0, 1)), ("all", (1,)))
+    return {
+        "data": "fashion_mnist_5000",
+        "samples": 8,
+        "batch": 4,
+        "stops": (0, 1),
+        "arms": {
+            "published": _arm(**small, kappas=ends, largest=(("running", (1,)),)),
+            "kernels": _arm(**{**small, "rates": (0.8,)}, tensors=KERNELS, kappas=ends),
+            "resnet32": _arm(**small, network="resnet32"),
+        },
+    }

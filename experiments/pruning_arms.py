@@ -1,0 +1,183 @@
+"""Networks pruned as paper A's published code prunes them, one change at a time: 1, 14, 15, C4.
+
+python -m experiments.pruning_arms --config=configs/pruning_arms.py:laptop
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+import gnjax
+from experiments.claims.pruning_arms import CLAIMS
+from experiments.shared import batch_kernels as kernels
+from experiments.shared.certificate import CERTIFICATE, certificate
+from experiments.shared.protocol import Training, begun, network_at, trained
+from experiments.shared.pruned_networks import KINDS
+from gnjax.papers.training import pruning
+from sweeps import command_line
+from sweeps.experiment import Experiment
+from sweeps.storage.checkpoint import Checkpoint
+from sweeps.storage.environment import environment
+
+LOSSES, KAPPA, LARGEST = "losses", "kappa", "largest"  # what a cell has
+LIMITS = gnjax.Limits(matrix_rows=10**5)
+STEPS = 14  # of Lanczos for lambda_max alone
+
+
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Of each arm the training, then what is measured at its stops.
+
+    An arm prunes ``tensors`` of a network, at ``rates`` and from ``seeds`` initialisations.
+    ``kappas`` and ``largest`` give for a way to take BatchNorm's statistics the epochs after which
+    kappa, or lambda_max alone, is measured; those of the first ``measured`` seeds alone.
+    """
+    for arm in config.arms.values():
+        for rate in arm.rates:
+            for seed in range(config.first_seed, config.first_seed + arm.seeds):
+                run = {
+                    **{name: arm[name] for name in ("network", "depth", "width", "tensors")},
+                    **{"augment": arm.augment, "pruned": rate, "seed": seed, "side": arm.side},
+                }
+                labels = {"figure": KINDS[arm.network].figure}
+                yield labels, {**run, "what": LOSSES, "statistics": "", "epoch": arm.stops[-1]}
+                if seed - config.first_seed >= arm.measured:
+                    continue
+                for what, ways in ((KAPPA, arm.kappas), (LARGEST, arm.largest)):
+                    for way, epochs in ways:
+                        for epoch in epochs:
+                            yield labels, {**run, "what": what, "statistics": way, "epoch": epoch}
+
+
+def measure(
+    what: str,
+    network: str,
+    depth: int,
+    width: int,
+    data: str,
+    samples: int,
+    side: int,
+    tensors: str,
+    pruned: float,
+    augment: bool,
+    batch: int,
+    statistics: str,
+    epoch: int,
+    stops: tuple[int, ...],
+    seed: int,
+    checkpoint: Checkpoint | None = None,
+) -> list[dict[str, Any]]:
+    """One training, or a measurement of the network after an epoch of it.
+
+    The weights at ``stops`` are kept beside the cells, for the measurements that come after.
+    """
+    run = Training(
+        network, depth, width, data, samples, side, tensors, pruned, augment, seed, batch
+    )
+    start = begun(run)
+    shared = {
+        "data": start.data,
+        "inputs": start.x[0].size,
+        "outputs": start.classes,
+        "parameters": pruning.remaining(start.mask),
+    }
+    folder = _weights(checkpoint)
+    if what == LOSSES:
+        kept = tuple(stop for stop in stops if stop < epoch) + (epoch,)
+        return [{**shared, **row} for row in trained(run, kept, folder)]
+    of = kernels.function(run, network_at(run, epoch, folder), statistics, epoch)
+    rows = _kappas(of, statistics, seed) if what == KAPPA else _largest(of, seed)
+    return [{**shared, **row} for row in rows]
+
+
+def _weights(checkpoint: Checkpoint | None) -> Path:
+    """The folder of weights that this code, on this device, has trained."""
+    if checkpoint is None:
+        return Path(tempfile.mkdtemp())
+    made_by = repr(environment(measure)).encode()
+    return checkpoint.path.parent / "weights" / hashlib.sha256(made_by).hexdigest()[:16]
+
+
+def _kappas(of: kernels.Function, statistics: str, seed: int) -> Iterator[dict[str, Any]]:
+    """kappa of J with all columns and with those of the weights that are left.
+
+    Where the statistics are those of batches, the published code's own numbers stand beside it.
+    """
+    theirs = kernels.as_computed(of) if statistics == "batches" else {}
+    for columns, operator in kernels.operators(of).items():
+        found = gnjax.condition_number(operator, method="inverse", seed=seed, limits=LIMITS)
+        yield {
+            "columns": columns,
+            **certificate(found),
+            **dict(zip(AS_COMPUTED, theirs.get(columns, ()), strict=False)),
+        }
+
+
+AS_COMPUTED = ("lambda_max_float32", "lambda_min_float32", "rank_float32")
+
+
+def _largest(of: kernels.Function, seed: int) -> Iterator[dict[str, Any]]:
+    """lambda_max by products in float32, a Rayleigh quotient, and the length of its residual."""
+    single = kernels.cast(of, jnp.float32)
+    for columns in (kernels.ALL, kernels.LEFT):
+        value, residual = kernels.largest(single, columns, STEPS, seed)
+        yield {"columns": columns, "lambda_max": value, "residual": residual}
+
+
+def cost(what: str, network: str, width: int, samples: int, side: int, epoch: int) -> float:
+    """Multiplications: an epoch takes four passes, a row of J as many as its batch has samples."""
+    kind = KINDS[network]
+    work = samples * kind.work * (width / kind.width) ** 2 * ((side or 32) / 32) ** 2
+    passes = {LOSSES: 4.0 * epoch, LARGEST: 6.0 * STEPS, KAPPA: 30.0}[what]
+    return passes * work + ((10.0 * samples) ** 3 if what == KAPPA else 0.0)
+
+
+def shape(
+    what: str, network: str, depth: int, width: int, statistics: str, augment: bool, samples: int
+) -> tuple[Any, ...]:
+    return what, network, depth, width, statistics, augment, samples
+
+
+def sources(config: ConfigDict) -> list[str]:
+    first = next(iter(config.arms.values()))
+    run = Training(
+        first.network,
+        first.depth,
+        first.width,
+        config.data,
+        config.samples,
+        first.side,
+        first.tensors,
+        0.0,
+        first.augment,
+        config.first_seed,
+        config.batch,
+    )
+    return [begun(run).source]
+
+
+EXPERIMENT = Experiment(
+    "pruning_arms",
+    settings,
+    measure,
+    cost,
+    columns=(
+        *("figure", "what", "network", "depth", "width", "tensors", "augment", "pruned", "seed"),
+        *("epoch", "statistics", "columns", "samples", "inputs", "outputs", "parameters", "data"),
+        *("batch", "loss", "right", "dead", *CERTIFICATE, "residual", *AS_COMPUTED),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    shape=shape,
+    watch="lambda_max",
+)
+
+if __name__ == "__main__":
+    sys.exit(command_line.main(EXPERIMENT))
