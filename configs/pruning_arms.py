@@ -86,9 +86,7 @@ def _laptop() -> dict[str, object]:
             "published": _arm(**small, kappas=ends, largest=(("running", (100,)),)),
             "kernels": _arm(**small, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
             "plain": _arm(**small, augment=False),
-            "resnet32": _arm(
-                **small, network="resnet32", depth=32, kappas=(("all", (0, 100)),)
-            ),
+            "resnet32": _arm(**small, network="resnet32", depth=32, kappas=(("all", (0, 100)),)),
         },
     }
 

@@ -1,10 +1,19 @@
-"""Figure 14: training loss and condition number of pruned ResNet20s."""
+"""Figure 14: training loss, lambda_max and condition number of pruned ResNet20s."""
 
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
-from figures.shared import pruning
+from matplotlib.figure import Figure
+from pandas import DataFrame
 
-EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
-PART = {"figure": "14"}
-draw = partial(pruning.draw, network="resnet20")
-caption = partial(pruning.caption, number=14, network="resnet20")
+from figures.shared import arms
+
+EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
+
+
+def draw(frame: DataFrame) -> Figure:
+    return arms.draw(frame, "resnet20")
+
+
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
+    return arms.caption(frame, provenance, 14, "resnet20")

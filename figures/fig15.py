@@ -1,10 +1,19 @@
-"""Figure 15: training loss and condition number of pruned ResNet32s."""
+"""Figure 15: training loss, lambda_max and condition number of pruned ResNet32s."""
 
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
-from figures.shared import pruning
+from matplotlib.figure import Figure
+from pandas import DataFrame
 
-EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
-PART = {"figure": "15"}
-draw = partial(pruning.draw, network="resnet32")
-caption = partial(pruning.caption, number=15, network="resnet32")
+from figures.shared import arms
+
+EXPERIMENT, COLUMNS = arms.EXPERIMENT, arms.COLUMNS
+
+
+def draw(frame: DataFrame) -> Figure:
+    return arms.draw(frame, "resnet32")
+
+
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
+    return arms.caption(frame, provenance, 15, "resnet32")

@@ -51,7 +51,7 @@ _RESNET20 = ("1, 14",)
 _SHARE = ("p/(k n)",)
 _ALONG = ("p/(k n)", "batch/n")  # what decides along training: an epoch has n / batch steps
 _CIFAR = ("cifar10", "cifar10_part")  # the images decide: on others these verdicts differ
-_SLOWDOWN = Sentence(
+SLOWDOWN = Sentence(
     "A",
     _PLACE,
     "training sparse networks from scratch using stochastic gradient descent results in a slowdown "
@@ -60,7 +60,7 @@ _SLOWDOWN = Sentence(
     data=_CIFAR,
     figures=_RESNET20,
 )
-_INCREASE = Sentence(
+INCREASE = Sentence(
     "A",
     _PLACE,
     "which is also reflected in an increase in the condition number of the GN matrix",
@@ -68,7 +68,7 @@ _INCREASE = Sentence(
     data=_CIFAR,
     figures=_RESNET20,
 )
-_WORSE = Sentence(
+WORSE = Sentence(
     "A",
     "Section 7",
     "pruned networks are more difficult to train as they have worse conditioning",
@@ -337,26 +337,26 @@ def _printed(network: str) -> tuple[Claim, ...]:
         _claim(
             network,
             "kappa at initialisation grows with the pruning rate",
-            _WORSE,
+            WORSE,
             _grows_at_start(network),
         ),
         _claim(
             network,
             "kappa, averaged over the epochs, grows with the pruning rate",
-            _INCREASE,
+            INCREASE,
             _grows_along(network),
             mechanism=MECHANISMS[network],
         ),
         _claim(
             network,
             "the loss, averaged over the epochs, grows with the pruning rate",
-            _SLOWDOWN,
+            SLOWDOWN,
             _slows(network),
         ),
         _claim(
             network,
             "the final loss grows with the pruning rate",
-            _SLOWDOWN,
+            SLOWDOWN,
             _ends_higher(network),
         ),
     )

@@ -1,0 +1,128 @@
+"""Figures 1, 14 and 15: loss, lambda_max and kappa of networks pruned by the published protocol."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pandas import DataFrame
+
+from experiments.claims.pruning_arms import EVERY, losses
+from figures.shared import captions, style
+from figures.shared.series import Series, kappa_over_seeds, over_seeds
+
+EXPERIMENT = "pruning_arms"
+COLUMNS = (
+    *captions.CELL,
+    *captions.CERTIFICATE,
+    *("what", "network", "tensors", "augment", "pruned", "epoch", "statistics", "columns"),
+    *("samples", "parameters", "batch", "loss", "dead", "rank", "lambda_max"),
+)
+NAMES = {"resnet20": "ResNet20", "resnet32": "ResNet32"}
+STEPS = (
+    "SGD on the cross-entropy, learning rate 0.1, a tenth of it after epoch 91, momentum 0.9,"
+    " weight decay 1e-4, PyTorch's default initialisation"
+)
+
+
+def of_network(frame: DataFrame, network: str) -> DataFrame:
+    """The rows of a network trained with crops, every tensor pruned, and of the unpruned one."""
+    return frame[(frame["network"] == network) & frame["augment"] & (frame["tensors"] == EVERY)]
+
+
+def draw(frame: DataFrame, network: str) -> Figure:
+    """Over the epochs: the loss, lambda_max with every column of J, and kappa with those left."""
+    shown = of_network(frame, network)
+    panels = (
+        ("training loss", losses(shown, network, EVERY), "loss"),
+        (r"$\lambda_{\max}$, every column of $J$", largest(shown), "lambda_max"),
+        (r"$\kappa$, the columns that are left", certified(shown, "left"), "kappa"),
+    )
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.5)
+        for axes, (name, rows, of) in zip(figure.subplots(1, 3), panels, strict=True):
+            axes.set_title(name)
+            _curves(axes, rows, of)
+        figure.axes[0].set_ylabel(NAMES[network])
+        style.footer(figure, captions.data_line(shown))
+    return figure
+
+
+def largest(frame: DataFrame) -> DataFrame:
+    """lambda_max of J with every column and the statistics of batches, one row a stop."""
+    rows = frame[(frame["statistics"] == "batches") & (frame["columns"] == "all")]
+    return rows.drop_duplicates(["network", "tensors", "augment", "pruned", "seed", "epoch"])
+
+
+def certified(frame: DataFrame, columns: str) -> DataFrame:
+    """kappa with BatchNorm's statistics of all samples."""
+    return frame[
+        (frame["what"] == "kappa") & (frame["statistics"] == "all") & (frame["columns"] == columns)
+    ]
+
+
+def finite(rows: DataFrame) -> DataFrame:
+    """The rows, where kappa counts as resolved if it has an upper end at the rank stated."""
+    return rows.assign(resolved=rows["kappa_high"] < float("inf"))
+
+
+def _curves(axes: Axes, rows: DataFrame, of: str) -> None:
+    """One curve for each pruning rate."""
+    if rows.empty:
+        style.blank(axes, "not computed at this profile")
+        return
+    style.logarithmic(axes)
+    curves = rows.groupby("pruned")
+    lines = []
+    for (rate, curve), look in zip(curves, style.ordered_looks(len(curves)), strict=True):
+        series = _series(curve, of)
+        lines.append(style.band(axes, series, look, f"{rate:.0%} pruned"))
+        if of == "loss":
+            lines[-1].set_marker("")
+    style.whole_numbers(axes, rows["epoch"], "epoch")
+    style.label_curves(axes, lines)
+
+
+def _series(curve: DataFrame, of: str) -> Series:
+    return (
+        kappa_over_seeds(finite(curve), "epoch")
+        if of == "kappa"
+        else over_seeds(curve, "epoch", of)
+    )
+
+
+def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, network: str) -> str:
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    shown = of_network(frame, network)
+    rates = sorted(shown["pruned"].unique())
+    left = [int(shown.loc[shown["pruned"] == rate, "parameters"].iloc[0]) for rate in rates]
+    kappas = certified(shown, "left")
+    starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
+    return captions.paragraph(
+        f"Figure {number}. {NAMES[network]} by the protocol of the published code:"
+        f" {', '.join(f'{rate:.0%}' for rate in rates)} of the smallest entries of every tensor,"
+        " BatchNorm's scales and shifts among them, pruned at initialisation, so that"
+        f" {', '.join(f'{count:,}' for count in left)} parameters are left; images cropped and"
+        f" flipped at random. {STEPS}, batches of {captions.listed(sorted(shown['batch'].unique()))}."
+        " Left: the loss after each epoch, in training mode. Middle: lambda_max of J J^T with a"
+        " column of J for every weight, pruned or not, and BatchNorm's statistics of batches; what"
+        " the published code draws as kappa is this over one fixed number. Right: kappa of J with"
+        " the columns of the weights that are left, and BatchNorm's statistics of all samples."
+        " Logarithmic vertical axes.",
+        f"Initialisations of the losses: {', '.join(f'{count} at {rate:.0%}' for rate, count in starts.items())};"
+        " bands are the 95% interval of their geometric mean. lambda_max and kappa are of the first.",
+        captions.certificates(finite(kappas)) if len(kappas) else "",
+        _rank(kappas),
+        captions.data(shown, provenance),
+    )
+
+
+def _rank(kappas: DataFrame) -> str:
+    """At which rank kappa is taken where J has not full rank."""
+    rows = kappas["samples"] * kappas["outputs"]
+    short = kappas[kappas["rank"] < rows]
+    if short.empty:
+        return ""
+    ranks = captions.listed(sorted({int(rank) for rank in short["rank"]}))
+    rates = ", ".join(f"{rate:.0%}" for rate in sorted(short["pruned"].unique()))
+    return f"At {rates} pruned J has not full rank, and kappa is that at the rank {ranks}."
