@@ -90,7 +90,7 @@ def measure(
     }
     folder = _weights(checkpoint)
     if what == LOSSES:
-        kept = tuple(stop for stop in stops if stop < epoch) + (epoch,)
+        kept = (*(stop for stop in stops if stop < epoch), epoch)
         return [{**shared, **row} for row in trained(run, kept, folder)]
     of = kernels.function(run, network_at(run, epoch, folder), statistics, epoch)
     rows = _kappas(of, statistics, seed) if what == KAPPA else _largest(of, seed)

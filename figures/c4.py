@@ -39,20 +39,19 @@ def draw(frame: DataFrame) -> Figure:
 
 def _losses(axes: Axes, frame: DataFrame) -> None:
     axes.set_title("training loss at the end")
-    rows = [
-        last(losses(frame, NETWORK, tensors, augment=augment)) for _, tensors, augment in LOSSES
+    curves = [
+        (label, last(losses(frame, NETWORK, tensors, augment=augment)))
+        for label, tensors, augment in LOSSES
     ]
-    _over_rates(
-        axes, [(label, rows) for (label, *_), rows in zip(LOSSES, rows, strict=True)], "loss"
-    )
+    _over_rates(axes, curves, "loss")
 
 
 def _kappas(axes: Axes, frame: DataFrame) -> None:
     axes.set_title(r"$\kappa$ at the end")
-    rows = [last(kappas(frame, "all", columns, tensors)) for _, tensors, columns in KAPPAS]
-    _over_rates(
-        axes, [(label, rows) for (label, *_), rows in zip(KAPPAS, rows, strict=True)], "kappa"
-    )
+    curves = [
+        (label, last(kappas(frame, "all", columns, tensors))) for label, tensors, columns in KAPPAS
+    ]
+    _over_rates(axes, curves, "kappa")
 
 
 def _over_rates(axes: Axes, curves: Sequence[tuple[str, DataFrame]], of: str) -> None:

@@ -127,26 +127,26 @@ def _lambda_max(frame: DataFrame) -> DataFrame:
 
 def _slower_than_kernels(frame: DataFrame) -> Verdict:
     """Whether the loss with every tensor pruned is above that with kernels alone pruned."""
-    both = [
+    every, kernels = (
         last(losses(frame, "resnet20", tensors)).query(f"pruned == {SPARSE}")
         for tensors in (EVERY, KERNELS)
-    ]
-    if any(rows.empty for rows in both):
+    )
+    if every.empty or kernels.empty:
         return not_testable(f"no network of both kinds is pruned by {SPARSE:.0%}")
     name = f"loss with every tensor pruned by {SPARSE:.0%} / with kernels alone"
-    return decide({"": ratio(*both, "loss")}, name, above=1.0)
+    return decide({"": ratio(every, kernels, "loss")}, name, above=1.0)
 
 
 def _never_trained(frame: DataFrame) -> Verdict:
     """Whether columns of pruned weights make lambda_max larger, after training."""
-    both = [
+    every, left = (
         last(kappas(frame, "batches", columns)).query(f"pruned == {SPARSE}")
         for columns in ("all", "left")
-    ]
-    if any(rows.empty for rows in both):
+    )
+    if every.empty or left.empty:
         return not_testable(f"no network pruned by {SPARSE:.0%} was measured")
     name = "lambda_max with all columns of J / with those that are left"
-    return decide({"": ratio(*both, "lambda_max")}, name, above=1.0, from_one_seed=True)
+    return decide({"": ratio(every, left, "lambda_max")}, name, above=1.0, from_one_seed=True)
 
 
 CLAIMS = (

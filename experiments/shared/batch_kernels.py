@@ -101,7 +101,7 @@ def _in_parts(x: jax.Array | NDArray[np.float64], size: int) -> tuple[jax.Array,
 
 def _batches(start: Begun, epoch: int, *, changed: bool) -> tuple[jax.Array, ...]:
     """The batches of the epoch after this one, as training would see them."""
-    key = jax.random.fold_in(start.state.key, epoch)
+    key = jax.random.fold_in(start.key, epoch)
     order, change = jax.random.split(key)
     x = jnp.asarray(start.x)[jax.random.permutation(order, len(start.x))]
     if changed and start.problem.augment is not None:
@@ -140,10 +140,8 @@ def _squared(jacobian: jax.Array, kept: jax.Array) -> tuple[jax.Array, jax.Array
     def add(place: int, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         columns = lax.dynamic_slice_in_dim(jacobian, place * _BLOCK, _BLOCK, axis=1)
         left = columns * lax.dynamic_slice_in_dim(kept, place * _BLOCK, _BLOCK)
-        return tuple(
-            total + jnp.matmul(part, part.T, precision="highest")
-            for total, part in zip(sums, (columns, left), strict=True)
-        )
+        every, some = (jnp.matmul(part, part.T, precision="highest") for part in (columns, left))
+        return sums[0] + every, sums[1] + some
 
     zero = jnp.zeros((len(jacobian), len(jacobian)), jacobian.dtype)
     return lax.fori_loop(0, blocks, add, (zero, zero))
@@ -208,8 +206,9 @@ def _on_host(
         for first in range(0, kept.size, _BLOCK):
             block = slice(first, first + _BLOCK)
             columns = np.ascontiguousarray(jacobian[:, block])
+            some = columns[:, kept[block]]
             every += columns @ columns.T
-            left += (columns * kept[block]) @ columns.T
+            left += some @ some.T
     return every, left
 
 

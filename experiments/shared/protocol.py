@@ -86,6 +86,7 @@ class Begun:
     mask: Any
     problem: training.Problem
     state: training.State
+    key: jax.Array
     data: str
     source: str
 
@@ -106,7 +107,7 @@ def begun(run: Training) -> Begun:
     change = _change(run) if run.augment else None
     recipe = RECIPES[run.network](run.batch)
     problem, state = training.begin(net, x, labels, recipe, key, mask=mask, augment=change)
-    return Begun(net, x, labels, classes, mask, problem, state, data, source)
+    return Begun(net, x, labels, classes, mask, problem, state, key, data, source)
 
 
 @cache
@@ -123,10 +124,10 @@ def _images(run: Training) -> tuple[NDArray, NDArray, int, str, str]:
     if not run.data.startswith("cifar10"):
         found = _loaded(run.data, run.samples, 0, run.side)
         return found.x, found.labels, found.classes, found.data, found.source
-    found = datasets.load(run.data, samples=run.samples, seed=0)
-    x = found.inputs.reshape(run.samples, *found.shape)
+    raw = datasets.load(run.data, samples=run.samples, seed=0)
+    x = raw.inputs.reshape(run.samples, *raw.shape)
     mean, spread = ((0.5,) * 3, (0.5,) * 3) if run.network == "vit" else (MEAN, SPREAD)
-    return (x - mean) / spread, found.labels, found.classes, run.data, found.source
+    return (x - mean) / spread, raw.labels, raw.classes, run.data, raw.source
 
 
 def _start_small(net: ViT, key: jax.Array) -> None:

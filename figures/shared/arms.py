@@ -1,15 +1,15 @@
 """Figures 1, 14 and 15: loss, lambda_max and kappa of networks pruned by the published protocol."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from experiments.claims.pruning_arms import EVERY, losses
 from figures.shared import captions, style
-from figures.shared.series import Series, kappa_over_seeds, over_seeds
+from figures.shared.series import kappa_over_seeds, over_seeds
 
 EXPERIMENT = "pruning_arms"
 COLUMNS = (
@@ -42,7 +42,7 @@ def draw(frame: DataFrame, network: str) -> Figure:
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         for axes, (name, rows, of) in zip(figure.subplots(1, 3), panels, strict=True):
             axes.set_title(name)
-            _curves(axes, rows, of)
+            _curves(axes, rows, of, sorted(shown["pruned"].unique()))
         figure.axes[0].set_ylabel(NAMES[network])
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -66,29 +66,27 @@ def finite(rows: DataFrame) -> DataFrame:
     return rows.assign(resolved=rows["kappa_high"] < float("inf"))
 
 
-def _curves(axes: Axes, rows: DataFrame, of: str) -> None:
-    """One curve for each pruning rate."""
+def _curves(axes: Axes, rows: DataFrame, of: str, rates: Sequence[float]) -> None:
+    """One curve for each pruning rate, of the same look in every panel."""
     if rows.empty:
         style.blank(axes, "not computed at this profile")
         return
     style.logarithmic(axes)
-    curves = rows.groupby("pruned")
     lines = []
-    for (rate, curve), look in zip(curves, style.ordered_looks(len(curves)), strict=True):
-        series = _series(curve, of)
+    for rate, look in zip(rates, style.ordered_looks(len(rates)), strict=True):
+        curve = rows[rows["pruned"] == rate]
+        if curve.empty:
+            continue
+        series = (
+            kappa_over_seeds(finite(curve), "epoch")
+            if of == "kappa"
+            else over_seeds(curve, "epoch", of)
+        )
         lines.append(style.band(axes, series, look, f"{rate:.0%} pruned"))
         if of == "loss":
             lines[-1].set_marker("")
     style.whole_numbers(axes, rows["epoch"], "epoch")
     style.label_curves(axes, lines)
-
-
-def _series(curve: DataFrame, of: str) -> Series:
-    return (
-        kappa_over_seeds(finite(curve), "epoch")
-        if of == "kappa"
-        else over_seeds(curve, "epoch", of)
-    )
 
 
 def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, network: str) -> str:
@@ -98,23 +96,28 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
     left = [int(shown.loc[shown["pruned"] == rate, "parameters"].iloc[0]) for rate in rates]
     kappas = certified(shown, "left")
     starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
+    counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
     return captions.paragraph(
         f"Figure {number}. {NAMES[network]} by the protocol of the published code:"
         f" {', '.join(f'{rate:.0%}' for rate in rates)} of the smallest entries of every tensor,"
         " BatchNorm's scales and shifts among them, pruned at initialisation, so that"
         f" {', '.join(f'{count:,}' for count in left)} parameters are left; images cropped and"
-        f" flipped at random. {STEPS}, batches of {captions.listed(sorted(shown['batch'].unique()))}."
+        f" flipped at random. {STEPS}, batches of {_listed(shown['batch'])}."
         " Left: the loss after each epoch, in training mode. Middle: lambda_max of J J^T with a"
         " column of J for every weight, pruned or not, and BatchNorm's statistics of batches; what"
         " the published code draws as kappa is this over one fixed number. Right: kappa of J with"
         " the columns of the weights that are left, and BatchNorm's statistics of all samples."
         " Logarithmic vertical axes.",
-        f"Initialisations of the losses: {', '.join(f'{count} at {rate:.0%}' for rate, count in starts.items())};"
-        " bands are the 95% interval of their geometric mean. lambda_max and kappa are of the first.",
+        f"Initialisations of the losses: {counts}; bands are the 95% interval of their geometric"
+        " mean. lambda_max and kappa are of the first.",
         captions.certificates(finite(kappas)) if len(kappas) else "",
         _rank(kappas),
         captions.data(shown, provenance),
     )
+
+
+def _listed(values: Series) -> str:
+    return captions.listed(sorted(values.unique()))
 
 
 def _rank(kappas: DataFrame) -> str:

@@ -324,7 +324,7 @@ def _drawn(problem: Problem, state: State, indices: jax.Array) -> tuple[jax.Arra
     The first index tells the steps of an epoch apart, as every sample is in one of them.
     """
     x, y = problem.x[indices], problem.y[indices]
-    if problem.augment is not None:
+    if problem.augment is not None and state.key is not None:  # begin refuses one without a key
         of_epoch = jax.random.fold_in(jax.random.fold_in(state.key, state.epoch), 1)
         x = problem.augment(jax.random.fold_in(of_epoch, indices[0]), x)
     return x, y
