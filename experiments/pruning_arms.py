@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from sweeps.storage.environment import environment
 LOSSES, KAPPA, LARGEST = "losses", "kappa", "largest"  # what a cell has
 LIMITS = gnjax.Limits(matrix_rows=10**5)
 STEPS = 14  # of Lanczos for lambda_max alone
+AS_COMPUTED = ("lambda_max_float32", "lambda_min_float32", "rank_float32")
+MEASURED = ("columns", "loss", "right", "dead", *CERTIFICATE, "residual", *AS_COMPUTED)
 
 
 def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -90,11 +92,13 @@ def measure(
     }
     folder = _weights(checkpoint)
     if what == LOSSES:
-        kept = (*(stop for stop in stops if stop < epoch), epoch)
-        return [{**shared, **row} for row in trained(run, kept, folder)]
-    of = kernels.function(run, network_at(run, epoch, folder), statistics, epoch)
-    rows = _kappas(of, statistics, seed) if what == KAPPA else _largest(of, seed)
-    return [{**shared, **row} for row in rows]
+        rows: Iterable[dict[str, Any]] = trained(
+            run, (*(stop for stop in stops if stop < epoch), epoch), folder
+        )
+    else:
+        of = kernels.function(run, network_at(run, epoch, folder), statistics, epoch)
+        rows = _kappas(of, statistics, seed) if what == KAPPA else _largest(of, seed)
+    return [{**dict.fromkeys(MEASURED), **shared, **row} for row in rows]
 
 
 def _weights(checkpoint: Checkpoint | None) -> Path:
@@ -118,9 +122,6 @@ def _kappas(of: kernels.Function, statistics: str, seed: int) -> Iterator[dict[s
             **certificate(found),
             **dict(zip(AS_COMPUTED, theirs.get(columns, ()), strict=False)),
         }
-
-
-AS_COMPUTED = ("lambda_max_float32", "lambda_min_float32", "rank_float32")
 
 
 def _largest(of: kernels.Function, seed: int) -> Iterator[dict[str, Any]]:

@@ -94,7 +94,7 @@ class Begun:
 @lru_cache(maxsize=4)
 def begun(run: Training) -> Begun:
     """The network of a training at epoch 0."""
-    x, labels, classes, data, source = _images(run)
+    x, labels, classes, black, data, source = _images(run)
     key = jax.random.key(run.seed)
     net = networks.KINDS[run.network].make(run.depth, run.width, x.shape[1:], classes, key)
     if isinstance(net, ViT):
@@ -104,7 +104,8 @@ def begun(run: Training) -> Begun:
     mask = pruning.magnitude_mask(
         params, run.pruned, only=only, vectors=run.tensors == EVERY, count=int
     )
-    change = _change(run) if run.augment else None
+    crops = _resized if run.network == "vit" else Crops(black)
+    change = crops if run.augment else None
     recipe = RECIPES[run.network](run.batch)
     problem, state = training.begin(net, x, labels, recipe, key, mask=mask, augment=change)
     return Begun(net, x, labels, classes, mask, problem, state, key, data, source)
@@ -115,19 +116,24 @@ def _loaded(data: str, samples: int, seed: int, side: int) -> networks.Images:
     return networks.images(data, samples, seed, side, 3)
 
 
-def _images(run: Training) -> tuple[NDArray, NDArray, int, str, str]:
-    """Images (n, side, side, 3) with black at 0 before the mean is subtracted.
+Black = tuple[float, ...]  # what a black pixel is in each channel
+
+
+def _images(run: Training) -> tuple[NDArray, NDArray, int, Black, str, str]:
+    """Images (n, side, side, 3), their labels, how many classes, black, the data and its source.
 
     CIFAR-10 gets the mean and the spread of the published code; the transformer's images lie
-    between -1 and 1. Other data are standardised channel by channel.
+    between -1 and 1. Other data are standardised channel by channel; their darkest is black.
     """
     if not run.data.startswith("cifar10"):
         found = _loaded(run.data, run.samples, 0, run.side)
-        return found.x, found.labels, found.classes, found.data, found.source
+        darkest = tuple(found.x.min(axis=(0, 1, 2)).tolist())
+        return found.x, found.labels, found.classes, darkest, found.data, found.source
     raw = datasets.load(run.data, samples=run.samples, seed=0)
     x = raw.inputs.reshape(run.samples, *raw.shape)
     mean, spread = ((0.5,) * 3, (0.5,) * 3) if run.network == "vit" else (MEAN, SPREAD)
-    return (x - mean) / spread, raw.labels, raw.classes, run.data, raw.source
+    black = tuple((-np.array(mean) / spread).tolist())
+    return (x - mean) / spread, raw.labels, raw.classes, black, run.data, raw.source
 
 
 def _start_small(net: ViT, key: jax.Array) -> None:
@@ -145,28 +151,29 @@ def _start_small(net: ViT, key: jax.Array) -> None:
     nnx.update(net, jax.tree.unflatten(structure, drawn))
 
 
-def _change(run: Training) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    return _resized if run.network == "vit" else _cropped
-
-
 def _flipped(key: jax.Array, x: jax.Array) -> jax.Array:
     """Each image, or with probability 1/2 its mirror image."""
     mirrored = jax.random.bernoulli(key, 0.5, (len(x),))
     return jnp.where(mirrored[:, None, None, None], x[:, :, ::-1], x)
 
 
-def _cropped(key: jax.Array, x: jax.Array) -> jax.Array:
-    """A random window of each image in a black border, perhaps mirrored."""
-    place, mirror = jax.random.split(key)
-    black = -jnp.asarray(MEAN, x.dtype) / jnp.asarray(SPREAD, x.dtype)
-    border = ((0, 0), (BORDER, BORDER), (BORDER, BORDER), (0, 0))
-    framed = jnp.pad(x - black, border) + black
-    corners = jax.random.randint(place, (len(x), 2), 0, 2 * BORDER + 1)
+@dataclass(frozen=True)
+class Crops:
+    """A random window of each image in a black border, perhaps mirrored, from (key, images)."""
 
-    def window(image: jax.Array, corner: jax.Array) -> jax.Array:
-        return lax.dynamic_slice(image, (corner[0], corner[1], 0), x.shape[1:])
+    black: Black
 
-    return _flipped(mirror, jax.vmap(window)(framed, corners))
+    def __call__(self, key: jax.Array, x: jax.Array) -> jax.Array:
+        place, mirror = jax.random.split(key)
+        black = jnp.asarray(self.black, x.dtype)[None, None, None]
+        border = ((0, 0), (BORDER, BORDER), (BORDER, BORDER), (0, 0))
+        framed = jnp.pad(x - black, border) + black
+        corners = jax.random.randint(place, (len(x), 2), 0, 2 * BORDER + 1)
+
+        def window(image: jax.Array, corner: jax.Array) -> jax.Array:
+            return lax.dynamic_slice(image, (corner[0], corner[1], 0), x.shape[1:])
+
+        return _flipped(mirror, jax.vmap(window)(framed, corners))
 
 
 def _resized(key: jax.Array, x: jax.Array) -> jax.Array:
@@ -180,7 +187,7 @@ def _resized(key: jax.Array, x: jax.Array) -> jax.Array:
     areas = jax.random.uniform(area, (n,), x.dtype, smallest, largest)
     logs = jax.random.uniform(aspect, (n,), x.dtype, np.log(narrow), np.log(wide))
     ratio = jnp.exp(0.5 * logs)
-    sides = jnp.minimum(jnp.sqrt(areas)[:, None] * jnp.stack([1 / ratio, ratio], 1), 1.0)
+    sides = jnp.minimum(jnp.stack([jnp.sqrt(areas) / ratio, jnp.sqrt(areas) * ratio], 1), 1.0)
     corners = (1 - sides) * jax.random.uniform(place, (n, 2), x.dtype)
 
     def window(image: jax.Array, share: jax.Array, corner: jax.Array) -> jax.Array:
@@ -215,12 +222,11 @@ def _dead(state: training.State) -> int:
 
     Scales start alike, and so do shifts: pruned by the same share they are zero together, for good.
     """
-    scales = [
-        leaf
+    return sum(
+        int(np.count_nonzero(np.asarray(leaf) == 0))
         for path, leaf in jax.tree_util.tree_leaves_with_path(state.params)
         if "norm/scale" in jax.tree_util.keystr(path, simple=True, separator="/")
-    ]
-    return sum(int(np.count_nonzero(np.asarray(leaf) == 0)) for leaf in scales)
+    )
 
 
 def _file(folder: Path, run: Training, epoch: int) -> Path:

@@ -1,0 +1,192 @@
+"""Networks pruned by the published protocol: crops, masks, J through statistics of batches."""
+
+from dataclasses import replace
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import gnjax
+from experiments.claims.pruning_arms import CLAIMS
+from experiments.shared import batch_kernels as kernels
+from experiments.shared import protocol
+from experiments.shared.pruned_kernel import pruned_kernel
+from experiments.shared.pruned_networks import frozen
+from gnjax.numerics.limits import Limits
+from gnjax.papers.training import minibatch
+from sweeps.claims import FAILS, HOLDS
+
+RUN = protocol.Training(
+    "resnet20", 8, 2, "fashion_mnist_5000", 6, 8, protocol.EVERY, 0.5, True, 0, batch=4
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The weights after one epoch."""
+    path = tmp_path_factory.mktemp("weights")
+    protocol.trained(RUN, (1,), path)
+    return path
+
+
+def _dense(of):
+    """J by forward mode, one column for each weight."""
+    flat, unravel = jax.flatten_util.ravel_pytree(of.params)
+
+    def outputs(weights):
+        parts = [of.apply(unravel(weights), x) for group in of.groups for x in group]
+        return jnp.concatenate([part.ravel() for part in parts])
+
+    return np.asarray(jax.jacfwd(outputs)(flat))
+
+
+@pytest.mark.parametrize("way", kernels.WAYS)
+def test_the_kernels_are_those_of_a_dense_jacobian(way, folder):
+    """All columns, and those left; by rows of J, by products, and by forward mode."""
+    of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), way, 1)
+    jacobian, found = _dense(of), kernels.matrices(of)
+    left = jacobian[:, of.kept]
+    for columns, expected in (("all", jacobian @ jacobian.T), ("left", left @ left.T)):
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(found[columns], expected, atol=1e-11 * size)
+        v = np.random.default_rng(0).standard_normal(len(expected))
+        np.testing.assert_allclose(kernels.product(of, columns, v), expected @ v, atol=1e-10 * size)
+        error = np.linalg.norm(found[columns] - expected)
+        assert error <= kernels.measured_error(of, columns, found[columns]) + 1e-13 * size
+        top, residual = kernels.largest(of, columns, 20, 0)
+        assert top == pytest.approx(np.linalg.eigvalsh(expected)[-1], rel=1e-6)
+        assert residual < 1e-2 * top
+
+
+def test_the_kernel_of_frozen_statistics_is_that_of_the_other_experiment(folder):
+    net, start = protocol.network_at(RUN, 1, folder), protocol.begun(RUN)
+    of = kernels.function(RUN, net, "all", 1)
+    other = pruned_kernel(frozen(net, start.x), start.x, start.mask).as_matrix()
+    np.testing.assert_allclose(kernels.matrices(of)["left"], other, rtol=1e-9)
+
+
+def test_a_jacobian_that_is_held_in_a_file_gives_the_same(folder, monkeypatch):
+    of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "batches", 1)
+    expected = kernels.matrices(of)
+    monkeypatch.setattr(kernels, "LIMITS", Limits(factor_bytes=1))
+    for columns, matrix in kernels.matrices(of).items():
+        np.testing.assert_array_equal(matrix, expected[columns])
+
+
+def test_batches_couple_their_samples_and_no_others(folder):
+    """The outputs of a batch follow when another sample of it changes."""
+    of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "plain batches", 1)
+    (batch, *_) = of.groups
+    other = batch[0].at[1].add(1.0)
+    first = of.apply(of.params, batch[0])[0], of.apply(of.params, other)[0]
+    assert np.abs(first[0] - first[1]).max() > 1e-6
+    alone = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "all", 1)
+    (samples, *_) = alone.wide
+    kept = alone.apply(alone.params, samples[0])[0]
+    changed = alone.apply(alone.params, samples[0].at[1].add(1.0))[0]
+    np.testing.assert_allclose(kept, changed, rtol=1e-12)
+
+
+def test_weights_that_are_not_kept_are_trained_again(folder, tmp_path):
+    kept = nnx.state(protocol.network_at(RUN, 1, folder), nnx.Param)
+    again = nnx.state(protocol.network_at(RUN, 1, tmp_path), nnx.Param)
+    jax.tree.map(np.testing.assert_array_equal, kept, again)
+
+
+def test_a_pruned_scale_kills_its_channel():
+    """Scale and shift are pruned together, so that the outputs do not read the channel's kernel."""
+    start = protocol.begun(RUN)
+    state = minibatch.trained(start.net, start.state)
+    state.train()
+    norm = state.stem.norm
+    dead = np.flatnonzero(np.asarray(norm.scale[...]) == 0)
+    assert len(dead) == int(RUN.pruned * norm.scale[...].size)
+    assert not np.asarray(norm.bias[...])[dead].any()
+    before = state(jnp.asarray(start.x))
+    state.stem.conv.kernel[...] = state.stem.conv.kernel[...].at[..., dead].add(1.0)
+    np.testing.assert_array_equal(before, state(jnp.asarray(start.x)))
+
+
+def test_a_crop_is_a_window_of_the_image_in_black_and_perhaps_its_mirror():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 5, 5, 3))
+    black = (-1.0, 2.0, 0.5)
+    framed = np.broadcast_to(black, (3, 13, 13, 3)).copy()
+    framed[:, 4:9, 4:9] = x
+    seen = set()
+    for seed in range(20):
+        found = np.asarray(protocol.Crops(black)(jax.random.key(seed), jnp.asarray(x)))
+        for image, whole in zip(found, framed, strict=True):
+            windows = [
+                (i, j, mirror)
+                for i, j, mirror in product(range(9), range(9), (1, -1))
+                if np.allclose(whole[i : i + 5, j : j + 5][:, ::mirror], image)
+            ]
+            assert windows
+            seen.add(windows[0][2])
+    assert seen == {1, -1}
+
+
+def test_a_resized_crop_keeps_a_constant_image_and_stays_inside():
+    """Linear interpolation of values between two numbers lies between them."""
+    x = jnp.concatenate(
+        [jnp.ones((2, 8, 8, 3)), jax.random.uniform(jax.random.key(1), (8, 8, 8, 3))]
+    )
+    found = np.asarray(protocol._resized(jax.random.key(0), x))
+    np.testing.assert_allclose(found[:2], 1.0, rtol=1e-6)
+    assert found[2:].min() >= -1e-6
+    assert found[2:].max() <= 1 + 1e-6
+    assert np.abs(found[2:] - np.asarray(x[2:])).max() > 0.1
+
+
+def test_the_transformer_starts_small_with_scales_of_one():
+    run = replace(RUN, network="vit", depth=1, width=8, tensors=protocol.KERNELS, pruned=0.0)
+    params = nnx.state(protocol.begun(run).net, nnx.Param)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if "scale" in name or "bias" in name:
+            np.testing.assert_array_equal(leaf, float("scale" in name))
+        else:
+            assert 0.01 < np.asarray(leaf).std() < 0.03, name
+
+
+def test_what_float32_has_is_near_what_float64_has(folder):
+    of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "batches", 1)
+    values = np.linalg.eigvalsh(kernels.matrices(of)["all"])
+    largest, _, rank = kernels.as_computed(of)["all"]
+    assert largest == pytest.approx(values[-1], rel=1e-5)
+    assert rank == np.count_nonzero(np.abs(values) > kernels.ABSOLUTE) or values[0] < 1e-4
+
+
+def _published():
+    from sweeps.table import read
+
+    return read("figures/gallery/paper/fig14.csv", foreign=True)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.statement[:40])
+def test_a_claim_can_fail(claim):
+    """With pruned and unpruned networks, and all columns and those left, exchanged."""
+    frame = _published()
+    found = claim.check(frame).status
+    rates = {0.0: 0.8, 0.8: 0.0, 0.2: 0.6, 0.6: 0.2}
+    names = {"all": "left", "left": "all"}
+    kinds = {protocol.EVERY: protocol.KERNELS, protocol.KERNELS: protocol.EVERY}
+    turned = frame.assign(
+        pruned=frame["pruned"].replace(rates), columns=frame["columns"].replace(names)
+    )
+    moved = frame.assign(tensors=frame["tensors"].replace(kinds))
+    assert found in (HOLDS, FAILS) or claim.column == "as printed"
+    assert any(claim.check(other).status != found for other in (turned, moved)) or found == FAILS
+
+
+def test_resnets_certified_kappa_has_its_lambda_ends(folder):
+    of = kernels.function(RUN, protocol.network_at(RUN, 1, folder), "batches", 1)
+    values = np.linalg.eigvalsh(np.asarray(kernels.matrices(of)["all"]))
+    found = gnjax.condition_number(kernels.operators(of)["all"], method="inverse")
+    if found.resolved:
+        low, high = found.interval
+        assert low <= values[-1] / values[0] <= high
