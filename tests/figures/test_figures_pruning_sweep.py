@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from figures import c2, catalogue, fig01, fig13, fig14
+from figures import c2, catalogue, fig13, fig16
 from figures.shared import paths, pruning
 from figures.shared.series import Columns, select
 from sweeps.table import TableError
@@ -75,11 +75,11 @@ def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) ->
     hidden = (table["pruned"] == 0.4) & (table["epoch"] == 2) & (table["seed"] == 1)
     high = np.where(hidden, np.inf, table["kappa_numerical_high"])
     unresolved = {**table, "kappa_numerical_high": high}
-    kappas = fig14.draw(unresolved).axes[1]
+    kappas = fig16.draw(unresolved).axes[1]
     curve = line(kappas, "40% pruned")
     assert np.isnan(curve.get_ydata()).tolist() == [False, True, False]
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
-    cell = select(unresolved, network="resnet20", pruned=0.4, epoch=2)
+    cell = select(unresolved, network="vgg5", pruned=0.4, epoch=2)
     known = np.isfinite(cell["kappa_numerical_high"])
     ends = np.where(known, cell["kappa_numerical"], cell["kappa_numerical_low"])
     lowest = scipy.stats.gmean(ends)
@@ -87,12 +87,12 @@ def test_an_unresolved_kappa_is_an_open_marker_under_an_arrow(table: Columns) ->
     assert opened.get_markeredgecolor() == curve.get_color()
     arrows = [a for a in kappas.texts if getattr(a, "arrow_patch", None) and not a.get_text()]
     assert len(arrows) == 1
-    assert "lower bounds (1 of 27 cells" in fig14.caption(unresolved, {"precision": "float64"})
+    assert "lower bounds (1 of 27 cells" in fig16.caption(unresolved, {"precision": "float64"})
 
 
 def test_both_panels_name_their_curves(table: Columns) -> None:
     """In one style of ticks: powers of ten over many decades, else plain numbers."""
-    figure = fig14.draw(table)
+    figure = fig16.draw(table)
     figure.draw_without_rendering()
     named = [[text.get_text() for text in axes.texts] for axes in figure.axes]
     assert named == [["0% pruned", "40% pruned", "80% pruned"]] * 2
@@ -105,21 +105,21 @@ def test_both_panels_name_their_curves(table: Columns) -> None:
 def test_where_a_seed_has_lost_rank_the_marker_is_open(table: Columns) -> None:
     lost = (table["pruned"] == 0.8) & (table["epoch"] == 4) & (table["seed"] == 2)
     found = {**table, "rank_numerical": np.where(lost, 900, table["rank_numerical"])}
-    kappas = fig14.draw(found).axes[1]
+    kappas = fig16.draw(found).axes[1]
     (opened,) = [drawn for drawn in kappas.lines if drawn.get_markerfacecolor() == "white"]
     curve = line(kappas, "80% pruned")
     np.testing.assert_allclose(opened.get_xydata(), curve.get_xydata()[-1:])
-    text = fig14.caption(found, {"precision": "float64"})
+    text = fig16.caption(found, {"precision": "float64"})
     assert "numerical rank below k n (1 of 27 cells), which counts eigenvalues above 1e-13" in text
-    assert "numerical rank" not in fig14.caption(table, {"precision": "float64"})
+    assert "numerical rank" not in fig16.caption(table, {"precision": "float64"})
 
 
 def test_the_picture_says_what_it_shows(table: Columns) -> None:
     """Class: a reader has to look for the network, the drop and open markers in the caption."""
     dropped = {**table, "drop_after": np.where(table["drop_after"] > 0, 3, 0)}
     lost = {**dropped, "rank_numerical": np.where(table["epoch"] == 4, 900, 1000)}
-    losses, kappas = fig14.draw(lost).axes
-    assert losses.get_title(loc="left") == "ResNet20"
+    losses, kappas = fig16.draw(lost).axes
+    assert losses.get_title(loc="left") == "VGG5"
     for axes in (losses, kappas):
         assert "the rate drops" in [text.get_text() for text in axes.texts]
     assert [text.get_text() for text in kappas.get_legend().get_texts()] == [
@@ -141,14 +141,14 @@ def test_three_curves_at_most_have_a_band(count: int, places: set[int]) -> None:
 def test_a_caption_names_the_curves_with_a_band(table: Columns) -> None:
     more = {name: np.tile(column, 2) for name, column in table.items()}
     more["pruned"][len(table["pruned"]) :] += 0.1
-    assert "bands, of 0%, 40%, 90%, are" in fig14.caption(more, {"precision": "float64"})
+    assert "bands, of 0%, 40%, 90%, are" in fig16.caption(more, {"precision": "float64"})
 
 
 def test_with_smaller_steps_nothing_is_drawn(table: Columns) -> None:
     both = {name: np.tile(column, 2) for name, column in table.items()}
     both["steps"][len(table["steps"]) :] = "small"
     both["loss"][len(table["loss"]) :] *= 3
-    for axes, expected in zip(fig14.draw(both).axes, fig14.draw(table).axes, strict=True):
+    for axes, expected in zip(fig16.draw(both).axes, fig16.draw(table).axes, strict=True):
         for drawn, curve in zip(axes.lines, expected.lines, strict=True):
             np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
 
@@ -157,7 +157,7 @@ def test_a_seed_that_was_not_trained_is_not_in_the_curves(table: Columns) -> Non
     start = select(table, epoch=0)
     more = {**start, "seed": start["seed"] + 3, "kappa_numerical": 1e9 * start["kappa_numerical"]}
     both = {name: np.concatenate([table[name], more[name]]) for name in table}
-    for axes, expected in zip(fig14.draw(both).axes, fig14.draw(table).axes, strict=True):
+    for axes, expected in zip(fig16.draw(both).axes, fig16.draw(table).axes, strict=True):
         for drawn, curve in zip(axes.lines, expected.lines, strict=True):
             np.testing.assert_array_equal(drawn.get_ydata(), curve.get_ydata())
 
@@ -189,27 +189,27 @@ def _over_later_epochs(rows: Columns, rate: float) -> float:
 def test_captions_say_how_much_is_not_computed_yet(table: Columns) -> None:
     """Class: a part of a sweep is shown as if it were the whole."""
     planned = {"rates": [*RATES, 0.9], "seeds": 3}
-    provenance = {"precision": "float64", "missing": 5, "config": {"resnet20": planned}}
-    text = fig01.caption(table, provenance)
+    provenance = {"precision": "float64", "missing": 5, "config": {"vgg5": planned}}
+    text = fig16.caption(table, provenance)
     assert "Not all is computed yet: 9 of 12 trainings are shown, none at 90%." in text
     fewer = {name: column[table["seed"] < 2] for name, column in table.items()}
     planned["rates"] = list(RATES)
-    assert "6 of 9 trainings are shown. " in fig01.caption(fewer, provenance)
-    assert "computed yet" not in fig01.caption(table, provenance)
-    assert "computed yet" not in fig01.caption(table, {"precision": "float64"})
+    assert "6 of 9 trainings are shown. " in fig16.caption(fewer, provenance)
+    assert "computed yet" not in fig16.caption(table, provenance)
+    assert "computed yet" not in fig16.caption(table, {"precision": "float64"})
 
 
 def test_a_network_without_a_cell_is_told(table: Columns) -> None:
-    others = {name: column[table["network"] != "resnet20"] for name, column in table.items()}
-    with pytest.raises(TableError, match="no ResNet20 is in the table"):
-        fig01.draw(others)
+    others = {name: column[table["network"] != "vgg5"] for name, column in table.items()}
+    with pytest.raises(TableError, match="no VGG5 is in the table"):
+        fig16.draw(others)
 
 
 def test_captions_say_what_was_pruned_and_how_it_was_trained(table: Columns) -> None:
-    text = fig01.caption(table, {"precision": "float64"})
-    assert text.startswith("Figure 1. ")
+    text = fig16.caption(table, {"precision": "float64"})
+    assert text.startswith("Figure 16. ")
     assert (
-        "ResNet20 with 4 filters in its first stage, of which 0%, 40%, 80% of every layer's weights"
+        "a VGG20 with 4 filters in its first layer, of which 0%, 40%, 80% of every layer's weights"
         in text
     )
     assert "272,474, 163,484, 54,495 parameters that are left" in text

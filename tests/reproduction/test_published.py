@@ -176,8 +176,8 @@ def test_of_a_large_table_a_figure_gets_its_part_as_it_is(tmp_path):
     (tmp_path / "table.csv").write_text("\n".join([header, *rows.values()]) + "\n")
     (tmp_path / "provenance.json").write_text("{}")
     parts = {
-        "fig01": ["resnet20"],
         "fig16": ["vgg5", "between", "smaller"],
+        "fig14": ["resnet20"],
         "c2": ["resnet20", "vgg5"],
         "fig02": list(rows),
     }
