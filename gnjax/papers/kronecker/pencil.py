@@ -128,7 +128,7 @@ class KroneckerPencil:
     shift: float
     noise: float
     inverse: float  # ||R||
-    solves: bool = False
+    needs_size: bool = False
 
     def at(self, shift: float) -> KroneckerPencil:
         return replace(self, shift=shift)

@@ -40,8 +40,8 @@ class Pencil(Protocol):
         ...
 
     @property
-    def solves(self) -> bool:
-        """Whether R is applied by solving equations, whose rounding grows with C."""
+    def needs_size(self) -> bool:
+        """Whether ``moved`` depends on how large C is, beside vectors that are deflated too."""
         ...
 
     def at(self, shift: float) -> Pencil:

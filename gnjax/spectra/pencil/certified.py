@@ -122,14 +122,14 @@ def _unbounded(end: End, values: np.ndarray, products: int) -> Enclosed:
 class Complement:
     """Products with C beside deflated vectors, and what its eigenvalues there must exceed.
 
-    How far rounding moves C depends on the longest w = R v and C v of the run, and where R is
-    applied by solving also on C v for the rows R^T X: a rounded v has a part there.
+    How far rounding moves C depends on the longest w = R v and C v of the run. Where it may be far,
+    C v for the rows R^T X is among them: a rounded v has a part there.
     """
 
     def __init__(self, pencil: Pencil, deflated: Deflation) -> None:
         self._pencil, self._deflated = pencil, deflated
         self._longest, self._size = 0.0, 0.0
-        self.products = len(deflated.rows) if pencil.solves else 0
+        self.products = len(deflated.rows) if pencil.needs_size else 0
         if self.products:
             self(deflated.rows)
 

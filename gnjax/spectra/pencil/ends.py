@@ -32,6 +32,7 @@ _COMPARED = 4  # rows on which two kinds of products are compared
 _FAR = 4.0  # no eigenvalue is larger than this times a Ritz value of the start, see largest_end
 _SUBSPACE = 3  # steps of subspace iteration for the start
 EPS = float(np.finfo(float).eps)
+_LITTLE = 1e-6  # what solving may move C by, where its size is not looked at
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,19 @@ class MatrixPencil:
         return ROUNDING * EPS * self.end.conditioning + self.end.error
 
     @property
-    def solves(self) -> bool:
-        return self.end.factor is not None
+    def needs_size(self) -> bool:
+        return self._solving(self._largest) > _LITTLE
+
+    @property
+    def _largest(self) -> float:
+        """About the largest that ||C|| may be for any L."""
+        return (self.end.norm + abs(self.shift)) * self.end.inverse * self.end.inverse
+
+    def _solving(self, size: float) -> float:
+        """How far solving with L moves C v, where |C v| is at most ``size``."""
+        if self.end.factor is None:
+            return ROUNDING * EPS
+        return ROUNDING * EPS * self.end.conditioning * max(size, 1.0)
 
     def at(self, shift: float) -> MatrixPencil:
         return replace(self, shift=shift)
@@ -146,8 +158,8 @@ class MatrixPencil:
         """||E + E^T||_2 for an E with ``count`` rows, each as long as the error of a product."""
         energy = size + abs(self.shift) * longest * longest
         products = self.end.matrix.lost(longest, self.end.inverse, energy, self.end.norm)
-        solves = ROUNDING * EPS * self.end.conditioning * max(size, 1.0)
-        return 2 * (solves + products + self.end.error) * count**0.5
+        solving = self._solving(size if self.needs_size else self._largest)
+        return 2 * (solving + products + self.end.error) * count**0.5
 
 
 def smallest_end(matrix: Matrix, factor: Triangle, block: int, norm: float) -> MatrixEnd:
@@ -169,8 +181,8 @@ def largest_end(matrix: Matrix, block: int) -> MatrixEnd:
     rows = random_rows(matrix.size, block, 0)
     for _ in range(_SUBSPACE - 1):
         rows = np.ascontiguousarray(np.linalg.qr(matrix.multiply(rows).T)[0].T)
-    norm = float(np.linalg.eigvalsh(rows @ matrix.multiply(rows).T)[-1]) or 1.0
-    return _with_error(MatrixEnd(matrix, -1.0, None, norm, rows, abs(norm) ** -0.5))
+    norm = abs(float(np.linalg.eigvalsh(rows @ matrix.multiply(rows).T)[-1])) or 1.0
+    return _with_error(MatrixEnd(matrix, -1.0, None, norm, rows, norm**-0.5))
 
 
 def _with_error(end: MatrixEnd) -> MatrixEnd:

@@ -88,7 +88,7 @@ def _at_scale(near: np.ndarray, multiply: Multiply) -> np.ndarray:
     """
     rows = random_rows(len(near), 1, 0)
     size, wanted = np.abs(rows @ near).max(), np.abs(multiply(rows)).max()
-    return near / size * wanted if size > 0 else np.array(near)
+    return near / size * wanted if size > 0 and wanted > 0 else np.array(near)
 
 
 def by_factor(

@@ -263,3 +263,13 @@ def test_work_that_is_stopped_returns_what_it_has():
     assert not k.resolved
     assert k.interval[0] <= 1e6 * (1 + 1e-9)
     assert seen[-1] < 400
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_preconditioner_says_nothing_about_the_matrix():
+    """Negative definite and zero matrices are what they are beside a good preconditioner."""
+    with pytest.raises(ValueError, match="the operator is not positive semidefinite"):
+        gnjax.condition_number(gnjax.dense(-np.diag([1.0, 2.0, 3.0])), preconditioner=np.eye(3))
+    zero = gnjax.condition_number(gnjax.dense(np.zeros((4, 4))), preconditioner=np.eye(4))
+    assert np.isnan(zero.value)
+    assert not zero.resolved
