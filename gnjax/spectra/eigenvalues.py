@@ -56,9 +56,9 @@ def eigenvalues(
     """All eigenvalues, or the k largest or smallest, from the largest down.
 
     All of them are computed from the singular values of a factor if one is known and small enough,
-    else from the dense matrix. A few of a large operator, or of one whose matrix would take far more
-    products (a Hessian of some 500 rows), are computed by Lanczos, with repeated
-    eigenvalues as often as they occur. Their errors are residual norms: some eigenvalue is that
+    else from the dense matrix. A few of a large operator, or of one whose matrix would take far
+    more products (a Hessian of some 500 rows), are computed by Lanczos, with repeated eigenvalues
+    as often as they occur. Their errors are residual norms: some eigenvalue is that
     close to each value. If a residual is above rtol times the norm of the operator, ``converged``
     is False. The smallest ones of a Gauss-Newton matrix or kernel of full rank are computed from
     the rows of its Jacobian, where these fit in memory, to a tolerance relative to each value
