@@ -15,7 +15,7 @@ from reproduction.appendices import PAGES
 from reproduction.markdown import escaped
 from reproduction.readings import all_claims, figure_of, name
 from reproduction.records import PROFILES, Records, Section
-from sweeps.claims import FAILS, Claim
+from sweeps.claims import FAILS, Claim, Sentence
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "figures"
@@ -85,8 +85,9 @@ def _claim(claim: Claim, found: Mapping[str, str] | None = None) -> str:
     known = found or {}
     status = "" if found is None else f": **{known.get('status', UNRECORDED)}**"
     why = claim.mechanism if known.get("status") == FAILS else ""
+    read = f", {claim.read_as}" if isinstance(claim.source, Sentence) else ""
     sentences = [
-        f"- {escaped(f'({claim.figure}) {claim.statement} ({claim.source})')}{status}",
+        f"- {escaped(f'({claim.figure}) {claim.statement} ({claim.source}{read})')}{status}",
         escaped(known.get("number", "")),
         f"Why: {escaped(why.rstrip('.'))}" if why else "",
     ]

@@ -44,7 +44,7 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
     pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
     summary = Template(texts.summary())
     pages["findings/summary.md"] = summary.substitute(
-        tallies=_tallies(sides), answers=_answers(sides, "../")
+        tallies=_tallies(sides), answers=_answers(sides, "")
     )
     return pages
 
@@ -56,17 +56,17 @@ def write(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) -> N
     readme = folder.parent / "README.md"
     if readme.is_file():
         text = readme.read_text(encoding="utf-8")
-        answers = answered(records, claims, f"{folder.name}/")
+        answers = answered(records, claims, f"{folder.name}/findings/")
         write_atomically(readme, with_answers(text, answers))
 
 
-def answered(records: Records, claims: Sequence[Claim], below: str = "") -> str:
-    """The ten answers as a numbered list; ``below`` is the folder in which FINDINGS.md lies."""
-    return _answers(_sides(records, claims), below)
+def answered(records: Records, claims: Sequence[Claim], folder: str) -> str:
+    """The ten answers as a numbered list; in ``folder`` are the pages of the figures."""
+    return _answers(_sides(records, claims), folder)
 
 
-def _answers(sides: Sequence[Side], below: str = "") -> str:
-    lines = standing.answers(sides, below)
+def _answers(sides: Sequence[Side], folder: str = "findings/") -> str:
+    lines = standing.answers(sides, folder)
     return "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
 
 

@@ -65,6 +65,6 @@ def words(sentence: Sentence) -> str:
     return escaped(f'"{sentence.words}" ({sentence.paper}, {sentence.place})')
 
 
-def linked(figure: str, below: str = "") -> str:
-    """A link to the page of a figure, from FINDINGS.md or from where that lies ``below``."""
-    return f"[{title(figure).removeprefix('Figure ')}]({below}findings/{figure}.md)"
+def linked(figure: str, folder: str = "findings/") -> str:
+    """A link to the page of a figure, which is in this folder; from FINDINGS.md without one."""
+    return f"[{title(figure).removeprefix('Figure ')}]({folder}{figure}.md)"

@@ -153,19 +153,19 @@ def standings(sides: Sequence[Side]) -> dict[Sentence, Standing]:
     return found
 
 
-def answers(sides: Sequence[Side], below: str = "") -> list[str]:
-    """The answers as lines of Markdown; ``below`` is the folder in which FINDINGS.md lies."""
+def answers(sides: Sequence[Side], folder: str = "findings/") -> list[str]:
+    """The answers as lines of Markdown; in ``folder`` are the pages of the figures."""
     by_words = {sentence.words: found for sentence, found in standings(sides).items()}
-    return [_answer(row, by_words, sides, below) for row in texts.answers()]
+    return [_answer(row, by_words, sides, folder) for row in texts.answers()]
 
 
 def _answer(
-    row: texts.Answer, known: Mapping[str, Standing], sides: Sequence[Side], below: str
+    row: texts.Answer, known: Mapping[str, Standing], sides: Sequence[Side], folder: str
 ) -> str:
     found = [known[words] for words in row.sentences if words in known]
     if not found:
         return f"{escaped(row.claimed)} **Not run.**"
-    figures = ", ".join(linked(figure, below) for figure in row.figures)
+    figures = ", ".join(linked(figure, folder) for figure in row.figures)
     told = _told(row, found, sides)
     differences = "; ".join(filter(None, (one.one.difference for one in found)))
     end = f" It {escaped(differences)}." if differences else ""

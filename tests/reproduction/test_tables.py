@@ -192,7 +192,7 @@ def test_the_findings_are_those_of_the_records_and_of_these_tables():
 def test_the_readme_has_the_ten_answers_of_the_records():
     """Class: numbers in a text that a new run leaves behind. After one: make the findings again."""
     known, text = records.read(records.EXPECTED), Path("README.md").read_text(encoding="utf-8")
-    answers = findings.answered(known, readings.all_claims(), "figures/")
+    answers = findings.answered(known, readings.all_claims(), "figures/findings/")
     assert text == findings.with_answers(text, answers)
     assert len(answers.splitlines()) == len(texts.answers()) == 10
     assert "Not run" not in answers
