@@ -142,8 +142,13 @@ UNTRACEABLE = {
 }
 
 
-@pytest.mark.parametrize("name", UNTRACEABLE)
-@pytest.mark.parametrize("who", ["the model", "the loss", "loss_fn"])
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [
+        *((name, "the model") for name in UNTRACEABLE),
+        *((name, who) for name in ("segment_max", "float") for who in ("the loss", "loss_fn")),
+    ],
+)
 def test_a_function_that_jax_cannot_trace_is_not_told_about_shapes(name, who):
     apply = UNTRACEABLE[name]
     call = {

@@ -130,7 +130,7 @@ DOUBLE = {
     "a constant": lambda p, x: _length(x @ p),
 }
 MATRICES = {
-    "gauss_newton": lambda model: gnjax.gauss_newton(model, X),
+    "gauss_newton": lambda model: gnjax.gauss_newton(model, X, side="outputs"),
     "side": lambda model: gnjax.gauss_newton(model, X, side="parameters"),
     "ntk": lambda model: gnjax.ntk(model, X),
     "hessian": lambda model: gnjax.hessian(model, X, np.zeros((3, 2))),
@@ -138,8 +138,10 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize("matrix", MATRICES)
+@pytest.mark.parametrize(
+    ("name", "matrix"),
+    [*((name, "gauss_newton") for name in SINGLE), *(("a constant", m) for m in MATRICES)],
+)
 def test_an_answer_is_about_the_model_in_float64_and_says_so(name, matrix):
     """The class: float32 inside, and an answer that is neither the model's own nor a named one."""
     p = np.random.default_rng(4).standard_normal((4, 2))
