@@ -53,7 +53,7 @@ class Problem:
 
     @property
     def bound(self) -> RankBound:
-        """A bound on the rank, with its evidence. It may take trials, so ask where it matters."""
+        """A bound on the rank, with its evidence. It may take work, so ask where it matters."""
         bound_of_operator = rank_of(self.op)
         return bound_of_operator if self.limit is None else least(bound_of_operator, self.limit())
 

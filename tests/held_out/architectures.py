@@ -33,6 +33,7 @@ class Ops:
     gelu_tanh: Callable
     exp: Callable
     rsqrt: Callable
+    sigmoid: Callable
     softmax: Callable
     convolution: Callable
     positive: Callable  # max(0, x) of what is never negative but for rounding
@@ -54,6 +55,7 @@ JAX = Ops(
     gelu_tanh=functools.partial(jax.nn.gelu, approximate=True),
     exp=jnp.exp,
     rsqrt=jax.lax.rsqrt,
+    sigmoid=jax.nn.sigmoid,
     softmax=functools.partial(jax.nn.softmax, axis=-1),
     convolution=_convolution,
     positive=functools.partial(jnp.maximum, 0.0),
@@ -68,6 +70,7 @@ EXACT = Ops(
     gelu_tanh=tape.gelu_tanh,
     exp=tape.exp,
     rsqrt=tape.rsqrt,
+    sigmoid=tape.sigmoid,
     softmax=tape.softmax,
     convolution=tape.convolution,
     positive=tape.same,

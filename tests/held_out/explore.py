@@ -18,7 +18,14 @@ from pathlib import Path
 import jax
 
 import gnjax
-from tests.held_out import campaigns, preconditioned, preconditioners, scales, verdicts
+from tests.held_out import (
+    campaigns,
+    preconditioned,
+    preconditioners,
+    scales,
+    unequal,
+    verdicts,
+)
 from tests.held_out.verdicts import Row
 
 Campaign = Callable[[int, int], list[Row]]
@@ -45,6 +52,7 @@ CAMPAIGNS: dict[str, tuple[Campaign, int, float]] = {
     "inputs": (_clearing(campaigns.inputs_of_every_type), 24, 0.2),
     "scales": (scales.scales, 64, 0.15),
     "far networks": (_clearing(scales.far_networks), 6, 0.1),
+    "unequal": (_clearing(unequal.unequal), 12, 0.2),
     "chances": (campaigns.chances, 200, 0.1),
     "preconditioned": (preconditioned.factors, 40, 0.1),
     "preconditioners": (preconditioners.preconditioners, 40, 0.1),

@@ -179,6 +179,13 @@ def rsqrt(x: Array) -> Array:
     return elementwise(x, lambda t: t.rsqrt(), lambda t: -(t.rsqrt() ** 3) / 2)
 
 
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), with derivative 1 / ((1 + exp(x)) (1 + exp(-x)))."""
+    return elementwise(
+        x, lambda t: 1 / (1 + (-t).exp()), lambda t: 1 / ((1 + t.exp()) * (1 + (-t).exp()))
+    )
+
+
 def gelu(x: Array) -> Array:
     """x Phi(x), with Phi by the complementary error function: x erfc(-c x) / 2, c = sqrt(1/2)."""
     c = flint.arb(float(np.sqrt(0.5)))  # the constant of the program, which is a float

@@ -6,6 +6,8 @@ eigenvalue of rounding is lambda_min, or an answer stays unresolved without need
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,11 +17,13 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.tree_util import Partial
 
 import gnjax
 from gnjax.networks.network import parameter_names, restricted
-from gnjax.networks.null_space.dimension import null_dimensions
+from gnjax.networks.null_space.ranks import rank_bounds
 from gnjax.networks.parameters import grouped, indices_of
+from tests.references import jacobian
 
 
 class _Normalised(nnx.Module):
@@ -87,7 +91,7 @@ def _case(name: str) -> tuple[nnx.Module, np.ndarray, str, int]:
 
 
 def _null(net: Any) -> int:
-    return null_dimensions(net, [range(len(net.leaf_indices))])[0]
+    return net.parameters - rank_bounds(net, [range(len(net.leaf_indices))])[0].value
 
 
 def _singular_values(op: Any) -> np.ndarray:
@@ -188,6 +192,61 @@ def test_parameters_that_are_held_fixed_compensate_nothing() -> None:
     assert gnjax.gauss_newton(model, X, only=["dense1/*", "dense2/*"]).rank_bound == 30 + 35 - 6
 
 
+def _branch(factors: Any, params: Any, x: jax.Array) -> jax.Array:
+    """A residual network: its branch and its two outputs have factors of their own."""
+    h = x @ params["stem"]["kernel"]
+    branch = jnp.tanh(h @ params["inner"]["kernel"]) @ params["outer"]["kernel"]
+    return (h + factors[0] * branch) @ params["head"]["kernel"] * factors[1:][None]
+
+
+def _heads(factors: Any, params: Any, x: jax.Array) -> jax.Array:
+    """Two networks side by side, each with a hidden layer and an output of its own size."""
+    parts = [
+        jax.nn.softplus(x @ params[f"hidden{i}"]["kernel"]) @ params[f"head{i}"]["kernel"]
+        for i in range(2)
+    ]
+    return jnp.concatenate(parts, axis=1) * factors[1:][None]
+
+
+_UNEQUAL = {
+    "branch": (_branch, {"stem": (3, 4), "inner": (4, 3), "outer": (3, 4), "head": (4, 2)}),
+    "heads": (_heads, {"hidden0": (3, 2), "hidden1": (3, 2), "head0": (2, 1), "head1": (2, 1)}),
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(list(_UNEQUAL)),
+    st.integers(0, 10**6),
+    st.floats(-12, 0),
+    st.floats(-15, 15),
+    st.floats(-15, 15),
+    st.booleans(),
+)
+def test_the_rank_is_that_of_parts_of_one_size(
+    name: str, seed: int, branch: float, first: float, second: float, single: bool
+) -> None:
+    """Factors of outputs and of a branch change singular values, and not the rank."""
+    function, shapes = _UNEQUAL[name]
+    rng, dtype = np.random.default_rng(seed), np.float32 if single else np.float64
+    params = {
+        name: {"kernel": (rng.standard_normal(shape) / shape[0] ** 0.5).astype(dtype)}
+        for name, shape in shapes.items()
+    }
+    x = rng.standard_normal((20, 3)).astype(dtype)
+    j = np.asarray(jacobian(partial(function, np.ones(3)), params, x))
+    values = np.linalg.svd(j, compute_uv=False)
+    rank = int((values > 1e-11 * values[0]).sum())
+    factors = np.array([10**branch, 10**first, 10**second], dtype)
+    with jax.enable_x64(not single), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that JAX is in 32-bit mode
+        op = gnjax.gauss_newton((Partial(function, factors), params), x)
+        assert op.rank_bound == rank
+        for method in ("dense", "factored", "inverse"):
+            found = gnjax.condition_number(op, method=method)
+            assert found.rank == rank or not found.resolved, str(found)
+
+
 @settings(max_examples=10, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -214,22 +273,12 @@ def test_parts_of_the_parameters_have_the_null_spaces_of_networks_of_them_alone(
     net = gnjax.gauss_newton(model, x, loss=loss).net
     groups = list(grouped(parameter_names(net), "layer").values())
     groups += [[0, len(net.leaf_indices) - 1], list(range(len(net.leaf_indices)))]
-    found = null_dimensions(net, groups)
+    sizes = [len(indices_of(net.counts, group)) for group in groups]
+    bounds = rank_bounds(net, groups)
+    found = [size - bound.value for size, bound in zip(sizes, bounds, strict=True)]
     assert found == [_null(restricted(net, group)) for group in groups]
     jacobian = gnjax.gauss_newton(model, x, loss=loss).factor().T
     for group, null in zip(groups, found, strict=True):
         columns = jacobian[:, indices_of(net.counts, group)]
         values = np.linalg.svd(columns, compute_uv=False)
         assert columns.shape[1] - null == (values > 1e-10 * values[0]).sum()
-
-
-def test_parts_share_their_programs(caplog: pytest.LogCaptureFixture) -> None:
-    model, x, loss, _ = _case("layer norm")
-    net = gnjax.gauss_newton(model, x[:37], loss=loss).net
-    with jax.log_compiles():
-        null_dimensions(net, [[place] for place in range(len(net.leaf_indices))])
-    messages = [record.getMessage() for record in caplog.records]
-    made = [text for text in messages if text.startswith("Finished XLA compilation")]
-    assert [
-        sum(name in text for text in made) for name in ("_outputs_up_to_the_loss", "_tangent")
-    ] == [1, 1]

@@ -59,8 +59,8 @@ def _refuses(problem: Problem) -> str:
 def _deficient(problem: Problem, plan: Plan | None) -> bool:
     """Whether structure allows no full rank; asked where that costs far less than the answer.
 
-    A factor that is far wider than tall has full rank unless whole rows are zero, and trials for
-    that would cost a share of the rows themselves.
+    A factor that is far wider than tall has full rank unless whole rows are zero, and to look for
+    them would cost a share of the rows themselves.
     """
     factor = factorisation_of(problem.op)
     if plan is None or factor is None or plan.work <= _LARGE:

@@ -1,81 +1,283 @@
-"""Bounds on the rank of the Jacobian J of a network, from its structure, with their evidence."""
+"""Bounds on the rank of the Jacobian J of a network, from its equations, with their evidence.
+
+The rank of J is below its shape where a network has parameters without effect (those in front of a
+factor that is zero, those of dead units, words that no sample uses), where the effects of some
+cancel (a shift before a normalisation or a softmax, a scale before and after a ReLU, any matrix
+between two linear layers), where outputs depend on no parameter, and where samples are linearly
+dependent. All of this is algebra in the equations of the network. The bounds here are ranks of J,
+or counts of its columns and rows that are not zero, in arithmetic modulo a prime
+(:mod:`gnjax.networks.null_space.modulo`), where neither the sizes of numbers nor rounding matter.
+
+For the exact rank to be higher than such a bound, the prime would have to divide all minors of a
+higher order, or a comparison (of a ReLU, say) would have to go the wrong way by rounding. Nobody
+has proved that neither happens, so that the evidence is of the kind "measured".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import jax
 import numpy as np
 
+from gnjax.networks import jaxprs
 from gnjax.networks.duplicates import unique_samples
-from gnjax.networks.network import Network
-from gnjax.networks.null_space.dimension import in_one_process, null_dimensions, zero_counts
-from gnjax.networks.null_space.zeros import (
-    Batches,
-    columns_stay_zero,
-    nonzero_columns,
-    nonzero_rows,
+from gnjax.networks.forms.samples import windows
+from gnjax.networks.network import (
+    Network,
+    backward_parts,
+    forward_products,
+    gather,
+    scatter,
 )
+from gnjax.networks.null_space.modulo import Followed, NotFollowedError, Number
 from gnjax.networks.parameters import indices_of
+from gnjax.numerics import modular
 from gnjax.numerics.certificate import MEASURED, Error
+from gnjax.numerics.host import on_device
 from gnjax.numerics.rank_bound import RankBound, least
 
-TRIALS = Error(0.0, MEASURED, reason="the null space of J, by trials at other parameters")
-_LOOKED_FOR = 2  # directions are looked for among at most so many times the rows of J
+ALGEBRA = Error(
+    0.0,
+    MEASURED,
+    reason="the rank of J modulo a prime, which cannot see a comparison that rounding turned",
+)
+_LOOKED_FOR = 2  # J is searched where at most so many times its rows are columns other than zero
+_WORK = 1e10  # multiplications, up to which J is formed modulo a prime and its rank found
+_LARGEST = 2e7  # numbers of a network and its values, up to which its equations are followed
+_ENTRIES = 2e6  # of the rows of J that are formed at once
+
+Batches = Callable[[], Iterable[Network]]
+"""The networks at all batches of samples; their parameters are the same."""
 
 
 def rank_bounds(net: Network, groups: Sequence[Sequence[int]]) -> list[RankBound]:
-    """For every group of chosen leaves, a bound on the rank of its columns of J.
-
-    Proved are the number of columns, that of the rows of different samples, and that of the rows
-    whose weight is not zero (a label of -1 has the weight zero). Trials show which columns and rows
-    are zero, and in which directions structure keeps every output unchanged (see
-    :mod:`gnjax.networks.null_space.dimension`).
-    """
-    parts = [indices_of(net.counts, group) for group in groups]
-    rows = _different_rows(net)
-    return _bounds(net, parts, rows, null_dimensions(net, groups, _LOOKED_FOR * rows))
+    """For every group of chosen leaves, a bound on the rank of its columns of J."""
+    return entry_rank_bounds(net, [indices_of(net.counts, group) for group in groups])
 
 
 def entry_rank_bounds(net: Network, parts: Sequence[np.ndarray]) -> list[RankBound]:
-    """Bounds on the ranks of the columns of groups of entries, from columns that are zero."""
-    rows = _different_rows(net)
-    return _bounds(net, parts, rows, zero_counts(net, parts, _LOOKED_FOR * rows))
+    """Bounds on the ranks of the columns of groups of entries of the parameters.
+
+    Proved are the number of columns, that of the rows of different samples, and that of the rows
+    whose weight is not zero (a label of -1 has the weight zero). Lower bounds follow from algebra.
+    """
+    rows = min(unique_samples(net) * net.rows, _weighted_rows(net))
+    bounds = _bounds(net, lambda: iter((net,)), parts, rows)
+    if not _in_one_process(net) or _size(net) > _LARGEST:
+        return bounds
+    return [_bound_by_rows(net, part, b) for part, b in zip(parts, bounds, strict=True)]
+
+
+def rank_bound_of_batches(first: Network, batches: Batches, rows: int) -> RankBound:
+    """A bound on the rank of J, of so many rows, for samples that come in batches.
+
+    ``first`` is the network at the first of them.
+    """
+    return _bounds(first, batches, [np.arange(first.parameters)], rows)[0]
 
 
 def _bounds(
-    net: Network, parts: Sequence[np.ndarray], rows: int, nulls: Sequence[int]
+    first: Network, batches: Batches, parts: Sequence[np.ndarray], rows: int
 ) -> list[RankBound]:
-    """The bounds for groups of entries whose columns have null spaces of these dimensions.
+    """The bounds from the columns of J, which has at most so many different ``rows``.
 
-    J has at most so many different ``rows``. Trials count only where one process has all samples.
+    A part is searched where it has few columns, as floating numbers see them: fewer than its rank
+    by its shape, or so few that J can be formed modulo the prime.
     """
-    bounds = []
-    for indices, null in zip(parts, nulls, strict=True):
-        proved = least(RankBound(len(indices)), RankBound(rows))
-        if not in_one_process(net):
-            bounds.append(proved)
-            continue
-        columns = RankBound(len(indices) - null, TRIALS)
-        filled = RankBound(nonzero_rows(net, indices, min(proved.value, columns.value)), TRIALS)
-        bounds.append(least(proved, columns, filled))
+    bounds = [least(RankBound(len(part)), RankBound(rows)) for part in parts]
+    if not _in_one_process(first) or _size(first) > _LARGEST:
+        return bounds
+    most = _LOOKED_FOR * rows
+    seen = _nonzero_columns(batches, parts, most)
+    counts = [np.count_nonzero(seen[part]) for part in parts]
+    searched = [
+        i
+        for i, (count, bound) in enumerate(zip(counts, bounds, strict=True))
+        if count < bound.value or (count <= most and _work(rows, count) <= _WORK)
+    ]
+    try:
+        ranks = _ranks(first, batches, [parts[i] for i in searched], rows) if searched else []
+    except (NotFollowedError, OverflowError):
+        return bounds
+    for i, rank in zip(searched, ranks, strict=True):
+        bounds[i] = least(bounds[i], RankBound(rank, ALGEBRA))
     return bounds
 
 
-def rank_bound_of_batches(batches: Batches, columns: int, rows: int) -> RankBound:
-    """A bound on the rank of J, of so many rows and columns, for samples that come in batches.
+def _work(rows: int, columns: int) -> float:
+    """About the multiplications for the rank of so many rows and columns."""
+    return float(rows) * columns * min(rows, columns)
 
-    Of the null space only columns that are zero are looked for.
+
+def _ranks(first: Network, batches: Batches, parts: Sequence[np.ndarray], rows: int) -> list[int]:
+    """Bounds on the ranks of parts of the columns of J: their ranks, or how many are not zero.
+
+    Sums of the rows of J with random weights have the rank of J, if there are enough of them.
     """
-    proved = least(RankBound(columns), RankBound(rows))
-    nonzero = nonzero_columns(batches, [np.arange(columns)], proved.value - 1)
-    if nonzero.sum() < proved.value and columns_stay_zero(batches, ~nonzero):
-        return RankBound(int(nonzero.sum()), TRIALS)
-    return proved
+    nonzero = _exact_columns(first, batches)
+    left = [part[nonzero[part]] for part in parts]
+    fits = [0 < _work(rows, len(part)) <= _WORK for part in left]
+    formed = [part for part, fit in zip(left, fits, strict=True) if fit]
+    if not formed:
+        return [len(part) for part in left]
+    columns = np.unique(np.concatenate(formed))
+    sums = _sums_of_rows(first, batches, columns, min(rows, max(map(len, formed))))
+    return [
+        modular.rank(_square(sums[:, np.searchsorted(columns, part)])) if fit else len(part)
+        for part, fit in zip(left, fits, strict=True)
+    ]
 
 
-def _different_rows(net: Network) -> int:
-    """The rows of J of different samples, or those that have a weight, whichever are fewer."""
-    return min(unique_samples(net) * net.rows, _weighted_rows(net))
+def _square(matrix: np.ndarray) -> np.ndarray:
+    """A matrix with random sums of the longer side in its place, which has the same rank."""
+    rows, columns = matrix.shape
+    if rows > columns:
+        return modular.product(modular.drawn(2, columns, rows), matrix)
+    return modular.product(matrix, modular.drawn(3, columns, rows)) if columns > rows else matrix
+
+
+def _sums_of_rows(first: Network, batches: Batches, columns: np.ndarray, count: int) -> np.ndarray:
+    """So many random sums of all rows of J that have a weight, at the chosen ``columns``."""
+    total: Any = np.zeros((count, len(columns)), np.int64)
+    rng = np.random.default_rng(1)
+    for rows in _blocks_of_rows(first, batches):
+        weights = rng.integers(0, modular.PRIME, (count, len(rows)))
+        total = (total + modular.product(weights, rows[:, columns])) % modular.PRIME
+    return total
+
+
+def _blocks_of_rows(first: Network, batches: Batches) -> Iterator[np.ndarray]:
+    """Yield the rows of J (.., p) that have a weight, modulo the prime, some at a time.
+
+    For the cross-entropy the mean over the logits is subtracted, which the loss ignores.
+    """
+    together, apart = Followed(partial(_together, first)), Followed(partial(_apart, first))
+    for net in batches():
+        leaves, weighted = list(net.leaves), _weighted_outputs(net) != 0
+        width = max(net.parameters, net.written * (net.samples if net.coupled else 1))
+        if net.coupled:
+            cotangents = _seen_by_the_loss(net, net.samples)[weighted.ravel()]
+            for u in np.array_split(cotangents, math.ceil(len(cotangents) * width / _ENTRIES)):
+                yield together(leaves, net.x, Number(u))
+            continue
+        size = max(1, int(_ENTRIES / (net.k * width)))
+        cotangents, start = Number(_seen_by_the_loss(net, 1)), 0
+        for x, before in windows(net.x, size):
+            rows = apart(leaves, x, cotangents)[before:]  # (n, k, p)
+            yield rows[weighted[start : start + len(rows)]]
+            start += len(rows)
+
+
+def _seen_by_the_loss(net: Network, samples: int) -> np.ndarray:
+    """What the loss sees of the outputs of so many samples, as a symmetric matrix of residues."""
+    identity = np.eye(samples * net.k, dtype=np.int64)
+    if net.target is None or net.target.loss != "cross_entropy":
+        return identity
+    classes = net.shapes.shape[-1]
+    ones = np.ones((classes, classes), np.int64)
+    mean = modular.inverses(np.asarray(classes)) * np.kron(identity[::classes, ::classes], ones)
+    return (identity - mean) % modular.PRIME
+
+
+def _apart(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
+    """u J_i of every sample i alone (n, b, p), for u (b, k)."""
+
+    def one(sample: Any) -> jax.Array:
+        pullback = jax.vjp(partial(net.one, sample=sample), leaves)[1]
+        return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
+
+    return jax.vmap(one)(x)
+
+
+def _together(net: Network, leaves: list[jax.Array], x: Any, u: jax.Array) -> jax.Array:
+    """u J (b, p) of all samples as one function, for u (b, n k)."""
+    pullback = jax.vjp(partial(net.together, x=x), leaves)[1]
+    return jax.vmap(lambda row: gather(net, pullback(row)[0]))(u)
+
+
+def _exact_columns(first: Network, batches: Batches) -> np.ndarray:
+    """Which columns of J are not zero modulo the prime, and so not zero."""
+    follow, nonzero = Followed(partial(_together, first)), np.zeros(first.parameters, bool)
+    for net in batches():
+        for (x, weighted), _ in windows((net.x, _weighted_outputs(net) != 0), _piece(net)):
+            u = modular.drawn(0, 1, weighted.size) * weighted.ravel()
+            nonzero |= follow(list(net.leaves), x, Number(u))[0] != 0
+    return nonzero
+
+
+def _nonzero_columns(batches: Batches, parts: Sequence[np.ndarray], most: float) -> np.ndarray:
+    """Which columns of J, of all batches together, are computed as numbers other than zero.
+
+    Samples are read only until every part has more than ``most`` such columns. Rounding may have
+    made the others zero: they only show where to look.
+    """
+    rng, nonzero = np.random.default_rng(0), np.zeros((), bool)
+    for net in batches():
+        u = rng.standard_normal((net.samples * net.k, 1)) * _weighted_outputs(net).reshape(-1, 1)
+        plain = replace(net, target=None)
+        for part in backward_parts(plain, on_device(u.astype(net.dtype))):
+            nonzero = nonzero | (np.asarray(part)[:, 0] != 0)
+            if all(np.count_nonzero(nonzero[columns]) > most for columns in parts):
+                return nonzero
+    return nonzero
+
+
+def _bound_by_rows(net: Network, columns: np.ndarray, bound: RankBound) -> RankBound:
+    """The bound, or a lower one from the rows in which the chosen ``columns`` of J are zero.
+
+    It is the number of rows that are not zero; for a loss with fewer rows than outputs, at most as
+    many for each sample. The equations are followed only if floating numbers show such rows.
+    """
+    v = np.zeros(net.parameters, net.dtype)
+    v[columns] = np.random.default_rng(0).standard_normal(len(columns))
+    rows = np.asarray(forward_products(replace(net, target=None), on_device(v)))
+    if _count(net, rows != 0) >= bound.value:
+        return bound
+    residues = np.zeros(net.parameters, np.int64)
+    residues[columns] = modular.drawn(0, len(columns))
+    follow = Followed(partial(_forwards, net))
+    try:
+        images = [
+            follow(list(net.leaves), x, Number(residues)).reshape(-1, net.k)[before:]
+            for x, before in windows(net.x, _piece(net))
+        ]
+    except (NotFollowedError, OverflowError):
+        return bound
+    count = _count(net, np.concatenate(images) != 0)
+    return RankBound(count, ALGEBRA) if count < bound.value else bound
+
+
+def _forwards(net: Network, leaves: list[jax.Array], x: Any, v: jax.Array) -> jax.Array:
+    """J v (n k,)."""
+    f = partial(net.together, x=x)
+    return jaxprs.pushforward(f, leaves, scatter(net, v), forward=net.forward)[1]
+
+
+def _count(net: Network, nonzero: np.ndarray) -> int:
+    """The rows of J that have a weight and are not zero, at most ``net.rows`` of each sample."""
+    rows = nonzero.reshape(net.samples, net.k) & (_weighted_outputs(net) != 0)
+    return int(np.minimum(rows.sum(axis=1), net.rows).sum())
+
+
+def _size(net: Network) -> float:
+    """The numbers of all parameters, and those that are written for as few samples as can be."""
+    return sum(leaf.size for leaf in net.leaves) + net.written * (net.batch if net.coupled else 1)
+
+
+def _piece(net: Network) -> int:
+    """How many samples are followed at once; all where they are coupled."""
+    return net.samples if net.coupled else max(1, int(_ENTRIES / net.written))
+
+
+def _in_one_process(net: Network) -> bool:
+    """Whether this process has all parameters and samples."""
+    arrays = jax.tree.leaves((net.leaves, net.x))
+    return all(array.is_fully_addressable for array in arrays)
 
 
 def _weighted_rows(net: Network) -> int:
@@ -87,3 +289,14 @@ def _weighted_rows(net: Network) -> int:
     if net.rows % terms.shape[1]:
         return net.samples * net.rows
     return int(np.count_nonzero(terms)) * (net.rows // terms.shape[1])
+
+
+def _weighted_outputs(net: Network) -> np.ndarray:
+    """Zero for the outputs (n, k) whose terms of the loss have the weight zero, else one."""
+    weights = None if net.target is None else net.target.weights
+    if net.target is None or weights is None:
+        return np.ones((net.samples, net.k))
+    terms = (np.asarray(weights) != 0).reshape(net.samples, -1)
+    if callable(net.target.loss) or net.k % terms.shape[1]:
+        terms = terms.any(axis=1, keepdims=True)
+    return np.repeat(terms, net.k // terms.shape[1], axis=1).astype(float)

@@ -21,7 +21,7 @@ _PLAIN_DTYPES = frozenset(np.dtype(kind) for kind in ("f8", "f4", "i8", "i4", "u
 
 def bind_by_numpy(eqn: Any, operands: Sequence[Any]) -> Any:
     """The results of an equation, as NumPy's arrays where NumPy computes them."""
-    operation = _OPERATIONS.get(eqn.primitive.name)
+    operation = OPERATIONS.get(eqn.primitive.name)
     if operation is None or not _plain([*eqn.invars, *eqn.outvars]):
         return bind(eqn, operands)
     arrays = [_array(o, v) for o, v in zip(operands, eqn.invars, strict=True)]
@@ -172,7 +172,7 @@ _REDUCTIONS = {
     "reduce_and": np.logical_and, "reduce_max": np.maximum, "reduce_min": np.minimum,
     "reduce_or": np.logical_or, "reduce_sum": np.add,
 }  # fmt: skip
-_OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Operation] = {
     **{name: _entrywise(function) for name, function in _ENTRYWISE.items()},
     **{name: _reduced(function) for name, function in _REDUCTIONS.items()},
     "argmax": _argmax,

@@ -64,7 +64,7 @@ class DiagonalBlocks:
       off_share: |G - blockdiag(G)|_F^2 / |G|_F^2; nan for G = 0.
       off_error: a bound on the error of ``off_share``.
       method: "jacobian", "kernels" (for at least one block), "matrix" or "products".
-      rank_bounds: returns a bound on the rank of each block, by trials where it has to; None where
+      rank_bounds: returns a bound on the rank of each block; None where
         nothing but the operators is known.
     """
 

@@ -138,7 +138,7 @@ class NetworkGram(Algebra, ParameterTrees, Recast):
         return kernels.gram_work(self.net)
 
     def evidence_for(self, fact: str) -> Error:
-        """Proved, but for the rank where trials show it, and the curvature of a caller's loss."""
+        """Proved, but for a rank by algebra and the curvature of a caller's loss."""
         if fact == RANK_BOUND:
             return self._rank.evidence
         loss_of_caller = self.net.target is not None and callable(self.net.target.loss)

@@ -82,7 +82,7 @@ class Streamed(Algebra, ParameterTrees):
     def _rank(self) -> RankBound:
         if self.functional is not None:
             return RankBound(self.first.parameters)
-        return rank_bound_of_batches(self._networks, self.first.parameters, self.rows)
+        return rank_bound_of_batches(self.first, self._networks, self.rows)
 
     def _networks(self) -> Iterator[Network]:
         return (part.net for part in self.parts())

@@ -1,0 +1,391 @@
+"""The equations of a network in exact arithmetic: modulo a prime, with unknowns for its functions.
+
+A rank that only rounding lowers, or only rounding lifts, cannot be told from the true one by
+floating numbers, whatever they are compared with. The equations can: sums, products, quotients and
+choices of numbers are computed modulo a prime (:mod:`gnjax.numerics.modular`), and the value of any
+other function, such as tanh or exp, is an unknown that depends on its argument alone. What is zero
+there, or linearly dependent, is so by algebra, for whatever values these functions have: 1 - tanh^2
+is not zero where tanh rounds to 1, and x - mean(x) does not change by what is added to all x.
+
+Beside its residue every number that the parameters decide has its floating value, which decides the
+comparisons (of ReLU, say) as it does in the network. Where two numbers that are not equal are equal
+in floating arithmetic, their comparison is a matter of rounding, and nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gnjax.networks import jaxprs
+from gnjax.networks.rounding.by_numpy import OPERATIONS, bind_by_numpy
+from gnjax.numerics import modular
+from gnjax.numerics.modular import PRIME
+
+
+class NotFollowedError(Exception):
+    """An equation of which no residues can be computed."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """An array: its residues, where it floats, and its floating (or integer) values, where known.
+
+    What depends on the vectors that J is multiplied with has residues only.
+    """
+
+    residues: np.ndarray | None
+    plain: Any = None
+
+    @property
+    def known(self) -> np.ndarray:
+        """The residues of an array of floating numbers."""
+        if self.residues is None:
+            raise NotFollowedError("integers")
+        return self.residues
+
+
+def number(array: Any) -> Number:
+    """An array of known values; keys of random numbers and integers have no residues."""
+    if not hasattr(array, "dtype"):
+        array = np.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return Number(None, array)
+    plain = np.asarray(array)
+    return Number(modular.residues(plain), plain)
+
+
+_ZERO = number(np.zeros(()))
+
+
+class Followed:
+    """A function of arrays to an array, as a function of instances of :class:`Number`.
+
+    Its equations are written down once for arguments of the same shapes.
+    """
+
+    def __init__(self, function: Callable[..., jax.Array]) -> None:
+        self.function = function
+        self.programs: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any) -> np.ndarray:
+        """The residues of the result."""
+        shapes = jax.tree.map(_shape, args, is_leaf=_is_number)
+        flat, structure = jax.tree.flatten(args, is_leaf=_is_number)
+        key = structure, *((each.shape, each.dtype) for each in jax.tree.leaves(shapes))
+        if key not in self.programs:
+            self.programs[key] = jaxprs.equations_of(self.function, *shapes)[0]
+        closed = self.programs[key]
+        (result,) = jaxprs.evaluate(closed.jaxpr, closed.consts, flat, bind)
+        return _number(result).known
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, Number)
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    if isinstance(leaf, Number):
+        return jax.ShapeDtypeStruct(leaf.known.shape, jnp.result_type(float))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def _number(operand: Any) -> Number:
+    return operand if isinstance(operand, Number) else number(operand)
+
+
+def bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    """The results of an equation on numbers."""
+    numbers, name = [_number(operand) for operand in operands], eqn.primitive.name
+    if name in _LOOPS:
+        return _LOOPS[name](eqn, numbers)
+    if jaxprs.wrapped(eqn) is not None:
+        return jaxprs.evaluate_call(eqn, numbers, bind)
+    if any(_is_complex(v) for v in (*eqn.invars, *eqn.outvars)):
+        raise NotFollowedError(f"{name} of complex numbers")
+    floating = [jaxprs.floats(v) for v in eqn.outvars]
+    values = _plain(eqn, numbers)
+    if name in _COMPARISONS:
+        _check_decided(numbers)
+    if not any(floating):
+        if values is None:
+            raise NotFollowedError(name)
+        results = [Number(None, value) for value in values]
+    else:
+        found = _residues(eqn, numbers, values)
+        plain = values or [None] * len(found)
+        results = [Number(*pair) for pair in zip(found, plain, strict=True)]
+    return results if eqn.primitive.multiple_results else results[0]
+
+
+def _is_complex(v: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(v.aval, "dtype", bool), jnp.complexfloating))
+
+
+def _plain(eqn: Any, numbers: Sequence[Number]) -> list[Any] | None:
+    """The values as the network computes them; None where some operand has none."""
+    if any(each.plain is None for each in numbers):
+        return None
+    found = bind_by_numpy(eqn, [each.plain for each in numbers])
+    return list(found) if eqn.primitive.multiple_results else [found]
+
+
+def _check_decided(numbers: Sequence[Number]) -> None:
+    """Refuse a comparison of numbers that are equal in floating arithmetic alone."""
+    first, second = numbers[:2]
+    if first.residues is None or second.residues is None or first.plain is None:
+        return
+    if ((first.plain == second.plain) & (first.residues != second.residues)).any():
+        raise NotFollowedError("a comparison that rounding decides")
+
+
+def _residues(eqn: Any, numbers: Sequence[Number], values: list[Any] | None) -> list[np.ndarray]:
+    """The residues of all results, which float."""
+    name = eqn.primitive.name
+    if any(jnp.finfo(v.aval.dtype).eps > _COARSEST for v in eqn.outvars):
+        raise NotFollowedError(f"{name} in a coarse format, whose rounding is no algebra")
+    from_integers = not any(jaxprs.floats(v) for v in eqn.invars)
+    if name in _STEPS or (from_integers and name not in _MOVES):
+        if values is None:
+            raise NotFollowedError(name)
+        if name == "sign":
+            _check_decided((*numbers, _ZERO))
+        return [modular.residues(np.asarray(value)) for value in values]
+    if name in _ARITHMETIC:
+        return [_ARITHMETIC[name](*(each.known for each in numbers))]
+    if name in _MOVES:
+        return _moved(eqn, numbers)
+    if name in _PRODUCTS:
+        return [_product(eqn, *numbers)]
+    if name in _OF_VALUES:
+        if any(each.plain is None for each in numbers):
+            raise NotFollowedError(name)
+        return [_OF_VALUES[name](eqn, *numbers)]
+    if name in _UNKNOWN and values is not None:
+        return [_unknown(name, numbers, values[0])]
+    if name in _RULES:
+        return [_RULES[name](eqn, *numbers)]
+    raise NotFollowedError(name)
+
+
+def _unknown(name: str, numbers: Sequence[Number], value: Any) -> np.ndarray:
+    """The value of a function that no algebra describes; at zero that of many is known."""
+    found = modular.unknowns(name, *(each.known for each in numbers))
+    if name not in _KNOWN_AT_ZERO:
+        return found
+    (argument,) = numbers
+    at_zero = (argument.known == 0) & (argument.plain == 0)
+    return np.where(at_zero, modular.residues(np.asarray(value)), found)
+
+
+def _moved(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
+    """Results that are sums of entries of the operands, each taken once or not at all."""
+    operation = OPERATIONS.get(eqn.primitive.name, lambda *_: NotImplemented)
+    operands = [each.plain if each.residues is None else each.residues for each in numbers]
+    results = operation(eqn.params, *operands)
+    if results is NotImplemented:
+        return _moved_by_jax(eqn, numbers)
+    return [part % PRIME for part in (results if eqn.primitive.multiple_results else [results])]
+
+
+def _moved_by_jax(eqn: Any, numbers: Sequence[Number]) -> list[np.ndarray]:
+    """The same by JAX, in its own format, some bits of the residues at a time.
+
+    Sums of what few bits hold are exact in the format, which is checked.
+    """
+    dtype = next(v.aval.dtype for v in eqn.outvars if jaxprs.floats(v))
+    exact = 2.0 ** (jnp.finfo(dtype).nmant + 1)
+    bits = 31 if exact > 2.0**50 else 8
+    totals: list[Any] = [np.zeros((), np.int64)] * len(eqn.outvars)
+    for shift in range(0, 31, bits):
+        limbs = [
+            each.plain if each.residues is None
+            else np.asarray((each.residues >> shift) & (2**bits - 1), v.aval.dtype)
+            for each, v in zip(numbers, eqn.invars, strict=True)
+        ]  # fmt: skip
+        bound = jaxprs.bind(eqn, limbs)
+        parts = bound if eqn.primitive.multiple_results else [bound]
+        for i, part in enumerate(map(np.asarray, parts)):
+            if not (part < exact).all():  # also where an index outside of an array gives NaN
+                raise NotFollowedError(eqn.primitive.name)
+            totals[i] = (totals[i] + part.astype(np.int64) % PRIME * 2**shift) % PRIME
+    return totals
+
+
+def _product(eqn: Any, a: Number, b: Number) -> np.ndarray:
+    """A product of matrices, or a convolution."""
+    params = {**eqn.params, "preferred_element_type": None}
+    operation = OPERATIONS[eqn.primitive.name]
+
+    def multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        found = operation(params, left, right)
+        if found is NotImplemented:
+            raise NotFollowedError(eqn.primitive.name)
+        return np.asarray(found)
+
+    return modular.bilinear(multiplied, a.known, b.known)
+
+
+def _power(eqn: Any, base: Number) -> np.ndarray:
+    exponent = eqn.params["y"]
+    found = modular.powers(base.known, abs(exponent))
+    return found if exponent >= 0 else modular.inverses(found)
+
+
+def _convert(eqn: Any, given: Number) -> np.ndarray:
+    """The same numbers in another format, which must not be coarser: rounding is no algebra."""
+    before, after = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
+    if jnp.finfo(after).eps > jnp.finfo(before).eps:
+        raise NotFollowedError(f"rounding from {before} to {after}")
+    return given.known
+
+
+def _chosen(compare: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """max(a, b) or min(a, b): the one that the floating values choose."""
+
+    def choose(eqn: Any, a: Number, b: Number) -> np.ndarray:
+        _check_decided((a, b))
+        return np.where(compare(a.plain, b.plain), a.known, b.known)
+
+    return choose
+
+
+def _clamped(eqn: Any, low: Number, given: Number, high: Number) -> np.ndarray:
+    _check_decided((given, low))
+    _check_decided((given, high))
+    inside = np.where(given.plain > high.plain, high.known, given.known)
+    return np.where(given.plain < low.plain, low.known, inside)
+
+
+def _extreme(place: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """The largest or smallest entry over axes: the residue of the first entry that is it."""
+
+    def choose(eqn: Any, given: Number) -> np.ndarray:
+        axes = eqn.params["axes"]
+        kept = [axis for axis in range(given.plain.ndim) if axis not in axes]
+        order, shape = (*kept, *axes), [given.plain.shape[axis] for axis in kept]
+        values, entries = (
+            array.transpose(order).reshape(*shape, -1) for array in (given.plain, given.known)
+        )
+        return np.take_along_axis(entries, place(values, axis=-1)[..., None], axis=-1)[..., 0]
+
+    return choose
+
+
+def _absolute(eqn: Any, given: Number) -> np.ndarray:
+    _check_decided((given, _ZERO))
+    return np.where(given.plain < 0, -given.known % PRIME, given.known)
+
+
+def _scan(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+    """The steps of a scan, one after the other."""
+    params, first = eqn.params, eqn.params["num_consts"]
+    second, body = first + params["num_carry"], params["jaxpr"]
+    consts, carry, rows = numbers[:first], list(numbers[first:second]), numbers[second:]
+    steps = range(params["length"])
+    stacked: list[list[Number]] = []
+    for step in reversed(steps) if params["reverse"] else steps:
+        row = [_map(lambda array, step=step: array[step], each) for each in rows]
+        results = jaxprs.evaluate(body.jaxpr, body.consts, [*consts, *carry, *row], bind)
+        results = [_number(result) for result in results]
+        carry = results[: len(carry)]
+        stacked.append(results[len(carry) :])
+    if params["reverse"]:
+        stacked.reverse()
+    if not stacked:
+        raise NotFollowedError("a loop of no steps")
+    return [*carry, *(_map(_stack, *each) for each in zip(*stacked, strict=True))]
+
+
+def _stack(*parts: Any) -> Any:
+    of_numpy = all(isinstance(part, np.ndarray | np.generic) for part in parts)
+    return np.stack(parts) if of_numpy else jnp.stack(parts)
+
+
+def _map(function: Callable[..., Any], *numbers: Number) -> Number:
+    """A function of arrays, of residues and of values alike."""
+
+    def of(arrays: Sequence[Any]) -> Any:
+        return None if any(array is None for array in arrays) else function(*arrays)
+
+    return Number(of([each.residues for each in numbers]), of([each.plain for each in numbers]))
+
+
+def _while(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    first = eqn.params["cond_nconsts"]
+    second = first + eqn.params["body_nconsts"]
+    asked, given, carry = numbers[:first], numbers[first:second], list(numbers[second:])
+    while _decision(jaxprs.evaluate(condition.jaxpr, condition.consts, [*asked, *carry], bind)[0]):
+        results = jaxprs.evaluate(body.jaxpr, body.consts, [*given, *carry], bind)
+        carry = [_number(result) for result in results]
+    return carry
+
+
+def _cond(eqn: Any, numbers: Sequence[Number]) -> list[Number]:
+    branches = eqn.params["branches"]
+    branch = branches[min(max(_decision(numbers[0]), 0), len(branches) - 1)]
+    results = jaxprs.evaluate(branch.jaxpr, branch.consts, numbers[1:], bind)
+    return [_number(result) for result in results]
+
+
+def _decision(given: Any) -> int:
+    value = _number(given).plain
+    if value is None:
+        raise NotFollowedError("a branch")
+    return int(value)
+
+
+_LOOPS: dict[str, Callable[[Any, Sequence[Number]], list[Number]]] = {
+    "scan": _scan, "while": _while, "cond": _cond
+}  # fmt: skip
+_COMPARISONS = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
+_ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
+    "add": lambda a, b: (a + b) % PRIME,
+    "add_any": lambda a, b: (a + b) % PRIME,
+    "div": lambda a, b: a * modular.inverses(b) % PRIME,
+    "mul": lambda a, b: a * b % PRIME,
+    "neg": lambda a: -a % PRIME,
+    "square": lambda a: a * a % PRIME,
+    "sub": lambda a, b: (a - b) % PRIME,
+}
+_MOVES = frozenset(
+    str.split("""
+    broadcast_in_dim concatenate copy copy_p cumsum dynamic_slice dynamic_update_slice expand_dims
+    gather optimization_barrier pad reduce_sum reduce_window_sum reshape rev scatter scatter-add
+    scatter_add select_n slice split squeeze stop_gradient transpose
+    """)
+)
+_PRODUCTS = frozenset(("conv_general_dilated", "dot_general"))
+_OF_VALUES: dict[str, Callable[..., np.ndarray]] = {
+    "abs": _absolute,
+    "clamp": _clamped,
+    "max": _chosen(np.greater),
+    "min": _chosen(np.less),
+    "reduce_max": _extreme(np.argmax),
+    "reduce_min": _extreme(np.argmin),
+}
+_RULES: dict[str, Callable[..., np.ndarray]] = {
+    "convert_element_type": _convert,
+    "integer_pow": _power,
+}
+_STEPS = frozenset(("ceil", "floor", "round", "sign"))  # exact in floating numbers
+_COARSEST = jnp.finfo(jnp.float32).eps
+_UNKNOWN = frozenset(
+    str.split("""
+    acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp exp2 expm1
+    lgamma log log1p logistic pow rsqrt sin sinh sqrt tan tanh
+    """)
+)
+_KNOWN_AT_ZERO = frozenset(
+    str.split("""
+    asin asinh atan atanh cbrt cos cosh erf erf_inv erfc exp exp2 expm1 log1p logistic sin sinh
+    sqrt tan tanh
+    """)
+)
+"""Functions whose values at zero are 0, 1/2 or 1, and exact in floating numbers."""
