@@ -10,6 +10,7 @@ divides every minor of the order of the exact rank, which happens to about one n
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +20,8 @@ PRIME = 2147483579
 The powers of 2 then take at least (q - 1) / 2 different residues, so that numbers which differ by
 powers of two, as those of a computer often do, are told apart.
 """
+
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _LIMB = 16  # bits: a residue is high 2^16 + low, and sums of products of such halves are exact
 _LONGEST = 2**20  # terms of such a sum that a float64 holds exactly
@@ -61,10 +64,10 @@ def unknowns(name: str, *arguments: np.ndarray) -> np.ndarray:
     They look random, and are the same for the same arguments.
     """
     with np.errstate(over="ignore"):
-        state = np.uint64(zlib.crc32(name.encode()))
+        state = np.asarray(zlib.crc32(name.encode()), np.uint64)
         for argument in arguments:
             state = _mixed(state + _mixed(argument.astype(np.uint64)))
-    return (state % np.uint64(PRIME)).astype(np.int64)
+    return np.asarray(state % np.uint64(PRIME), np.int64)
 
 
 def _mixed(state: np.ndarray) -> np.ndarray:
@@ -80,7 +83,7 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, PRIME, shape)
 
 
-def bilinear(product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def bilinear(product: Product, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A bilinear map of residues, each of whose results is a sum of at most 2^20 products a b.
 
     ``product`` computes it for arrays of float64, here for halves of the residues, of which all
@@ -126,8 +129,8 @@ def rank(matrix: np.ndarray) -> int:
         found += len(pivots)
         others = np.delete(np.arange(len(block)), pivots)
         if rest.size and len(pivots):
-            inverse = _inverse(block[np.ix_(pivots, columns)])
-            steps = product(block[np.ix_(others, columns)], inverse)
+            inverse = _inverse(block[pivots][:, columns])
+            steps = product(block[others][:, columns], inverse)
             rest = np.concatenate([rest[pivots], rest[others]])
             rest = (rest[len(pivots) :] - product(steps, rest[: len(pivots)])) % PRIME
     return found

@@ -214,9 +214,10 @@ _UNEQUAL = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from(list(_UNEQUAL)),
+    st.sampled_from(["dense", "factored", "inverse"]),
     st.integers(0, 10**6),
     st.floats(-12, 0),
     st.floats(-15, 15),
@@ -224,7 +225,7 @@ _UNEQUAL = {
     st.booleans(),
 )
 def test_the_rank_is_that_of_parts_of_one_size(
-    name: str, seed: int, branch: float, first: float, second: float, single: bool
+    name: str, method: str, seed: int, branch: float, first: float, second: float, single: bool
 ) -> None:
     """Factors of outputs and of a branch change singular values, and not the rank."""
     function, shapes = _UNEQUAL[name]
@@ -242,9 +243,8 @@ def test_the_rank_is_that_of_parts_of_one_size(
         warnings.simplefilter("ignore")  # that JAX is in 32-bit mode
         op = gnjax.gauss_newton((Partial(function, factors), params), x)
         assert op.rank_bound == rank
-        for method in ("dense", "factored", "inverse"):
-            found = gnjax.condition_number(op, method=method)
-            assert found.rank == rank or not found.resolved, str(found)
+        found = gnjax.condition_number(op, method=method)
+        assert found.rank == rank or not found.resolved, str(found)
 
 
 @settings(max_examples=10, deadline=None)

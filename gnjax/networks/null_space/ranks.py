@@ -94,7 +94,7 @@ def _bounds(
         return bounds
     most = _LOOKED_FOR * rows
     seen = _nonzero_columns(batches, parts, most)
-    counts = [np.count_nonzero(seen[part]) for part in parts]
+    counts = [int(np.count_nonzero(seen[part])) for part in parts]
     searched = [
         i
         for i, (count, bound) in enumerate(zip(counts, bounds, strict=True))
