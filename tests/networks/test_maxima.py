@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
@@ -94,8 +94,19 @@ def test_a_tie_is_shared_as_jax_shares_it():
     found = jax.grad(_by_comparison(lambda x: jnp.maximum(x[0], x[1])))(jnp.ones(2))
     np.testing.assert_array_equal(found, [0.5, 0.5])
     assert jax.grad(_by_comparison(lambda x: jnp.maximum(x, 0.0)))(0.0) == 0.5
-    shared = jax.grad(_by_comparison(lambda x: x.max()))(jnp.ones(5))
-    assert shared.sum() == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)]))
+def test_ties_of_many_are_shared_as_jax_shares_them(seed, axes):
+    """Of c entries that are equal to the maximum each has 1 / c of the derivative."""
+    x = np.random.default_rng(seed).integers(0, 3, (3, 2, 5)) / 3
+    for function in (lambda x: x.max(axis=axes), lambda x: x.min(axis=axes)):
+        expected, pullback = jax.vjp(function, jnp.asarray(x))
+        found, pullback_found = jax.vjp(_by_comparison(function), jnp.asarray(x))
+        np.testing.assert_array_equal(found, expected)
+        u = jnp.asarray(np.random.default_rng(seed).standard_normal(expected.shape))
+        np.testing.assert_allclose(pullback_found(u)[0], pullback(u)[0], rtol=0, atol=1e-14)
 
 
 def test_integers_and_empty_results_pass():

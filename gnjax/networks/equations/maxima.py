@@ -6,8 +6,9 @@ this question, fused with other operations, and round it differently: then no en
 the derivative is 0, or 0 / 0 over an axis. On CPUs this happens behind LayerNorm and BatchNorm.
 
 Here max(x, y) is x where x > y, y where y > x, and x / 2 + y / 2 where both are equal, which has
-JAX's derivative at a tie. A maximum over an axis is made of such maxima of two halves. Whatever
-rounding a comparison sees, it chooses one of the entries.
+JAX's derivative at a tie. A maximum over axes is made of such maxima of two halves, which count how
+many entries are equal to it: each of c such entries has 1 / c of the derivative, as in JAX.
+Whatever rounding a comparison sees, it chooses one of the entries.
 
 Only maxima of floating numbers that are differentiated are replaced, and so not the one that a
 softmax subtracts (behind ``stop_gradient``), and not those inside of functions with derivative
@@ -16,6 +17,7 @@ rules of their own, such as ``jax.nn.relu``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,20 +117,40 @@ def _further(compare: Callable[..., jax.Array], x: Any, y: Any) -> jax.Array:
 
 
 def _over_axes(compare: Callable[..., jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
-    for axis in sorted(axes, reverse=True):
-        x = _over_axis(compare, x, axis)
-    return x
-
-
-def _over_axis(compare: Callable[..., jax.Array], x: jax.Array, axis: int) -> jax.Array:
-    """The largest entry along an axis, or the smallest, by halving the axis."""
+    """The largest entry over some axes, or the smallest, by halving what they hold."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    length = math.prod(x.shape[axis] for axis in axes)
+    rows = jnp.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), length)
+    best = rows, jnp.ones_like(rows)
     odd_parts = []
-    while x.shape[axis] > 1:
-        half = x.shape[axis] // 2
-        first, second, odd_part = jnp.split(x, [half, 2 * half], axis)
-        if odd_part.shape[axis]:
+    while best[0].shape[-1] > 1:
+        half = best[0].shape[-1] // 2
+        parts = [jnp.split(array, [half, 2 * half], axis=-1) for array in best]
+        first, second, odd_part = zip(*parts, strict=True)
+        if odd_part[0].shape[-1]:
             odd_parts.append(odd_part)
-        x = _further(compare, first, second)
+        best = _better(compare, first, second)
     for odd_part in odd_parts:
-        x = _further(compare, x, odd_part)
-    return jnp.squeeze(x, axis)
+        best = _better(compare, best, odd_part)
+    return jnp.squeeze(best[0], -1)
+
+
+Counted = tuple[jax.Array, jax.Array]
+"""The largest entries of some groups, and how many entries of each group are equal to them."""
+
+
+def _better(compare: Callable[..., jax.Array], a: Counted, b: Counted) -> Counted:
+    """The larger entries of two groups; entries that are equal have equal parts of the derivative.
+
+    What the parts add up to is rounded, and so its value is not taken where it is finite.
+    """
+    (x, x_count), (y, y_count) = a, b
+    share = x_count / (x_count + y_count)
+    parts = share * x + (1 - share) * y  # where one is NaN, this is NaN
+    value = jax.lax.stop_gradient(x) + (parts - jax.lax.stop_gradient(parts))
+    tied = jnp.where(jnp.isfinite(x) & jnp.isfinite(y), value, parts)
+    first, second = compare(x, y), compare(y, x)
+    return (
+        jnp.where(first, x, jnp.where(second, y, tied)),
+        jnp.where(first, x_count, jnp.where(second, y_count, x_count + y_count)),
+    )
