@@ -231,11 +231,12 @@ def test_the_rank_is_that_of_parts_of_one_size(
     function, shapes = _UNEQUAL[name]
     rng, dtype = np.random.default_rng(seed), np.float32 if single else np.float64
     params = {
-        name: {"kernel": (rng.standard_normal(shape) / shape[0] ** 0.5).astype(dtype)}
-        for name, shape in shapes.items()
+        layer: {"kernel": (rng.standard_normal(shape) / shape[0] ** 0.5).astype(dtype)}
+        for layer, shape in shapes.items()
     }
     x = rng.standard_normal((20, 3)).astype(dtype)
-    j = np.asarray(jacobian(partial(function, np.ones(3)), params, x))
+    wide, inputs = jax.tree.map(lambda array: array.astype(float), (params, x))
+    j = np.asarray(jacobian(partial(function, np.ones(3)), wide, inputs))
     values = np.linalg.svd(j, compute_uv=False)
     rank = int((values > 1e-11 * values[0]).sum())
     factors = np.array([10**branch, 10**first, 10**second], dtype)
