@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.held_out import campaigns, preconditioned, preconditioners, scales
+from tests.held_out import campaigns, preconditioned, preconditioners, scales, unequal
 from tests.held_out.verdicts import broken
+
+pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
 
 SEED = 7
 
@@ -26,6 +28,7 @@ TRIALS = {
     "inputs": lambda: campaigns.inputs_of_every_type(SEED, 12, name="dense tanh 3-4-2"),
     "scales": lambda: scales.scales(SEED, 64),
     "far networks": lambda: scales.far_networks(SEED, 6),
+    "unequal": lambda: unequal.unequal(5, 8, names=("two heads",)),
     "chances": lambda: campaigns.chances(SEED, 200, sizes=(120,)),
     "preconditioned": lambda: preconditioned.factors(SEED, 20),
     "preconditioners": lambda: preconditioners.preconditioners(SEED, 16),
@@ -40,6 +43,7 @@ _SLOW = (
     "kroneckers",
     "scales",
     "far networks",
+    "unequal",
 )  # a minute together on a quiet machine
 
 
