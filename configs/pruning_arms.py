@@ -75,7 +75,7 @@ def _paper() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    small = {"width": 4, "side": 8, "seeds": 2, "measured": 2}
+    small = {"width": 4, "side": 8, "seeds": 2}
     ends = (("batches", (0, 100)), ("all", (0, 100)))
     return {
         "data": "fashion_mnist_5000",
@@ -83,7 +83,7 @@ def _laptop() -> dict[str, object]:
         "batch": 16,
         "stops": STOPS,
         "arms": {
-            "published": _arm(**small, kappas=ends, largest=(("running", (100,)),)),
+            "published": _arm(**small, kappas=ends),
             "kernels": _arm(**small, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
             "plain": _arm(**small, augment=False),
             "resnet32": _arm(**small, network="resnet32", depth=32, kappas=(("all", (0, 100)),)),

@@ -98,7 +98,8 @@ def measure(
     else:
         of = kernels.function(run, network_at(run, epoch, folder), statistics, epoch)
         rows = _kappas(of, statistics, seed) if what == KAPPA else _largest(of, seed)
-    return [{**dict.fromkeys(MEASURED), **shared, **row} for row in rows]
+    empty = {**dict.fromkeys(MEASURED), "resolved": False}
+    return [{**empty, **shared, **row} for row in rows]
 
 
 def _weights(checkpoint: Checkpoint | None) -> Path:

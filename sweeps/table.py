@@ -17,10 +17,10 @@ from pandas import DataFrame
 
 Columns = Mapping[str, NDArray] | DataFrame  # equally long columns by name
 TEXTS = (
-    *("activation", "beta", "block", "data", "dtype", "evidence", "family", "figure"),
+    *("activation", "beta", "block", "columns", "data", "dtype", "evidence", "family", "figure"),
     *("initializer", "matrix", "method", "metric", "network", "norm", "optimizer", "panel"),
-    *("part", "rank_source", "reading", "sizes", "stage", "start", "steps", "training_loss"),
-    *("variant", "whitening"),
+    *("part", "rank_source", "reading", "sizes", "stage", "start", "statistics", "steps"),
+    *("tensors", "training_loss", "variant", "what", "whitening"),
 )
 """The columns of published tables that have text; the others have numbers, or True and False."""
 
