@@ -32,7 +32,7 @@ def write(folder: Path) -> list[Path]:
         figure: page(figure, [c for c in claims if figure_of(c) == figure], records, folder)
         for figure in catalogue.names()
     }
-    pages |= {"index": _index(), "findings": _findings(), **_behind()}
+    pages |= {"index": _index(), "findings": _findings(folder), **_behind()}
     return [_written(folder / f"{title}.md", text) for title, text in pages.items()]
 
 
@@ -132,16 +132,17 @@ def _index() -> str:
     return "\n\n".join(["# Figures", "\n".join(entries), contents]) + "\n"
 
 
-def _findings() -> str:
-    """FINDINGS.md, whose links lead to the pages of the site."""
+def _findings(folder: Path) -> str:
+    """FINDINGS.md, whose links lead to the pages of the site, and its pictures to the gallery."""
     path = KEPT / "FINDINGS.md"
     if not path.is_file():
         return (
             "# Findings\n\nNone are recorded yet; `make gallery` runs everything and writes them.\n"
         )
-    gallery = re.sub(
-        r"\[([^\]]*)\]\(gallery[^)]*\)", r"figures/\1", path.read_text(encoding="utf-8")
-    )
+    kept = Path(os.path.relpath(KEPT, folder)).as_posix()
+    text = path.read_text(encoding="utf-8")
+    gallery = re.sub(r"(?<!!)\[([^\]]*)\]\(gallery[^)]*\)", r"figures/\1", text)
+    gallery = gallery.replace("](gallery/", f"]({kept}/gallery/")
     listed = "\n".join(["```{toctree}", ":hidden:", *_behind(), "```"])
     return f"{gallery.replace('](findings/', '](')}\n{listed}\n"
 

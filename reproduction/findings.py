@@ -94,6 +94,7 @@ def screen(sides: Sequence[Side], claims: Sequence[Claim]) -> str:
         " 95% over the seeds.",
         "## Ten answers",
         _answers(sides),
+        *standing.explained(sides),
         "## What fails, and where it holds",
         _failing(known),
         "## What could not be decided",

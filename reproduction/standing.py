@@ -16,6 +16,7 @@ from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED, Claim, S
 
 YES, NO, DEPENDS, OPEN = "Yes", "No", "It depends", "Not decided"
 _DECIDED = (HOLDS, FAILS)
+AT = " @ "  # between a reading and the place in its list of numbers
 
 
 @dataclass(frozen=True)
@@ -185,22 +186,61 @@ def said(statuses: Sequence[str]) -> str:
 
 def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -> str:
     """The numbers in words, and of which data and seeds they are; or why there is none."""
-    side = found[-1].side
-    claims = {name(claim): claim for claim in side.claims if side.ran(claim)}
-    named = [claims[reading] for reading in row.readings if reading in claims]
     if said([one.status for one in found]) == OPEN:
         reasons, takes = (
             "; ".join(dict.fromkeys(text for one in found for text in getattr(one, told)()))
             for told in ("reasons", "takes")
         )
         return escaped(f"{reasons}. It would take {takes}.")
-    if row.number and len(named) == len(row.readings):
-        values = (side.recorded[name(claim)]["value"] for claim in named)
-        return escaped(f"{row.number.format('', *values)} ({grounds(side, named)}).")
+    if row.number and (side := _ran_at(row.readings, sides)):
+        return escaped(f"{filled(row.number, row.readings, side)}.")
+    side = found[-1].side
     several = len({one.status for one in found}) > 1
     parts = (one.effect() + (f" ({one.status})" if several else "") for one in found)
     telling = [claim for one in found for claim in one.telling if one.side is side]
     return escaped(f"{'; '.join(parts)} ({grounds(side, telling)}).")
+
+
+def _ran_at(readings: Sequence[str], sides: Sequence[Side]) -> Side | None:
+    """The profile that has all of these readings, the paper's before the laptop's."""
+    names = {reading.partition(AT)[0] for reading in readings}
+    return next((side for side in reversed(sides) if names <= side.recorded.keys()), None)
+
+
+def filled(text: str, readings: Sequence[str], side: Side) -> str:
+    """The text with the number of the first reading for {1} and so on, its data and seeds behind.
+
+    A reading is named as in the records. "NAME @ rate=0.8" is of the numbers that its text lists
+    that at rate=0.8.
+    """
+    claims = {name(claim): claim for claim in side.claims}
+    values = (_number(side.recorded, *reading.partition(AT)[::2]) for reading in readings)
+    names = dict.fromkeys(reading.partition(AT)[0] for reading in readings)
+    of = [claims[each] for each in names if each in claims]
+    return f"{text.format('', *values)} ({grounds(side, of)})"
+
+
+def _number(recorded: Mapping[str, Mapping[str, str]], reading: str, place: str) -> str:
+    """The number of a reading with its interval, or the one that its text lists at a place."""
+    entry = recorded[reading]
+    if not place:
+        return entry["value"]
+    listed = re.findall(rf"([-+.\de]+) at {re.escape(place)}(?![.\d])", entry["number"])
+    if not listed:
+        msg = f"the record of {reading!r} lists no number at {place!r}: {entry['number']}"
+        raise ValueError(msg)
+    return listed[-1]
+
+
+def explained(sides: Sequence[Side]) -> Iterator[str]:
+    """What stands behind the ten answers, each with its picture, where its readings were run."""
+    for row in texts.explained():
+        side = _ran_at(row.readings, sides)
+        if side:
+            yield f"## {escaped(row.title)}"
+            yield escaped(f"{filled(row.found, row.readings, side)}.")
+            yield escaped(row.refuted)
+            yield f"![{escaped(row.title)}]({row.picture})"
 
 
 def chosen(known: Mapping[Sentence, Standing], *statuses: str) -> Iterator[Standing]:

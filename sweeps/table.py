@@ -97,7 +97,7 @@ def _lines(path: Path) -> list[list[str]]:
 
 def _check(path: Path, name: str, column: Sequence[str]) -> None:
     """An error if a column of numbers has text, nan, or an infinity that is no upper end."""
-    if name in TEXTS or set(column) <= {"True", "False"}:
+    if name in TEXTS or set(column) <= {"True", "False", ""}:
         return
     for line, cell in enumerate(column, start=2):
         number = _number(cell or "0")  # an empty cell has no number

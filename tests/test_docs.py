@@ -110,8 +110,11 @@ def test_every_figure_has_a_page(figure_pages, tmp_path):
     behind = {"summary", *PAGES}
     assert set(written) == {*catalogue.names(), "index", "findings", *behind}
     assert all(re.search(rf"^{page}$", written["findings"], re.MULTILINE) for page in behind)
-    links = re.findall(r"\]\((.*?)\)", "".join(written[page] for page in ("findings", *behind)))
+    texts = "".join(written[page] for page in ("findings", *behind))
+    links = re.findall(r"(?<!!)\[[^\]]*\]\((.*?)\)", texts)
     assert {path.removesuffix(".md") for path in links} <= set(written)
+    for picture in re.findall(r"!\[.*\]\((.*)\)", written["findings"]):
+        assert (tmp_path / "figures" / picture).resolve().is_file()
     for figure in catalogue.names():
         assert f"({figure}.md)" in written["index"]
         assert re.search(rf"^{figure}$", written["index"], re.MULTILINE)

@@ -71,7 +71,7 @@ def _slower(network: str, tensors: str = EVERY) -> Callable[[DataFrame], Verdict
         rows = last(losses(frame, network, tensors))
         if rows["pruned"].nunique() < 2:
             return not_testable("fewer than 2 pruning rates")
-        name = "loss after the last epoch ~ (1 - rate)^e, e ="
+        name = "loss after the last epoch goes like (1 - rate) to the power"
         found = decide({"": exponent(rows, "kept", "loss")}, name, below=0.0, from_one_seed=True)
         return _with_points(found, rows, "loss")
 

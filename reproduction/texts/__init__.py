@@ -149,7 +149,8 @@ class Answer:
         of them hold, no where all fail.
       number: the numbers in words, {1} and so on standing for that of each reading; "" where the
         readings that made the verdicts tell it.
-      readings: the names of these readings, as in the records.
+      readings: the names of these readings, as in the records; "NAME @ rate=0.8" is the number
+        that a reading's text lists at rate=0.8.
     """
 
     claimed: str
@@ -157,6 +158,25 @@ class Answer:
     sentences: tuple[str, ...]
     number: str
     readings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What stands behind the ten answers: why a figure looks as it does.
+
+    Attributes:
+      title: the heading.
+      found: what was found, with {1} and so on for the number of each reading.
+      readings: the readings, as those of an answer.
+      refuted: what would refute it.
+      picture: the picture, from FINDINGS.md.
+    """
+
+    title: str
+    found: str
+    readings: tuple[str, ...]
+    refuted: str
+    picture: str
 
 
 Row = TypeVar("Row")
@@ -190,6 +210,11 @@ def without_claim() -> tuple[WithoutClaim, ...]:
 def answers() -> tuple[Answer, ...]:
     """The ten answers on the first screen."""
     return _rows("answers", Answer)
+
+
+def explained() -> tuple[Explained, ...]:
+    """What stands behind the ten answers."""
+    return _rows("explained", Explained)
 
 
 @cache
