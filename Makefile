@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor test-torch lint types docs notebook bench bench-gpu wheel address clean
+.PHONY: help setup reproduce smoke gallery test explore test-slow test-floor test-torch explore-torch lint types docs notebook bench bench-gpu wheel address clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,9 @@ $(FLOOR)/.ready: pyproject.toml constraints-floor.txt
 test-torch: $(TORCH)/.ready  ## the tests of modules of PyTorch, in an environment that has it
 	$(TORCH)/bin/python -m pytest tests/networks/torch_modules tests/diagnosis/test_loggers.py tests/cli/test_series.py tests/test_docstrings.py -k "torch or programs or tensorboard"
 	$(TORCH)/bin/python scripts/run_examples.py docs/howto/models/torch_modules.md
+
+explore-torch: $(TORCH)/.ready  ## modules of PyTorch drawn at random, beside torch.autograd
+	$(TORCH)/bin/python -m tests.networks.torch_modules.campaign --minutes $(MINUTES)
 
 # The wheels of torch and torchvision have to be of one build, or torchvision does not import: this
 # pair takes 5.5 GB with CUDA. SymPy, which torch needs, wants an older mpmath than ours.

@@ -82,7 +82,9 @@ OVER_AXIS = {
     "over maximum": lambda x: x - x.amax(-1, keepdim=True) * 0.5,
     "first of max": lambda x: x - x.max(-1, keepdim=True).values,
     "over infinity": lambda x: x / (1 + torch.linalg.vector_norm(x, float("inf"), -1, True)),
-    "over both axes": lambda x: x / (1 + torch.linalg.vector_norm(x.flatten(1), 3, 1)[:, None]),
+    "over both axes": lambda x: (
+        x / (1 + torch.linalg.vector_norm(x, 3, tuple(range(1, x.ndim)), True))
+    ),
 }
 IMAGES = {
     "MaxPool2d": lambda x: F.max_pool2d(x, 2, 1),
