@@ -6,7 +6,7 @@ python -m experiments.adapter_sweep --config=configs/adapter_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,62 +18,27 @@ import optax
 from flax import nnx
 from jax import lax
 from jax.tree_util import Partial
+from ml_collections import ConfigDict
 
 import gnjax
 from experiments.claims.adapter_sweep import CLAIMS
+from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.language import described, of_last_position
-from experiments.shared.linear_network import kappa_fields
 from experiments.shared.pruned_kernel import pruned_kernel
 from gnjax.papers.training import pruning
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 PRUNED, NARROW, START, TRAINED = "pruned", "narrow", "adapters", "adapters, trained"
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network of ``width`` and ``depth``, and its narrower relatives."""
-
-    width: int
-    depth: int
-    widths: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Config:
-    """A GPT on pieces of the text, and an MLP on images, all at initialisation.
-
-    ``rates`` are the shares of the entries of every matrix that are pruned. ``ranks`` are the ranks
-    of the adapters A B; adapters that are trained take ``steps`` steps of Adam with the learning
-    rate ``adam_rate``.
-    """
-
-    paper_ratios: regimes.Rows
-    data: str
-    data_seed: int
-    outputs: int
-    length: int
-    samples: int
-    gpt: Network
-    mlp: Network
-    rates: tuple[float, ...]
-    ranks: tuple[int, ...]
-    steps: int
-    adam_rate: float
-    first_seed: int
-    seeds: int
-
-    def __post_init__(self) -> None:
-        if min(self.samples, self.seeds, *self.ranks) < 1 or self.steps < 0:
-            msg = f"samples, seeds and ranks must be at least 1, got {self}"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One network; ``amount`` is its pruning rate, its width or its rank, as ``family`` says."""
+    """A GPT on pieces of the text, or an MLP on images, at initialisation.
+
+    ``amount`` is the pruning rate of every matrix, the width, or the rank of the adapters A B, as
+    ``family`` says. Adapters that are trained take ``steps`` steps of Adam.
+    """
 
     network: str
     family: str
@@ -90,53 +55,19 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One network with its kappa.
-
-    ``parameters`` counts the parameters on which the outputs depend to first order: where B = 0,
-    those of A are not among them. ``share`` is p / (k n).
-    """
-
-    network: str
-    family: str
-    amount: float
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    parameters: int
-    share: float
-    depth: int
-    width: int
-    steps: int
-    seed: int
-    kappa: float
-    kappa_low: float
-    kappa_high: float
-    evidence: str  # the weakest kind that the interval rests on
-    failure: float
-    resolved: bool
-    method: str
-    rank: int
-    lambda_max: float
-    lambda_min: float
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    """All cells, the most expensive first; the seeds of one network follow each other."""
-    found = []
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    if min(config.samples, config.seeds, *config.ranks) < 1 or config.steps < 0:
+        msg = f"samples, seeds and ranks must be at least 1, got {config}"
+        raise ValueError(msg)
     for name, data in (("gpt", "python_topics"), ("mlp", config.data)):
-        network = getattr(config, name)
-        for family, amount, width, steps in _members(config, network):
+        for family, amount, width, steps in _members(config, config[name]):
             for seed in range(config.first_seed, config.first_seed + config.seeds):
-                shared = {"depth": network.depth, "data": data, "width": width, "steps": steps}
-                own = {"network": name, "family": family, "amount": float(amount), "seed": seed}
-                found.append(copy_fields(Cell, config, **shared, **own))
-    return tuple(sorted(found, key=cost, reverse=True))
+                member = {"family": family, "amount": amount, "width": width, "steps": steps}
+                network = {"network": name, "depth": config[name].depth, "data": data}
+                yield {}, {**network, **member, "seed": seed}
 
 
-def _members(config: Config, network: Network) -> list[tuple[str, float, int, int]]:
+def _members(config: ConfigDict, network: ConfigDict) -> list[tuple[str, float, int, int]]:
     """Family, amount, width and steps of every network to measure."""
     width = network.width
     return [
@@ -165,8 +96,12 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     return gnjax.models.MLP(widths, key=jax.random.key(cell.seed)), rows, dataset.labels
 
 
-def measure(cell: Cell) -> Measurement:
-    """kappa of J J^T for the parameters of this family."""
+def measure(cell: Cell) -> dict[str, Any]:
+    """kappa of J J^T for the parameters of this family.
+
+    ``parameters`` counts those on which the outputs depend to first order: where B = 0, those of A
+    are not among them. ``share`` is p / (k n).
+    """
     model, x, y = made(cell)
     if cell.family in (PRUNED, NARROW):
         net: Any = model
@@ -182,7 +117,7 @@ def measure(cell: Cell) -> Measurement:
     found = gnjax.condition_number(pruned_kernel(net, x, mask, soon=True), seed=cell.seed)
     parameters, outputs = pruning.remaining(mask), cell.outputs
     return {
-        **kappa_fields(found),
+        **certificate(found),
         "inputs": x[0].size,
         "parameters": parameters,
         "share": parameters / (outputs * cell.samples),
@@ -244,13 +179,7 @@ def _descend(
     return found
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    return tuple(
-        copy_fields(Row, cell, **measured[cell]) for cell in cells(config) if cell in measured
-    )
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     images = gnjax.data.load(config.data, samples=config.samples, seed=config.data_seed).source
     return [
         described(config.outputs, config.samples, config.length),
@@ -259,10 +188,17 @@ def sources(config: Config) -> list[str]:
 
 
 EXPERIMENT = Experiment(
-    "adapter_sweep", cells, measure, rows, cost, lambda found: f"kappa {found['kappa']:.4g}"
+    "adapter_sweep",
+    settings,
+    measure,
+    cost,
+    columns=(
+        *("network", "family", "amount", "data", "samples", "inputs", "outputs", "parameters"),
+        *("share", "depth", "width", "steps", "seed", *CERTIFICATE),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

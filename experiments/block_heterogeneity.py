@@ -6,7 +6,7 @@ python -m experiments.block_heterogeneity --config=configs/block_heterogeneity.p
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -14,14 +14,14 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
+from ml_collections import ConfigDict
 
 import gnjax
 from experiments.claims.block_heterogeneity import CLAIMS
 from experiments.shared.language import of_every_position
 from gnjax.spectra.distance import jensen_shannon
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 TABLES = ("tokens", "positions")
 SHARES = tuple(np.linspace(0, 1, 11).round(1).tolist())
@@ -30,46 +30,12 @@ DISTANCE, SPECTRUM = "distance", "spectrum"
 
 
 @dataclass(frozen=True)
-class Size:
-    """The size of a network: ``depth`` blocks of a transformer, else layers; ``width`` of each.
-
-    The width of a layer of the CNN is its number of filters.
-    """
-
-    width: int
-    depth: int
-
-
-@dataclass(frozen=True)
-class Config:
-    """Networks at initialisation: a GPT on pieces of the text, the others on images.
-
-    The text has ``outputs`` different characters and pieces of ``length`` of them.
-    """
-
-    paper_ratios: regimes.Rows
-    data: str
-    data_seed: int
-    side: int
-    outputs: int
-    length: int
-    samples: int
-    gpt: Size
-    vit: Size
-    cnn: Size
-    mlp: Size
-    first_seed: int
-    seeds: int
-
-    def __post_init__(self) -> None:
-        if min(self.samples, self.seeds) < 1:
-            msg = f"samples={self.samples} and seeds={self.seeds} must be at least 1"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One network."""
+    """One network at initialisation: a GPT on pieces of the text, the others on images.
+
+    ``depth`` counts blocks of a transformer, else layers. The width of a layer of the CNN is its
+    number of filters. The text has ``outputs`` different characters and pieces of ``length``.
+    """
 
     network: str
     width: int
@@ -83,53 +49,15 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """The distances of one network (``panel`` "distance"), or one eigenvalue of one block.
-
-    Attributes:
-      distance: the mean Jensen-Shannon distance between the spectra of two blocks of H;
-        ``distance_shape`` is that of spectra divided by their largest eigenvalue.
-      off_share: |H - blockdiag(H)|_F^2 / |H|_F^2.
-      size: |lambda| of the eigenvalue (``panel`` "spectrum").
-      share: the share of the block's eigenvalues that are larger in size.
-    """
-
-    panel: str
-    network: str
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    parameters: int
-    width: int
-    depth: int
-    seed: int
-    distance: float
-    distance_error: float
-    distance_shape: float
-    off_share: float
-    block: str = ""
-    share: float | None = None
-    size: float | None = None
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    """All cells, the most expensive first; the seeds of one network follow each other."""
-    found = [
-        copy_fields(
-            Cell,
-            config,
-            network=name,
-            width=getattr(config, name).width,
-            depth=getattr(config, name).depth,
-            data="python_topics" if name == "gpt" else config.data,
-            seed=seed,
-        )
-        for name in ("gpt", "vit", "cnn", "mlp")
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    ]
-    return tuple(sorted(found, key=cost, reverse=True))
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The most expensive networks first; the seeds of one network follow each other."""
+    if min(config.samples, config.seeds) < 1:
+        msg = f"samples={config.samples} and seeds={config.seeds} must be at least 1"
+        raise ValueError(msg)
+    for name in ("gpt", "vit", "mlp", "cnn"):
+        data = "python_topics" if name == "gpt" else config.data
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
+            yield {}, {"network": name, **config[name], "data": data, "seed": seed}
 
 
 def cost(cell: Cell) -> float:
@@ -177,18 +105,19 @@ def matrices(path: str) -> bool:
     return path.split("/")[-1] in ("kernel", *TABLES)
 
 
-def measure(cell: Cell) -> Measurement:
-    """The spectra of the blocks of H, and their distances."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """The distances between the blocks of H (``panel`` "distance"), and rows of their spectra.
+
+    ``distance`` is the mean Jensen-Shannon distance between the spectra of two blocks, and
+    ``distance_shape`` that of spectra divided by their largest eigenvalue. ``off_share`` is
+    |H - blockdiag(H)|_F^2 / |H|_F^2. ``size`` is |lambda| of an eigenvalue of a block, and
+    ``share`` the share of the block's eigenvalues that are larger in size.
+    """
     model, x, y = made(cell)
     op = gnjax.hessian(model, x, y, loss="cross_entropy", only=matrices)
     found = gnjax.block_spectra(op)
-    sizes = {}
-    for block in found.blocks:
-        values = np.sort(np.abs(block.spectrum.values))[::-1]
-        values = values[values > found.floor]
-        places = [round(share * (values.size - 1)) for share in SHARES]
-        sizes[block.name] = values[places].tolist() if values.size else []
-    return {
+    row = {
+        "panel": DISTANCE,
         "inputs": int(np.prod(np.shape(x)[1:])),
         "outputs": int(np.max(y)) + 1 if cell.network != "gpt" else cell.outputs,
         "parameters": sum(block.parameters for block in found.blocks),
@@ -196,8 +125,17 @@ def measure(cell: Cell) -> Measurement:
         "distance_error": found.mean_distance_error,
         "distance_shape": shape_distance(found.blocks),
         "off_share": found.off_block_share,
-        "sizes": sizes,
+        "block": "",
     }
+    rows = [row]
+    for block in found.blocks:
+        values = np.sort(np.abs(block.spectrum.values))[::-1]
+        values = values[values > found.floor]
+        for share in SHARES if values.size else ():
+            size = values[round(share * (values.size - 1))]
+            own = {"panel": SPECTRUM, "block": block.name, "share": share, "size": size}
+            rows.append({**row, **own})
+    return rows
 
 
 def shape_distance(blocks: tuple[gnjax.BlockSpectrum, ...]) -> float:
@@ -210,23 +148,7 @@ def shape_distance(blocks: tuple[gnjax.BlockSpectrum, ...]) -> float:
     return float(np.mean([jensen_shannon(a, b, FLOOR)[0] for a, b in combinations(scaled, 2)]))
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """One row for each network, and rows for the spectra of its blocks."""
-    table = []
-    for cell in cells(config):
-        if cell not in measured:
-            continue
-        found = dict(measured[cell])
-        sizes = found.pop("sizes")
-        row = copy_fields(Row, cell, panel=DISTANCE, **found)
-        table.append(row)
-        for block, values in sizes.items():
-            for share, size in zip(SHARES, values, strict=False):
-                table.append(replace(row, panel=SPECTRUM, block=block, share=share, size=size))
-    return tuple(table)
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     text = gnjax.data.load_text(vocabulary=config.outputs).source
     images = gnjax.data.load(config.data, samples=config.samples, seed=config.data_seed).source
     return [
@@ -237,14 +159,18 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "block_heterogeneity",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda found: f"distance {found['distance']:.3f}",
+    columns=(
+        *("panel", "network", "data", "samples", "inputs", "outputs", "parameters", "width"),
+        *("depth", "seed", "distance", "distance_error", "distance_shape", "off_share"),
+        *("block", "share", "size"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="distance",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

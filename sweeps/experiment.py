@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from typing import Any, get_type_hints
 
@@ -36,7 +36,9 @@ class Experiment:
         are the fields of the config with the same names, or the defaults of ``measure``. Settings
         with the same keywords share one cell, which is computed once.
       measure: computes one cell, and returns the columns of its row, or a list of rows. Its
-        annotations are checked before anything runs. If it has a parameter ``checkpoint``, it gets
+        annotations are checked before anything runs. In place of keywords it may take one frozen
+        dataclass, whose fields they are, as ``cost`` and ``shape`` then do. If it has a parameter
+        ``checkpoint``, it gets
         a :class:`sweeps.storage.checkpoint.Checkpoint`, from which it goes on if it was killed.
       cost: the work in a cell, in any unit, from those keywords that it names; the time left is
         estimated from it.
@@ -77,16 +79,24 @@ class Experiment:
             raise TypeError(msg)
         for function in filter(None, (self.cost, self.shape)):
             for name in inspect.signature(function).parameters:
-                if name not in self.kinds:
+                if self.record is None and name not in self.kinds:
                     known = _nearest(name, self.kinds)
                     msg = f"{function.__name__} of {self.name} asks for {name!r}{known}"
                     raise TypeError(msg)
 
     @cached_property
-    def kinds(self) -> dict[str, Any]:
-        """The annotated type of each keyword of ``measure``."""
+    def record(self) -> Any:
+        """The dataclass that ``measure`` takes in place of keywords, if it does."""
         hints = get_type_hints(self.measure)
-        names = inspect.signature(self.measure).parameters
+        names = inspect.signature(self.measure).parameters.keys() - {_CHECKPOINT}
+        kind = hints[next(iter(names))] if len(names) == 1 else None
+        return kind if is_dataclass(kind) else None
+
+    @cached_property
+    def kinds(self) -> dict[str, Any]:
+        """The annotated type of each keyword of ``measure``, or of each field of its record."""
+        hints = get_type_hints(self.record or self.measure)
+        names = inspect.signature(self.record or self.measure).parameters
         return {name: hints[name] for name in names if name != _CHECKPOINT}
 
     def cell(self, config: ConfigDict, keywords: Keywords) -> Cell:
@@ -95,10 +105,13 @@ class Experiment:
             if name not in self.kinds:
                 msg = f"measure takes no {name!r}{_nearest(name, self.kinds)}"
                 raise ConfigError(msg)
-        return Cell(tuple((name, self._value(name, config, keywords)) for name in self.kinds))
+        cell = Cell(tuple((name, self._value(name, config, keywords)) for name in self.kinds))
+        if self.record is not None:
+            self.record(**cell.keywords)  # which may refuse it
+        return cell
 
     def _value(self, name: str, config: ConfigDict, keywords: Keywords) -> Any:
-        default = inspect.signature(self.measure).parameters[name].default
+        default = inspect.signature(self.record or self.measure).parameters[name].default
         for source in (
             keywords,
             config,
@@ -135,12 +148,19 @@ class Experiment:
         )
 
     def cost_of(self, cell: Cell) -> float:
-        return float(_called(self.cost, cell))
+        return float(self._of(self.cost, cell))
+
+    def _of(self, function: Callable[..., Any], cell: Cell) -> Any:
+        """The function of the record, or of those keywords of the cell that it names."""
+        if self.record is not None:
+            return function(self.record(**cell.keywords))
+        names = inspect.signature(function).parameters
+        return function(**{name: cell.keywords[name] for name in names})
 
     def shape_of(self, cell: Cell) -> Hashable:
         if self.shape is None:
             return tuple(item for item in cell.items if item[0] != "seed")
-        return _called(self.shape, cell)
+        return self._of(self.shape, cell)
 
     def rows(self, config: ConfigDict, measured: Mapping[Cell, grid.Measurement]) -> list[Columns]:
         """The table, of the cells that have a measurement."""
@@ -175,7 +195,7 @@ class Experiment:
         return grid.Experiment(
             self.name,
             self.cells,
-            MeasureCell(self.measure, self.resumes),
+            MeasureCell(self.measure, self.record, self.resumes),
             self.rows,
             self.cost_of,
             self.progress,
@@ -190,11 +210,15 @@ class MeasureCell:
     """``measure`` as a function of a cell. It can be sent to another process, as its parts can."""
 
     func: Callable[..., Columns | Sequence[Columns]]
+    record: Any
     resumes: bool
 
     def __call__(self, cell: Cell, checkpoint: Checkpoint | None = None) -> grid.Measurement:
         more = {_CHECKPOINT: checkpoint} if self.resumes else {}
-        measured = self.func(**cell.keywords, **more)
+        if self.record is None:
+            measured = self.func(**cell.keywords, **more)
+        else:
+            measured = self.func(self.record(**cell.keywords), **more)
         rows = [measured] if isinstance(measured, Mapping) else measured
         return {
             "rows": [{name: _plain(name, value) for name, value in row.items()} for row in rows]
@@ -216,12 +240,6 @@ def _shown(cell: Cell) -> dict[str, Any]:
     """The keywords that a table can have: no tuples, and the fields of records."""
     found = flat(values(cell))
     return {name: value for name, value in found.items() if not isinstance(value, tuple)}
-
-
-def _called(function: Callable[..., Any], cell: Cell) -> Any:
-    """The function of those keywords of the cell that it names."""
-    keywords = cell.keywords
-    return function(**{name: keywords[name] for name in inspect.signature(function).parameters})
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -32,3 +32,8 @@ def computed(experiment: Experiment, found: ConfigDict, **wanted: Any) -> DataFr
     cells = [cell for cell in experiment.cells(found) if wanted.items() <= cell.keywords.items()]
     measured = {cell: experiment.experiment.measure(cell) for cell in cells}
     return DataFrame(experiment.rows(found, measured))
+
+
+def records(experiment: Experiment, profile: str) -> list[Any]:
+    """What ``measure`` is given in each cell of a profile, of experiments that take a record."""
+    return [experiment.record(**c.keywords) for c in experiment.cells(changed(experiment, profile))]

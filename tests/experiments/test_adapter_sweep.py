@@ -1,5 +1,7 @@
 """Adapters, pruning and width: rows by dense Jacobians, claims that hold and fail, the figure."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,16 +15,18 @@ from figures import t6
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 from tests.drawn import as_columns, assert_curve, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 
 def _row(family, network="mlp"):
     """The cell of the last amount of a family, and its row."""
-    whole = frozen(experiment, "smoke")
-    found = [c for c in experiment.cells(whole) if (c.family, c.network) == (family, network)]
+    found = [
+        c
+        for c in records(experiment.EXPERIMENT, "smoke")
+        if (c.family, c.network) == (family, network)
+    ]
     cell = max(found, key=lambda c: c.amount)
-    (row,) = experiment.rows(whole, {cell: experiment.measure(cell)})
-    return cell, row
+    return cell, SimpleNamespace(samples=cell.samples, outputs=10, **experiment.measure(cell))
 
 
 def _assert_kappa_of(jacobian, row):

@@ -1,5 +1,8 @@
 """GPTs over depth: a row by a dense Jacobian, claims that hold and fail, and the figure."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 
 import gnjax
@@ -9,7 +12,7 @@ from figures import t1
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests import references
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 
 def test_pieces_differ_and_are_followed_by_their_characters():
@@ -22,10 +25,8 @@ def test_pieces_differ_and_are_followed_by_their_characters():
 
 
 def test_a_row_is_kappa_of_the_dense_jacobian():
-    cell = next(
-        c for c in experiment.cells(frozen(experiment, "smoke")) if c.last and c.network == "pre"
-    )
-    rows = experiment.rows(frozen(experiment, "smoke"), {cell: experiment.measure(cell)})
+    cell = next(c for c in records(experiment.EXPERIMENT, "smoke") if c.last and c.network == "pre")
+    rows = [SimpleNamespace(**row) for row in experiment.measure(cell)]
     x, _ = pieces(cell.outputs, cell.samples, cell.length, cell.data_seed)
     apply, params = gnjax.functional(experiment.made(cell))
     jacobian = np.asarray(references.jacobian(apply, params, x))
@@ -40,16 +41,11 @@ def test_a_row_is_kappa_of_the_dense_jacobian():
 
 
 def test_the_kinds_are_what_they_are_called():
-    cell = experiment.cells(frozen(experiment, "smoke"))[0]
+    cell = records(experiment.EXPERIMENT, "smoke")[0]
     for kind, (norm, strength) in experiment.KINDS.items():
-        block = experiment.made(config_of(cell, kind)).model.block1
+        block = experiment.made(replace(cell, network=kind)).model.block1
         assert block.norm == norm
         assert float(block.skip[...]) == strength(cell.depth)
-
-
-def config_of(cell, kind):
-    """The same cell of another network."""
-    return type(cell)(**{**cell.__dict__, "network": kind})
 
 
 _POWERS = {

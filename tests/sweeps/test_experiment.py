@@ -239,3 +239,32 @@ def test_cells_of_an_earlier_form_are_told_and_not_taken(tmp_path, capsys):
         assert left in said
         assert "2 cells in" in said
         assert "earlier form of this experiment" in said
+
+
+@dataclass(frozen=True)
+class Run:
+    width: int
+    seed: int
+    rate: float = 2.0
+
+    def __post_init__(self):
+        if self.width < 1:
+            msg = f"width={self.width} must be positive"
+            raise ValueError(msg)
+
+
+def of_run(run: Run, checkpoint: Checkpoint | None = None) -> dict[str, Any]:
+    return {"kappa": run.width * run.rate}
+
+
+def test_a_record_stands_for_the_keywords_that_are_its_fields():
+    experiment = Experiment("toy", settings, of_run, lambda run: run.width)
+    cells = experiment.cells(CONFIG)
+    assert [cell.keywords for cell in cells[:1]] == [{"width": 5, "seed": 0, "rate": 1.0}]
+    assert experiment.cost_of(cells[0]) == 5
+    assert experiment.experiment.measure(cells[0], None) == {"rows": [{"kappa": 5.0}]}
+    assert pickle.loads(pickle.dumps(experiment.experiment.measure)).record is Run
+    for keywords, words in (({"widht": 3, "seed": 0}, "'width'"), ({"width": 0, "seed": 0}, "=0")):
+        wrong = dataclasses.replace(experiment, settings=lambda config, k=keywords: [({}, k)])
+        with pytest.raises(ConfigError, match=words):
+            wrong.cells(CONFIG)
