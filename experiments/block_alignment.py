@@ -6,7 +6,7 @@ python -m experiments.block_alignment --config=configs/block_alignment.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from flax import nnx
 from jax.flatten_util import ravel_pytree
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
@@ -23,10 +24,9 @@ from experiments.shared import alignment
 from experiments.shared.alignment import Interval
 from experiments.shared.language import described
 from experiments.shared.metric_steps import block_diagonal, layer_places
-from experiments.shared.small_images import IMAGES, Network, gpt_or_classifier
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from experiments.shared.small_images import IMAGES, gpt_or_classifier
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 ERROR, EIGENVECTOR, STEP, DECREASE = "error", "eigenvector", "step", "decrease"
 GAUSS_NEWTON, HESSIAN = "G", "H"
@@ -44,24 +44,11 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Config:
-    """A GPT on pieces of the text, and an MLP on images.
+class Cell:
+    """A GPT on pieces of the text or an MLP on images, on samples drawn by the same seed.
 
     Steps are taken with each of the ``dampings``, which are shares of the mean eigenvalue of G.
     """
-
-    paper_ratios: regimes.Rows
-    gpt: Network
-    mlp: Network
-    path: Path
-    dampings: tuple[float, ...]
-    first_seed: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network from one initialisation, on samples drawn by the same seed."""
 
     network: str
     samples: int
@@ -74,58 +61,11 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One comparison of a curvature A with its layers' diagonal blocks B, in exact arithmetic
-    between ``value_low`` and ``value_high``.
-
-    Attributes:
-      panel: "error", ||A - B||_F / ||A||_F; "eigenvector", the cosine of the eigenvectors of the
-        largest eigenvalues; "step", the cosine of (A + d)^{-1} g and (B + d)^{-1} g with the
-        gradient g; or "decrease", what the best multiple of the second gains of the decrease of
-        g^T s - s^T (A + d) s / 2 that the first gains.
-      matrix: "G", the Gauss-Newton matrix of the cross-entropy, or "H", its Hessian.
-      step: how many steps of Adam the parameters have behind them.
-      damping: d over the mean eigenvalue of G; 0 where there is none.
-      loss: the cross-entropy there.
-      evidence: what the interval rests on.
-    """
-
-    panel: str
-    network: str
-    matrix: str
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    width: int
-    depth: int
-    parameters: int
-    blocks: int
-    seed: int
-    step: int
-    damping: float
-    loss: float
-    value: float
-    value_low: float
-    value_high: float
-    evidence: str
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The GPTs first."""
-    return tuple(
-        copy_fields(
-            Cell,
-            getattr(config, name),
-            network=name,
-            path=config.path,
-            dampings=config.dampings,
-            seed=seed,
-        )
-        for name in NETWORKS
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    )
+    for name in NETWORKS:
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
+            yield {}, {"network": name, **config[name], "seed": seed}
 
 
 def cost(cell: Cell) -> float:
@@ -139,20 +79,29 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     return gpt_or_classifier(cell.network, cell, SIDE)
 
 
-def measure(cell: Cell) -> Measurement:
-    """The comparisons of G and of H with their blocks, at every stop of Adam's run."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """The comparisons of G and of H with their blocks, at every stop of Adam's run.
+
+    A row compares a curvature A with its layers' diagonal blocks B, in exact arithmetic between
+    ``value_low`` and ``value_high``. ``panel`` "error" is ||A - B||_F / ||A||_F; "eigenvector" the
+    cosine of the eigenvectors of the largest eigenvalues; "step" the cosine of (A + d)^{-1} g and
+    (B + d)^{-1} g with the gradient g; and "decrease" what the best multiple of the second gains of
+    the decrease of g^T s - s^T (A + d) s / 2 that the first gains. ``damping`` is d over the mean
+    eigenvalue of G, 0 where there is none, and ``step`` how many steps of Adam were taken.
+    """
     model, x, y = made(cell)
     apply, params = gnjax.functional(model)
-    records: list[dict[str, Any]] = []
-    sizes: dict[str, int] = {}
+    images = f"{IMAGES}, downsampled and standardised"
+    data = "python_topics" if cell.network == "gpt" else images
+    rows: list[dict[str, Any]] = []
     for stop, now, loss, gradient in along(apply, params, x, y, cell.path):
         for name, form in ((GAUSS_NEWTON, gnjax.gauss_newton), (HESSIAN, gnjax.hessian)):
             op = form((apply, now), x, y, loss="cross_entropy")
             dampings = cell.dampings if name == GAUSS_NEWTON else ()
-            shared = {"matrix": name, "step": stop, "loss": loss}
             sizes = {"parameters": op.shape[0], "blocks": len(layer_places(op.net))}
-            records += [shared | one for one in comparisons(op, gradient, dampings)]
-    return {"inputs": x[0].size, **sizes, "records": records}
+            shared = {"data": data, "inputs": x[0].size, "matrix": name, "step": stop, "loss": loss}
+            rows += [shared | sizes | one for one in comparisons(op, gradient, dampings)]
+    return rows
 
 
 def along(
@@ -211,22 +160,7 @@ def _record(panel: str, damping: float, found: Interval, evidence: str) -> dict[
     return {"panel": panel, "damping": damping, "evidence": evidence} | ends
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    table = []
-    for cell in cells(config):
-        if cell not in measured:
-            continue
-        found = measured[cell]
-        images = f"{IMAGES}, downsampled and standardised"
-        shared = {
-            "data": "python_topics" if cell.network == "gpt" else images,
-            **{name: found[name] for name in ("inputs", "parameters", "blocks")},
-        }
-        table += [copy_fields(Row, cell, **shared, **record) for record in found["records"]]
-    return tuple(table)
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     gpt, mlp = config.gpt, config.mlp
     images = gnjax.data.load(IMAGES, samples=mlp.samples, seed=config.first_seed).source
     return [
@@ -237,14 +171,18 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "block_alignment",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda found: f"{len(found['records'])} comparisons",
+    columns=(
+        *("panel", "network", "matrix", "data", "samples", "inputs", "outputs", "width", "depth"),
+        *("parameters", "blocks", "seed", "step", "damping", "loss"),
+        *("value", "value_low", "value_high", "evidence"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="value",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

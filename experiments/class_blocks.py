@@ -6,7 +6,7 @@ python -m experiments.class_blocks --config=configs/class_blocks.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,13 +18,13 @@ import optax
 from flax import nnx
 from jax import lax
 from jax.tree_util import Partial
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.class_blocks import CLAIMS
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 OPTIMIZERS = {"gradient descent": optax.sgd, "Adam": optax.adam}
 START = "start"
@@ -41,32 +41,12 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Config:
-    """A softmax-linear model of the next character from the last, and a GPT.
-
-    The text has ``outputs`` different characters, and pieces of ``length`` of them.
-    """
-
-    paper_ratios: regimes.Rows
-    outputs: int
-    length: int
-    samples: int
-    width: int
-    depth: int
-    linear: Training
-    gpt: Training
-    first_seed: int
-    seeds: int
-
-    def __post_init__(self) -> None:
-        if min(self.samples, self.seeds, self.linear.steps, self.gpt.steps) < 1:
-            msg = f"samples, seeds and steps must be at least 1, got {self}"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One network from one initialisation on pieces drawn by the same seed."""
+    """A softmax-linear model of the next character from the last, or a GPT.
+
+    The text has ``outputs`` different characters, and pieces of ``length`` of them, which the seed
+    of the initialisation draws.
+    """
 
     network: str
     outputs: int
@@ -78,48 +58,14 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One diagonal block of G of the cross-entropy.
-
-    Attributes:
-      stage: "start", or the optimiser that has trained the network.
-      part: "class", the weights of one character in the output layer, or "token", its row in the
-        table of embeddings.
-      rank: the number of the character; 0 is the most frequent of the text.
-      frequency: its share of the targets (class) or of the inputs (token) that are trained on.
-      share: its share of the whole text.
-      trace, largest: the trace of the block, and its largest eigenvalue.
-      loss: the mean loss over the targets of this class, for part "class".
-    """
-
-    network: str
-    stage: str
-    part: str
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    width: int
-    depth: int
-    steps: int
-    rate: float
-    seed: int
-    rank: int
-    frequency: float
-    share: float
-    trace: float
-    largest: float
-    loss: float | None
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The GPTs first."""
-    return tuple(
-        copy_fields(Cell, config, network=name, training=getattr(config, name), seed=seed)
-        for name in ("gpt", "linear")
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    )
+    if min(config.samples, config.seeds, config.linear.steps, config.gpt.steps) < 1:
+        msg = f"samples, seeds and steps must be at least 1, got {config}"
+        raise ValueError(msg)
+    for name in ("gpt", "linear"):
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
+            yield {}, {"network": name, "training": config[name], "seed": seed}
 
 
 def cost(cell: Cell) -> float:
@@ -152,8 +98,15 @@ def made(cell: Cell) -> tuple[nnx.Module, NDArray[Any], NDArray[np.int64], NDArr
     return linear, gnjax.data.one_hot(tokens, cell.outputs), tokens, y
 
 
-def measure(cell: Cell) -> Measurement:
-    """The blocks at the start and after each optimiser."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """A row for each diagonal block of G of the cross-entropy, at the start and after optimisers.
+
+    ``part`` "class" is the weights of one character in the output layer, "token" its row in the
+    table of embeddings. ``rank`` is the number of the character; 0 is the most frequent of the
+    text. ``frequency`` is its share of the targets (class) or of the inputs (token) that are
+    trained on, and ``share`` that of the whole text. ``loss`` is the mean loss over the targets of
+    a class. Characters that do not occur are left out.
+    """
     model, x, tokens, y = made(cell)
     apply, params = gnjax.functional(model)
     rates = {"gradient descent": cell.training.descent_rate, "Adam": cell.training.adam_rate}
@@ -162,18 +115,23 @@ def measure(cell: Cell) -> Measurement:
         end = trained(params, apply, x, y, rate, optimizer=name, steps=cell.training.steps)
         stages[name] = end, rate
     counts = gnjax.data.load_text(vocabulary=cell.outputs).counts
-    return {
-        "inputs": x[0].size,
-        "share": (counts / counts.sum()).tolist(),
-        "frequency": {
-            CLASS: _frequencies(y, cell.outputs),
-            TOKEN: _frequencies(tokens, cell.outputs),
-        },
-        "stages": {
-            name: {"rate": rate, **blocks(cell, apply, now, x, y)}
-            for name, (now, rate) in stages.items()
-        },
-    }
+    shares = counts / counts.sum()
+    frequency = {CLASS: _frequencies(y, cell.outputs), TOKEN: _frequencies(tokens, cell.outputs)}
+    return [
+        {
+            "stage": stage,
+            "data": "python_topics",
+            "inputs": x[0].size,
+            "steps": cell.training.steps if stage != START else 0,
+            "rate": rate,
+            "frequency": frequency[row["part"]][row["rank"]],
+            "share": shares[row["rank"]],
+            **row,
+        }
+        for stage, (now, rate) in stages.items()
+        for row in blocks(cell, apply, now, x, y)
+        if frequency[row["part"]][row["rank"]]
+    ]
 
 
 def _frequencies(tokens: NDArray[np.int64], outputs: int) -> list[float]:
@@ -201,21 +159,19 @@ def _loss(params: Any, apply: Partial, x: jax.Array, y: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(apply(params, x), y).mean()
 
 
-def blocks(cell: Cell, apply: Any, params: Any, x: Any, y: Any) -> Measurement:
+def blocks(cell: Cell, apply: Any, params: Any, x: Any, y: Any) -> Iterator[dict[str, Any]]:
     """Trace and largest eigenvalue of every block of G, and the loss of every class."""
     layers = {CLASS: ("head/*", 1), TOKEN: ("tokens", 0)}
     if cell.network == "linear":  # inputs are unit vectors, so that W is the table as well
         layers = {CLASS: ("dense1/*", 1)}
-    found: dict[str, Any] = {}
-    for part, (only, axis) in layers.items():
-        op = gnjax.gauss_newton((apply, params), x, y=y, loss="cross_entropy", only=only)
-        found[part] = diagonal_blocks(np.asarray(op.as_matrix()), cell.outputs, axis)
     logs = jax.nn.log_softmax(apply(params, jnp.asarray(x)))
     losses = -np.take_along_axis(np.asarray(logs), y[..., None], axis=-1)[..., 0]
-    found["loss"] = [
-        float(losses[y == k].mean()) if (y == k).any() else None for k in range(cell.outputs)
-    ]
-    return found
+    for part, (only, axis) in layers.items():
+        op = gnjax.gauss_newton((apply, params), x, y=y, loss="cross_entropy", only=only)
+        found = diagonal_blocks(np.asarray(op.as_matrix()), cell.outputs, axis)
+        for rank, (trace, largest) in enumerate(found):
+            loss = losses[y == rank].mean() if part == CLASS and (y == rank).any() else None
+            yield {"part": part, "rank": rank, "trace": trace, "largest": largest, "loss": loss}
 
 
 def diagonal_blocks(matrix: NDArray[np.float64], count: int, axis: int) -> list[list[float]]:
@@ -231,54 +187,24 @@ def diagonal_blocks(matrix: NDArray[np.float64], count: int, axis: int) -> list[
     return [[float(np.trace(b)), float(np.linalg.eigvalsh(b)[-1])] for b in each]
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """One row for each block that was trained on: characters that do not occur are left out."""
-    table = []
-    for cell in cells(config):
-        if cell not in measured:
-            continue
-        found = measured[cell]
-        for stage, values in found["stages"].items():
-            for part in (CLASS, TOKEN):
-                for rank, (trace, largest) in enumerate(values.get(part, ())):
-                    frequency = found["frequency"][part][rank]
-                    if not frequency:
-                        continue
-                    row = copy_fields(
-                        Row,
-                        cell,
-                        stage=stage,
-                        part=part,
-                        data="python_topics",
-                        inputs=found["inputs"],
-                        steps=cell.training.steps if stage != START else 0,
-                        rate=values["rate"],
-                        rank=rank,
-                        frequency=frequency,
-                        share=found["share"][rank],
-                        trace=trace,
-                        largest=largest,
-                        loss=values["loss"][rank] if part == CLASS else None,
-                    )
-                    table.append(row)
-    return tuple(table)
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     text = gnjax.data.load_text(vocabulary=config.outputs).source
     return [f"{text}: {config.samples} pieces of {config.length} characters for each seed"]
 
 
 EXPERIMENT = Experiment(
     "class_blocks",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda found: f"{len(found['stages'])} stages",
+    columns=(
+        *("network", "stage", "part", "data", "samples", "inputs", "outputs", "width", "depth"),
+        *("steps", "rate", "seed", "rank", "frequency", "share", "trace", "largest", "loss"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="largest",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

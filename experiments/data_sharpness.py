@@ -6,62 +6,35 @@ python -m experiments.data_sharpness --config=configs/data_sharpness.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from experiments.claims.data_sharpness import CLAIMS, FITTED
 from experiments.shared import label_training
 from experiments.shared.label_training import Recipe
-from experiments.shared.linear_network import at_index
 from experiments.shared.linear_training import Data, Drawn, draw, draws
 from gnjax import data as datasets
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
-
-@dataclass(frozen=True)
-class Panel:
-    """Runs on all data and numbers of samples, from every initialiser, with every share and seed.
-
-    ``shares`` are those of class 0. The sharpness is measured after each of ``epochs``.
-    """
-
-    data: tuple[str, ...]
-    side: int  # of the grey, downsampled image, 0 for the image as it is
-    samples: tuple[int, ...]
-    shares: tuple[float, ...]
-    initializers: tuple[str, ...]
-    epochs: tuple[int, ...]
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Config:
-    """Balanced networks over n (panel a), and sharpness along training over the share (b)."""
-
-    paper_ratios: regimes.Rows
-    depth: int
-    width: int
-    sigma_x: float
-    start: float
-    rate: float
-    rtol: float
-    first_seed: int
-    over_samples: Panel
-    along_training: Panel
+PANELS = {"a": "over_samples", "b": "along_training"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Runs that are trained together: every share with every seed."""
+    """Runs that are trained together: every share of class 0 with every seed.
+
+    The sharpness is measured after each of ``epochs``.
+    """
 
     panel: str
     data: str
     samples: int
-    side: int
+    side: int  # of the grey, downsampled image, 0 for the image as it is
     shares: tuple[float, ...]
     seeds: tuple[int, ...]
     recipe: Recipe
@@ -72,51 +45,28 @@ class Cell:
         return draws(self.data, self.samples, self.shares, self.seeds, self.side)
 
 
-@dataclass(frozen=True)
-class Row:
-    """The largest eigenvalue of the Hessian of one network after one epoch."""
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Balanced networks over n (panel a), and sharpness along training over the share (b).
 
-    panel: str
-    data: str
-    inputs: int  # the rank of the samples
-    outputs: int
-    depth: int
-    width: int
-    initializer: str
-    samples: int
-    seed: int
-    share: float  # of class 0, as realised
-    epoch: int
-    measured: float
-    error: float  # of ``measured``
-    printed: float  # Eq 14 as printed, with sigma_max(Y)
-    least: float  # lambda_*: Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter
-    loss: float
-    floor: float  # the least-squares optimum
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    return tuple(
-        copy_fields(
-            Cell,
-            panel,
-            panel=name,
-            data=data,
-            samples=samples,
-            seeds=tuple(range(config.first_seed, config.first_seed + panel.seeds)),
-            recipe=_recipe(config, initializer, panel.epochs[-1]),
-            rtol=config.rtol,
-        )
-        for name, panel in (("a", config.over_samples), ("b", config.along_training))
-        for data in panel.data
-        for initializer in panel.initializers
-        for samples in panel.samples
-    )
-
-
-def _recipe(config: Config, initializer: str, epochs: int) -> Recipe:
-    chosen = {"inputs": "orthogonalised", "initializer": initializer, "activation": "linear"}
-    return copy_fields(Recipe, config, **chosen, epochs=epochs)
+    There are runs on all data and numbers of samples, from every initialiser.
+    """
+    size = {name: config[name] for name in ("depth", "width", "sigma_x", "start", "rate")}
+    for panel, name in PANELS.items():
+        chosen = config[name]
+        seeds = tuple(range(config.first_seed, config.first_seed + chosen.seeds))
+        shared = {key: chosen[key] for key in ("side", "shares", "epochs")}
+        for data in chosen.data:
+            for initializer in chosen.initializers:
+                recipe = Recipe(
+                    inputs="orthogonalised",
+                    initializer=initializer,
+                    activation="linear",
+                    epochs=chosen.epochs[-1],
+                    **size,
+                )
+                for samples in chosen.samples:
+                    own = {"data": data, "samples": samples, "seeds": seeds, "recipe": recipe}
+                    yield {}, {"panel": panel, **shared, **own}
 
 
 def cost(cell: Cell) -> float:
@@ -148,56 +98,21 @@ def _fitted(data: Data) -> Drawn:
     return Drawn(mixed, labels, counts[0] / data.samples, "Gaussian inputs that fit one-hot labels")
 
 
-def measure(cell: Cell) -> Measurement:
-    """The columns of the rows: every run at every epoch."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """The largest eigenvalue of the Hessian of every run at every epoch."""
     runs = cell.runs()
     problems = [label_training.problem_on(drawn(data), cell.recipe, data.seed) for data in runs]
     paths = label_training.train(problems, cell.recipe, cell.epochs)
-    points = [
-        (data, problem, path, index)
+    return [
+        {**label_training.row(problem, path, index, data, cell.recipe, cell.rtol), "epoch": epoch}
         for data, problem, path in zip(runs, problems, paths, strict=True)
-        for index in range(len(cell.epochs))
+        for index, epoch in enumerate(cell.epochs)
     ]
-    found = [
-        label_training.sharpness([w[index] for w in path.params], problem.data, cell.rtol)
-        for _, problem, path, index in points
-    ]
-    return {
-        "inputs": [problem.inputs for _, problem, _, _ in points],
-        "seed": [data.seed for data, _, _, _ in points],
-        "share": [problem.share for _, problem, _, _ in points],
-        "epoch": [cell.epochs[index] for _, _, _, index in points],
-        "measured": [one.value for one in found],
-        "error": [one.error for one in found],
-        "printed": [problem.printed for _, problem, _, _ in points],
-        "least": [problem.least for _, problem, _, _ in points],
-        "loss": [float(path.losses[index]) for _, _, path, index in points],
-        "floor": [label_training.floor(problem.data) for _, problem, _, _ in points],
-    }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        copy_fields(
-            Row,
-            cell,
-            data=f"{cell.data}, {cell.recipe.inputs}",
-            outputs=10,
-            depth=cell.recipe.depth,
-            width=cell.recipe.width,
-            initializer=cell.recipe.initializer,
-            **at_index(measured[cell], line),
-        )
-        for cell in cells(config)
-        if cell in measured
-        for line in range(len(measured[cell]["measured"]))
-    )
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     found = []
-    for panel in (config.over_samples, config.along_training):
+    for panel in (config[name] for name in PANELS.values()):
         for name in panel.data:
             data = Data(name, panel.samples[-1], panel.shares[0], 0, panel.side)
             size = f"{panel.side} x {panel.side}" if panel.side else "full size"
@@ -207,15 +122,18 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "data_sharpness",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"sharpness {max(measurement['measured']):.4g}",
+    columns=(
+        *("panel", "data", "inputs", "outputs", "depth", "width", "initializer", "samples", "seed"),
+        *("share", "epoch", "measured", "error", "printed", "least", "loss", "floor"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
     shape=shape,
+    watch="measured",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import lax
+from ml_collections import ConfigDict
 
 import gnjax
 from experiments.claims.edge_of_stability import CLAIMS
 from experiments.shared.language import of_every_position
-from experiments.shared.small_images import IMAGES, Network, tanh_classifier
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from experiments.shared.small_images import IMAGES, tanh_classifier
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 MOMENTUM = 0.9  # b1 of Adam, optax's default
 STABLE = {"gradient descent": 2.0, "Adam": (2 + 2 * MOMENTUM) / (1 - MOMENTUM)}
@@ -40,35 +40,12 @@ LOSSES = {"mlp": "squared_error", "gpt": "cross_entropy"}
 
 
 @dataclass(frozen=True)
-class Runs:
-    """Full-batch training: one run for each pair of a learning rate and a number of warm-up steps.
-
-    In the warm-up steps the rate rises linearly. Sharpness is measured once in ``every`` steps.
-    """
-
-    rates: tuple[float, ...]
-    warmups: tuple[int, ...]
-    steps: int
-    every: int
-
-
-@dataclass(frozen=True)
-class Config:
-    """A tanh network under gradient descent and under Adam, and a GPT under Adam."""
-
-    paper_ratios: regimes.Rows
-    mlp: Network
-    gpt: Network
-    mlp_descent: Runs
-    mlp_adam: Runs
-    gpt_adam: Runs
-    first_seed: int
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One training run from one initialisation, on samples drawn by the same seed."""
+    """One full-batch training run from one initialisation, on samples drawn by the same seed.
+
+    In the ``warmup`` steps the rate rises linearly to ``rate``; 0 where it is constant. Sharpness
+    is measured once in ``every`` steps.
+    """
 
     network: str
     optimizer: str
@@ -84,70 +61,20 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One step of one run.
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """A tanh network under gradient descent and under Adam, and a GPT under Adam, which is first.
 
-    Attributes:
-      warmup: the steps in which the rate rises linearly to ``rate``; 0 where it is constant.
-      rate_now: the rate of the step that led here.
-      threshold: what the sharpness (gradient descent) or the preconditioned sharpness (Adam) has
-        to stay below for stability at ``rate_now``.
-      final_threshold: the same at ``rate``.
-      sharpness: the largest eigenvalue of H of the mean loss.
-      preconditioned: the largest eigenvalue of P^{-1/2} H P^{-1/2} with Adam's P; under gradient
-        descent, where P = I, the sharpness.
-      sharpness_error, preconditioned_error: the matrix has an eigenvalue within this distance of
-        the value. A value that is not more than 10 times its error is left out.
+    There is one run for each pair of a learning rate and a number of warm-up steps.
     """
-
-    network: str
-    optimizer: str
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    width: int
-    depth: int
-    parameters: int
-    rate: float
-    warmup: int
-    steps: int
-    seed: int
-    step: int
-    rate_now: float
-    threshold: float
-    final_threshold: float
-    loss: float
-    sharpness: float | None
-    sharpness_error: float
-    preconditioned: float | None
-    preconditioned_error: float
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    """The GPTs first."""
-    found = []
     for name in ("gpt_adam", "mlp_adam", "mlp_descent"):
-        network = name.split("_")[0]
-        sizes, runs = getattr(config, network), getattr(config, name)
-        found += [
-            copy_fields(
-                Cell,
-                sizes,
-                network=network,
-                optimizer="Adam" if name.endswith("adam") else "gradient descent",
-                rate=rate,
-                warmup=warmup,
-                steps=runs.steps,
-                every=runs.every,
-                seed=seed,
-            )
-            for rate in runs.rates
-            for warmup in runs.warmups
-            for seed in range(config.first_seed, config.first_seed + config.seeds)
-        ]
-    return tuple(found)
+        network, runs = name.split("_")[0], config[name]
+        optimizer = "Adam" if name.endswith("adam") else "gradient descent"
+        shared = {"network": network, "optimizer": optimizer, **config[network]}
+        shared |= {"steps": runs.steps, "every": runs.every}
+        for rate in runs.rates:
+            for warmup in runs.warmups:
+                for seed in range(config.first_seed, config.first_seed + config.seeds):
+                    yield {}, {**shared, "rate": rate, "warmup": warmup, "seed": seed}
 
 
 def cost(cell: Cell) -> float:
@@ -207,8 +134,15 @@ def advanced(
     return (params, memory), mean_loss(params, apply, x, y)
 
 
-def measure(cell: Cell) -> Measurement:
-    """One record for each stop, up to the last before the loss overflows."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """One row for each stop, up to the last before the loss overflows.
+
+    ``sharpness`` is the largest eigenvalue of H of the mean loss, and ``preconditioned`` that of
+    P^{-1/2} H P^{-1/2} with Adam's P, or the sharpness under gradient descent, where P = I. An
+    eigenvalue lies within the error of each; a value that is not more than 10 times its error is
+    left out. ``threshold`` is what it has to stay below for stability at ``rate_now``, the rate of
+    the step that led here, and ``final_threshold`` the same at ``rate``.
+    """
     model, x, y = made(cell)
     apply, params = gnjax.functional(model)
     monitor = gnjax.Monitor(
@@ -221,7 +155,13 @@ def measure(cell: Cell) -> Measurement:
         steps=PRODUCTS,
     )
     state: Any = params, rule(cell.optimizer, cell.rate, cell.warmup).init(params)
-    done, records = 0, []
+    images = f"{IMAGES}, downsampled and standardised"
+    shared = {
+        "data": "python_topics" if cell.network == "gpt" else images,
+        "inputs": x[0].size,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+    }
+    done, rows, limit = 0, [], STABLE[cell.optimizer]
     for stop in stops(cell):
         state, loss = advanced(
             state, stop - done, cell.rate, cell.warmup, apply, x, y, cell.optimizer
@@ -232,50 +172,24 @@ def measure(cell: Cell) -> Measurement:
         metric = state[1] if cell.optimizer == "Adam" else None
         row = monitor(stop, (apply, state[0]), metric=metric)
         assert row is not None
-        ends = (row.sharpness, row.sharpness_error)
-        scaled = (row.preconditioned, row.preconditioned_error) if metric is not None else ends
-        records.append([stop, float(loss), *ends, *scaled])
-    size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    return {"inputs": x[0].size, "parameters": size, "records": records}
+        now = cell.rate * min(1.0, stop / max(cell.warmup, 1))
+        rates = {"rate_now": now, "threshold": limit / now, "final_threshold": limit / cell.rate}
+        ends = _known(row.sharpness, row.sharpness_error)
+        scaled = ends if metric is None else _known(row.preconditioned, row.preconditioned_error)
+        values = dict(zip(_MEASURED, (*ends, *scaled), strict=True))
+        rows.append({**shared, **rates, "step": stop, "loss": loss, **values})
+    return rows
 
 
-_MEASURED = (
-    *("step", "loss", "sharpness", "sharpness_error"),
-    *("preconditioned", "preconditioned_error"),
-)
+_MEASURED = ("sharpness", "sharpness_error", "preconditioned", "preconditioned_error")
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    table = []
-    for cell in cells(config):
-        if cell not in measured:
-            continue
-        found = measured[cell]
-        limit = STABLE[cell.optimizer]
-        for record in found["records"]:
-            values = dict(zip(_MEASURED, record, strict=True))
-            for name in ("sharpness", "preconditioned"):
-                if not values[name] > KNOWN * values[f"{name}_error"]:
-                    values[name] = None
-            now = cell.rate * min(1.0, values["step"] / max(cell.warmup, 1))
-            row = copy_fields(
-                Row,
-                cell,
-                data="python_topics"
-                if cell.network == "gpt"
-                else f"{IMAGES}, downsampled and standardised",
-                inputs=found["inputs"],
-                parameters=found["parameters"],
-                rate_now=now,
-                threshold=limit / now,
-                final_threshold=limit / cell.rate,
-                **values,
-            )
-            table.append(row)
-    return tuple(table)
+def _known(value: float, error: float) -> tuple[float | None, float]:
+    """The value with its error, if it is large enough beside it."""
+    return value if value > KNOWN * error else None, error
 
 
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     text = gnjax.data.load_text(vocabulary=config.gpt.outputs).source
     images = gnjax.data.load(IMAGES, samples=config.mlp.samples, seed=config.first_seed).source
     return [
@@ -286,14 +200,18 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "edge_of_stability",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda found: f"loss {found['records'][-1][1]:.3g}" if found["records"] else "diverged",
+    columns=(
+        *("network", "optimizer", "data", "samples", "inputs", "outputs", "width", "depth"),
+        *("parameters", "rate", "warmup", "steps", "seed", "step", "rate_now", "threshold"),
+        *("final_threshold", "loss", *_MEASURED),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="loss",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

@@ -37,7 +37,6 @@ RECIPES = {  # of each trained panel: its field of the config, inputs, initialis
     "2c": ("tanh", "orthogonalised", "balanced", "tanh"),
     "2d": ("edge", "orthogonalised", "pytorch_default", "linear"),
 }
-CLASSES = 10
 
 Rows = list[dict[str, Any]]
 
@@ -142,7 +141,7 @@ class Trained:
         paths = label_training.train(problems, self.recipe)
         return [
             {
-                **_point(problem, path, -1, data, self.recipe, self.rtol),
+                **label_training.row(problem, path, -1, data, self.recipe, self.rtol),
                 "epoch": self.recipe.epochs,
             }
             for data, problem, path in zip(runs, problems, paths, strict=True)
@@ -173,7 +172,7 @@ class Edge:
         paths = label_training.at_rates(problem, self.recipe, rates, self.epochs)
         return [
             {
-                **_point(problem, path, index, self.data, self.recipe, self.rtol),
+                **label_training.row(problem, path, index, self.data, self.recipe, self.rtol),
                 "epoch": epoch,
                 "fraction": fraction,
             }
@@ -181,33 +180,6 @@ class Edge:
             for index, epoch in enumerate(self.epochs)
             if np.isfinite(path.losses[index])
         ]
-
-
-def _point(
-    problem: label_training.Problem,
-    path: label_training.Path,
-    index: int,
-    data: Data,
-    recipe: Recipe,
-    rtol: float,
-) -> dict[str, Any]:
-    """The sharpness at one point of a path."""
-    weights = [w[index] for w in path.params]
-    found = label_training.sharpness(weights, problem.data, rtol)
-    return {
-        "data": f"{data.name}, {recipe.inputs}",
-        "inputs": problem.inputs,
-        "outputs": CLASSES,
-        "seed": data.seed,
-        "share": problem.share,  # as realised
-        "rate": path.rates[index],
-        "measured": found.value,
-        "error": found.error,
-        "least": problem.least,
-        "printed": problem.printed,
-        "loss": path.losses[index],
-        "floor": label_training.floor(problem.data),  # the least-squares optimum
-    }
 
 
 def measure(run: Random | Contour | Trained | Edge) -> Rows:

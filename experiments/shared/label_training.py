@@ -214,3 +214,34 @@ def sharpness(weights: list[jax.Array], data: Moments | Samples, rtol: float) ->
 def floor(data: Moments | Samples) -> float | None:
     """The least loss of a linear network; None for a tanh network, where it is not known."""
     return None if isinstance(data, Samples) else linear_descent.floor(data)
+
+
+def row(
+    problem: Problem,
+    path: Path,
+    index: int,
+    data: Data,
+    recipe: Recipe,
+    rtol: float,
+) -> dict[str, Any]:
+    """The columns of a table at one point of a path.
+
+    ``share`` is that of class 0 as realised, ``measured`` the sharpness, ``printed`` Eq 14 as
+    printed, and ``least`` lambda_*, Eq 14 with |Y X^T| / (n sigma_x^2); no minimum is flatter.
+    """
+    weights = [w[index] for w in path.params]
+    found = sharpness(weights, problem.data, rtol)
+    return {
+        "data": f"{data.name}, {recipe.inputs}",
+        "inputs": problem.inputs,
+        "outputs": 10,
+        "seed": data.seed,
+        "share": problem.share,  # as realised
+        "rate": path.rates[index],
+        "measured": found.value,
+        "error": found.error,
+        "least": problem.least,
+        "printed": problem.printed,
+        "loss": path.losses[index],
+        "floor": floor(problem.data),  # the least-squares optimum
+    }

@@ -34,6 +34,7 @@ def computed(experiment: Experiment, found: ConfigDict, **wanted: Any) -> DataFr
     return DataFrame(experiment.rows(found, measured))
 
 
-def records(experiment: Experiment, profile: str) -> list[Any]:
+def records(experiment: Experiment, profile: str, **changes: Any) -> list[Any]:
     """What ``measure`` is given in each cell of a profile, of experiments that take a record."""
-    return [experiment.record(**c.keywords) for c in experiment.cells(changed(experiment, profile))]
+    cells = experiment.cells(changed(experiment, profile, **changes))
+    return [experiment.record(**cell.keywords) for cell in cells]

@@ -1,6 +1,7 @@
 """Blocks beside the whole curvature: dense matrices, intervals, claims, and the figure."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -15,16 +16,15 @@ from experiments.shared import alignment
 from figures import t7
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from tests.drawn import as_columns, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 
 @pytest.fixture(scope="module")
 def smoke():
-    """The first cell of the MLP, its measurement, and its rows."""
-    whole = dataclasses.replace(frozen(experiment, "smoke"), seeds=1)
-    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
-    found = experiment.measure(cell)
-    return cell, found, experiment.rows(whole, {cell: found})
+    """The first cell of the MLP, and its rows."""
+    cells = records(experiment.EXPERIMENT, "smoke", seeds=1)
+    cell = next(c for c in cells if c.network == "mlp")
+    return cell, [SimpleNamespace(**row) for row in experiment.measure(cell)]
 
 
 def _dense(cell, stop):
@@ -61,7 +61,7 @@ def _cosine(one, other):
 
 @pytest.mark.parametrize("stop", [0, 3])
 def test_rows_are_those_of_dense_matrices(smoke, stop):
-    cell, _, rows = smoke
+    cell, rows = smoke
     *matrices, gradient, sizes = _dense(cell, stop)
     for name, matrix in zip("GH", matrices, strict=True):
         blocks = _blocks(matrix, sizes)
@@ -183,7 +183,7 @@ def _table(large, aligned, gained, seeds=4):
                             )  # fmt: skip
     sizes = {"data": "digits", "samples": 9, "inputs": 2, "outputs": 3, "width": 4, "depth": 2}
     sizes |= {"parameters": 50, "blocks": 3, "loss": 1.0}
-    return as_columns(dataclasses.asdict(experiment.Row(**(sizes | row))) for row in rows)
+    return as_columns(sizes | row for row in rows)
 
 
 def _statuses(table):

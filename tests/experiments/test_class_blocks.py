@@ -1,6 +1,6 @@
 """Blocks by class and token: rows by closed forms and dense matrices, claims, and the figure."""
 
-import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,23 +14,20 @@ from experiments import class_blocks as experiment
 from figures import t4
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 
 def _cell(network, steps=3):
-    """The config of the smoke profile with so many steps, and its first cell of a network."""
-    whole = frozen(experiment, "smoke")
-    fewer = {
-        name: dataclasses.replace(getattr(whole, name), steps=steps) for name in ("linear", "gpt")
-    }
-    changed = dataclasses.replace(whole, **fewer)
-    return changed, next(c for c in experiment.cells(changed) if c.network == network)
+    """The first cell of a network of the smoke profile with so many steps."""
+    fewer = {name: {"steps": steps} for name in ("linear", "gpt")}
+    cells = records(experiment.EXPERIMENT, "smoke", **fewer)
+    return next(cell for cell in cells if cell.network == network)
 
 
 def test_rows_of_the_linear_model_are_its_closed_form():
     """The block of class k is the mean of p_k (1 - p_k) x x^T, here after three steps by hand."""
-    whole, cell = _cell("linear")
-    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    cell = _cell("linear")
+    rows = [SimpleNamespace(**row) for row in experiment.measure(cell)]
     _, x, tokens, y = experiment.made(cell)
     weight, targets = np.zeros((cell.outputs, cell.outputs)), np.eye(cell.outputs)[y]
     stages = {"start": weight}
@@ -54,8 +51,8 @@ def test_rows_of_the_linear_model_are_its_closed_form():
 
 
 def test_rows_of_the_gpt_are_blocks_of_the_dense_matrix():
-    whole, cell = _cell("gpt", steps=1)
-    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    cell = _cell("gpt", steps=1)
+    rows = [SimpleNamespace(**row) for row in experiment.measure(cell)]
     model, x, _, _ = experiment.made(cell)
     apply, params = gnjax.functional(model)
     p = scipy.special.softmax(jax.jit(apply)(params, x), axis=-1).reshape(-1, cell.outputs)
@@ -79,7 +76,7 @@ def test_rows_of_the_gpt_are_blocks_of_the_dense_matrix():
 
 
 def test_adam_is_optaxs():
-    _, cell = _cell("linear", steps=2)
+    cell = _cell("linear", steps=2)
     model, x, _, y = experiment.made(cell)
     apply, params = gnjax.functional(model)
     found = experiment.trained(

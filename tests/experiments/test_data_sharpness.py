@@ -8,13 +8,16 @@ from jax.flatten_util import ravel_pytree
 import gnjax
 from experiments import data_sharpness
 from experiments.claims.data_sharpness import CLAIMS, FITTED, _learned
+from experiments.data_sharpness import EXPERIMENT
 from experiments.shared.linear_training import Data
 from figures import c5
 from gnjax.papers import balanced
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, judge
 from sweeps.storage import archive
 from tests.drawn import as_columns, assert_curve, assert_texts_fit, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import changed, records
+
+RECIPE = {"depth", "width", "initializer"}
 
 
 @pytest.mark.parametrize("share", [0.28, 0.46])
@@ -38,21 +41,32 @@ def test_a_linear_map_of_the_fitted_inputs_gives_the_labels(samples, share):
 @pytest.mark.slow
 def test_a_published_cell_is_what_this_code_computes():
     """The cheapest cell stands for all that are published, see ``Experiment.version``."""
-    config = frozen(data_sharpness, "paper")
-    cell = next(c for c in data_sharpness.cells(config) if c.data == FITTED and c.samples == 1000)
-    (published,) = archive.published(archive.archive(data_sharpness.EXPERIMENT), [cell]).values()
-    found, known = data_sharpness.measure(cell), published.measurement
-    np.testing.assert_allclose(found["measured"], known["measured"], rtol=1e-7)
-    assert found.keys() == known.keys()
+    cells = EXPERIMENT.cells(changed(EXPERIMENT, "paper"))
+    wanted = {"data": FITTED, "samples": 1000}.items()
+    cell = next(cell for cell in cells if wanted <= cell.keywords.items())
+    store = archive.archive(EXPERIMENT.experiment)
+    (published,) = archive.published(store, [cell]).values()
+    found, known = EXPERIMENT.experiment.measure(cell)["rows"], published.measurement["rows"]
+    measured = [[row["measured"] for row in rows] for rows in (found, known)]
+    np.testing.assert_allclose(*measured, rtol=1e-7)
+    assert set(EXPERIMENT.columns) <= set(known[0]) | cell.keywords.keys() | RECIPE
+
+
+def test_every_published_cell_is_found_and_makes_rows():
+    """Converted, and none of them computed again."""
+    config = changed(EXPERIMENT, "paper")
+    store = archive.archive(EXPERIMENT.experiment)
+    published = archive.published(store, EXPERIMENT.cells(config))
+    assert len(published) == len(list(store.folder.glob("*.json")))
+    rows = EXPERIMENT.rows(config, {cell: one.measurement for cell, one in published.items()})
+    assert all(isinstance(row["measured"], float) and row["width"] for row in rows)
 
 
 def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
     """At the start, by automatic differentiation in the coordinates before any reduction."""
-    config = frozen(data_sharpness, "smoke")
-    cell = next(cell for cell in data_sharpness.cells(config) if cell.panel == "b")
-    found = data_sharpness.rows(config, {cell: data_sharpness.measure(cell)})
-    row = found[0]
-    assert (row.epoch, row.seed, row.initializer) == (0, 0, "balanced")
+    cell = next(cell for cell in records(EXPERIMENT, "smoke") if cell.panel == "b")
+    row = data_sharpness.measure(cell)[0]
+    assert (row["epoch"], row["seed"], cell.recipe.initializer) == (0, 0, "balanced")
     drawn = data_sharpness.drawn(cell.runs()[0])
     x, y = gnjax.data.orthogonalise(drawn.inputs), drawn.labels
     widths, values = (x.shape[1], 16, 16, 16, 10), np.full(10, 0.5)
@@ -67,9 +81,11 @@ def test_a_row_is_the_largest_eigenvalue_of_the_hessian_of_all_parameters():
             outputs = outputs @ layer.T
         return ((outputs - y) ** 2).sum() / (2 * len(x))
 
-    assert row.measured == pytest.approx(np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1], rel=1e-8)
-    assert row.loss == pytest.approx(float(loss(flat)), rel=1e-9)
-    assert row.share == drawn.largest_share
+    assert row["measured"] == pytest.approx(
+        np.linalg.eigvalsh(jax.hessian(loss)(flat))[-1], rel=1e-8
+    )
+    assert row["loss"] == pytest.approx(float(loss(flat)), rel=1e-9)
+    assert row["share"] == drawn.largest_share
 
 
 def _table(fitted=0.0, images=-0.1, peak=0.7, left=-0.25):
@@ -104,7 +120,7 @@ def _table(fitted=0.0, images=-0.1, peak=0.7, left=-0.25):
 
 
 def _statuses(table):
-    ratios = frozen(data_sharpness, "laptop").paper_ratios
+    ratios = changed(EXPERIMENT, "laptop").paper_ratios
     return [judge(claim, table, ratios).status for claim in CLAIMS]
 
 

@@ -1,6 +1,7 @@
 """The edge of stability: rows by hand-made steps and dense matrices, claims, and the figure."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,12 +13,12 @@ from experiments import edge_of_stability as experiment
 from figures import t5
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE
 from tests.drawn import as_columns, assert_curve, line, mean_and_interval
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_the_last_stop_is_the_last_step(profile):
-    cells = experiment.cells(frozen(experiment, profile))
+    cells = records(experiment.EXPERIMENT, profile)
     assert all(experiment.stops(cell)[-1] == cell.steps for cell in cells)
 
 
@@ -38,19 +39,12 @@ def _by_hand(loss, w, cell):
 
 @pytest.mark.parametrize("optimizer", ["gradient descent", "Adam"])
 def test_rows_are_those_of_steps_by_hand_and_dense_hessians(optimizer):
-    whole = frozen(experiment, "smoke")
-    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
+    cell = next(c for c in records(experiment.EXPERIMENT, "smoke") if c.network == "mlp")
     rate = 0.1 if optimizer == "Adam" else 0.2
     cell = dataclasses.replace(
         cell, optimizer=optimizer, rate=rate, warmup=2, width=3, samples=7, steps=3, every=1
     )
-    name = "mlp_adam" if optimizer == "Adam" else "mlp_descent"
-    runs = experiment.Runs(rates=(rate,), warmups=(2,), steps=3, every=1)
-    sizes = dataclasses.replace(whole.mlp, samples=7, width=3)
-    empty = dataclasses.replace(runs, rates=())
-    others = dict.fromkeys(("mlp_adam", "mlp_descent", "gpt_adam"), empty) | {name: runs}
-    whole = dataclasses.replace(whole, mlp=sizes, **others)
-    rows = experiment.rows(whole, {cell: experiment.measure(cell)})
+    rows = [SimpleNamespace(**row) for row in experiment.measure(cell)]
     model, x, y = experiment.made(cell)
     apply, params = gnjax.functional(model)
     start, back = ravel_pytree(params)
@@ -77,18 +71,15 @@ def test_rows_are_those_of_steps_by_hand_and_dense_hessians(optimizer):
             assert error < 0.02 * top
 
 
-def test_values_within_their_errors_and_runs_that_overflow_are_left_out(monkeypatch):
-    whole = frozen(experiment, "smoke")
-    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
-    records = [[1, 1.0, 5.0, 0.1, -3.0, 0.1], [20, 1.0, 5.0, 0.6, 9.0, 0.5]]
-    found = {"inputs": 64, "parameters": 9, "records": records}
-    first, second = experiment.rows(whole, {cell: found})
-    assert (first.sharpness, first.preconditioned) == (5.0, None)
-    assert (second.sharpness, second.preconditioned) == (None, 9.0)
+def test_values_within_their_errors_and_runs_that_overflow_are_left_out():
+    assert experiment._known(5.0, 0.1) == (5.0, 0.1)
+    assert experiment._known(5.0, 0.6) == (None, 0.6)
+    assert experiment._known(-3.0, 0.1) == (None, 0.1)
+    cell = next(c for c in records(experiment.EXPERIMENT, "smoke") if c.network == "mlp")
     wild = dataclasses.replace(
         cell, optimizer="gradient descent", rate=1e200, width=3, samples=7, steps=2, every=1
     )
-    assert experiment.measure(wild)["records"] == []
+    assert experiment.measure(wild) == []
 
 
 _STEPS, _LENGTH = (1, 25, 100, 150, 200), 200
