@@ -24,7 +24,7 @@ NAMES = {
 
 def draw(table: Columns) -> Figure:
     """Kappa at initialisation (left) and averaged over the epochs of training (right)."""
-    measured = pruning.numerical(select(table, measured=True, steps="printed"))
+    measured = select(table, measured=True, steps="printed")
     share = measured["parameters"] / (measured["samples"] * measured["outputs"])
     start = measured["epoch"] == 0
     with style.paper_style():
@@ -65,7 +65,7 @@ def over_epochs(rows: Columns) -> Columns:
 
 def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    measured = pruning.numerical(select(table, measured=True, steps="printed"))
+    measured = select(table, measured=True, steps="printed")
     rates = ", ".join(f"{rate:.0%}" for rate in distinct(measured, "pruned"))
     return captions.paragraph(
         "Figure C2, beyond the papers. Condition number of the Gauss-Newton matrix J J^T of the"

@@ -16,7 +16,6 @@ COLUMNS = (
     *paths.COLUMNS,
     *("network", "depth", "width", "pruned", "parameters", "optimizer", "rate", "momentum"),
     *("decay", "drop_after", "batch", "steps", "rank_numerical", "tolerance"),
-    *("kappa_numerical", "kappa_numerical_low", "kappa_numerical_high"),
 )
 TITLES = {
     "vit": "a vision transformer of {depth} blocks and width {width}",
@@ -75,27 +74,17 @@ def _explain(figure: Figure, shown: Columns, network: str) -> None:
     if deficient(select(shown, measured=True)).any():
         opened = {"marker": "o", "linestyle": "", "markeredgecolor": style.GREY, **style.OPEN}
         handle = Line2D([], [], label="numerical rank below $k\\,n$", **opened)
-        kappas.legend(handles=[handle], loc="lower left", borderaxespad=0)
+        kappas.legend(handles=[handle], loc="best", borderaxespad=0)
 
 
 def of_network(table: Columns, network: str) -> Columns:
-    """The rows of a network with the printed step sizes, of the seeds that were trained, if any.
-
-    kappa is that of the numerical rank.
-    """
+    """The rows of a network with the printed step sizes, of the seeds that were trained, if any."""
     found = select(table, network=network, steps="printed")
     if not rows(found):
         msg = f"no {NAMES[network]} is in the table: none of its cells is computed yet"
         raise TableError(msg)
     trained = np.unique(found["seed"][found["epoch"] > 0])
-    return numerical(select(found, seed=trained) if len(trained) else found)
-
-
-def numerical(table: Columns) -> Columns:
-    """kappa at the numerical rank with its certified ends, in the columns of kappa."""
-    ends = {name: table[f"kappa_numerical{name}"] for name in ("", "_low", "_high")}
-    known = np.isfinite(ends["_high"])
-    return {**table, **{f"kappa{name}": end for name, end in ends.items()}, "resolved": known}
+    return select(found, seed=trained) if len(trained) else found
 
 
 def deficient(table: Columns) -> np.ndarray:
@@ -138,14 +127,14 @@ def _missing(shown: Columns, provenance: Mapping[str, Any], network: str) -> str
 
 
 def rank(measured: Columns) -> str:
-    """The rank at which kappa is the pseudo-condition number, and how often that is not k n."""
+    """How often the numerical rank is not k n, and that kappa does not depend on it."""
     short = int(np.count_nonzero(deficient(measured)))
     if not short:
         return ""
     return (
         f"Open markers: some J has a numerical rank below k n ({short} of {rows(measured)} cells),"
         f" which counts eigenvalues above {distinct(measured, 'tolerance')[0]:.2g} of the largest;"
-        " kappa is the pseudo-condition number there."
+        " kappa is certified there, too, and is not that of the numerical rank."
     )
 
 
