@@ -184,9 +184,10 @@ def measure(cell: Cell) -> list[dict[str, Any]]:
 _MEASURED = ("sharpness", "sharpness_error", "preconditioned", "preconditioned_error")
 
 
-def _known(value: float, error: float) -> tuple[float | None, float]:
+def _known(value: float | None, error: float | None) -> tuple[float | None, float | None]:
     """The value with its error, if it is large enough beside it."""
-    return value if value > KNOWN * error else None, error
+    known = value is not None and error is not None and value > KNOWN * error
+    return value if known else None, error
 
 
 def sources(config: ConfigDict) -> list[str]:

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.optimizer_metrics import CLAIMS
 from experiments.shared import metric_steps
+from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.language import described
-from experiments.shared.linear_network import kappa_fields
 from experiments.shared.metric_steps import METRICS, Memory
-from experiments.shared.small_images import IMAGES, Network, gpt_or_classifier
+from experiments.shared.small_images import IMAGES, gpt_or_classifier
 from gnjax.operators import NetworkGram
 from gnjax.operators.metrics.metric import MatrixBlock
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 KAPPA, RACE = "kappa", "race"
 WITH_MOMENTUM = ("SGD", "Adam", "Shampoo")  # Gauss-Newton steps have none
@@ -65,22 +65,8 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Config:
-    """A GPT on pieces of the text, and an MLP on few and on many images."""
-
-    paper_ratios: regimes.Rows
-    gpt: Network
-    mlp: Network
-    mlp_many: Network
-    race: Race
-    path: Path
-    first_seed: int
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One network from one initialisation, on samples drawn by the same seed."""
+    """A GPT on pieces of the text or an MLP on images, on samples drawn by the same seed."""
 
     network: str
     samples: int
@@ -93,65 +79,11 @@ class Cell:
     seed: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One kappa (``panel`` kappa), or the best rate of one metric in the race (race).
-
-    Attributes:
-      metric: a name in :data:`experiments.shared.metric_steps.METRICS`.
-      damping: what is added to P, over the mean eigenvalue of P; 0 for SGD, whose P is I.
-      share: p / (k n).
-      step: the step of Adam's run at which kappa is measured.
-      kappa: of P^{-1/2} G P^{-1/2}, over its ``rank`` non-zero eigenvalues.
-      momentum: the decay of the mean of gradients.
-      target: the loss to reach, as a share of log k, that of a uniform guess.
-      steps: the number that the best rate takes; the limit where no rate has ``reached`` the loss.
-      rate: the best rate, of equal ones the largest; nan where none has reached the loss.
-      at_edge: whether the best rate is the largest or the smallest of the race's ``rates``.
-    """
-
-    panel: str
-    network: str
-    data: str
-    samples: int
-    inputs: int
-    outputs: int
-    width: int
-    depth: int
-    parameters: int
-    share: float
-    seed: int
-    target: float
-    metric: str
-    damping: float
-    step: int = 0
-    loss: float | None = None
-    kappa: float | None = None
-    kappa_low: float | None = None
-    kappa_high: float | None = None
-    evidence: str = ""
-    failure: float | None = None
-    resolved: bool = True
-    method: str = ""
-    rank: int = 0
-    lambda_max: float | None = None
-    lambda_min: float | None = None
-    momentum: float = 0.0
-    steps: int = 0
-    reached: bool = True
-    rate: float | None = None
-    at_edge: bool = False
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    """The GPTs first."""
-    return tuple(
-        copy_fields(
-            Cell, getattr(config, name), network=name, race=config.race, path=config.path, seed=seed
-        )
-        for name in NETWORKS
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    )
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The GPTs first, then MLPs on few and on many images."""
+    for name in NETWORKS:
+        for seed in range(config.first_seed, config.first_seed + config.seeds):
+            yield {}, {"network": name, **config[name], "seed": seed}
 
 
 def cost(cell: Cell) -> float:
@@ -167,17 +99,39 @@ def made(cell: Cell) -> tuple[nnx.Module, Any, Any]:
     return gpt_or_classifier(cell.network, cell, SIDE)
 
 
-def measure(cell: Cell) -> Measurement:
-    """The certified kappas along Adam's run, and the race."""
+OF_KAPPA = {"momentum": 0.0, "steps": 0, "reached": True, "rate": None, "at_edge": False}
+OF_RACE = {"step": 0, "evidence": "", "resolved": True, "method": "", "rank": 0}
+"""What the columns of the other panel have in the rows of one."""
+
+
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """The certified kappas along Adam's run (``panel`` kappa), and the best rates (race).
+
+    ``metric`` is a name in :data:`experiments.shared.metric_steps.METRICS`, ``damping`` is what is
+    added to P over the mean eigenvalue of P, 0 for SGD, whose P is I, and ``share`` is p / (k n).
+    kappa is of P^{-1/2} G P^{-1/2}, over its ``rank`` non-zero eigenvalues, at a ``step`` of Adam's
+    run. ``target`` is the loss to reach as a share of log k, that of a uniform guess, and ``steps``
+    the number that the best ``rate`` takes, of equal ones the largest; the limit where no rate has
+    ``reached`` the loss. ``at_edge`` says whether it is the largest or the smallest that was tried.
+    """
     model, x, y = made(cell)
     op = gnjax.gauss_newton(gnjax.functional(model), x, y, loss="cross_entropy")
     assert isinstance(op, NetworkGram)
-    return {
+    parameters = op.net.parameters
+    images = f"{IMAGES}, downsampled and standardised"
+    shared = {
+        "data": "python_topics" if cell.network == "gpt" else images,
         "inputs": x[0].size,
-        "parameters": op.net.parameters,
-        KAPPA: kappas(op, y, cell.path, cell.race.momentum, cell.seed),
-        RACE: races(op, y, cell.race, cell.race.target * math.log(cell.outputs)),
+        "parameters": parameters,
+        "share": parameters / (cell.outputs * cell.samples),
+        "target": cell.race.target,
     }
+    found = kappas(op, y, cell.path, cell.race.momentum, cell.seed)
+    best = races(op, y, cell.race, cell.race.target * math.log(cell.outputs))
+    return [
+        *({"panel": KAPPA, **shared, **OF_KAPPA, **one} for one in found),
+        *({"panel": RACE, **shared, **OF_RACE, **one} for one in best),
+    ]
 
 
 def kappas(op: NetworkGram, y: Any, path: Path, momentum: float, seed: int) -> list[dict[str, Any]]:
@@ -193,7 +147,7 @@ def kappas(op: NetworkGram, y: Any, path: Path, momentum: float, seed: int) -> l
             for damping in _dampings(name, path.dampings if stop == 0 else (path.damping,)):
                 kappa = gnjax.condition_number(in_metric(here, memory, name, damping), seed=seed)
                 own = {"metric": name, "damping": damping, "step": stop, "loss": float(loss)}
-                found.append(own | kappa_fields(kappa))
+                found.append(own | certificate(kappa))
     return found
 
 
@@ -279,31 +233,7 @@ def best_rate(
     }
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    table = []
-    for cell in cells(config):
-        if cell not in measured:
-            continue
-        found = measured[cell]
-        parameters = found["parameters"]
-        shared = {
-            "data": "python_topics"
-            if cell.network == "gpt"
-            else f"{IMAGES}, downsampled and standardised",
-            "inputs": found["inputs"],
-            "parameters": parameters,
-            "share": parameters / (cell.outputs * cell.samples),
-            "target": cell.race.target,
-        }
-        table += [
-            copy_fields(Row, cell, panel=panel, **shared, **record)
-            for panel in (KAPPA, RACE)
-            for record in found[panel]
-        ]
-    return tuple(table)
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     gpt, many = config.gpt, config.mlp_many
     images = gnjax.data.load(IMAGES, samples=many.samples, seed=config.first_seed).source
     return [
@@ -315,14 +245,19 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "optimizer_metrics",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda found: f"{min(one['steps'] for one in found[RACE])} steps at best",
+    columns=(
+        *("panel", "network", "data", "samples", "inputs", "outputs", "width", "depth"),
+        *("parameters", "share", "seed", "target", "metric", "damping", "step", "loss"),
+        *CERTIFICATE,
+        *("momentum", "steps", "reached", "rate", "at_edge"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
+    watch="steps",
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

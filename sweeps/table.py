@@ -9,13 +9,13 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-Columns = Mapping[str, NDArray] | DataFrame  # equally long columns by name
+Columns: TypeAlias = Mapping[str, NDArray] | DataFrame  # equally long columns by name
 TEXTS = (
     *("activation", "beta", "block", "columns", "data", "dtype", "evidence", "family", "figure"),
     *("initializer", "matrix", "method", "metric", "network", "norm", "optimizer", "panel"),

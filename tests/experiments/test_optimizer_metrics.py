@@ -16,20 +16,20 @@ from experiments.shared import metric_steps
 from figures import t3
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from tests.drawn import as_columns
-from tests.experiments.configs import frozen
+from tests.experiments.configs import records
 
 MOMENTUM = 0.9
 
 
 @pytest.fixture(scope="module")
 def smoke():
-    """The configuration of an MLP alone, and its measurements."""
-    whole = dataclasses.replace(frozen(experiment, "smoke"), seeds=1)
-    cell = next(c for c in experiment.cells(whole) if c.network == "mlp")
-    race = dataclasses.replace(cell.race, rates=(1.0, 0.1), dampings=(0.1,), limit=3)
-    path = dataclasses.replace(cell.path, dampings=(0.1,))
-    cell = dataclasses.replace(cell, race=race, path=path)
-    return cell, experiment.measure(cell)
+    """The first cell of an MLP, and its rows by panel."""
+    race = {"rates": (1.0, 0.1), "dampings": (0.1,), "limit": 3}
+    path = {"dampings": (0.1,)}
+    cells = records(experiment.EXPERIMENT, "smoke", seeds=1, race=race, path=path)
+    cell = next(cell for cell in cells if cell.network == "mlp")
+    rows = experiment.measure(cell)
+    return cell, {p: [row for row in rows if row["panel"] == p] for p in ("kappa", "race")}
 
 
 def _operator(cell):
@@ -106,8 +106,8 @@ def test_kappa_is_that_of_dense_matrices(smoke, name):
 @pytest.mark.parametrize("name", metric_steps.METRICS)
 def test_a_step_solves_with_the_matrix_of_the_metric(network, name):
     """The compiled blocks beside the library's matrices, after two steps with momentum."""
-    whole = frozen(experiment, "smoke")
-    op, y = _operator(next(c for c in experiment.cells(whole) if c.network == network))
+    cells = records(experiment.EXPERIMENT, "smoke")
+    op, y = _operator(next(cell for cell in cells if cell.network == network))
     rate, damping = 0.05, 0.03
     state = metric_steps.start(op)
     w, memory, gradients = np.asarray(state.w), state.memory, []
@@ -169,9 +169,11 @@ def _table(steps, power):
                     rows.append({"panel": "race", "steps": round(taken)} | shared)
     sizes = {"data": "", "samples": 9, "inputs": 2, "outputs": 3, "width": 4, "depth": 2}
     sizes |= {"parameters": 50, "share": 1.8, "target": 0.1}
-    whole = [dataclasses.asdict(experiment.Row(**(sizes | row))) for row in rows]
+    others = experiment.OF_KAPPA | experiment.OF_RACE | {"momentum": 0.0}
+    empty = dict.fromkeys(experiment.EXPERIMENT.columns, np.nan) | others | sizes
     return as_columns(
-        {name: np.nan if value is None else value for name, value in row.items()} for row in whole
+        {name: np.nan if value is None else value for name, value in (empty | row).items()}
+        for row in rows
     )
 
 
