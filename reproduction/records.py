@@ -131,8 +131,8 @@ def _record(section: Section, found: Verdict) -> dict[str, str]:
 
 
 def _clause(text: str) -> str:
-    """The first clause, cut between two of its numbers where it is longer than a line."""
-    clause = text.partition("; ")[0]
+    """The first clause without lists in brackets, cut between two numbers where it is too long."""
+    clause = re.sub(r" \([^()]* at [^()]*\)", "", text.partition("; ")[0])
     return clause if len(clause) <= _LINE else clause[:_LINE].rpartition(", ")[0] + " .."
 
 

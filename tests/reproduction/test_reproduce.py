@@ -15,7 +15,16 @@ from reproduction.drawing import Drawing
 from reproduction.markdown import escaped
 from reproduction.records import Section
 from sweeps import command_line as cli
-from sweeps.claims import BEYOND, SOME, Claim, Sentence, implied, not_testable, verdict
+from sweeps.claims import (
+    BEYOND,
+    SOME,
+    Claim,
+    Sentence,
+    Verdict,
+    implied,
+    not_testable,
+    verdict,
+)
 from sweeps.launchers.work import here
 from sweeps.storage import archive
 from sweeps.storage.files import StoreError
@@ -113,6 +122,22 @@ def test_a_report_without_a_printed_sentence_has_no_heading_for_them(sections):
 
 CLAIMS = (HELD, FAILED, replace(FAILED, statement="b < c, too"), UNTESTED)
 OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
+
+
+def test_a_record_has_one_clause_of_a_long_text():
+    """Class: a first screen with a number for every depth."""
+    told = {
+        "ratio 0.8 (0.7, 0.9) over that at 0 (0.8 at L=2, 0.9 at L=3); else 3": "ratio 0.8 (0.7, 0.9)"
+        " over that at 0",
+        "kappa " + ", ".join(f"{i}.25 at m={i}" for i in range(40)): "kappa 0.25 at m=0, 1.25 at",
+    }
+    for text, start in told.items():
+        section = Section("fig02", None, "", [(HELD, Verdict("holds", 1.0, text))], {})
+        known = records.renewed(Path("nowhere.json"), "laptop", [section])
+        (entry,) = known["laptop"].values()
+        assert entry["short"].startswith(start)
+        assert len(entry["short"]) < 150
+        assert "else" not in entry["short"]
 
 
 def test_the_first_screen_says_what_fails_and_what_was_not_decided(sections):
