@@ -127,7 +127,7 @@ OPEN = replace(UNTESTED, source=Sentence("B", "Section 4", "it increases"))
 def test_a_record_has_one_clause_of_a_long_text():
     """Class: a first screen with a number for every depth."""
     told = {
-        "0.8 (0.7, 0.9) over that at 0 (0.8 at L=2, 0.9 at L=3); else": "0.8 (0.7, 0.9) over that at",
+        "0.8 (0.7, 0.9) over that at 0 (0.8 at L=2, 0.9 at L=3); else": "0.8 (0.7, 0.9) over",
         "kappa " + ", ".join(f"{i}.25 at m={i}" for i in range(40)): "kappa 0.25 at m=0, 1.25 at",
     }
     for text, start in told.items():
