@@ -95,11 +95,11 @@ class Judged:
     def summary(self) -> str:
         """How many of the readings that decide hold, and what becomes of the others.
 
-        Behind it stands the verdict of each column, where there are several, and why that of the
-        published code's procedure is another.
+        Behind it stands the verdict of each of the three columns, where several have readings, and
+        why that of the published code's procedure is another.
         """
-        columns = self.columns if len(self.columns) > 1 else {}
-        listed = ", ".join(f"{column}: {status}" for column, status in columns.items())
+        columns = [f"{c}: {status}" for c, status in self.columns.items() if c != OTHER]
+        listed = ", ".join(columns) if len(columns) > 1 else ""
         return "; ".join(filter(None, (self._counted(), listed, self.difference)))
 
     def _counted(self) -> str:
