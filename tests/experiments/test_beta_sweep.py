@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas import DataFrame
 
 import gnjax
 from experiments import beta_sweep, whitening_sweep
@@ -127,7 +128,7 @@ def smoke(module: object) -> object:
     return config.freeze(module.Config, edge)
 
 
-@pytest.mark.parametrize("module", [beta_sweep, whitening_sweep])
+@pytest.mark.parametrize("module", [beta_sweep])
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_every_profile_is_a_config_with_cells(module: object, profile: str) -> None:
     name = module.__name__.split(".")[-1]
@@ -198,7 +199,7 @@ def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
         *("digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6),
         **{"depth": 3, "width": 12, "seed": 1, "powers": (0.5,), "step": 0},
     )
-    measured = whitening_sweep.measure(cell)
+    measured = DataFrame(whitening_sweep.measure(cell))
     dataset = data.load("digits", samples=40, seed=0)
     raw = data.downsample(dataset.inputs, dataset.shape, (3, 3))
     white = data.whiten(raw)
@@ -225,7 +226,7 @@ def test_small_networks_are_measured_on_strided_pixels_and_by_one_triangle() -> 
         *("photo_patches", 60, 0, 0, 2, 1.0, "kaiming_normal", 1e-6),
         **{"depth": 3, "width": 55, "seed": 1, "powers": (), "step": 8},
     )
-    measured = whitening_sweep.measure(cell)
+    measured = DataFrame(whitening_sweep.measure(cell))
     images = data.load("photo_patches", samples=60, seed=0).inputs.reshape(60, 32, 32, 3)
     x = images[:, ::8, ::8].reshape(60, 48)
     weights = initial_weights(48, cell)
@@ -234,7 +235,8 @@ def test_small_networks_are_measured_on_strided_pixels_and_by_one_triangle() -> 
     plain = references.linear_gauss_newton(weights, None, 0.0)
     product = plain @ np.kron(np.eye(2), x.T @ x / 60)
     read = np.abs(np.linalg.eigvalsh(np.tril(product) + np.tril(product, -1).T))
-    assert measured["one_triangle"] == [None, pytest.approx(read.max() / read.min(), rel=1e-6)]
+    assert np.isnan(measured["one_triangle"][0])
+    assert measured["one_triangle"][1] == pytest.approx(read.max() / read.min(), rel=1e-6)
 
 
 def test_one_triangle_is_enough_of_a_symmetric_matrix_alone() -> None:
