@@ -6,79 +6,39 @@ python -m experiments.batch_norm_sweep --config=configs/batch_norm_sweep.py:lapt
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.batch_norm_sweep import CLAIMS
-from experiments.shared.linear_network import as_lists, at_index, initial_weights
+from experiments.shared.certificate import CERTIFICATE
+from experiments.shared.linear_network import initial_weights
 from experiments.shared.published_data import first_images
 from gnjax import data as datasets
 from gnjax import papers
 from gnjax.papers.closed_form import normalised
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 NORMS = ("none", *normalised.STATISTICS, "layer")
 ONE_HIDDEN = 2  # weight matrices
+PANELS = {"7": "printed", "7-published": "published"}
 _RGB = 3  # axes of an image in colour
 
 
 @dataclass(frozen=True)
-class Panel:
-    """The first ``samples`` images, grey, of which every ``step``-th pixel is taken."""
-
-    data: str
-    samples: int
-    step: int
-    widths: tuple[int, ...]
-    norms: tuple[str, ...]
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Config:
-    """The settings of figure 7; images are not whitened.
-
-    LayerNorm is measured at widths above the number d of pixels, where the rank of its Jacobian is
-    known.
-    """
-
-    paper_ratios: regimes.Rows
-    outputs: int
-    gain: float
-    initializer: str
-    epsilon: float
-    first_seed: int
-    printed: Panel  # figure 7
-    published: Panel  # on the data that the published code names for it
-
-    def __post_init__(self) -> None:
-        for panel in self.panels().values():
-            if not panel.widths or min(panel.widths) < self.outputs or panel.seeds < 1:
-                msg = (
-                    f"widths of at least outputs={self.outputs} and seeds of at least 1 are "
-                    f"needed, got {panel}"
-                )
-                raise ValueError(msg)
-            unknown = set(panel.norms) - set(NORMS)
-            if unknown:
-                msg = f"norms are {', '.join(NORMS)}, got {', '.join(sorted(unknown))}"
-                raise ValueError(msg)
-
-    def panels(self) -> dict[str, Panel]:
-        return {"7": self.printed, "7-published": self.published}
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One network at initialisation on one set of samples, to be measured under every norm."""
+    """One network at initialisation on one set of samples, to be measured under every norm.
+
+    Of the first ``samples`` images, in grey, every ``step``-th pixel is taken.
+    """
 
     data: str
     samples: int
@@ -91,39 +51,6 @@ class Cell:
     depth: int
     width: int
     seed: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One norm of one cell.
-
-    ``rank`` is the rank that theory predicts, and ``rank_found`` the number of eigenvalues above
-    their errors. ``kappa_leading`` is lambda_1 / lambda_r, where r is the smaller of ``rank`` and
-    BatchNorm's rank k (d + 1).
-    """
-
-    figure: str
-    norm: str
-    depth: int
-    width: int
-    seed: int
-    inputs: int
-    outputs: int
-    samples: int
-    data: str
-    gain: float
-    kappa: float
-    kappa_low: float
-    kappa_high: float
-    evidence: str  # the weakest kind that the interval rests on
-    failure: float
-    resolved: bool
-    method: str
-    rank: int
-    rank_found: int
-    lambda_max: float
-    lambda_min: float
-    kappa_leading: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,36 +79,34 @@ def images(data: str, samples: int, step: int) -> Images:
     return Images(seen, f"{dataset.source}, grey, {pixels} pixels, not whitened")
 
 
-def _uses(config: Config) -> list[tuple[str, Cell]]:
-    """Every (figure, cell), in the order of widths and seeds."""
-    made = []
-    for figure, panel in config.panels().items():
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every width and seed, on the data of the figure and on those that the published code names.
+
+    LayerNorm is measured at widths above the number d of pixels, where the rank of its Jacobian is
+    known.
+    """
+    for figure, name in PANELS.items():
+        panel = config[name]
+        _check(panel, config.outputs)
         pixels = images(panel.data, panel.samples, panel.step).inputs.shape[1]
-        made += [
-            (
-                figure,
-                copy_fields(
-                    Cell,
-                    config,
-                    data=panel.data,
-                    samples=panel.samples,
-                    step=panel.step,
-                    norms=tuple(n for n in panel.norms if n != "layer" or width > pixels),
-                    depth=ONE_HIDDEN,
-                    width=width,
-                    seed=seed,
-                ),
-            )
-            for width in panel.widths
-            for seed in range(config.first_seed, config.first_seed + panel.seeds)
-        ]
-    return made
+        shared = {"data": panel.data, "samples": panel.samples, "step": panel.step}
+        for width in panel.widths:
+            norms = tuple(n for n in panel.norms if n != "layer" or width > pixels)
+            for seed in range(config.first_seed, config.first_seed + panel.seeds):
+                own = {"norms": norms, "depth": ONE_HIDDEN, "width": width, "seed": seed}
+                yield {"figure": figure}, {**shared, **own}
 
 
-def cells(config: Config) -> tuple[Cell, ...]:
-    """Every width and seed, the most expensive first, so that short ones are left at the end."""
-    distinct = dict.fromkeys(cell for _, cell in _uses(config))
-    return tuple(sorted(distinct, key=cost, reverse=True))
+def _check(panel: ConfigDict, outputs: int) -> None:
+    if not panel.widths or min(panel.widths) < outputs or panel.seeds < 1:
+        msg = (
+            f"widths of at least outputs={outputs} and seeds of at least 1 are needed, got {panel}"
+        )
+        raise ValueError(msg)
+    unknown = set(panel.norms) - set(NORMS)
+    if unknown:
+        msg = f"norms are {', '.join(NORMS)}, got {', '.join(sorted(unknown))}"
+        raise ValueError(msg)
 
 
 def cost(cell: Cell) -> float:
@@ -194,14 +119,20 @@ def cost(cell: Cell) -> float:
     return batch + (size + cell.samples) ** 2 * (cell.samples * cell.outputs + inputs**2)
 
 
-def measure(cell: Cell) -> Measurement:
-    """kappa under every norm for the same weights and samples, at the rank that theory gives."""
+def measure(cell: Cell) -> list[dict[str, Any]]:
+    """kappa under every norm for the same weights and samples, at the rank that theory gives.
+
+    ``rank`` is the rank that theory predicts, and ``rank_found`` the number of eigenvalues above
+    their errors. ``kappa_leading`` is lambda_1 / lambda_r, where r is the smaller of ``rank`` and
+    BatchNorm's rank k (d + 1).
+    """
     x = images(cell.data, cell.samples, cell.step).inputs
-    found = [_conditioning(cell, norm, x) for norm in cell.norms]
-    return {"inputs": x.shape[1], **as_lists(found)}
+    pixels = x.shape[1]
+    shared = {"inputs": pixels, "data": f"{cell.data}, grey, {pixels} pixels"}
+    return [{**shared, "norm": norm, **_conditioning(cell, norm, x)} for norm in cell.norms]
 
 
-def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> Measurement:
+def _conditioning(cell: Cell, norm: str, x: NDArray[np.float64]) -> dict[str, Any]:
     inner, outer = initial_weights(x.shape[1], cell)
     spectrum = gnjax.eigenvalues(operator(norm, inner, outer, x, cell.epsilon))
     found, rank = papers.rank_sensitivity(spectrum), theoretical_rank(cell, norm, x.shape[1])
@@ -248,38 +179,23 @@ def theoretical_rank(cell: Cell, norm: str, inputs: int) -> int:
     return normalised.batch_norm_rank(inputs, cell.outputs, cell.width)
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        copy_fields(
-            Row,
-            cell,
-            figure=figure,
-            norm=norm,
-            data=f"{cell.data}, grey, {measured[cell]['inputs']} pixels",
-            **at_index(measured[cell], cell.norms.index(norm)),
-        )
-        for norm in NORMS
-        for figure, cell in _uses(config)
-        if cell in measured and norm in cell.norms
-    )
-
-
-def sources(config: Config) -> list[str]:
-    """The source of the data, which are loaded here: missing data end the run at once."""
-    return [images(p.data, p.samples, p.step).source for p in config.panels().values()]
+def sources(config: ConfigDict) -> list[str]:
+    panels = (config[name] for name in PANELS.values())
+    return [images(p.data, p.samples, p.step).source for p in panels]
 
 
 EXPERIMENT = Experiment(
     "batch_norm_sweep",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
+    columns=(
+        *("figure", "norm", "depth", "width", "seed", "inputs", "outputs", "samples", "data"),
+        *("gain", *CERTIFICATE[:-2], "rank_found", "lambda_max", "lambda_min", "kappa_leading"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.rows import where
+from sweeps.rows import length, where
 from sweeps.table import Columns
 
 FACTOR = 2.0  # how far a ratio may be from the paper's
@@ -70,6 +70,8 @@ def outside(
     if missing:
         msg = f"the config states no paper ratio {', '.join(missing)} of figure {figure}"
         raise ValueError(msg)
+    if not length(shown):
+        return "the table has no row of the panel"
     return "; ".join(filter(None, (_mismatch(known[name], shown) for name in names)))
 
 

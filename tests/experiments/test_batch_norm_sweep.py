@@ -8,6 +8,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 import gnjax
 from experiments import batch_norm_sweep as sweep
@@ -19,11 +20,12 @@ from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
 from sweeps.table import Columns
 from tests import references
+from tests.experiments.configs import computed, records
 
 
-def smoke(*overrides: str) -> sweep.Config:
+def smoke(*overrides: str) -> ConfigDict:
     edge, _ = config.load("configs/batch_norm_sweep.py:smoke")
-    return config.freeze(sweep.Config, config.override(edge, overrides))
+    return config.override(edge, overrides)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[data.Dataset]:
 
 def small() -> sweep.Cell:
     """A cell whose Jacobian of all samples and parameters is quickly formed."""
-    cell = sweep.cells(smoke())[0]
+    cell = records(sweep.EXPERIMENT, "smoke")[0]
     return replace(
         cell, data="photo_patches", samples=40, step=11, outputs=3, width=12, norms=sweep.NORMS
     )
@@ -68,7 +70,7 @@ def _network(norm: str, epsilon: float) -> Callable:
 def test_a_cell_is_what_the_whole_batch_says(norm: str) -> None:
     """kappa and rank beside singular values of the Jacobian of the network written out."""
     cell = small()
-    found = sweep.measure(cell)
+    found = next(row for row in sweep.measure(cell) if row["norm"] == norm)
     x = sweep.images(cell.data, cell.samples, cell.step).inputs
     assert x.shape == (cell.samples, found["inputs"]) == (40, 9)
     v, w = initial_weights(9, cell)
@@ -81,15 +83,14 @@ def test_a_cell_is_what_the_whole_batch_says(norm: str) -> None:
     if norm != "none":
         params |= {"scale": np.ones(12), "shift": np.zeros(12)}
     sigma = np.linalg.svd(references.jacobian(apply, params, x), compute_uv=False)
-    at = cell.norms.index(norm)
-    rank = found["rank"][at]
-    assert found["rank_found"][at] == rank == (sigma > 1e-12 * sigma[0]).sum()
-    np.testing.assert_allclose(found["kappa"][at], (sigma[0] / sigma[rank - 1]) ** 2, rtol=1e-6)
+    rank = found["rank"]
+    assert found["rank_found"] == rank == (sigma > 1e-12 * sigma[0]).sum()
+    np.testing.assert_allclose(found["kappa"], (sigma[0] / sigma[rank - 1]) ** 2, rtol=1e-6)
     leading = min(rank, 3 * 10)
     expected = (sigma[0] / sigma[leading - 1]) ** 2
-    np.testing.assert_allclose(found["kappa_leading"][at], expected, rtol=1e-6)
-    assert found["resolved"][at]
-    assert found["kappa_low"][at] <= found["kappa"][at] <= found["kappa_high"][at]
+    np.testing.assert_allclose(found["kappa_leading"], expected, rtol=1e-6)
+    assert found["resolved"]
+    assert found["kappa_low"] <= found["kappa"] <= found["kappa_high"]
 
 
 @pytest.mark.parametrize("width", [3, 6, 9, 20])
@@ -111,7 +112,7 @@ def test_ranks_found_by_the_engine_are_those_of_theory(width: int) -> None:
 
 
 def test_layer_norm_is_measured_where_its_rank_is_known() -> None:
-    for cell in sweep.cells(smoke()):
+    for cell in records(sweep.EXPERIMENT, "smoke"):
         # 15 of the 16 pixels are not black; what the published code names has no LayerNorm.
         assert ("layer" in cell.norms) == (cell.step == 7 and cell.width > 15)
 
@@ -145,27 +146,18 @@ def test_samples_that_span_too_little_are_refused() -> None:
 )
 def test_a_config_that_makes_no_figure_is_refused(override: str, words: str) -> None:
     with pytest.raises(config.ConfigError, match=words):
-        smoke(override)
+        sweep.EXPERIMENT.cells(smoke(override))
 
 
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_profiles_are_configs_with_cells(profile: str) -> None:
-    edge, _ = config.load(f"configs/batch_norm_sweep.py:{profile}")
-    cells = sweep.cells(config.freeze(sweep.Config, edge))
-    assert len(set(cells)) == len(cells)
-    costs = [sweep.cost(cell) for cell in cells]
-    assert costs == sorted(costs, reverse=True)
-    assert min(costs) > 0
-
-
-def test_rows_go_by_norm_and_width() -> None:
+def test_rows_go_by_width_and_norm() -> None:
     chosen = smoke("printed.seeds=1", "printed.widths=(80, 10)", "published.seeds=1")
-    table = sweep.rows(chosen, {cell: sweep.measure(cell) for cell in sweep.cells(chosen)})
-    assert [(row.norm, row.width) for row in table if row.figure == "7"] == [
-        *[(norm, width) for norm in sweep.NORMS[:-1] for width in (80, 10)],
-        ("layer", 80),
+    table = computed(sweep.EXPERIMENT, chosen)
+    printed = table[table["figure"] == "7"]
+    assert list(zip(printed["norm"], printed["width"], strict=True)) == [
+        *[(norm, 80) for norm in sweep.NORMS],
+        *[(norm, 10) for norm in sweep.NORMS[:-1]],
     ]
-    assert {(row.figure, row.data) for row in table} == {
+    assert set(zip(table["figure"], table["data"], strict=True)) == {
         ("7", "fashion_mnist_5000, grey, 15 pixels"),
         ("7-published", "fashion_mnist_5000, grey, 14 pixels"),
     }
