@@ -329,12 +329,9 @@ def test_of_what_takes_a_gpu_the_published_cells_are_shown(tmp_path, monkeypatch
     assert not {"fig11", "fig02"} & set(reproduce._parsed(["--profile=smoke"]).figures)
     options = reproduce._parsed(["--profile=smoke", "--figures=11", f"--results={tmp_path}"])
     job = replace(reproduce._job("layer_sweep", options, here), archive=True)
-    first = job.program.experiment.cells(job.config)[:1]
-    some = replace(job.program.experiment, cells=lambda _: first)
-    cli.run(
-        replace(job, program=replace(job.program, experiment=some)),
-        Terminal(file=io.StringIO()),
-    )
+    first = list(job.program.settings(job.config))[:1]
+    some = replace(job.program, settings=lambda _: first)
+    cli.run(replace(job, program=some), Terminal(file=io.StringIO()))
     options = reproduce._parsed(["--profile=smoke", "--published", f"--results={tmp_path / 'new'}"])
     assert options.only_published == ("layer_sweep",)
     assert {"fig11", "fig12"} <= set(options.figures)
@@ -350,12 +347,12 @@ def test_a_figure_without_a_cell_is_told_beside_the_others():
 
     class Drawings:
         def paths(self, name):
-            raise TableError("no ResNet20 is in the table")
+            raise TableError("no vision transformer is in the table")
 
-    options = reproduce._parsed(["--profile=smoke", "--figures=1"])
+    options = reproduce._parsed(["--profile=smoke", "--figures=13"])
     ran = {"pruning_sweep": reproduce.Ran(0, "", [], PROVENANCE)}
     (section,) = reproduce._sections(options, ran, Drawings())
-    assert (section.picture, section.problem) == (None, "no ResNet20 is in the table")
+    assert (section.picture, section.problem) == (None, "no vision transformer is in the table")
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest(capsys):
