@@ -6,29 +6,24 @@ python -m experiments.beta_sweep --config=configs/beta_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.beta_sweep import CLAIMS
-from experiments.shared.linear_network import (
-    Cell,
-    as_lists,
-    at_index,
-    bound_fields,
-    initial_weights,
-    kappa_fields,
-)
+from experiments.shared.certificate import CERTIFICATE, certificate
+from experiments.shared.linear_network import Cell, bound_fields, initial_weights
 from experiments.shared.whitened import describe, whitened
 from gnjax import papers
 from gnjax.papers.closed_form.linear import linear_gauss_newtons
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 BETAS: Mapping[str, Callable[[int], float]] = {
     "0": lambda depth: 0.0,
@@ -50,124 +45,40 @@ def hidden_layers(depth: int) -> int:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One data set, the width of its networks, and the betas, depths and seeds to draw.
-
-    ``side`` is the side of the downsampled image, 0 for the image as it is.
-    """
-
-    data: str
-    samples: int  # 0: all of them
-    side: int
-    outputs: int
-    width: int
-    betas: tuple[str, ...]
-    depths: tuple[int, ...]
-    seeds: int
-
-    def __post_init__(self) -> None:
-        unknown = set(self.betas) - set(BETAS)
-        if unknown or not {LINEAR, RESIDUAL} <= set(self.betas):
-            msg = f"betas are of {', '.join(BETAS)}, 0 and 1 among them, got {self.betas}"
-            raise ValueError(msg)
-        if not self.depths or min(self.depths) < 1 or self.seeds < 1:
-            msg = f"a panel needs depths and seeds of at least 1, got {self}"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
-class Config:
-    """The settings of figures 5, 20, 21 and 22."""
-
-    paper_ratios: regimes.Rows
-    data_seed: int
-    gain: float
-    initializer: str
-    rtol: float
-    first_seed: int
-    pair_seeds: int  # of figure 5 (left), whose networks are among those of figure 20
-    grey: Panel  # of figures 5 (left) and 20: whitened MNIST in the paper
-    colour: Panel  # of figures 5 (right), 21 and 22: whitened CIFAR-10 in the paper
-
-
-@dataclass(frozen=True)
 class Residual(Cell):
     """One network at initialisation on one data set, to be measured at each of these betas."""
 
     betas: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One beta of one cell in a figure.
-
-    ``worst_term`` is the largest quotient over the layers of a term of Eq 7's sum,
-    kappa^2(W_beta^{L:l+1}) kappa^2(W_beta^{1:l-1}), and the same term at the next smaller beta.
-    """
-
-    figure: str
-    depth: int
-    width: int
-    beta: str
-    skip: float
-    seed: int
-    inputs: int
-    outputs: int
-    samples: int
-    data: str
-    gain: float
-    kappa: float
-    kappa_low: float
-    kappa_high: float
-    evidence: str  # the weakest kind that the interval rests on
-    failure: float
-    resolved: bool
-    method: str
-    rank: int
-    lambda_max: float
-    lambda_min: float
-    bound_convex: float | None
-    bound_maximum: float | None
-    bound_applicable: bool
-    worst_term: float | None
-
-
-def _panel_cells(config: Config, panel: Panel, seeds: int) -> list[Residual]:
-    return [
-        copy_fields(
-            Residual,
-            panel,
-            data_seed=config.data_seed,
-            gain=config.gain,
-            initializer=config.initializer,
-            rtol=config.rtol,
-            depth=depth,
-            seed=seed,
-        )
-        for depth in panel.depths
-        for seed in range(config.first_seed, config.first_seed + seeds)
-    ]
-
-
-def _uses(config: Config) -> list[tuple[str, tuple[str, ...], list[Residual]]]:
-    """Every figure with the betas that it draws and its cells, in the order of the table."""
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Figures that draw other betas or fewer seeds of a panel share its cells."""
     pair = (LINEAR, RESIDUAL)
-    few = min(config.pair_seeds, config.grey.seeds)
-    grey = _panel_cells(config, config.grey, config.grey.seeds)
-    colour = _panel_cells(config, config.colour, config.colour.seeds)
-    return [
-        ("5-left", pair, _panel_cells(config, config.grey, few)),
-        ("5-right", pair, colour),
-        ("20", config.grey.betas, grey),
-        ("21", pair, colour),
-        ("22", config.colour.betas, colour),
-    ]
+    for figure, name, betas, seeds in (
+        ("5-left", "grey", pair, min(config.pair_seeds, config.grey.seeds)),
+        ("5-right", "colour", pair, config.colour.seeds),
+        ("20", "grey", config.grey.betas, config.grey.seeds),
+        ("21", "colour", pair, config.colour.seeds),
+        ("22", "colour", config.colour.betas, config.colour.seeds),
+    ):
+        panel = config[name]
+        _check(panel)
+        sizes = {key: panel[key] for key in Residual.__dataclass_fields__ if key in panel}
+        for depth in panel.depths:
+            for seed in range(config.first_seed, config.first_seed + seeds):
+                for beta in betas:
+                    labels = {"figure": figure, "beta": beta}
+                    yield labels, {**sizes, "depth": depth, "seed": seed}
 
 
-def cells(config: Config) -> tuple[Residual, ...]:
-    """The distinct cells, the most expensive first, so that short ones are left at the end."""
-    distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
-    return tuple(sorted(distinct, key=cost, reverse=True))
+def _check(panel: ConfigDict) -> None:
+    unknown = set(panel.betas) - set(BETAS)
+    if unknown or not {LINEAR, RESIDUAL} <= set(panel.betas):
+        msg = f"betas are of {', '.join(BETAS)}, 0 and 1 among them, got {panel.betas}"
+        raise ValueError(msg)
+    if not panel.depths or min(panel.depths) < 1 or panel.seeds < 1:
+        msg = f"a panel needs depths and seeds of at least 1, got {panel}"
+        raise ValueError(msg)
 
 
 def cost(cell: Residual) -> float:
@@ -175,20 +86,25 @@ def cost(cell: Residual) -> float:
     return float(len(cell.betas) * cell.depth * cell.width**3)
 
 
-def measure(cell: Residual) -> Measurement:
-    """kappa and the bounds of Eq 7 at every beta, for the same weights and whitened data."""
+def measure(cell: Residual) -> list[dict[str, Any]]:
+    """kappa and the bounds of Eq 7 at every beta, for the same weights and whitened data.
+
+    ``worst_term`` is the largest quotient over the layers of a term of Eq 7's sum,
+    kappa^2(W_beta^{L:l+1}) kappa^2(W_beta^{1:l-1}), and the same term at the next smaller beta.
+    """
     white = whitened(cell.data, cell.samples, cell.data_seed, cell.side)
     skips = [BETAS[beta](cell.depth) for beta in cell.betas]
-    ops = linear_gauss_newtons(initial_weights(white.rank, cell), skips)
-    found, terms = [], []
-    for skip, op in zip(skips, ops, strict=True):
+    shared = {"data": f"{cell.data}, whitened", "inputs": white.rank, "samples": white.samples}
+    ops = linear_gauss_newtons(initial_weights(white.rank, cell), skips)  # one at a time is there
+    rows, terms = [], []
+    for beta, skip, op in zip(cell.betas, skips, ops, strict=True):
         kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
         bound = papers.bounds.of_operator(op)
-        found.append({"skip": skip, **kappa_fields(kappa), **bound_fields(bound)})
+        own = {"beta": beta, "skip": skip, **certificate(kappa), **bound_fields(bound)}
+        rows.append({**shared, **own})
         terms.append(bound.terms)
     worst = worst_terms(skips, terms)
-    found = [{**one, "worst_term": term} for one, term in zip(found, worst, strict=True)]
-    return {"inputs": white.rank, "samples": white.samples, **as_lists(found)}
+    return [{**row, "worst_term": term} for row, term in zip(rows, worst, strict=True)]
 
 
 def worst_terms(skips: Sequence[float], terms: Sequence[NDArray]) -> list[float | None]:
@@ -206,25 +122,7 @@ def worst_terms(skips: Sequence[float], terms: Sequence[NDArray]) -> list[float 
     return found
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        copy_fields(
-            Row,
-            cell,
-            figure=figure,
-            beta=beta,
-            data=f"{cell.data}, whitened",
-            **at_index(measured[cell], cell.betas.index(beta)),
-        )
-        for figure, betas, used in _uses(config)
-        for cell in used
-        if cell in measured
-        for beta in betas
-    )
-
-
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     """The source of each data set; all are loaded here: missing data end the run at once."""
     panels = (config.grey, config.colour)
     return [describe(p.data, p.samples, config.data_seed, p.side) for p in panels]
@@ -232,14 +130,17 @@ def sources(config: Config) -> list[str]:
 
 EXPERIMENT = Experiment(
     "beta_sweep",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
+    columns=(
+        *("figure", "depth", "width", "beta", "skip", "seed", "inputs", "outputs", "samples"),
+        *("data", "gain", *CERTIFICATE),
+        *("bound_convex", "bound_maximum", "bound_applicable", "worst_term"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

@@ -43,7 +43,8 @@ class Experiment:
       cost: the work in a cell, in any unit, from those keywords that it names; the time left is
         estimated from it.
       columns: those of the table, in order; without it the labels, the keywords and what is
-        measured. Of a column that is a label, a keyword and measured the measured value counts.
+        measured. What is measured counts before a keyword of the same name. A label that is
+        measured, too, picks those rows of the cell that have its value.
       claims: what is expected of the table.
       sources: from a config, a line of text on each data set. It loads them, so that missing data
         end the run at once.
@@ -170,6 +171,7 @@ class Experiment:
             for labels, cell in uses
             if cell in measured
             for columns in measured[cell]["rows"]
+            if all(columns.get(name, value) == value for name, value in labels.items())
         ]
         if not self.columns:
             return found

@@ -14,15 +14,17 @@ from pandas import DataFrame
 
 import gnjax
 from experiments import beta_sweep, whitening_sweep
+from experiments.beta_sweep import EXPERIMENT
 from experiments.shared.linear_network import initial_weights
 from experiments.shared.whitened import whitened
 from gnjax import Limits, data, papers
 from gnjax.papers.closed_form import linear as closed_form
 from gnjax.papers.closed_form.linear import linear_gauss_newtons
-from sweeps import config
 from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED, Claim
+from sweeps.config import ConfigError
 from sweeps.rows import where
 from tests import exact, references
+from tests.experiments.configs import changed
 
 SKIPS = (0.0, -0.4, 0.5, 2.0)
 
@@ -123,21 +125,6 @@ def test_the_variances_are_the_eigenvalues_of_the_covariance() -> None:
 # Cells --------------------------------------------------------------------------------------------
 
 
-def smoke(module: object) -> object:
-    edge, _ = config.load(f"configs/{module.__name__.split('.')[-1]}.py:smoke")
-    return config.freeze(module.Config, edge)
-
-
-@pytest.mark.parametrize("module", [beta_sweep])
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_every_profile_is_a_config_with_cells(module: object, profile: str) -> None:
-    name = module.__name__.split(".")[-1]
-    frozen = config.freeze(module.Config, config.load(f"configs/{name}.py:{profile}")[0])
-    cells = module.cells(frozen)
-    assert len(set(cells)) == len(cells) > 0
-    assert [module.cost(cell) for cell in cells] == sorted(map(module.cost, cells), reverse=True)
-
-
 def with_skips(skip: float, params: list, inputs: jax.Array) -> jax.Array:
     for w in params:
         inputs = inputs @ (w + skip * np.eye(*w.shape)).T
@@ -157,7 +144,7 @@ def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
     cell = beta_sweep.Residual(
         "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-6, depth=3, width=12, seed=1, betas=BETAS
     )
-    measured = beta_sweep.measure(cell)
+    measured = DataFrame(beta_sweep.measure(cell))
     dataset = data.load("digits", samples=40, seed=0)
     white = data.whiten(data.downsample(dataset.inputs, dataset.shape, (3, 3)))
     weights = initial_weights(white.rank, cell)
@@ -169,7 +156,7 @@ def test_a_cell_measures_the_same_weights_at_every_beta() -> None:
     np.testing.assert_allclose(measured["bound_convex"], bounds, rtol=1e-9)
     terms = [_terms(weights, skip) for skip in skips]
     worst = [max(b / a) for a, b in itertools.pairwise(terms)]
-    assert measured["worst_term"][0] is None
+    assert np.isnan(measured["worst_term"][0])
     np.testing.assert_allclose(measured["worst_term"][1:], worst, rtol=1e-9)
 
 
@@ -191,7 +178,7 @@ def test_without_a_hidden_layer_beta_changes_nothing() -> None:
     cell = beta_sweep.Residual(
         "digits", 40, 0, 3, 2, 2.0, "kaiming_normal", 1e-3, depth=1, width=12, seed=0, betas=BETAS
     )
-    assert beta_sweep.measure(cell)["kappa"] == [1.0] * len(BETAS)
+    assert [row["kappa"] for row in beta_sweep.measure(cell)] == [1.0] * len(BETAS)
 
 
 def test_raw_and_whitened_inputs_go_through_the_same_weights() -> None:
@@ -252,20 +239,25 @@ def test_one_triangle_is_enough_of_a_symmetric_matrix_alone() -> None:
 
 
 def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
-    frozen = smoke(beta_sweep)
-    fields = set(beta_sweep.Row.__dataclass_fields__)
-    taken = fields & set(beta_sweep.measure(beta_sweep.cells(frozen)[-1]))
+    chosen = changed(EXPERIMENT, "smoke")
+    cells = EXPERIMENT.cells(chosen)
+    named = dict.fromkeys(EXPERIMENT.columns[10:])
     measured = {
-        cell: {name: [f"{name} {beta}" for beta in cell.betas] for name in taken}
-        | {"inputs": cell.depth}
-        for cell in beta_sweep.cells(frozen)
+        cell: {
+            "rows": [
+                {**named, "beta": beta, "kappa": f"kappa {beta}", "inputs": cell.keywords["depth"]}
+                | {"skip": 0.0}
+                for beta in cell.keywords["betas"]
+            ]
+        }
+        for cell in cells
     }
-    rows = beta_sweep.rows(frozen, measured)
-    assert all(row.kappa == f"kappa {row.beta}" and row.inputs == row.depth for row in rows)
-    keys = [(row.figure, row.depth, row.width, row.beta, row.seed) for row in rows]
-    assert len(set(keys)) == len(keys)
+    rows = DataFrame(EXPERIMENT.rows(chosen, measured))
+    assert (rows["kappa"] == "kappa " + rows["beta"]).all()
+    assert (rows["inputs"] == rows["depth"]).all()
+    assert not rows.duplicated(["figure", "depth", "width", "beta", "seed"]).any()
     shown = ("5-left", "20", "22")
-    drawn = {figure: {r.beta for r in rows if r.figure == figure} for figure in shown}
+    drawn = {figure: set(rows["beta"][rows["figure"] == figure]) for figure in shown}
     published = {"0", "1/H", "1/sqrt(H)", "1"}
     assert drawn == {"5-left": {"0", "1"}, "20": set(beta_sweep.BETAS), "22": published}
 
@@ -281,10 +273,8 @@ def test_rows_pick_each_beta_of_the_figures_that_draw_it() -> None:
     ],
 )
 def test_an_empty_or_misspelt_panel_is_refused(field: dict[str, object], words: str) -> None:
-    grey = {"data": "digits", "samples": 0, "side": 0, "depths": (2,), "seeds": 1}
-    grey |= {"width": 9, "outputs": 3, "betas": ("0", "1")}
-    with pytest.raises(ValueError, match=words):
-        beta_sweep.Panel(**(grey | field))
+    with pytest.raises(ConfigError, match=words):
+        EXPERIMENT.cells(changed(EXPERIMENT, "smoke", grey=field))
 
 
 # Claims -------------------------------------------------------------------------------------------
@@ -412,7 +402,7 @@ def test_claims_on_whitening_can_hold_and_fail() -> None:
         of_raw = np.where(table["whitening"] == "raw", table["kappa"] * 100.0 ** (exponent - 1), 1)
         found = triangle.check({**table, "one_triangle": of_raw})
         assert (found.status, found.number) == (FAILS, pytest.approx(exponent))
-        assert "from the whole matrix e = 1 (1, 1) at L=2" in found.text
+        assert "from the whole matrix to the power 1 (1, 1) at L=2" in found.text
     large = where(near, figure="19")
     assert triangle.check(large).status == NOT_TESTABLE
     assert lowers.check(whitening_table(lambda depth: depth - 1.5, 1.0)).status == FAILS

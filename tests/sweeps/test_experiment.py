@@ -268,3 +268,18 @@ def test_a_record_stands_for_the_keywords_that_are_its_fields():
         wrong = dataclasses.replace(experiment, settings=lambda config, k=keywords: [({}, k)])
         with pytest.raises(ConfigError, match=words):
             wrong.cells(CONFIG)
+
+
+def test_a_label_that_is_measured_picks_the_rows_that_have_it():
+    """Figures that draw different rows of one cell share the cell."""
+
+    def picky(config):
+        for figure, epochs in (("1", (0, 1, 2)), ("2", (2,))):
+            for epoch in epochs:
+                yield {"figure": figure, "epoch": epoch}, {"width": 3, "seed": 0}
+
+    experiment = dataclasses.replace(TOY, settings=picky)
+    (cell,) = experiment.cells(CONFIG)
+    rows = experiment.rows(CONFIG, {cell: experiment.experiment.measure(cell, None)})
+    found = [(row["figure"], row["epoch"]) for row in rows]
+    assert found == [("1", 0), ("1", 1), ("1", 2), ("2", 2)]
