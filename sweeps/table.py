@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 Columns: TypeAlias = Mapping[str, NDArray] | DataFrame  # equally long columns by name
-TEXTS = (
-    *("activation", "beta", "block", "columns", "data", "dtype", "evidence", "family", "figure"),
-    *("initializer", "matrix", "method", "metric", "network", "norm", "optimizer", "panel"),
-    *("part", "rank_source", "reading", "sizes", "stage", "start", "statistics", "steps"),
-    *("tensors", "training_loss", "variant", "what", "whitening"),
-)
-"""The columns of published tables that have text; the others have numbers, or True and False."""
+MIXED = ("beta", "figure")
+"""The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
+
+Any other column of a table holds truth values if one of its cells is True or False, numbers if one
+of them is a number, and else text.
+"""
 
 
 class TableError(ValueError):
@@ -96,14 +95,20 @@ def _lines(path: Path) -> list[list[str]]:
 
 
 def _check(path: Path, name: str, column: Sequence[str]) -> None:
-    """An error if a column of numbers has text, nan, or an infinity that is no upper end."""
-    if name in TEXTS or set(column) <= {"True", "False", ""}:
+    """An error if a column of numbers has text, nan, or an infinity that is no upper end.
+
+    So has a column of truth values with anything else.
+    """
+    truths, some = {"True", "False"}, set(column) - {""}
+    if name in MIXED or not (some & truths or any(_number(cell) is not None for cell in some)):
         return
+    kind = "truth values" if some & truths else "numbers"
     for line, cell in enumerate(column, start=2):
         number = _number(cell or "0")  # an empty cell has no number
         infinite = number == np.inf and name.endswith("_high")
-        if number is None or not (infinite or np.isfinite(number)):
-            msg = f"{path} has {cell[:40]!r} in line {line}, in the column {name} of numbers"
+        fits = number is not None and (infinite or np.isfinite(number))
+        if cell and (cell not in truths if some & truths else not fits):
+            msg = f"{path} has {cell[:40]!r} in line {line}, in the column {name} of {kind}"
             raise TableError(msg)
 
 

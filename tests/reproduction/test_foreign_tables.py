@@ -66,8 +66,29 @@ def test_a_provenance_that_is_no_json_is_named(tmp_path, capsys):
 
 @pytest.mark.parametrize("path", sorted(GALLERY.rglob("*.csv")), ids=str)
 def test_a_published_table_is_a_table(path):
-    """So every column with text is named in ``sweeps.table.TEXTS``."""
+    """So every column with text that looks like numbers is in ``sweeps.table.MIXED``."""
     assert len(read(path, foreign=True))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("name\nred\n\nblue\n", ""),
+        ("name\nTrue\n\nFalse\n", ""),
+        ("name\nTrue\n1\n", "'1' in line 3, in the column name of truth values"),
+        ("name\n1\nred\n", "'red' in line 3, in the column name of numbers"),
+        ("figure\n1\n2a\n", ""),
+    ],
+)
+def test_a_column_is_of_the_kind_that_a_cell_shows(column, words, tmp_path):
+    """Class: a new column of text that a list of names does not have."""
+    path = tmp_path / "table.csv"
+    path.write_text(column.replace("\n\n", '\n""\n'))
+    if not words:
+        assert len(read(path, foreign=True)) >= 2
+        return
+    with pytest.raises(TableError, match=words):
+        read(path, foreign=True)
 
 
 def test_the_upper_end_of_an_interval_may_be_infinite(tmp_path):
