@@ -149,19 +149,11 @@ class Experiment:
         )
 
     def cost_of(self, cell: Cell) -> float:
-        return float(self._of(self.cost, cell))
+        return float(OfCell(self.cost, self.record)(cell))
 
-    def _of(self, function: Callable[..., Any], cell: Cell) -> Any:
-        """The function of the record, or of those keywords of the cell that it names."""
-        if self.record is not None:
-            return function(self.record(**cell.keywords))
-        names = inspect.signature(function).parameters
-        return function(**{name: cell.keywords[name] for name in names})
-
-    def shape_of(self, cell: Cell) -> Hashable:
-        if self.shape is None:
-            return tuple(item for item in cell.items if item[0] != "seed")
-        return self._of(self.shape, cell)
+    @property
+    def shape_of(self) -> Callable[[Cell], Hashable]:
+        return all_but_seed if self.shape is None else OfCell(self.shape, self.record)
 
     def rows(self, config: ConfigDict, measured: Mapping[Cell, grid.Measurement]) -> list[Columns]:
         """The table, of the cells that have a measurement."""
@@ -205,6 +197,27 @@ class Experiment:
             self.shape_of,
             self.version,
         )
+
+
+def all_but_seed(cell: Cell) -> Hashable:
+    return tuple(item for item in cell.items if item[0] != "seed")
+
+
+@dataclass(frozen=True)
+class OfCell:
+    """A function of the record, or of those keywords of a cell that it names, as one of the cell.
+
+    Like ``MeasureCell`` it can be sent to another process, as its parts can.
+    """
+
+    func: Callable[..., Any]
+    record: Any
+
+    def __call__(self, cell: Cell) -> Any:
+        if self.record is not None:
+            return self.func(self.record(**cell.keywords))
+        names = inspect.signature(self.func).parameters
+        return self.func(**{name: cell.keywords[name] for name in names})
 
 
 @dataclass(frozen=True)

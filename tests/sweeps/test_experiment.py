@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from gnjax.numerics.precision import enable_x64
 from sweeps import command_line
 from sweeps.cell import values
+from sweeps.claims import BEYOND, Claim, verdict
 from sweeps.config import ConfigError
 from sweeps.experiment import Experiment
 from sweeps.kinds import fitted
@@ -283,3 +284,14 @@ def test_a_label_that_is_measured_picks_the_rows_that_have_it():
     rows = experiment.rows(CONFIG, {cell: experiment.experiment.measure(cell, None)})
     found = [(row["figure"], row["epoch"]) for row in rows]
     assert found == [("1", 0), ("1", 1), ("1", 2), ("2", 2)]
+
+
+@pytest.mark.parametrize("shape", [None, cost])
+def test_what_other_processes_need_can_be_sent_to_them(shape):
+    """Class: with --jobs=2 claims and sources went along, which a lambda cannot."""
+    claims = (Claim("own", "grows", BEYOND, lambda table: verdict(True, 1.0, "")),)
+    experiment = dataclasses.replace(TOY, claims=claims, shape=shape).experiment
+    cell = TOY.cells(CONFIG)[0]
+    sent = pickle.loads(pickle.dumps((experiment.measure, experiment.shape)))
+    assert sent[0](cell, None) == experiment.measure(cell, None)
+    assert sent[1](cell) == experiment.shape(cell)
