@@ -59,7 +59,6 @@ def _paper() -> dict[str, object]:
         "data": "cifar10_part",
         "samples": 1000,
         "batch": 64,
-        "stops": STOPS,
         "arms": {
             "published": _arm(
                 kappas=(("batches", ends), ("all", STOPS), ("running", (100,))), largest=every_way
@@ -69,6 +68,15 @@ def _paper() -> dict[str, object]:
             "plain": _arm(augment=False, kappas=(("all", (100,)),)),
             "resnet32": _arm(
                 network="resnet32", depth=32, rates=(0.0, 0.2, 0.4, 0.6, 0.8), seeds=1, measured=0
+            ),
+            "transformer": _arm(
+                network="vit",
+                depth=4,
+                width=48,
+                rates=(0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+                seeds=1,
+                stops=tuple(range(0, 201, 20)),
+                kappas=(("all", (0, 200)),),
             ),
         },
     }
@@ -81,7 +89,6 @@ def _laptop() -> dict[str, object]:
         "data": "fashion_mnist_5000",
         "samples": 64,
         "batch": 16,
-        "stops": STOPS,
         "arms": {
             "published": _arm(**small, kappas=ends),
             "kernels": _arm(**small, tensors=KERNELS, rates=(0.4, 0.8), kappas=ends),
@@ -98,7 +105,6 @@ def _smoke() -> dict[str, object]:
         "data": "fashion_mnist_5000",
         "samples": 8,
         "batch": 4,
-        "stops": (0, 1),
         "arms": {
             "published": _arm(**small, kappas=ends, largest=(("running", (1,)),)),
             "kernels": _arm(**{**small, "rates": (0.8,)}, tensors=KERNELS, kappas=ends),

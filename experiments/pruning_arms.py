@@ -44,10 +44,8 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
     for arm in config.arms.values():
         for rate in arm.rates:
             for seed in range(config.first_seed, config.first_seed + arm.seeds):
-                run = {
-                    **{name: arm[name] for name in ("network", "depth", "width", "tensors")},
-                    **{"augment": arm.augment, "pruned": rate, "seed": seed, "side": arm.side},
-                }
+                same = ("network", "depth", "width", "side", "tensors", "augment", "stops")
+                run = {**{name: arm[name] for name in same}, "pruned": rate, "seed": seed}
                 labels = {"figure": KINDS[arm.network].figure}
                 yield labels, {**run, "what": LOSSES, "statistics": "", "epoch": arm.stops[-1]}
                 if seed - config.first_seed >= arm.measured:
