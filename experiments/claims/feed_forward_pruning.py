@@ -1,0 +1,154 @@
+"""The claims of paper A about figure 17, as functions of the saved table.
+
+Each pruned network is compared with the unpruned one, so that no single rate decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pandas import DataFrame
+
+from experiments.claims.pruning_sweep import INCREASE, SLOWDOWN, WORSE
+from sweeps.claims import (
+    AS_COMPUTED,
+    AS_PRINTED,
+    BEYOND,
+    CERTIFIED,
+    OTHER,
+    Claim,
+    Verdict,
+    not_testable,
+)
+from sweeps.effects import decide, ratio
+
+LAST = 0.9  # the final loss is the mean over the epochs from this share of the last one on
+MENDED = "J has the columns of the parameters that pruning has left"
+
+Check = Callable[[DataFrame], Verdict]
+
+
+def _kappas(frame: DataFrame, run: str, of: str) -> DataFrame:
+    """The rows of kappa at those epochs at which every network has one."""
+    rows = frame[(frame["run"] == run) & (frame["of"] == of) & frame["measured"]]
+    networks = len(rows.drop_duplicates(["pruned", "seed"]))
+    return rows.groupby("epoch").filter(lambda at: len(at) == networks)
+
+
+def _over_unpruned(rows: DataFrame, of: str, name: str) -> Verdict:
+    """Whether ``of`` of every pruned network is larger than that of the unpruned one."""
+    whole, pruned = rows[rows["pruned"] == 0], rows[rows["pruned"] > 0]
+    if whole.empty or pruned.empty:
+        return not_testable("no pruned network beside an unpruned one is computed yet")
+    by_rate = pruned.groupby("pruned")
+    found = {f"at rate={rate:g}": ratio(some, whole, of, len(by_rate)) for rate, some in by_rate}
+    return decide(found, f"{name} over that of the unpruned network:", above=1, from_one_seed=True)
+
+
+def _at_start(run: str, of: str) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        rows = _kappas(frame, run, of)
+        return _over_unpruned(rows[rows["epoch"] == 0], "kappa", "kappa")
+
+    return check
+
+
+def _trained(run: str, of: str) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        rows = _kappas(frame, run, of)
+        rows = rows[rows["epoch"] > 0]
+        epochs = ", ".join(str(epoch) for epoch in sorted(set(rows["epoch"])))
+        return _over_unpruned(rows, "kappa", f"kappa, averaged over the epochs {epochs},")
+
+    return check
+
+
+def _losses(run: str, since: float, name: str) -> Check:
+    """The mean loss over the epochs from a share of the last one on."""
+
+    def check(frame: DataFrame) -> Verdict:
+        rows = frame[(frame["run"] == run) & ~frame["measured"]]
+        later = rows[(rows["epoch"] > 0) & (rows["epoch"] >= since * rows["epoch"].max())]
+        return _over_unpruned(later, "loss", name)
+
+    return check
+
+
+def _of_run(run: str, of: str, column: str) -> tuple[Claim, Claim]:
+    """The claims about kappa at the start and in training."""
+    what = "all parameters" if of == "all" else "the parameters left"
+    mended = MENDED if column == AS_COMPUTED else ""
+    start = f"at initialisation kappa, J of {what}, is larger at every rate than unpruned"
+    along = f"trained, kappa, J of {what}, is larger at every rate than unpruned"
+    if run != "plotted":
+        start, along = (f"{words} ({RUNS[run]})" for words in (start, along))
+    panel = (("run", run), ("of", of))
+    return (
+        Claim("17", start, WORSE, _at_start(run, of), panel=panel, column=column, mended=mended),
+        Claim("17", along, INCREASE, _trained(run, of), panel=panel, column=column, mended=mended),
+    )
+
+
+def _slower(run: str, column: str) -> tuple[Claim, Claim]:
+    of_run = "" if run == "plotted" else f" ({RUNS[run]})"
+    panel = (("run", run), ("measured", False))
+    words = "the loss, averaged over {}, is larger at every rate than unpruned" + of_run
+    return (
+        Claim(
+            "17",
+            words.format("the epochs"),
+            SLOWDOWN,
+            _losses(run, 0.0, "loss over all epochs"),
+            panel=panel,
+            column=column,
+        ),
+        Claim(
+            "17",
+            words.format("the last tenth of them"),
+            SLOWDOWN,
+            _losses(run, LAST, "final loss"),
+            panel=panel,
+            column=column,
+        ),
+    )
+
+
+RUNS = {
+    "default": "PyTorch's initialisation, at a rate of 0.05",
+    "unit": "images of values in [0, 1]",
+}
+_PLOTTED_LEFT = (("run", "plotted"), ("of", "left"))
+
+
+def _falls_with_parameters(frame: DataFrame) -> Verdict:
+    """Whether kappa of J of the parameters left is above that of J of all, at every rate."""
+    left, whole = (_kappas(frame, "plotted", of) for of in ("left", "all"))
+    left, whole = (rows[rows["pruned"] > 0] for rows in (left, whole))
+    both = left.merge(whole[["pruned", "seed", "epoch"]], on=["pruned", "seed", "epoch"])
+    if both.empty:
+        return not_testable("kappa of both is not computed yet")
+    again = whole.merge(left[["pruned", "seed", "epoch"]], on=["pruned", "seed", "epoch"])
+    by_rate = both.groupby("pruned")
+    found = {
+        f"at rate={rate:g}": ratio(rows, again[again["pruned"] == rate], "kappa", len(by_rate))
+        for rate, rows in by_rate
+    }
+    text = "kappa, J of the parameters left, over kappa, J of all:"
+    return decide(found, text, above=1, from_one_seed=True)
+
+
+CLAIMS = (
+    *_of_run("plotted", "left", CERTIFIED),
+    *_of_run("plotted", "all", AS_COMPUTED),
+    *_slower("plotted", AS_PRINTED),
+    *_of_run("default", "all", OTHER),
+    *_slower("default", OTHER),
+    Claim(
+        "17",
+        "leaving the columns of the pruned parameters out of J makes kappa larger at every rate",
+        BEYOND,
+        _falls_with_parameters,
+        SHARE,
+        _PLOTTED_LEFT,
+    ),
+)
