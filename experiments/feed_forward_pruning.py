@@ -48,7 +48,7 @@ def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any
         for pruned in run.rates:
             for seed in range(config.first_seed, config.first_seed + run.seeds):
                 network = {**shared, "pruned": pruned, "seed": seed}
-                labels = {"run": name, "kept": 1 - pruned}
+                labels = {"run": name, "of": None}
                 yield labels, {**network, "columns": "none", "epochs": run.stops[-1]}
                 for columns in run.columns.split():
                     same = columns == "left" and not pruned
@@ -95,7 +95,7 @@ def measure(
     model = relu_network((x.shape[1], *hidden, images.classes), initializer, biases, seed)
     mask = pruning.magnitude_mask(nnx.state(model, nnx.Param), pruned, vectors=True, count=int)
     problem, state = training.begin(model, x, labels, recipe, None, mask=mask, dtype="float64")
-    sizes = {
+    columns_of_all = {
         "data": data,
         "inputs": x.shape[1],
         "outputs": images.classes,
@@ -104,14 +104,17 @@ def measure(
         "parameters": pruning.remaining(mask),
         "training_loss": recipe.loss,
         "loss": None,  # the table has the keywords too, and in a recipe ``loss`` is a name
+        "accuracy": None,
+        **dict.fromkeys(CERTIFICATE),
+        "resolved": False,
     }
     if columns == "none":
-        return [{**sizes, **row, "resolved": False} for row in _fits(problem, state, epochs)]
+        return [{**columns_of_all, **row} for row in _fits(problem, state, epochs)]
     state, _ = training.train(problem, state, epochs)
     net = training.trained(model, state)
     kept = mask if columns == "left" else None
     kappa = gnjax.condition_number(gnjax.ntk(net, x, mask=kept), method="inverse")
-    return [{**sizes, "epoch": epochs, "measured": True, **certificate(kappa)}]
+    return [{**columns_of_all, "epoch": epochs, "measured": True, **certificate(kappa)}]
 
 
 @cache
@@ -164,7 +167,7 @@ EXPERIMENT = Experiment(
     measure,
     cost,
     columns=(
-        *("run", "of", "pruned", "kept", "seed", "epoch", "measured", "loss", "accuracy"),
+        *("run", "of", "pruned", "seed", "epoch", "measured", "loss", "accuracy"),
         *CERTIFICATE,
         *("samples", "inputs", "outputs", "depth", "width", "parameters", "data", "scaling"),
         *("initializer", "biases", "training_loss", "rate", "batch"),

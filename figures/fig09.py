@@ -3,79 +3,106 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, of_first_seed, rows, select
+from figures.shared.series import distinct, of_first_seed
 
 EXPERIMENT = "width_training"
-PART = {"figure": "9", "counted": "True"}
+PART = {"figure": "9"}
 COLUMNS = (
-    *("figure", "width", "seed", "epoch", "samples", "inputs", "outputs", "data", "rank"),
-    *("assumed_rank", "counted", "eigenvalue", "eigenvalue_error", "kappa"),
+    *("figure", "reading", "width", "seed", "epoch", "samples", "inputs", "outputs", "data"),
+    *("rank", "assumed_rank", "rule", "eigenvalue", "eigenvalue_error", "kappa", "resolved"),
     *("training_loss", "rate", "batch"),
 )
-STAR: dict[str, Any] = {"marker": "*", "markersize": 10, "zorder": 5, "markeredgecolor": "black"}
+READING = "published"
+MARKERS = {  # of the rules for the numerical rank; the paper has one star
+    "float64": ("*", "double precision"),
+    "absolute": ("s", "above 1e-7"),
+    "absolute over rows": ("D", "above 1e-7 / (k n)"),
+    "float32": ("o", "single precision"),
+}
 
 
-def draw(table: Columns) -> Figure:
-    """Eigenvalues in their order (left) and kappa at every rank (right), up to the numerical rank,
-    which has a star in both."""
-    shown = of_first_seed(select(table, figure=9))
-    epochs, last = distinct(shown, "epoch"), 0
+def draw(frame: DataFrame) -> Figure:
+    """Eigenvalues in their order (left) and kappa at every rank (right), with the ranks marked that
+    four rules count."""
+    shown = _shown(frame)
+    epochs = distinct(shown, "epoch")
     with style.paper_style():
-        figure = style.new_figure(style.FULL_WIDTH, 2.5)
+        figure = style.new_figure(style.FULL_WIDTH, 2.7)
         spectra, kappas = figure.subplots(1, 2)
         for epoch, look in zip(epochs, style.looks(len(epochs)), strict=True):
-            counted = _counted(select(shown, epoch=epoch))
-            last = max(last, len(counted["assumed_rank"]))
-            label = f"epoch {epoch}"
-            _curve(spectra, counted["assumed_rank"], counted["eigenvalue"], look, label)
-            _curve(kappas, counted["assumed_rank"], counted["kappa"], look, label)
+            rows = shown[(shown["epoch"] == epoch) & shown["resolved"]]
+            _curve(spectra, rows, "eigenvalue", look, f"epoch {epoch}")
+            _curve(kappas, rows, "kappa", look, f"epoch {epoch}")
         for axes, xlabel, ylabel in (
             (spectra, "index of the eigenvalue", "eigenvalue"),
             (kappas, "assumed rank", style.KAPPA),
         ):
             style.logarithmic(axes)
-            style.whole_numbers(axes, [1, last], xlabel)
+            style.whole_numbers(axes, [1, shown["assumed_rank"].max()], xlabel)
             axes.set_ylabel(ylabel)
+        style.key(kappas, tuple((name, _marker(sign)) for sign, name in MARKERS.values()))
         style.shared_legend(figure, spectra)
         style.footer(figure, captions.data_line(shown))
     return figure
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
-    shown = of_first_seed(select(table, figure=9))
-    seeds = len(distinct(select(table, figure=9), "seed"))
-    spectra = {epoch: select(shown, epoch=epoch) for epoch in distinct(shown, "epoch")}
-    ranks = [f"{rows(_counted(one)):,} at epoch {epoch}" for epoch, one in spectra.items()]
-    above = [f"{int(distinct(one, 'rank')[0]):,}" for one in spectra.values()]
+    shown = _shown(frame)
+    seeds = len(distinct(frame[frame["reading"] == READING], "seed"))
+    loss = distinct(shown, "training_loss")[0]
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
-        f" layer of m = {captions.listed(distinct(shown, 'width'))} ReLU units, in their order,"
+        f" layer of m = {distinct(shown, 'width')[0]} ReLU units and no biases, in their order,"
         " before and after training. Right: the condition number as a function of the rank that"
-        " one assumes. Stars mark the numerical rank, as matrix_rank of PyTorch counts it in single"
-        f" precision: {' and '.join(ranks)}. In double precision {' and '.join(above)} eigenvalues"
-        " lie above their errors; those beyond the stars are not drawn. Logarithmic vertical axes."
-        " Trained as in Figure 18.",
-        f"The first of {seeds} initialisations." if seeds > 1 else "",
+        " one assumes. Markers are the numerical ranks by four rules:",
+        "; ".join(_counted(shown, rule, name) for rule, (_, name) in MARKERS.items()) + ".",
+        f"Eigenvalues below their errors are not drawn. SGD on the {LOSSES[loss]} in the order of"
+        f" the file, batches of {distinct(shown, 'batch')[0]}, learning rate"
+        f" {distinct(shown, 'rate')[0]:g}. Logarithmic vertical axes.",
+        "One initialisation." if seeds == 1 else f"The first of {seeds} initialisations.",
         captions.data(shown, provenance),
     )
 
 
-def _counted(spectrum: Columns) -> Columns:
-    """The eigenvalues up to the numerical rank, in their order."""
-    found = select(spectrum, counted=True)
-    order = np.argsort(found["assumed_rank"])
-    return {name: column[order] for name, column in found.items()}
+LOSSES = {"mse": "mean square error", "cross_entropy": "cross-entropy"}
 
 
-def _curve(axes: Axes, x: NDArray, y: NDArray, look: style.Look, label: str) -> Line2D:
-    (line,) = axes.plot(x, y, color=look.colour, label=label)
-    axes.plot(x[-1:], y[-1:], linestyle="", color=look.colour, **STAR)
+def _shown(frame: DataFrame) -> DataFrame:
+    rows = frame[(frame["figure"] == 9) & (frame["reading"] == READING)]
+    return of_first_seed(rows).sort_values("assumed_rank")
+
+
+def _at(rows: DataFrame, rule: str) -> DataFrame:
+    """The row at the rank of a rule."""
+    return rows[[rule in str(named).split(", ") for named in rows["rule"]]]
+
+
+def _counted(shown: DataFrame, rule: str, name: str) -> str:
+    """The rank of a rule at each epoch, as text."""
+    ranks = [
+        f"{_at(rows, rule)['assumed_rank'].iloc[0]:,} at epoch {epoch}"
+        for epoch, rows in shown.groupby("epoch")
+    ]
+    what = f"matrix_rank in {name}" if "precision" in name else name
+    return f"{what}, {' and '.join(ranks)}"
+
+
+def _marker(sign: str) -> dict[str, Any]:
+    return {"marker": sign, "linestyle": "", "markersize": 8 if sign == "*" else 4.5,
+            "markeredgecolor": "black", "color": style.GREY}  # fmt: skip
+
+
+def _curve(axes: Axes, rows: DataFrame, of: str, look: style.Look, label: str) -> Line2D:
+    (line,) = axes.plot(rows["assumed_rank"], rows[of], color=look.colour, label=label)
+    for rule, (sign, _) in MARKERS.items():
+        at = _at(rows, rule)
+        marker = _marker(sign) | {"color": look.colour, "zorder": 5}
+        axes.plot(at["assumed_rank"], at[of], **marker)
     return line

@@ -1,10 +1,93 @@
 """Figure 17: training loss and condition number of pruned feed-forward networks."""
 
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
-from figures.shared import pruning
+from matplotlib.figure import Figure
+from pandas import DataFrame
 
-EXPERIMENT, COLUMNS = pruning.EXPERIMENT, pruning.COLUMNS
-PART = {"figure": "17"}
-draw = partial(pruning.draw, network="feed_forward")
-caption = partial(pruning.caption, number=17, network="feed_forward")
+from figures.shared import captions, style
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
+
+EXPERIMENT = "feed_forward_pruning"
+COLUMNS = (
+    *captions.CERTIFICATE,
+    *("run", "of", "pruned", "seed", "epoch", "measured", "loss", "samples", "inputs", "outputs"),
+    *("depth", "width", "parameters", "data", "rate", "batch"),
+)
+RUN = "plotted"
+TITLES = {"all": "$J$ of all parameters", "left": "$J$ of those left"}
+
+
+def draw(frame: DataFrame) -> Figure:
+    """The loss, and kappa with J of all parameters and of those left, over the epochs.
+
+    One colour for each share of every tensor that is pruned.
+    """
+    shown = frame[frame["run"] == RUN]
+    with style.paper_style():
+        figure = style.new_figure(style.FULL_WIDTH, 2.5)
+        losses, *kappas = figure.subplots(1, 3)
+        kappas[1].sharey(kappas[0])
+        _curves(losses, shown[~shown["measured"]], "loss")
+        losses.set_title("training loss")
+        for axes, (of, title) in zip(kappas, TITLES.items(), strict=True):
+            _curves(axes, shown[shown["of"] == of], "kappa")
+            axes.set_title(title)
+        kappas[0].set_ylabel(style.KAPPA)
+        for axes in figure.axes:
+            style.logarithmic(axes)
+            style.whole_numbers(axes, shown["epoch"], "epoch")
+        style.shared_legend(figure, losses)
+        style.footer(figure, captions.data_line(shown))
+    return figure
+
+
+def _curves(axes: Any, frame: DataFrame, of: str) -> None:
+    if frame.empty:
+        style.blank(axes, "not computed yet")
+        return
+    curves = frame.groupby("pruned")
+    looks = style.ordered_looks(len(curves))
+    for (rate, rows), look in zip(curves, looks, strict=True):
+        kappa = of == "kappa"
+        series = kappa_over_seeds(rows, "epoch") if kappa else over_seeds(rows, "epoch", of)
+        line = style.band(axes, series, look, f"{rate:.0%} pruned")
+        if not kappa:
+            line.set_marker("")
+
+
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
+    """The caption, with the sizes, seeds and certificates of the table behind the figure."""
+    shown = frame[frame["run"] == RUN]
+    depth, width = (distinct(shown, name)[0] for name in ("depth", "width"))
+    counts = [f"{count:,}" for count in sorted(set(shown["parameters"]), reverse=True)]
+    rates = ", ".join(f"{rate:.0%}" for rate in distinct(shown, "pruned"))
+    return captions.paragraph(
+        "Figure 17. Training loss (left) and condition number of the Gauss-Newton matrix J J^T"
+        f" of a feed-forward ReLU network of {depth} layers, {width} units wide, of which {rates}"
+        " of every tensor, weights and biases, the smallest, were pruned at initialisation. J is"
+        f" the Jacobian with respect to all {counts[0]} parameters (middle), or to the"
+        f" {', '.join(counts)} that are left (right). Kaiming normal weights and N(0, 1) biases."
+        " SGD on the mean square error in the order of the file, batches of"
+        f" {captions.listed(distinct(shown, 'batch'))}, learning rate"
+        f" {distinct(shown, 'rate')[0]:g}. The loss of an epoch is the mean over its steps."
+        " Logarithmic vertical axes.",
+        captions.seeds(shown),
+        captions.certificates(shown[shown["measured"]]),
+        _missing(shown, provenance),
+        captions.data(shown, provenance),
+    )
+
+
+def _missing(shown: DataFrame, provenance: Mapping[str, Any]) -> str:
+    """What of the config is not computed yet, as a kappa takes minutes."""
+    run = provenance["config"][RUN]
+    planned = len(run["rates"]) * len(run["stops"]) * run["seeds"]
+    there = {of: int((shown["of"] == of).sum()) for of in TITLES}
+    absent = [f"{count} of {planned} with J {_WORDS[of]}" for of, count in there.items()]
+    complete = all(count == planned for count in there.values())
+    return "" if complete else f"Kappas that are computed so far: {', '.join(absent)}."
+
+
+_WORDS = {"all": "of all parameters", "left": "of those left"}

@@ -3,48 +3,68 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, paths
-from figures.shared.series import Columns, distinct, select
+from figures.shared.series import distinct
 
 EXPERIMENT = "width_training"
 PART = {"figure": "18"}
 COLUMNS = (
     *paths.COLUMNS,
-    *("figure", "width", "training_loss", "rate", "batch", "dtype"),
+    *("figure", "reading", "width", "training_loss", "rate", "batch", "biases", "shuffled"),
+    *("kappa_numerical", "kappa_numerical_low", "kappa_numerical_high"),
 )
+READINGS = ("published", "shuffled")  # the first that the table has is drawn
+LOSSES = {"mse": "mean square error", "cross_entropy": "cross-entropy"}
 
 
-def draw(table: Columns) -> Figure:
+def draw(frame: DataFrame) -> Figure:
     """The loss (left) and kappa (right) over the epochs, both on logarithmic axes."""
-    shown = select(table, figure=18)
-    return paths.loss_and_kappa(shown, "width", lambda width: f"$m = {width}$")
+    return paths.loss_and_kappa(_shown(frame), "width", lambda width: f"$m = {width}$")
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    shown = select(table, figure=18)
+    shown = _shown(frame)
     return captions.paragraph(
         "Figure 18. Training loss (left) and condition number of the Gauss-Newton matrix J J^T"
         " (right) of networks with one hidden layer of m ReLU units over the epochs."
         f" Initialisation: Xavier normal. {training(shown)} The loss of an epoch is the mean over"
-        " its steps. Logarithmic vertical axes.",
+        " its steps. kappa is that of the rank that matrix_rank counts in double precision."
+        " Logarithmic vertical axes.",
         captions.seeds(shown),
-        captions.certificates(select(shown, measured=True)),
+        captions.certificates(shown[shown["measured"]]),
         captions.data(shown, provenance),
     )
 
 
-def training(table: Columns) -> str:
-    """The optimiser, the rate of each width, and the loss."""
+def _shown(frame: DataFrame) -> DataFrame:
+    """The rows of the reading, with kappa at the numerical rank where that is known."""
+    there = set(frame["reading"][frame["figure"] == 18])
+    reading = next(name for name in READINGS if name in there)
+    rows = frame[(frame["figure"] == 18) & (frame["reading"] == reading)].reset_index(drop=True)
+    known = np.isfinite(rows["kappa_numerical_high"].to_numpy(float))
+    ends = {
+        f"kappa{end}": np.where(known, rows[f"kappa_numerical{end}"], rows[f"kappa{end}"])
+        for end in ("", "_low", "_high")
+    }
+    return rows.assign(**ends, resolved=known | rows["resolved"])
+
+
+def training(frame: DataFrame) -> str:
+    """The optimiser, the rate of each width, the loss, the order of the samples and the biases."""
     rates = [
-        f"{rate:g} for m = {captions.listed(distinct(select(table, rate=rate), 'width'))}"
-        for rate in distinct(table, "rate")
+        f"{rate:g} for m = {captions.listed(distinct(rows, 'width'))}"
+        for rate, rows in frame.groupby("rate")
     ]
-    batch = captions.listed(distinct(table, "batch"))
-    loss = distinct(table, "training_loss")[0].replace("_", " ")
+    batch = captions.listed(distinct(frame, "batch"))
+    loss = LOSSES[distinct(frame, "training_loss")[0]]
+    order = "drawn batches" if frame["shuffled"].all() else "batches in the order of the file"
+    biases = "no biases" if set(frame["biases"]) == {"none"} else "biases"
     return (
-        f"SGD on the {loss} in {distinct(table, 'dtype')[0]}, batches of {batch}, learning rate"
+        f"SGD on the {loss}, {order} of {batch} samples, {biases}, learning rate"
         f" {' and '.join(rates)}."
     )
