@@ -157,7 +157,7 @@ def _spectrum(net: MLP, x: np.ndarray) -> list[dict[str, Any]]:
 
     Those at the ranks of the rules and at a tenth fewer, and some at equal distances.
     """
-    op = gnjax.gauss_newton(net, x, side="samples")
+    op = gnjax.gauss_newton(net, x, side="outputs")
     spectrum = gnjax.eigenvalues(op, limits=LIMITS)
     by_rule = ranks(spectrum.values)
     near = [max(int(FEWER * rank), 1) for rank in by_rule.values()]

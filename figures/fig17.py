@@ -49,10 +49,11 @@ def _curves(axes: Any, frame: DataFrame, of: str) -> None:
         return
     curves = frame.groupby("pruned")
     looks = style.ordered_looks(len(curves))
+    ends = {frame["pruned"].min(), frame["pruned"].max()}  # more bands would hide each other
     for (rate, rows), look in zip(curves, looks, strict=True):
         kappa = of == "kappa"
         series = kappa_over_seeds(rows, "epoch") if kappa else over_seeds(rows, "epoch", of)
-        line = style.band(axes, series, look, f"{rate:.0%} pruned")
+        line = style.band(axes, series, look, f"{rate:.0%} pruned", filled=rate in ends)
         if not kappa:
             line.set_marker("")
 
@@ -73,7 +74,9 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
         f" {captions.listed(distinct(shown, 'batch'))}, learning rate"
         f" {distinct(shown, 'rate')[0]:g}. The loss of an epoch is the mean over its steps."
         " Logarithmic vertical axes.",
-        captions.seeds(shown),
+        captions.seeds(
+            shown, f"bands, of {shown['pruned'].min():.0%} and {shown['pruned'].max():.0%},"
+        ),
         captions.certificates(shown[shown["measured"]]),
         _missing(shown, provenance),
         captions.data(shown, provenance),
