@@ -55,7 +55,7 @@ def draw(frame: DataFrame) -> Figure:
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
     shown = _shown(frame)
-    seeds = len(distinct(frame[frame["reading"] == READING], "seed"))
+    seeds = len(distinct(frame[frame["figure"] == 9], "seed"))
     loss = distinct(shown, "training_loss")[0]
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
@@ -87,7 +87,7 @@ def _at(rows: DataFrame, rule: str) -> DataFrame:
 def _counted(shown: DataFrame, rule: str, name: str) -> str:
     """The rank of a rule at each epoch, as text."""
     ranks = [
-        f"{_at(rows, rule)['assumed_rank'].iloc[0]:,} at epoch {epoch}"
+        f"{int(_at(rows, rule)['assumed_rank'].iloc[0]):,} at epoch {epoch}"
         for epoch, rows in shown.groupby("epoch")
     ]
     what = f"matrix_rank in {name}" if "precision" in name else name
