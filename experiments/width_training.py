@@ -87,15 +87,15 @@ def measure(
         "resolved": False,
     }
 
-    def step(state: training.State, stop: int) -> tuple[training.State, list[dict[str, Any]]]:
+    def step(state: training.State, stop: int) -> tuple[training.State, dict[str, Any]]:
         state, losses = training.train(problem, state, stop - int(state.epoch))
         net = training.trained(model, state)
         if not every:
-            return state, [{"epoch": stop, **row} for row in _spectrum(net, x)]
-        return state, _path(losses, stop, _kappa(net, x, seed))
+            return state, {"rows": [{"epoch": stop, **row} for row in _spectrum(net, x)]}
+        return state, {"rows": _path(losses, stop, _kappa(net, x, seed))}
 
     found = resumed(checkpoint, start, stops(epochs, every or epochs), step)
-    return [{**shared, "measured": True, **row} for rows in found for row in rows]
+    return [{**shared, "measured": True, **row} for record in found for row in record["rows"]]
 
 
 @cache
@@ -130,6 +130,7 @@ def _kappa(net: MLP, x: np.ndarray, seed: int) -> dict[str, Any]:
     known and far below 1 / tolerance that is kappa itself; else all eigenvalues tell it.
     """
     op = gnjax.gauss_newton(net, x, side="auto")
+    assert isinstance(op, gnjax.operators.NetworkGram)
     method = "factored" if op.side == "parameters" else "inverse"
     kappa = gnjax.condition_number(op, method=method, seed=seed)
     rows = len(x) * net.widths[-1]
