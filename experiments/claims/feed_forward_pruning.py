@@ -148,7 +148,7 @@ CLAIMS = (
         "leaving the columns of the pruned parameters out of J makes kappa larger at every rate",
         BEYOND,
         _falls_with_parameters,
-        SHARE,
+        ("p/(k n)",),
         _PLOTTED_LEFT,
     ),
 )

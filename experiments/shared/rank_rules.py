@@ -32,7 +32,10 @@ def ranks(values: NDArray[np.float64]) -> dict[str, int]:
 
 
 def kappa_at(spectrum: Spectrum, rank: int) -> tuple[float, float, float]:
-    """lambda_1 / lambda_rank, and its ends; the upper one is infinite where the error hides it."""
+    """lambda_1 / lambda_rank and its ends.
+
+    Where its error hides the eigenvalue, the upper end is infinite and the lower one stands for it.
+    """
     values, errors = spectrum.values, spectrum.errors
     top, top_error = float(values[0]), float(errors[0])
     last, last_error = float(values[rank - 1]), float(errors[rank - 1])
@@ -40,4 +43,4 @@ def kappa_at(spectrum: Spectrum, rank: int) -> tuple[float, float, float]:
         return 1.0, 1.0, 1.0
     low = max((top - top_error) / (last + last_error), 1.0)
     high = (top + top_error) / (last - last_error) if last > last_error else np.inf
-    return (top / last if last > 0 else low), low, high
+    return (top / last if last > last_error else low), low, high
