@@ -10,15 +10,15 @@ from pandas import DataFrame
 
 from figures.shared import captions, style
 from figures.shared.series import distinct, of_first_seed
+from figures.shared.width_training import READINGS, training
 
 EXPERIMENT = "width_training"
 PART = {"figure": "9"}
 COLUMNS = (
     *("figure", "reading", "width", "seed", "epoch", "samples", "inputs", "outputs", "data"),
     *("rank", "assumed_rank", "rule", "eigenvalue", "eigenvalue_error", "kappa", "resolved"),
-    *("training_loss", "rate", "batch"),
+    *("training_loss", "rate", "batch", "biases", "shuffled"),
 )
-READING = "published"
 MARKERS = {  # of the rules for the numerical rank; the paper has one star
     "float64": ("*", "double precision"),
     "absolute": ("s", "above 1e-7"),
@@ -46,7 +46,8 @@ def draw(frame: DataFrame) -> Figure:
             style.logarithmic(axes)
             style.whole_numbers(axes, [1, shown["assumed_rank"].max()], xlabel)
             axes.set_ylabel(ylabel)
-        style.key(kappas, tuple((name, _marker(sign)) for sign, name in MARKERS.values()))
+        there = [rule for rule in MARKERS if len(_at(shown, rule))]
+        style.key(kappas, [(MARKERS[rule][1], _marker(MARKERS[rule][0])) for rule in there])
         style.shared_legend(figure, spectra)
         style.footer(figure, captions.data_line(shown))
     return figure
@@ -56,27 +57,24 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes of the table behind the figure."""
     shown = _shown(frame)
     seeds = len(distinct(frame[frame["figure"] == 9], "seed"))
-    loss = distinct(shown, "training_loss")[0]
     return captions.paragraph(
         "Figure 9. Left: the eigenvalues of the Gauss-Newton matrix of a network with one hidden"
-        f" layer of m = {distinct(shown, 'width')[0]} ReLU units and no biases, in their order,"
-        " before and after training. Right: the condition number as a function of the rank that"
-        " one assumes. Markers are the numerical ranks by four rules:",
-        "; ".join(_counted(shown, rule, name) for rule, (_, name) in MARKERS.items()) + ".",
-        f"Eigenvalues below their errors are not drawn. SGD on the {LOSSES[loss]} in the order of"
-        f" the file, batches of {distinct(shown, 'batch')[0]}, learning rate"
-        f" {distinct(shown, 'rate')[0]:g}. Logarithmic vertical axes.",
+        f" layer of m = {distinct(shown, 'width')[0]} ReLU units, in their order, before and after"
+        " training. Right: the condition number as a function of the rank that one assumes."
+        " Markers are numerical ranks:",
+        "; ".join(filter(None, (_counted(shown, rule) for rule in MARKERS))) + ".",
+        f"Eigenvalues below their errors are not drawn. {training(shown)} Logarithmic vertical"
+        " axes.",
         "One initialisation." if seeds == 1 else f"The first of {seeds} initialisations.",
         captions.data(shown, provenance),
     )
 
 
-LOSSES = {"mse": "mean square error", "cross_entropy": "cross-entropy"}
-
-
 def _shown(frame: DataFrame) -> DataFrame:
-    rows = frame[(frame["figure"] == 9) & (frame["reading"] == READING)]
-    return of_first_seed(rows).sort_values("assumed_rank")
+    """The first seed of the first reading that the table has."""
+    spectra = frame[frame["figure"] == 9]
+    reading = next(name for name in READINGS if name in set(spectra["reading"]))
+    return of_first_seed(spectra[spectra["reading"] == reading]).sort_values("assumed_rank")
 
 
 def _at(rows: DataFrame, rule: str) -> DataFrame:
@@ -84,14 +82,16 @@ def _at(rows: DataFrame, rule: str) -> DataFrame:
     return rows[[rule in str(named).split(", ") for named in rows["rule"]]]
 
 
-def _counted(shown: DataFrame, rule: str, name: str) -> str:
-    """The rank of a rule at each epoch, as text."""
+def _counted(shown: DataFrame, rule: str) -> str:
+    """The rank of a rule at each epoch, as text; empty where the table has no rank of the rule."""
     ranks = [
-        f"{int(_at(rows, rule)['assumed_rank'].iloc[0]):,} at epoch {epoch}"
+        f"{int(rank):,} at epoch {epoch}"
         for epoch, rows in shown.groupby("epoch")
+        for rank in _at(rows, rule)["assumed_rank"]
     ]
+    _, name = MARKERS[rule]
     what = f"matrix_rank in {name}" if "precision" in name else name
-    return f"{what}, {' and '.join(ranks)}"
+    return f"{what}, {' and '.join(ranks)}" if ranks else ""
 
 
 def _marker(sign: str) -> dict[str, Any]:

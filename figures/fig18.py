@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from figures.shared import captions, paths
-from figures.shared.series import distinct
+from figures.shared.width_training import READINGS, training
 
 EXPERIMENT = "width_training"
 PART = {"figure": "18"}
@@ -17,8 +17,6 @@ COLUMNS = (
     *("figure", "reading", "width", "training_loss", "rate", "batch", "biases", "shuffled"),
     *("kappa_numerical", "kappa_numerical_low", "kappa_numerical_high"),
 )
-READINGS = ("published", "shuffled")  # the first that the table has is drawn
-LOSSES = {"mse": "mean square error", "cross_entropy": "cross-entropy"}
 
 
 def draw(frame: DataFrame) -> Figure:
@@ -52,19 +50,3 @@ def _shown(frame: DataFrame) -> DataFrame:
         for end in ("", "_low", "_high")
     }
     return rows.assign(**ends, resolved=known | rows["resolved"])
-
-
-def training(frame: DataFrame) -> str:
-    """The optimiser, the rate of each width, the loss, the order of the samples and the biases."""
-    rates = [
-        f"{rate:g} for m = {captions.listed(distinct(rows, 'width'))}"
-        for rate, rows in frame.groupby("rate")
-    ]
-    batch = captions.listed(distinct(frame, "batch"))
-    loss = LOSSES[distinct(frame, "training_loss")[0]]
-    order = "drawn batches" if frame["shuffled"].all() else "batches in the order of the file"
-    biases = "no biases" if set(frame["biases"]) == {"none"} else "biases"
-    return (
-        f"SGD on the {loss}, {order} of {batch} samples, {biases}, learning rate"
-        f" {' and '.join(rates)}."
-    )

@@ -266,6 +266,7 @@ CLAIMS = (
     *_of_rank("published", "float32", AS_PRINTED),
     *_of_rank("cross_entropy", "float64", AS_PRINTED, _CROSS),
     *_of_rank("biases", "float64", AS_PRINTED, _BIASED),
+    *_of_rank("shuffled", "float32", AS_PRINTED, _SHUFFLED),
     *_of_width("published", AS_PRINTED),
     *_of_width("cross_entropy", AS_PRINTED, _CROSS),
     *_of_width("biases", AS_PRINTED, _BIASED),
