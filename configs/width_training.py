@@ -35,10 +35,11 @@ def get_config(profile: str) -> ConfigDict:
     if profile not in PROFILES:
         raise unknown_profile(profile, PROFILES)
     smoke, paper = profile == "smoke", profile == "paper"
+    readings = {name: READINGS[name] for name in READINGS if paper or name != "shuffled"}
     return ConfigDict(
         {
             "paper_ratios": PAPER_RATIOS,
-            "readings": "published cross_entropy biases" + paper * " shuffled",
+            "readings": " ".join(readings),
             "data": "mnist" if paper else "digits",
             "samples": {"smoke": 20, "laptop": 95, "paper": 1000}[profile],
             "widths": (20, 50) if smoke else (15, 20, 50, 100, 200, 500),
@@ -53,12 +54,7 @@ def get_config(profile: str) -> ConfigDict:
             "spectrum_seeds": {"smoke": 1, "laptop": 3, "paper": 1}[profile],
             "epochs": 4 if smoke else 100,
             "every": 2 if smoke else 10,
-            "published": _reading("mse"),
-            "cross_entropy": _reading("cross_entropy"),
-            "biases": _reading("mse", biases="normal"),
-            "shuffled": _reading(
-                "cross_entropy", biases="zero", shuffled=True, data_seed=0, dtype="float32"
-            ),
+            **readings,
         }
     )
 
@@ -76,3 +72,13 @@ def _reading(
     return dict(
         loss=loss, scale=scale, biases=biases, shuffled=shuffled, data_seed=data_seed, dtype=dtype
     )
+
+
+READINGS = {
+    "published": _reading("mse"),
+    "cross_entropy": _reading("cross_entropy"),
+    "biases": _reading("mse", biases="normal"),
+    "shuffled": _reading(
+        "cross_entropy", biases="zero", shuffled=True, data_seed=0, dtype="float32"
+    ),
+}
