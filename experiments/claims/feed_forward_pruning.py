@@ -15,6 +15,7 @@ from sweeps.claims import (
     AS_PRINTED,
     BEYOND,
     CERTIFIED,
+    HOLDS,
     OTHER,
     Claim,
     Verdict,
@@ -35,6 +36,16 @@ def _kappas(frame: DataFrame, run: str, of: str) -> DataFrame:
     return rows.groupby("epoch").filter(lambda at: len(at) == networks)
 
 
+def _at_every_rate(verdict: Verdict, rows: DataFrame, frame: DataFrame, run: str) -> Verdict:
+    """The verdict, unless it holds while a rate of the run is not computed yet."""
+    rates = set(frame["pruned"][frame["run"] == run]) - {0.0}
+    missing = sorted(rates - set(rows["pruned"]))
+    if verdict.status != HOLDS or not missing:
+        return verdict
+    listed = ", ".join(f"{rate:g}" for rate in missing)
+    return not_testable(f"not computed yet at rates of {listed}; {verdict.text}")
+
+
 def _over_unpruned(rows: DataFrame, of: str, name: str) -> Verdict:
     """Whether ``of`` of every pruned network is larger than that of the unpruned one."""
     whole, pruned = rows[rows["pruned"] == 0], rows[rows["pruned"] > 0]
@@ -48,7 +59,8 @@ def _over_unpruned(rows: DataFrame, of: str, name: str) -> Verdict:
 def _at_start(run: str, of: str) -> Check:
     def check(frame: DataFrame) -> Verdict:
         rows = _kappas(frame, run, of)
-        return _over_unpruned(rows[rows["epoch"] == 0], "kappa", "kappa")
+        verdict = _over_unpruned(rows[rows["epoch"] == 0], "kappa", "kappa")
+        return _at_every_rate(verdict, rows, frame, run)
 
     return check
 
@@ -58,7 +70,8 @@ def _trained(run: str, of: str) -> Check:
         rows = _kappas(frame, run, of)
         rows = rows[rows["epoch"] > 0]
         epochs = ", ".join(str(epoch) for epoch in sorted(set(rows["epoch"])))
-        return _over_unpruned(rows, "kappa", f"kappa, averaged over the epochs {epochs},")
+        verdict = _over_unpruned(rows, "kappa", f"kappa, averaged over the epochs {epochs},")
+        return _at_every_rate(verdict, rows, frame, run)
 
     return check
 
@@ -134,7 +147,8 @@ def _falls_with_parameters(frame: DataFrame) -> Verdict:
         for rate, rows in by_rate
     }
     text = "kappa, J of the parameters left, over kappa, J of all:"
-    return decide(found, text, above=1, from_one_seed=True)
+    verdict = decide(found, text, above=1, from_one_seed=True)
+    return _at_every_rate(verdict, both, frame, "plotted")
 
 
 CLAIMS = (

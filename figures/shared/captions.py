@@ -13,6 +13,7 @@ TITLES = {  # longest first: a name is matched by its beginning
     "photo_patches": "photograph patches",
     "python_topics": "text (Python's documentation)",
     "gaussian": "Gaussian data",
+    "cifar10_part": "CIFAR-10",  # the images that are taken are its first ones
     "cifar10": "CIFAR-10",
     "digits": "handwritten digits",
     "mnist": "MNIST",

@@ -171,6 +171,15 @@ def test_one_rate_below_unpruned_fails_and_a_rate_within_the_certificate_does_no
     assert near[2].status not in (HOLDS, FAILS)
 
 
+def test_nothing_holds_at_every_rate_while_one_is_not_computed():
+    frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0))
+    fewer = frame[(frame["pruned"] < 0.8) | ~frame["measured"]]
+    found = [v for v in _verdicts(fewer) if "not computed yet at rates of 0.8" in v.text]
+    assert [v.status for v in found] == [NOT_TESTABLE] * 7  # all claims on kappa
+    below = _table((1.0, 0.4, 3.0), (1.0, 1.1, 2.0))
+    assert _verdicts(below[(below["pruned"] < 0.8) | ~below["measured"]])[2].status == FAILS
+
+
 def test_an_epoch_that_one_network_lacks_counts_for_none():
     frame = _table((1.0, 1.2, 3.0), (1.0, 1.1, 2.0))
     lacks = (frame["of"] == "all") & (frame["epoch"] == 199) & (frame["pruned"] == 0.8)
