@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
@@ -28,11 +29,13 @@ def draw(frame: DataFrame) -> Figure:
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.5)
         losses, *kappas = figure.subplots(1, 3)
+        rates = distinct(shown, "pruned")
+        looks = dict(zip(rates, style.ordered_looks(len(rates)), strict=True))
         kappas[1].sharey(kappas[0])
-        _curves(losses, shown[~shown["measured"]], "loss")
+        _curves(losses, shown[~shown["measured"]], "loss", looks)
         losses.set_title("training loss")
         for axes, (of, title) in zip(kappas, TITLES.items(), strict=True):
-            _curves(axes, shown[shown["of"] == of], "kappa")
+            _curves(axes, shown[shown["of"] == of], "kappa", looks)
             axes.set_title(title)
         kappas[0].set_ylabel(style.KAPPA)
         for axes in figure.axes:
@@ -43,17 +46,15 @@ def draw(frame: DataFrame) -> Figure:
     return figure
 
 
-def _curves(axes: Any, frame: DataFrame, of: str) -> None:
+def _curves(axes: Axes, frame: DataFrame, of: str, looks: Mapping[float, style.Look]) -> None:
     if frame.empty:
         style.blank(axes, "not computed yet")
         return
-    curves = frame.groupby("pruned")
-    looks = style.ordered_looks(len(curves))
-    ends = {frame["pruned"].min(), frame["pruned"].max()}  # more bands would hide each other
-    for (rate, rows), look in zip(curves, looks, strict=True):
+    ends = {min(looks), max(looks)}  # more bands would hide each other
+    for rate, rows in frame.groupby("pruned"):
         kappa = of == "kappa"
         series = kappa_over_seeds(rows, "epoch") if kappa else over_seeds(rows, "epoch", of)
-        line = style.band(axes, series, look, f"{rate:.0%} pruned", filled=rate in ends)
+        line = style.band(axes, series, looks[rate], f"{rate:.0%} pruned", filled=rate in ends)
         if not kappa:
             line.set_marker("")
 

@@ -64,6 +64,13 @@ def test_the_caption_says_what_was_pruned_and_what_is_missing(frame):
     assert "18 of 18 with J of all parameters, 6 of 18 with J of those left" in text
 
 
+def test_a_rate_has_one_colour_also_where_another_is_not_computed(frame):
+    """Class: a colour by its place among the curves of a panel is that of another rate."""
+    fewer = frame[(frame["of"] != "left") | (frame["pruned"] != 0.4)]
+    losses, _, left = fig17.draw(fewer).axes
+    assert left.lines[1].get_color() == losses.lines[2].get_color() != losses.lines[1].get_color()
+
+
 def test_a_panel_without_rows_says_so(frame):
     *_, left = fig17.draw(frame[frame["of"] != "left"]).axes
     assert "not computed yet" in [text.get_text() for text in left.texts]
