@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 Columns: TypeAlias = Mapping[str, NDArray] | DataFrame  # equally long columns by name
-    *("activation", "beta", "biases", "block", "columns", "data", "dtype", "evidence"),
-    *("family", "figure", "initializer", "matrix", "method", "metric", "network", "norm"),
-    *("of", "optimizer", "panel", "part", "rank_source", "reading", "rule", "run"),
-    *("scaling", "sizes", "stage", "start", "statistics", "steps", "tensors", "training_loss"),
-    *("variant", "what", "whitening"),
+MIXED = ("beta", "figure")
+"""The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
+
+Any other column of a table holds truth values if one of its cells is True or False, numbers if one
+of them is a number, and else text.
+"""
 
 
 class TableError(ValueError):
