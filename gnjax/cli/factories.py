@@ -8,7 +8,8 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,19 @@ _SAMPLES = 100
 
 class MistakeError(ValueError):
     """A mistake that the user can correct in the call or in the factory."""
+
+
+@contextmanager
+def told_with(factory: str) -> Iterator[None]:
+    """Tell what a factory raises, or the library about what it returned, with the factory's name.
+
+    A factory that finds no file raises an OSError.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        msg = f"{factory}: {error}"
+        raise MistakeError(msg) from error
 
 
 def add_arguments(parser: argparse.ArgumentParser, returns: str) -> None:

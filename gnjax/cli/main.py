@@ -23,6 +23,7 @@ from gnjax.cli.factories import (
     factory_named,
     known_name,
     problem,
+    told_with,
     write_picture,
 )
 from gnjax.cli.terminal import Terminal, column, exit_status
@@ -131,7 +132,7 @@ def _add_diagnose(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _diagnose(parsed: argparse.Namespace) -> None:
     precision.enable_x64()
-    try:
+    with told_with(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         model, x, y = problem(parsed, factory_named(parsed.factory)())
@@ -145,9 +146,6 @@ def _diagnose(parsed: argparse.Namespace) -> None:
             progress=sys.stderr.isatty(),
             seed=parsed.seed,
         )
-    except ValueError as error:
-        msg = f"{parsed.factory}: {error}"
-        raise MistakeError(msg) from error
     print(diagnosis)
     if parsed.out is not None:
         write_picture(figure_of(diagnosis), parsed.out)

@@ -16,6 +16,7 @@ from gnjax.cli.factories import (
     factory_named,
     needed_by,
     problem,
+    told_with,
     write_picture,
 )
 from gnjax.cli.rows import Rows
@@ -57,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     precision.enable_x64()
-    try:
+    with told_with(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         _check_files(parsed.checkpoints)
@@ -68,9 +69,6 @@ def run(parsed: argparse.Namespace) -> int:
         for row in _rows(parsed):
             print(row, flush=True)
             history.append(row)
-    except (ValueError, OSError) as error:
-        msg = f"{parsed.factory}: {error}"
-        raise MistakeError(msg) from error
     if parsed.out is not None:
         drawn = Monitor((), None)
         drawn.history = sorted(history, key=lambda row: row.step)

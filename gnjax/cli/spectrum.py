@@ -12,6 +12,7 @@ from gnjax.cli.factories import (
     add_arguments,
     factory_named,
     problem,
+    told_with,
     write_picture,
 )
 from gnjax.conditioning.condition_number import condition_number
@@ -52,13 +53,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print what was asked for; return 1 if it is not finished."""
     precision.enable_x64()
-    try:
+    with told_with(parsed.factory):
         if parsed.out is not None:
             check_format(parsed.out)
         result = _result(parsed, _operator(parsed))
-    except ValueError as error:
-        msg = f"{parsed.factory}: {error}"
-        raise MistakeError(msg) from error
     print(result.to_json() if parsed.json else _text(result))
     if parsed.out is not None:
         write_picture(plot(result), parsed.out)

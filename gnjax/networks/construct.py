@@ -13,6 +13,7 @@ import numpy as np
 
 from gnjax.networks import jaxprs, layers
 from gnjax.networks.coupling import Coupling, compare
+from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms.derivatives import check_differentiable
 from gnjax.networks.forms.refusals import RAISED
@@ -96,7 +97,9 @@ def network(
     takes_one = _takes_one(apply, params, inputs, shapes)
     if not (takes_one or coupled):
         _check_not_one_sample(inputs)
-    net, coarsest = _with_facts(net, 1 if takes_one else size)
+    few = 1 if takes_one else size
+    net, coarsest = _with_facts(net, few)
+    compare_maxima("the model", apply, params, take(inputs, slice(0, few)))
     net = replace(net, batch=_batch(net, batch_size))
     coupling = _checked_coupling(net, size, coarsest, coupled, takes_one, convex)
     _check_coupled(coupling, coupled, batch_size)

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gnjax.networks.equations.beside import compare_by_steps
 from gnjax.networks.equations.maxima import ByComparison
 from gnjax.networks.forms.refusals import (
     RAISED,
@@ -64,6 +65,11 @@ def sample_loss(loss: Loss) -> Callable[..., jax.Array]:
         return terms(f, *target).sum()
 
     return total
+
+
+def check_maxima(loss: Callable[..., jax.Array], f: Any, *target: Any) -> None:
+    """Compare a loss whose maxima are replaced with the loss itself, at one sample's outputs."""
+    compare_by_steps("the loss", _checked_terms(loss), f, *target)
 
 
 def _checked_terms(loss: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

@@ -125,7 +125,7 @@ def on_host(array: jax.Array | np.ndarray) -> np.ndarray:
     return np.asarray(array)
 
 
-def all_finite(array: jax.Array) -> bool:
+def all_finite(array: jax.Array | np.ndarray) -> bool:
     """Whether every entry is finite; on an accelerator without moving the array."""
     if on_cpu(array):
         return bool(np.isfinite(np.asarray(array)).all())

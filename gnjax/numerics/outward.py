@@ -92,7 +92,7 @@ def underflow(terms: int, entries: int, dtype: jnp.dtype) -> float:
     return 2 * terms * math.sqrt(entries) * float(jnp.finfo(dtype).tiny)
 
 
-def conversion_error(original: ArrayLike, stored: jax.Array) -> float:
+def conversion_error(original: ArrayLike, stored: jax.Array | np.ndarray) -> float:
     """A bound on ||original - stored||_F for an array and what the working precision makes of it.
 
     It is exactly 0 where nothing was rounded. In 32-bit mode JAX stores float64 input in float32.

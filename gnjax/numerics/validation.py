@@ -140,7 +140,7 @@ def check_matrix(name: str, value: ArrayLike) -> jax.Array:
     return array
 
 
-def check_finite(name: str, given: Any, array: jax.Array, advice: str) -> None:
+def check_finite(name: str, given: Any, array: jax.Array | np.ndarray, advice: str) -> None:
     """Refuse an array with NaN or Inf, and say which of its numbers were ``given`` as finite."""
     if all_finite(array):
         return
@@ -149,7 +149,7 @@ def check_finite(name: str, given: Any, array: jax.Array, advice: str) -> None:
     raise ValueError(msg)
 
 
-def check_held(name: str, given: Any, array: jax.Array) -> None:
+def check_held(name: str, given: Any, array: jax.Array | np.ndarray) -> None:
     """Refuse an array of JAX that does not hold what was given.
 
     In 32-bit mode JAX wraps integers of 64 bits, and numbers beyond 3.4e38 become infinite.

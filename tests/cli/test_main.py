@@ -45,6 +45,12 @@ def alone():
 def number():
     return 3
 
+def without_its_file():
+    return np.load("weights.npy")
+
+def with_a_folder():
+    return open(".").read()
+
 def slow():
     print("started", flush=True)
     time.sleep(60)
@@ -137,8 +143,21 @@ def test_matrices_of_a_model(there, capsys):
     ],
 )
 def test_mistakes_are_one_sentence(there, capsys, arguments, words):
-    code, out, err = _run(capsys, "spectrum", *arguments)
+    _is_refused(capsys, "spectrum", arguments, words)
+
+
+@pytest.mark.parametrize("command", ["spectrum", "diagnose", "series"])
+def test_a_factory_that_finds_no_file_is_one_sentence(there, capsys, command):
+    """Whatever an operating system refuses: a file that is not there, or a folder in its place."""
+    for factory, words in (("without_its_file", "weights.npy"), ("with_a_folder", "directory")):
+        more = ["users_module.py", f"--rows={factory}"] if command == "series" else []
+        _is_refused(capsys, command, [f"users_module:{factory}", *more], words)
+
+
+def _is_refused(capsys, command, arguments, words):
+    code, out, err = _run(capsys, command, *arguments)
     assert (code, out) == (2, "")
+    assert arguments[0].split(":")[0] in err
     assert words in err
     assert err.count("\n") == 1
 

@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gnjax
+import gnjax.papers
 from tests.precision import single_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode")
@@ -120,11 +122,26 @@ def test_what_overflows_in_32_bits_is_not_called_nan(what):
             TAKES[what](BIG * np.inf)
 
 
-def test_parameters_and_matrices_that_overflow_in_32_bits_are_not_called_nan():
+_OF_MATRICES = {
+    "dense": gnjax.dense,
+    "factored": gnjax.factored,
+    "parameters": lambda matrix: gnjax.gauss_newton((_scaled, matrix), matrix),
+    "sparse": lambda matrix: gnjax.as_operator(scipy.sparse.csr_array(matrix)),
+    "products": lambda matrix: gnjax.eigenvalues(
+        gnjax.as_operator(scipy.sparse.linalg.aslinearoperator(matrix))
+    ),
+    "sum of Kronecker products": lambda matrix: gnjax.papers.sum_of_kroneckers([matrix], [matrix]),
+}
+
+
+@pytest.mark.parametrize("make", _OF_MATRICES.values(), ids=_OF_MATRICES)
+def test_parameters_and_matrices_that_overflow_in_32_bits_are_not_called_nan(make):
     with single_precision():
-        for make in (gnjax.dense, gnjax.factored, lambda m: gnjax.gauss_newton((_scaled, m), m)):
-            with pytest.raises(ValueError, match="beyond the largest float32"):
-                make(np.eye(3) * 1e39)
+        with pytest.raises(ValueError, match="beyond the largest float32"):
+            make(np.full((3, 3), 1e39))
+        # SciPy warns of what NumPy multiplies by infinity.
+        with np.errstate(invalid="ignore"), pytest.raises(ValueError, match="NaN or Inf"):
+            make(np.full((3, 3), np.inf))
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy", "squared_error"])

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.tree_util import Partial
 
 import gnjax
+from gnjax.networks.equations import beside, maxima
 from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
+from gnjax.networks.equations.rewritten import rewritten
+from gnjax.numerics.bounded_jit import bounded_jit
 from tests.references import jacobian
 
 _RNG = np.random.default_rng(0)
@@ -185,3 +189,74 @@ def test_the_hessian_of_a_function_with_maxima():
     np.testing.assert_allclose(op.as_matrix(), expected, rtol=0, atol=1e-13)
     value = partial(op.objective, op.net.x, None)
     assert "max" not in str(jax.make_jaxpr(value)(list(op.net.leaves)))
+
+
+def _in_a_scan():
+    def step(h, w):
+        return jnp.maximum(h @ w, 0.0), None
+
+    return (lambda w, x: jax.lax.scan(step, x, w)[0]), jnp.ones((2, 3, 3))
+
+
+_OPERATORS = {
+    "the model": lambda: gnjax.ntk(
+        ((lambda w, x: jnp.maximum(x @ w, 0.0)), jnp.eye(3)), jnp.ones((2, 3))
+    ),
+    "the model, over an axis": lambda: gnjax.gauss_newton(
+        ((lambda w, x: (x @ w).max(axis=1)), jnp.ones((3, 4))), jnp.ones((2, 3))
+    ),
+    "the model, in a scan": lambda: gnjax.ntk(_in_a_scan(), jnp.ones((2, 3))),
+    "the model, of whole batches": lambda: gnjax.ntk(
+        ((lambda w, x: jnp.maximum(x @ w, 0.0) + jnp.ones((2, 1))), jnp.eye(3)), jnp.ones((2, 3))
+    ),
+    "the loss": lambda: gnjax.gauss_newton(
+        ((lambda w, x: x @ w), jnp.eye(3)),
+        jnp.ones((2, 3)),
+        loss=lambda f: (jnp.maximum(f, 0.0) + f**2).sum(),
+    ),
+    "loss_fn": lambda: gnjax.hessian_of(lambda w: (jnp.maximum(w, 0) ** 2 + w).sum(), jnp.ones(4)),
+}
+_WRONG = {
+    "outputs": lambda value: value + jax.lax.stop_gradient(1e-3 + 0 * value),
+    "derivatives": lambda value: value + 1e-3 * (value - jax.lax.stop_gradient(value)),
+}
+
+
+@pytest.mark.parametrize("name", _OPERATORS)
+@pytest.mark.parametrize("what", _WRONG)
+def test_a_wrong_rule_is_refused_with_the_name_of_its_function(name, what, monkeypatch):
+    _OPERATORS[name]()
+    further, better = maxima._further, maxima._better
+
+    def better_wrongly(*args):
+        value, count = better(*args)
+        return _WRONG[what](value), count
+
+    monkeypatch.setattr(maxima, "_further", lambda *args: _WRONG[what](further(*args)))
+    monkeypatch.setattr(maxima, "_better", better_wrongly)
+    compiled_anew = bounded_jit(beside._in_one_program.__wrapped__)
+    monkeypatch.setattr(beside, "_in_one_program", compiled_anew)
+    words = f"the {what} of {name.split(',')[0]} with its maxima .* please report it"
+    with pytest.raises(ValueError, match=words):
+        _OPERATORS[name]()
+
+
+def test_a_network_without_maxima_is_not_evaluated_once_more(monkeypatch):
+    def fail(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(beside, "_product", fail)
+    gnjax.ntk(gnjax.models.MLP((3, 4, 2), activation="relu", key=jax.random.key(0)), _X[:, :3])
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_operation_by_operation_no_right_rule_is_refused(name):
+    beside.compare_by_steps(name, _FUNCTIONS[name], _X)
+
+
+@pytest.mark.parametrize("axes", [(-1,), (0, 1)], ids=["LayerNorm", "BatchNorm"])
+@pytest.mark.parametrize("pool", _POOLS)
+def test_networks_whose_compiled_derivative_is_wrong_are_not_refused(pool, axes):
+    (apply, params), x = _model(_POOLS[pool], axes, 12, 33, 4, 48)
+    found, _ = rewritten(Partial(apply), params, x)
+    beside.compare_maxima("the model", found, params, x)

@@ -19,7 +19,8 @@ def rewritten(function: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
 
     In 64-bit mode float32 inside of it is widened (:mod:`gnjax.networks.equations.widen`), and
     maxima are chosen by comparison (:mod:`gnjax.networks.equations.maxima`). A function that needs
-    neither comes back as it is. Nothing is evaluated.
+    neither comes back as it is. Nothing is evaluated here;
+    :func:`gnjax.networks.equations.beside.compare_maxima` compares both.
     """
     if real_dtype() == jnp.float64:
         closed_jaxpr, shapes, wider = traced(function, *args)

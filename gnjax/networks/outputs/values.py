@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gnjax.networks.losses import check_maxima
 from gnjax.networks.outputs.targets import Target, term_losses
 from gnjax.numerics.bounded_jit import bounded_jit
 from gnjax.numerics.host import on_cpu
@@ -30,6 +31,8 @@ def check_values(target: Target, outputs: jax.Array) -> None:
         )
         raise ValueError(msg)
     _check_negative_labels(plain, outputs, terms)
+    first = [] if target.y is None else [jax.tree.map(lambda leaf: leaf[0], target.y)]
+    check_maxima(target.loss, target.outputs.unravel(outputs[0]), *first)
 
 
 _terms = bounded_jit(term_losses)

@@ -14,6 +14,7 @@ from gnjax.numerics.certificate import Error, unknown
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import raised
 from gnjax.numerics.rounding import spectral_error, unit_roundoff
+from gnjax.numerics.validation import check_held
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.elsewhere.measured import Measured, measured
 from gnjax.operators.elsewhere.products import Multiply, Products, products_of, working_dtype
@@ -36,7 +37,14 @@ class HostProducts(Algebra):
 
     def prepared(self) -> Callable[[Any], np.ndarray]:
         """v -> A v in host memory, in the precision of the object."""
-        return lambda v: times(self.products, np.asarray(v)).astype(self.dtype, copy=False)
+        return lambda v: self._narrow(times(self.products, np.asarray(v)))
+
+    def _narrow(self, product: np.ndarray) -> np.ndarray:
+        """The product in the precision of the operator, which has to hold it."""
+        with np.errstate(over="ignore"):  # refused below
+            narrow = product.astype(self.dtype, copy=False)
+        check_held(f"a product with {self.products.name}", product, narrow)
+        return narrow
 
     def mv(self, v: jax.Array) -> jax.Array:
         return on_device(self.prepared()(v))

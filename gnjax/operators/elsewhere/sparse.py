@@ -12,8 +12,9 @@ from gnjax.numerics.certificate import Error
 from gnjax.numerics.host import on_device
 from gnjax.numerics.outward import conversion_error, frobenius_norm, raised
 from gnjax.numerics.rounding import gamma, unit_roundoff
+from gnjax.numerics.validation import check_finite
 from gnjax.operators.elsewhere.black_box import HostProducts
-from gnjax.operators.elsewhere.products import Products, products_of
+from gnjax.operators.elsewhere.products import Products, products_of, working_dtype
 from gnjax.operators.stored.matrices import ASYMMETRY
 
 _DOUBLE = np.dtype(np.float64)
@@ -56,9 +57,9 @@ def sparse(matrix: Any, error: Error | None = None) -> Sparse | None:
         msg = f"a sparse matrix holds real numbers, got dtype {rows.dtype}, shape {rows.shape}"
         raise ValueError(msg)
     original, rows = rows, rows.astype(products.dtype)
-    if not np.isfinite(rows.data).all():
-        msg = "the sparse matrix contains NaN or Inf; a spectrum needs finite entries"
-        raise ValueError(msg)
+    with np.errstate(over="ignore"):  # refused below
+        narrow = rows.data.astype(working_dtype(products), copy=False)
+    check_finite("the sparse matrix", original.data, narrow, "a spectrum needs finite entries")
     half, asymmetry = _symmetric_part(rows)
     total_error = asymmetry + Error(conversion_error(original.data[None], rows.data[None]))
     total_error = total_error if error is None else error + total_error

@@ -13,6 +13,7 @@ from flax import nnx
 from jax.tree_util import Partial
 
 from gnjax.networks import jaxprs
+from gnjax.networks.equations.beside import compare_maxima
 from gnjax.networks.equations.rewritten import rewritten
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.derivatives import check_second_derivative
@@ -67,6 +68,7 @@ def hessian_of(
         origin = jnp.zeros(op.shape[0], op.dtype)
         check_second_derivative("loss_fn", hessian_batch, op, op.net.x, None, origin)
     _check_finite(op)
+    compare_maxima("loss_fn", loss, parameters, *fixed)
     return op
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gnjax.numerics.certificate import Error
-from gnjax.numerics.host import all_finite, by_numpy, on_device, stacked
+from gnjax.numerics.host import by_numpy, on_device, stacked
 from gnjax.numerics.outward import (
     frobenius_norm,
     raised,
@@ -20,9 +20,8 @@ from gnjax.numerics.outward import (
     symmetric_part,
     underflow,
 )
-from gnjax.numerics.precision import real_dtype
 from gnjax.numerics.rounding import gamma
-from gnjax.numerics.validation import check_symmetric_matrix
+from gnjax.numerics.validation import check_matrix, check_symmetric_matrix
 from gnjax.operators.algebra import Algebra
 from gnjax.operators.stored.matrices import ASYMMETRY
 
@@ -166,12 +165,11 @@ def _symmetric_terms(
     name: str, matrices: Sequence[ArrayLike]
 ) -> tuple[tuple[jax.Array, ...], tuple[float, ...]]:
     """The matrices of one side, checked, and how far each stored matrix is from the original."""
-    arrays = [on_device(matrix, real_dtype()) for matrix in matrices]
+    arrays = [check_matrix(name, matrix) for matrix in matrices]
     for matrix in arrays:
         if matrix.shape != arrays[0].shape or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
             msg = f"{name} must be square matrices of one size, got {matrix.shape}"
             raise ValueError(msg)
-        _check_finite(name, matrix)
         check_symmetric_matrix(name, matrix, ASYMMETRY)
     parts = [symmetric_part(m, array) for m, array in zip(matrices, arrays, strict=True)]
     return tuple(part for part, _ in parts), tuple(error for _, error in parts)
@@ -194,9 +192,3 @@ def sum_error(
     for left, right, a, b in zip(lefts, rights, left_errors, right_errors, strict=True):
         total += (left + a) * b + a * right + gamma(len(lefts) + 1, dtype) * left * right
     return raised(total)
-
-
-def _check_finite(name: str, matrix: jax.Array) -> None:
-    if not all_finite(matrix):
-        msg = f"{name} contains NaN or Inf; remove them before asking for a spectrum"
-        raise ValueError(msg)

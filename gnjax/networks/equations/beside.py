@@ -1,0 +1,156 @@
+"""A function with maxima by comparison beside the function itself: outputs and one product u^T J.
+
+Both are computed in one compiled program. JAX's derivative of the function itself may be wrong in
+it, see :mod:`gnjax.networks.equations.maxima`. So, where the two differ, both are computed again,
+one operation after the other, and each operation is a program of its own. What still differs then
+is a fault of the replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from gnjax.networks.equations.control_flow import LOOPS, Inside
+from gnjax.networks.equations.maxima import ByComparison, differentiates_maxima
+from gnjax.networks.forms.refusals import Refused
+from gnjax.networks.jaxprs import (
+    CHECKPOINTS,
+    bind,
+    coarsest_eps,
+    equations_of,
+    evaluate,
+    evaluate_call,
+)
+from gnjax.numerics.bounded_jit import bounded_jit
+
+_ROUNDINGS = 1000.0  # in units of eps
+_COARSEST = 0.1  # formats of half the bits round so much that only this is left
+
+_Flat = Callable[..., list[Any]]
+_Product = tuple[list[Any], list[Any]]
+"""The outputs of a function, and u^T J by the leaves of its first argument."""
+
+
+def compare_maxima(name: str, function: Any, *args: Any) -> None:
+    """Refuse a function with replaced maxima that is not the function that came.
+
+    ``function`` is what :func:`gnjax.networks.equations.rewritten.rewritten` returns, ``name`` is
+    what a refusal calls it, and the derivative is that by the first argument. A function without
+    replaced maxima is not evaluated.
+    """
+    if not _replaces(function):
+        return
+    cotangents = _cotangents(function, *args)
+    tolerance = _tolerance(function, *args)
+    if _differing(_in_one_program(function, args, cotangents), tolerance):
+        compare_by_steps(name, function.args[0], *args)
+
+
+def compare_by_steps(name: str, function: Any, *args: Any) -> None:
+    """Compare a function, as it came, with its maxima by comparison, operation by operation."""
+    plain, _ = equations_of(function, *args)
+    if not differentiates_maxima(plain.jaxpr):
+        return
+    replaced = Partial(ByComparison(), function)
+    both = [_by_steps(closed_jaxpr) for closed_jaxpr in (equations_of(replaced, *args)[0], plain)]
+    cotangents = _cotangents(function, *args)
+    with jax.disable_jit():  # loops, too, go step by step
+        results = [_product(flat, args, cotangents) for flat in both]
+    if differing := _differing(results, _tolerance(function, *args)):
+        msg = (
+            f"{differing} of {name} with its maxima chosen by comparison differ from those of "
+            f"{name} as it came, which is a fault of gnjax; please report it, and until then give "
+            "the maxima a rule of their own by jax.custom_jvp, which is left as it is"
+        )
+        raise Refused(msg)
+
+
+def _replaces(function: Any) -> bool:
+    return isinstance(function, Partial) and isinstance(function.func, ByComparison)
+
+
+def _by_steps(closed_jaxpr: Any) -> _Flat:
+    def flat(*args: Any) -> list[Any]:
+        return _steps(closed_jaxpr.jaxpr, closed_jaxpr.consts, jax.tree.leaves(args))
+
+    return flat
+
+
+def _steps(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    return evaluate(jaxpr, consts, args, _bind)
+
+
+def _bind(eqn: Any, operands: Sequence[Any]) -> Any:
+    if eqn.primitive.name in CHECKPOINTS:
+        return evaluate_call(eqn, operands, _bind)
+    if eqn.primitive.name in LOOPS:
+        return LOOPS[eqn.primitive.name](Inside(_steps), eqn, operands)
+    return bind(eqn, operands)
+
+
+# What is compiled here runs once or twice, so that most of the compiler's work would be lost.
+@bounded_jit(
+    compiler_options={
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+    }
+)
+def _in_one_program(
+    function: Any, args: tuple[Any, ...], cotangents: Sequence[Any]
+) -> list[_Product]:
+    """The product with maxima by comparison, and with those of the function itself."""
+    return [_product(flat, args, cotangents) for flat in (function, function.args[0])]
+
+
+def _product(function: Callable[..., Any], args: tuple[Any, ...], cotangents: Any) -> _Product:
+    first, *others = args
+
+    def outputs_at(point: Any) -> list[Any]:
+        return _floating(function(point, *others))
+
+    outputs, pullback = jax.vjp(outputs_at, first)
+    return outputs, jax.tree.leaves(pullback(list(cotangents)))
+
+
+def _floating(outputs: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def _cotangents(function: Any, *args: Any) -> list[np.ndarray]:
+    """u, with normal entries."""
+    rng = np.random.default_rng(0)
+    shapes = _floating(jax.eval_shape(function, *args))
+    return [rng.standard_normal(leaf.shape).astype(leaf.dtype) for leaf in shapes]
+
+
+def _tolerance(function: Any, *args: Any) -> float:
+    eps = coarsest_eps(equations_of(function, *args)[0].jaxpr)
+    return min(_ROUNDINGS * eps, _COARSEST)
+
+
+def _differing(results: Sequence[_Product], tolerance: float) -> str:
+    """Which of two results differ: the outputs, each by its size, or the derivatives, by theirs."""
+    (outputs, derivatives), (expected_outputs, expected_derivatives) = results
+    for ours, theirs in zip(outputs, expected_outputs, strict=True):
+        if _apart([ours], [theirs]) > tolerance:
+            return "the outputs"
+    return "the derivatives" if _apart(derivatives, expected_derivatives) > tolerance else ""
+
+
+def _apart(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+    """The largest distance of entries over the largest entry; where both are NaN, it is 0."""
+    found, expected = (
+        np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in leaves])
+        for leaves in (ours, theirs)
+    )
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(found - expected)[~same] / (largest or 1.0)
+    return float(np.nan_to_num(distance, nan=np.inf, posinf=np.inf).max(initial=0.0))
