@@ -5,141 +5,73 @@ python -m experiments.training_path --config=configs/training_path.py:laptop
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
 from experiments.claims.training_path import CLAIMS
-from experiments.shared.linear_network import kappa_fields
+from experiments.shared.certificate import CERTIFICATE, certificate
+from experiments.shared.published_data import first_images, orthonormal, without_channel_means
 from gnjax import data as datasets
 from gnjax import papers
 from gnjax.papers.training import linear_descent
 from gnjax.papers.training import minibatch as training
 from gnjax.papers.training.recipe import Recipe
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 from sweeps.storage.checkpoint import Checkpoint, resumed
 
 OUTPUTS = 10
 LOSSES = 150  # besides the stops, at most so many epochs have a row, which shows their loss
-STARTS: Mapping[str, tuple[str, dict[str, float]]] = {
-    "kaiming_2": ("kaiming_normal", {"gain": 2.0}),  # the initialiser of PyTorch, as Appendix I
-    "kaiming_1": ("kaiming_normal", {"gain": 1.0}),  # the variance of Appendix G
-    "pytorch": ("pytorch_default", {}),
-    "xavier": ("xavier_normal", {}),
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the weights are drawn, how large the whitened inputs are, and in which order they come.
+
+    Attributes:
+      start: the initialiser of the weights.
+      gain: its gain, where it has one.
+      unit: whether X^T X = I, as U V^T has it; else Sigma = X^T X / n is the identity.
+      centred: whether the mean of each colour is subtracted before whitening.
+      ordered: whether mini-batches are the samples as they stand; else they are drawn.
+    """
+
+    start: str
+    gain: float | None = None
+    unit: bool = True
+    centred: bool = False
+    ordered: bool = True
+
+
+READINGS = {
+    "published": Reading("xavier_normal", centred=True),
+    "published_raw": Reading("xavier_normal"),
+    "sigma_xavier": Reading("xavier_normal", unit=False, ordered=False),
+    "sigma_kaiming": Reading("kaiming_normal", gain=2.0, unit=False, ordered=False),
 }
-"""How the weights are drawn: an initialiser and its options."""
+"""The settings of the published code of paper A, with colours less their means and as they are; and
+with n times larger X^T X, where the network has to shrink, from two starts."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """The settings of figure 10; kappa is measured at ``stops`` epochs, closer at the start."""
-
-    paper_ratios: regimes.Rows
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    depth: int
-    width: int
-    starts: tuple[str, ...]
-    seeds: int
-    first_seed: int
-    epochs: int
-    stops: int
-    rtol: float
-    dtype: str  # of the training; spectra are always in float64
-    recipe: Recipe
-
-    def __post_init__(self) -> None:
-        unknown = set(self.starts) - set(STARTS)
-        if unknown:
-            msg = f"starts are {', '.join(STARTS)}, got {', '.join(sorted(unknown))}"
-            raise ValueError(msg)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One network that trains."""
-
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    depth: int
-    width: int
-    start: str
-    seed: int
-    epochs: int
-    stops: int
-    rtol: float
-    dtype: str
-    recipe: Recipe
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network after one epoch; where kappa was not ``measured``, its columns are empty."""
-
-    start: str
-    seed: int
-    epoch: int
-    measured: bool
-    depth: int
-    width: int
-    inputs: int
-    outputs: int
-    samples: int
-    data: str
-    rate: float
-    batch: int
-    dtype: str  # of the training
-    loss: float | None  # the mean over the steps of this epoch
-    kappa: float | None
-    kappa_low: float | None
-    kappa_high: float | None
-    evidence: str | None  # the weakest kind that the interval rests on
-    failure: float | None
-    resolved: bool
-    method: str | None
-    rank: int | None
-    lambda_max: float | None
-    lambda_min: float | None
-    bound_convex: float | None
-
-
-def cells(config: Config) -> tuple[Cell, ...]:
-    return tuple(
-        copy_fields(Cell, config, start=start, seed=seed)
-        for start in config.starts
-        for seed in range(config.first_seed, config.first_seed + config.seeds)
-    )
-
-
-def cost(cell: Cell) -> float:
-    """Multiplications in the epochs, in which the weights are multiplied from the outputs on."""
-    steps = cell.epochs * -(-cell.samples // cell.recipe.batch)
-    return float(steps * OUTPUTS * cell.width * (3 * cell.width + 3 * cell.side**2))
-
-
-@cache
-def _whitened(data: str, samples: int, seed: int, side: int) -> tuple[NDArray, NDArray, str]:
-    """Inputs whitened on these samples, so that Sigma = I, labels, and where they came from."""
-    loaded = datasets.load(data, samples=samples, seed=seed)
-    small = datasets.downsample(loaded.inputs, loaded.shape, (side, side))
-    white = datasets.whiten(small)
-    source = (
-        f"{loaded.source}, downsampled to {side} x {side}, whitened on these samples: rank "
-        f"{white.rank}"
-    )
-    return white.inputs, loaded.labels, source
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    unknown = set(config.readings) - set(READINGS)
+    if unknown:
+        msg = f"readings are {', '.join(READINGS)}, got {', '.join(sorted(unknown))}"
+        raise ValueError(msg)
+    kept = sorted({*stops(config.epochs, config.stops), *config.printed_stops})
+    for name, seeds in config.readings.items():
+        for seed in range(config.first_seed, config.first_seed + seeds):
+            yield {"reading": name}, dict(reading=READINGS[name], seed=seed, stops=tuple(kept))
 
 
 def stops(epochs: int, count: int) -> list[int]:
@@ -147,28 +79,63 @@ def stops(epochs: int, count: int) -> list[int]:
     return [0, *np.unique(np.geomspace(1, epochs, count).round().astype(int)).tolist()]
 
 
-def measure(cell: Cell, checkpoint: Checkpoint | None = None) -> Measurement:
-    """The loss at some epochs, and at every stop kappa and the bound."""
-    inputs, labels, _ = _whitened(cell.data, cell.samples, cell.data_seed, cell.side)
+def measure(
+    data: str,
+    samples: int,  # the first of the file
+    step: int,  # every so many-th pixel
+    depth: int,
+    width: int,
+    reading: Reading,
+    seed: int,
+    stops: tuple[int, ...],  # the epochs at which kappa is measured; the last ends the training
+    rtol: float,
+    dtype: str,  # of the training; spectra are always in float64
+    recipe: Recipe,
+    checkpoint: Checkpoint | None = None,
+) -> list[dict[str, Any]]:
+    """A row with the loss at some epochs; at every stop it has kappa and the bound, too."""
+    inputs, labels, _ = whitened(data, samples, step, reading.centred, reading.unit)
+    weights = initial_weights(reading, (inputs.shape[1], *[width] * (depth - 1), OUTPUTS), seed)
+    order = None if reading.ordered else jax.random.key(seed)
     targets = datasets.one_hot(labels, OUTPUTS)
-    model = _apply, initial_weights(cell, inputs.shape[1])
-    problem, start = training.begin(
-        model, inputs, targets, cell.recipe, jax.random.key(cell.seed), dtype=cell.dtype
-    )
-    kept = set(stops(cell.epochs, LOSSES)) | set(stops(cell.epochs, cell.stops))
+    problem, start = training.begin((_apply, weights), inputs, targets, recipe, order, dtype=dtype)
+    kept = set(stops) | set(_kept_losses(stops[-1]))
 
-    def step(state: training.State, stop: int) -> tuple[training.State, Measurement]:
+    def step_to(state: training.State, stop: int) -> tuple[training.State, dict[str, Any]]:
         before = int(state.epoch)
         state, losses = training.train(problem, state, stop - before)
-        of_epochs = enumerate(losses.tolist(), start=before + 1)
-        return state, {
-            "epoch": stop,
-            "losses": [[epoch, loss] for epoch, loss in of_epochs if epoch in kept],
-            **_kappa_and_bound(state.params, cell),
-        }
+        of_epochs = [(e, loss) for e, loss in enumerate(losses.tolist(), before + 1) if e in kept]
+        last = {"epoch": stop, "loss": losses[-1].item() if len(losses) else None}
+        between = [{"epoch": e, "loss": loss} for e, loss in of_epochs if e != stop]
+        return state, {"rows": [*between, {**last, **kappa_and_bound(state.params, rtol, seed)}]}
 
-    records = resumed(checkpoint, start, stops(cell.epochs, cell.stops), step)
-    return {"inputs": inputs.shape[1], "records": records}
+    records = resumed(checkpoint, start, stops, step_to)
+    size = "X^T X = I" if reading.unit else "Sigma = I"
+    of_all = {
+        "data": f"{data}, whitened to {size}",
+        "inputs": inputs.shape[1],
+        "outputs": OUTPUTS,
+    }
+    return [{**UNMEASURED, **of_all, **row} for record in records for row in record["rows"]]
+
+
+def _kept_losses(epochs: int) -> list[int]:
+    return stops(epochs, LOSSES)
+
+
+@cache
+def whitened(
+    data: str, samples: int, step: int, centred: bool, unit: bool
+) -> tuple[NDArray[np.float64], NDArray, str]:
+    """The first images, strided and whitened to U V^T, times sqrt(n) for Sigma = I; their labels;
+    and where they came from."""
+    images = first_images(data, samples, step)
+    if centred:
+        images = without_channel_means(images)
+    inputs = orthonormal(images.inputs)
+    scale = 1.0 if unit else math.sqrt(len(inputs))
+    size = "X^T X = I" if unit else "Sigma = I"
+    return scale * inputs, images.labels, f"{images.source}, whitened to {size}"
 
 
 def _apply(weights: linear_descent.Weights, x: jax.Array) -> jax.Array:
@@ -179,72 +146,52 @@ def _apply(weights: linear_descent.Weights, x: jax.Array) -> jax.Array:
     return x @ linear_descent.product(weights).T
 
 
-def initial_weights(cell: Cell, inputs: int) -> list[jax.Array]:
+def initial_weights(reading: Reading, widths: tuple[int, ...], seed: int) -> list[jax.Array]:
     """W_1 .. W_L."""
-    name, options = STARTS[cell.start]
-    widths = (inputs, *[cell.width] * (cell.depth - 1), OUTPUTS)
-    return gnjax.initializers.chain(jax.random.key(cell.seed), widths, name, **options)
+    options = {} if reading.gain is None else {"gain": reading.gain}
+    return gnjax.initializers.chain(jax.random.key(seed), widths, reading.start, **options)
 
 
-def _kappa_and_bound(weights: linear_descent.Weights, cell: Cell) -> Measurement:
-    """kappa and the first bound of Lemma 2; the data are whitened, so that Sigma = I."""
+def kappa_and_bound(weights: linear_descent.Weights, rtol: float, seed: int) -> dict[str, Any]:
+    """kappa and both bounds of Lemma 2; Sigma is a multiple of I, on which none of them depends."""
     op = papers.linear_gauss_newton([np.asarray(w, np.float64) for w in weights])
-    kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
-    return {**kappa_fields(kappa), "bound_convex": papers.bounds.of_operator(op).convex}
+    bounds = papers.bounds.of_operator(op)
+    return {
+        "measured": True,
+        **certificate(gnjax.condition_number(op, rtol=rtol, seed=seed)),
+        "bound_convex": bounds.convex,
+        "bound_maximum": bounds.maximum,
+    }
 
 
-_NUMBERS: tuple[str, ...] = ("kappa", "kappa_low", "kappa_high", "evidence", "failure", "resolved")
-_NUMBERS += ("method", "rank", "lambda_max", "lambda_min", "bound_convex")
-_UNMEASURED: Measurement = dict.fromkeys(_NUMBERS) | {"resolved": False}
+UNMEASURED: dict[str, Any] = dict.fromkeys((*CERTIFICATE, "bound_convex", "bound_maximum"))
+UNMEASURED |= {"measured": False, "resolved": False}
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        row
-        for cell in cells(config)
-        if cell in measured
-        for row in _rows_of_cell(cell, measured[cell])
-    )
+def cost(samples: int, width: int, stops: tuple[int, ...], recipe: Recipe) -> float:
+    """Multiplications in the epochs, in which the weights are multiplied from the outputs on."""
+    return float(stops[-1] * -(-samples // recipe.batch) * OUTPUTS * 3 * width**2)
 
 
-def _rows_of_cell(cell: Cell, measurement: Measurement) -> Iterator[Row]:
-    """Epoch 0, then every epoch whose loss was kept. kappa is there at the stops alone."""
-    for record in measurement["records"]:
-        for epoch, loss in record["losses"] or [[0, None]]:
-            stop = epoch == record["epoch"]
-            found = {name: record[name] for name in _NUMBERS} if stop else _UNMEASURED
-            yield copy_fields(
-                Row,
-                cell,
-                epoch=epoch,
-                measured=stop,
-                inputs=measurement["inputs"],
-                outputs=OUTPUTS,
-                data=f"{cell.data}, downsampled and whitened",
-                rate=cell.recipe.rate,
-                batch=cell.recipe.batch,
-                loss=loss,
-                **found,
-            )
-
-
-def sources(config: Config) -> list[str]:
-    """The source of the data, which are loaded here: missing data end the run at once."""
-    return [_whitened(config.data, config.samples, config.data_seed, config.side)[2]]
+def sources(config: ConfigDict) -> list[str]:
+    kinds = dict.fromkeys((READINGS[n].centred, READINGS[n].unit) for n in config.readings)
+    return [whitened(config.data, config.samples, config.step, *kind)[2] for kind in kinds]
 
 
 EXPERIMENT = Experiment(
     "training_path",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"kappa {measurement['records'][-1]['kappa']:.4g}",
-    resumes=True,
+    columns=(
+        *("reading", "start", "seed", "epoch", "measured", "depth", "width", "inputs", "outputs"),
+        *("samples", "data", "rate", "batch", "dtype", "loss"),
+        *CERTIFICATE,
+        *("bound_convex", "bound_maximum"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))
