@@ -61,15 +61,15 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
-        "printed": _panel(BUNDLED, 4, (16, 32, 64, 100, 200, 400), 4),
+        "printed": _panel(BUNDLED, 4, (16, 32, 64, 100, 200, 400), 3),
         "published": _panel("digits", 1, (64, 100, 200), 3, norms=NORMS[:-1]),
     }
 
 
 def _paper() -> dict[str, object]:
-    widths = (16, 32, 64, 100, 200, 400, 700, 1000, 1500, 2000)
-    narrow = (50, 100, 200, 400, 700, 1000)
+    widths = (16, 32, 64, 100, 200, 400, 1000, 2000)
+    narrow = (50, 100, 200, 400, 1000)
     return {
-        "printed": _panel(at_hand("cifar10_part", BUNDLED), 4, widths, 5),
-        "published": _panel(at_hand("mnist", BUNDLED), 4, narrow, 5, norms=NORMS[:-1]),
+        "printed": _panel(at_hand("cifar10_part", BUNDLED), 4, widths, 3),
+        "published": _panel(at_hand("mnist", BUNDLED), 4, narrow, 3, norms=NORMS[:-1]),
     }

@@ -6,231 +6,205 @@ python -m experiments.alpha_sweep --config=configs/alpha_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.claims.alpha_sweep import CLAIMS
-from experiments.shared.linear_network import as_lists, at_index, initial_weights, kappa_fields
+from experiments.claims.alpha_sweep import CLAIMS, COMPUTED, TRUE
+from experiments.shared import orthonormal_samples
+from experiments.shared.certificate import CERTIFICATE, certificate
+from experiments.shared.linear_network import weights
+from experiments.shared.published_data import first_images, orthonormal
 from experiments.shared.whitened import drawn
+from gnjax import data as datasets
 from gnjax import papers
 from gnjax.papers.closed_form.leaky_relu import leaky_relu_gauss_newtons
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
 ONE_HIDDEN, TWO_HIDDEN = 2, 3  # weight matrices
-RELU, LINEAR = 0.0, 1.0
+SIGNS = {TRUE: 1.0, COMPUTED: -1.0}
+"""Of Lambda's entries where a unit is off: the derivative alpha, and -alpha, as the published code
+and Appendix H have it."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """The settings of figures 6 and 23.
-
-    ``samples`` of the data (0: all of them) are whitened, then ``drawn`` of those are drawn;
-    ``side`` is the side of the downsampled image, 0 for the image as it is.
-    """
-
-    paper_ratios: regimes.Rows
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    drawn: int
-    outputs: int
-    gain: float
-    initializer: str
-    rtol: float
-    slopes: tuple[float, ...]  # of figure 23
-    slope: float  # of figure 6, one of ``slopes``
-    widths: tuple[int, ...]
-    seeds: int
-    deep_widths: tuple[int, ...]  # of figure 6, of both hidden layers
-    deep_seeds: int
-    first_seed: int
-
-    def __post_init__(self) -> None:
-        if self.slope not in self.slopes or min(self.seeds, self.deep_seeds) < 1:
-            msg = (
-                f"slope={self.slope} must be one of slopes={self.slopes}, and seeds={self.seeds} "
-                f"and deep_seeds={self.deep_seeds} at least 1"
-            )
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Figure 23 at every slope, figure 6 at one of them, of the same cells."""
+    for name, panel in config.panels.items():
+        if panel.widths and (min(*panel.widths, panel.seeds) < 1 or 0.0 not in panel.slopes):
+            msg = f"{name} needs widths and seeds of at least 1, and slope 0 among its slopes"
             raise ValueError(msg)
-        if not self.widths or not self.deep_widths or min(*self.widths, *self.deep_widths) < 1:
-            msg = f"widths of at least 1 are needed, got {self.widths} and {self.deep_widths}"
-            raise ValueError(msg)
+        for width in panel.widths:
+            for seed in range(config.first_seed, config.first_seed + panel.seeds):
+                yield (
+                    {"panel": name},
+                    dict(
+                        data=panel.data,
+                        side=panel.side,
+                        samples=panel.samples,
+                        whitening=panel.whitening,
+                        depth=panel.depth,
+                        outputs=panel.outputs,
+                        slopes=panel.slopes,
+                        width=width,
+                        seed=seed,
+                    ),
+                )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One network at initialisation on one draw of samples, to be measured at every slope."""
-
-    data: str
-    samples: int
-    data_seed: int
-    side: int
-    drawn: int
-    outputs: int
-    gain: float
-    initializer: str
-    rtol: float
-    slopes: tuple[float, ...]
-    depth: int
-    width: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One slope of one cell in a figure."""
-
-    figure: str
-    depth: int
-    width: int
-    slope: float
-    seed: int
-    inputs: int
-    outputs: int
-    samples: int
-    data: str
-    gain: float
-    kappa: float
-    kappa_low: float
-    kappa_high: float
-    evidence: str  # the weakest kind that the interval rests on
-    failure: float
-    resolved: bool
-    method: str
-    rank: int
-    lambda_max: float
-    lambda_min: float
-    bound: float | None
-    bound_estimate: float | None
-    bound_applicable: bool
+def measure(
+    data: str,
+    side: int,  # of the downsampled image, 0 for the image as it is
+    samples: int,
+    whitening: str,  # "samples": of these, the first of the file; "all": of all, then these drawn
+    outputs: int,
+    gain: float,
+    initializer: str,
+    rtol: float,
+    slopes: tuple[float, ...],
+    depth: int,
+    width: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """A row for every slope and sign of Lambda, of the same weights and samples."""
+    x = _samples(data, side, samples, whitening, seed)
+    drawn_weights = weights((x.shape[1], *[width] * (depth - 1), outputs), initializer, gain, seed)
+    if depth == TWO_HIDDEN:
+        each = _two_hidden(x, drawn_weights, slopes)
+    elif whitening == "samples":
+        each = _orthonormal(x, drawn_weights, slopes)
+    else:
+        each = _drawn(x, drawn_weights, slopes)
+    # Of thousands of rows both ends come from products far sooner than from a factorisation.
+    method = "krylov" if samples * outputs > 2000 else "auto"
+    of_all = {"data": f"{data}, {_WHITENED[whitening]}", "inputs": x.shape[1]}
+    found = []
+    for slope, signs, op, bounds in each:
+        kappa = gnjax.condition_number(op, rtol=rtol, seed=seed, method=method)
+        row = {**of_all, "slope": slope, **certificate(kappa), **bounds}
+        found += [{**row, "sign": sign} for sign in signs]
+    return found
 
 
-def _cells(
-    config: Config, depth: int, widths: Sequence[int], seeds: int, slopes: Sequence[float]
-) -> list[Cell]:
-    return [
-        copy_fields(
-            Cell,
-            config,
-            data_seed=config.data_seed + seed,
-            slopes=tuple(slopes),
-            depth=depth,
-            width=width,
-            seed=seed,
-        )
-        for width in widths
-        for seed in range(config.first_seed, config.first_seed + seeds)
-    ]
+_WHITENED = {"samples": "these samples whitened", "all": "whitened, then drawn"}
 
 
-def _uses(config: Config) -> list[tuple[str, tuple[float, ...], list[Cell]]]:
-    """Every figure with the slopes that it draws and its cells, in the order of the table."""
-    shallow = _cells(config, ONE_HIDDEN, config.widths, config.seeds, config.slopes)
-    one = (config.slope,)
-    deep = _cells(config, TWO_HIDDEN, config.deep_widths, config.deep_seeds, one)
-    return [("6", one, shallow), ("6-deep", one, deep), ("23", config.slopes, shallow)]
+def _samples(data: str, side: int, samples: int, whitening: str, seed: int) -> NDArray[np.float64]:
+    """(n, d): X X^T = I of the first n, or n rows drawn by the seed of data with Sigma = I."""
+    if whitening == "all":
+        return drawn(data, 0, seed, side, samples).inputs
+    return _first_whitened(data, side, samples)
 
 
-def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, the most expensive first, so that short ones are left at the end."""
-    distinct = dict.fromkeys(cell for _, _, used in _uses(config) for cell in used)
-    return tuple(sorted(distinct, key=cost, reverse=True))
+@cache
+def _first_whitened(data: str, side: int, samples: int) -> NDArray[np.float64]:
+    images = first_images(data, samples)
+    x = images.inputs
+    if side:
+        x = datasets.downsample(x, images.shape, (side, side))
+    if len(x) > x.shape[1]:
+        msg = f"{len(x)} samples in {x.shape[1]} dimensions cannot be orthonormal; take fewer"
+        raise ValueError(msg)
+    return orthonormal(x)
 
 
-def cost(cell: Cell) -> float:
-    """Multiplications in forming the matrices and in one Cholesky factor of each."""
-    size = cell.drawn * cell.outputs
-    formed = 1 if cell.depth == ONE_HIDDEN else cell.depth
-    return float(size**2 * (formed * cell.width + len(cell.slopes) * size / 6))
+Each = Iterator[tuple[float, tuple[str, ...], gnjax.Operator, dict[str, Any]]]
+"""A slope, the signs in Lambda that it stands for, its matrix and its bounds."""
+_NO_BOUND = {"bound": None, "bound_trace": None, "bound_applicable": False}
 
 
-def measure(cell: Cell) -> Measurement:
-    """kappa at every slope for the same weights and samples, with Eq 11 for one hidden layer."""
-    x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
-    each = _one_hidden(cell, x) if cell.depth == ONE_HIDDEN else _deeper(cell, x)
-    return {"inputs": x.shape[1], "samples": len(x), **as_lists(list(each))}
+def _orthonormal(
+    x: NDArray[np.float64], drawn_weights: list[jax.Array], slopes: tuple[float, ...]
+) -> Each:
+    """One hidden layer on orthonormal samples, at both signs, with both forms of Eq 11."""
+    inner, outer = (np.asarray(w) for w in drawn_weights)
+    for slope in slopes:
+        each = [((sign,), factor * slope) for sign, factor in SIGNS.items()]
+        for signs, signed in each if slope else [(tuple(SIGNS), 0.0)]:
+            net = orthonormal_samples.layer(inner, outer, x, signed)
+            bound = orthonormal_samples.bounds(net)
+            fields = {
+                "bound": bound.sharp,
+                "bound_trace": bound.trace,
+                "bound_applicable": bound.sharp is not None,
+            }
+            yield slope, signs, orthonormal_samples.gauss_newton(net), fields
 
 
-def _one_hidden(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
-    inner, outer = initial_weights(x.shape[1], cell)
-    ops = leaky_relu_gauss_newtons(inner, outer, x.T, cell.slopes)
-    for slope, op in zip(cell.slopes, ops, strict=True):
+def _drawn(
+    x: NDArray[np.float64], drawn_weights: list[jax.Array], slopes: tuple[float, ...]
+) -> Each:
+    """One hidden layer on samples that are not orthonormal, with the true derivative."""
+    inner, outer = drawn_weights
+    ops = leaky_relu_gauss_newtons(inner, outer, x.T, slopes)
+    for slope, op in zip(slopes, ops, strict=True):
         bound = papers.bounds.leaky_relu(inner, outer, x.T, slope)
-        yield {
-            "slope": slope,
-            **kappa_fields(gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)),
-            "bound": bound.value,
-            "bound_estimate": bound.estimate,
-            "bound_applicable": bound.applicable,
-        }
+        fields = {**_NO_BOUND, "bound": bound.value, "bound_applicable": bound.applicable}
+        yield slope, (TRUE,), op, fields
 
 
-def _deeper(cell: Cell, x: NDArray[np.float64]) -> Iterator[Measurement]:
-    """kappa at every slope, and no bound: no theorem covers more than one hidden layer."""
-    for slope in cell.slopes:
-        kappa = gnjax.condition_number(
-            gnjax.ntk(network(cell, x.shape[1], slope), x), rtol=cell.rtol, seed=cell.seed
-        )
-        silent = {"bound": None, "bound_estimate": None, "bound_applicable": False}
-        yield {"slope": slope, **kappa_fields(kappa), **silent}
+def _two_hidden(
+    x: NDArray[np.float64], drawn_weights: list[jax.Array], slopes: tuple[float, ...]
+) -> Each:
+    """Two hidden layers and no bound: no theorem covers more than one."""
+    for slope in slopes:
+        yield slope, (TRUE,), gnjax.ntk(network(drawn_weights, slope), x), _NO_BOUND
 
 
-def network(cell: Cell, inputs: int, slope: float) -> gnjax.models.MLP:
-    """The Leaky-ReLU network of the cell, with the weights of ``initial_weights``."""
-    options: dict[str, Any] = {"gain": cell.gain} if "kaiming" in cell.initializer else {}
-    return gnjax.models.MLP(
-        (inputs, *[cell.width] * (cell.depth - 1), cell.outputs),
-        activation="leaky_relu",
-        slope=slope,
-        bias=False,
-        initializer=cell.initializer,
-        key=jax.random.key(cell.seed),
-        **options,
-    )
+def network(drawn_weights: list[jax.Array], slope: float) -> tuple[Any, list[jax.Array]]:
+    """The Leaky-ReLU network of these weights, as a function and its parameters."""
+
+    def apply(params: list[jax.Array], x: jax.Array) -> jax.Array:
+        *hidden, last = params
+        for w in hidden:
+            x = jax.nn.leaky_relu(x @ w.T, slope)
+        return x @ last.T
+
+    return apply, drawn_weights
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        copy_fields(
-            Row,
-            cell,
-            figure=figure,
-            data=f"{cell.data}, whitened",
-            **at_index(measured[cell], cell.slopes.index(slope)),
-        )
-        for figure, slopes, used in _uses(config)
-        for cell in used
-        if cell in measured
-        for slope in slopes
-    )
+def cost(
+    samples: int, outputs: int, width: int, slopes: tuple[float, ...], whitening: str
+) -> float:
+    """Multiplications in forming the matrices and in one Cholesky factor of each."""
+    size = samples * outputs
+    formed = size**2 * width if whitening == "all" else samples**2 * width
+    return float(formed + 2 * len(slopes) * size**3 / 6)
 
 
-def sources(config: Config) -> list[str]:
+def sources(config: ConfigDict) -> list[str]:
     """The source of the data, which are loaded here: missing data end the run at once."""
-    data = drawn(config.data, config.samples, config.data_seed, config.side, config.drawn)
-    return [data.source]
+    told = []
+    for panel in config.panels.values():
+        if panel.whitening == "all":
+            told.append(drawn(panel.data, 0, config.first_seed, panel.side, panel.samples).source)
+        else:
+            size = f", downsampled to {panel.side} x {panel.side}" if panel.side else ""
+            source = first_images(panel.data, panel.samples).source
+            told.append(f"{source}{size}, whitened to X X^T = I")
+    return list(dict.fromkeys(told))
 
 
 EXPERIMENT = Experiment(
     "alpha_sweep",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"kappa {min(measurement['kappa']):.4g} to {max(measurement['kappa']):.4g}",
+    columns=(
+        *("panel", "depth", "width", "slope", "sign", "seed", "inputs", "outputs", "samples"),
+        *("data", "gain"),
+        *CERTIFICATE,
+        *("bound", "bound_trace", "bound_applicable"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

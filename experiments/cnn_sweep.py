@@ -1,4 +1,4 @@
-"""kappa of two-layer linear CNNs over kernel size and number of filters: figure 8.
+"""kappa of two-layer linear CNNs over kernel size and number of filters: figures 8 and C3.
 
 python -m experiments.cnn_sweep --config=configs/cnn_sweep.py:laptop
 """
@@ -6,252 +6,219 @@ python -m experiments.cnn_sweep --config=configs/cnn_sweep.py:laptop
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.claims.cnn_sweep import CLAIMS
-from experiments.shared import linear_cnn
+from experiments.claims.cnn_sweep import CLAIMS, EXACT, HALF, WHITENED
+from experiments.shared import line_cnn, linear_cnn
+from experiments.shared.certificate import CERTIFICATE, certificate
 from experiments.shared.linear_cnn import ExtremeEigenvalues, extreme_eigenvalues
-from experiments.shared.linear_network import kappa_fields
-from sweeps import command_line as cli
-from sweeps import regimes
-from sweeps.grid import Experiment, Measurement, copy_fields
+from experiments.shared.published_data import first_images, orthonormal
+from sweeps import command_line
+from sweeps.experiment import Experiment
 
-READINGS = ("convolutions", "dense", "shared")
-"""Toeplitz entries as parameters, the last layer a convolution or dense; or shared weights."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """All pairs of a kernel size and a number of filters, in one reading and for one image side.
-
-    ``channels`` counts the output channels of the last convolution; 0 stands for as many as there
-    are filters. ``frame`` is the width of a frame of pixels that are zero in all images.
-    """
-
-    reading: str
-    side: int
-    kernels: tuple[int, ...]
-    filters: tuple[int, ...]
-    seeds: int
-    channels: int = 1
-    frame: int = 0
-
-    def __post_init__(self) -> None:
-        sizes = (*self.kernels, *self.filters)
-        if not (self.kernels and self.filters) or min(sizes) < 1 or self.seeds < 1:
-            msg = f"a panel needs kernels, filters and seeds of at least 1, got {self}"
-            raise ValueError(msg)
-        if self.reading not in READINGS:
-            msg = f"reading={self.reading!r} is not one of {', '.join(READINGS)}"
-            raise ValueError(msg)
-        layers = 2 if self.reading == "convolutions" else 1
-        if layers * (max(self.kernels) - 1) >= self.side or 2 * self.frame >= self.side:
-            msg = (
-                f"{layers} kernels of {max(self.kernels)}, or a frame of {self.frame}, leave "
-                f"nothing of an image of side {self.side}; take smaller ones"
-            )
-            raise ValueError(msg)
+LINE = "line"  # in one dimension, as the published code of paper A
+FLAT = ("convolutions", "dense", "shared")
+"""In two dimensions: Toeplitz entries as parameters with a convolution or a dense layer at the end;
+or kernels whose weights are shared."""
 
 
-@dataclass(frozen=True)
-class Config:
-    """The settings of figure 8; a panel's name, after "8-", is its figure in the table."""
-
-    paper_ratios: regimes.Rows
-    data: str
-    samples: int
-    data_seed: int
-    first_seed: int
-    outputs: int
-    gain: float
-    rtol: float
-    convolutions: Panel
-    dense: Panel
-    shared: Panel
-    convolutions_half: Panel  # half the side
-    dense_half: Panel
-    shared_other: Panel  # another side
-    channels: Panel  # the last convolution has as many output channels as the first
-    framed_convolutions: Panel
-    framed_dense: Panel
-
-    def panels(self) -> dict[str, Panel]:
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {f"8-{name}": value for name, value in named.items() if isinstance(value, Panel)}
+def settings(config: ConfigDict) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each panel is all pairs of a kernel size and a number of filters, of one kind of network."""
+    for name, panel in config.panels.items():
+        _check(name, panel)
+        for kernel in panel.kernels:
+            for filters in panel.filters:
+                for seed in range(config.first_seed, config.first_seed + panel.seeds):
+                    network = {
+                        "kind": panel.kind,
+                        "side": panel.side,
+                        "kernel": kernel,
+                        "filters": filters,
+                        "seed": seed,
+                    }
+                    if panel.kind != LINE:
+                        network["channels"] = panel.channels or filters
+                        network["frame"] = panel.frame
+                    yield {"figure": f"8-{name}"}, network
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One network at initialisation on one whitened data set, in one reading."""
-
-    data: str
-    samples: int
-    data_seed: int
-    outputs: int
-    gain: float
-    rtol: float
-    reading: str
-    side: int
-    frame: int
-    channels: int
-    kernel: int
-    filters: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One cell in one figure, which can share it; ``parameters`` counts weights of both layers."""
-
-    figure: str
-    reading: str
-    side: int
-    frame: int
-    channels: int
-    kernel: int
-    filters: int
-    seed: int
-    inputs: int
-    data_rank: int
-    outputs: int
-    samples: int
-    data: str
-    gain: float
-    parameters: int
-    size: int
-    kappa: float
-    kappa_low: float
-    kappa_high: float
-    evidence: str  # the weakest kind that the interval rests on
-    failure: float
-    resolved: bool
-    method: str
-    rank: int
-    lambda_max: float
-    lambda_min: float
-
-
-def _uses(config: Config) -> list[tuple[str, Cell]]:
-    """Every (figure, cell), in the order of the table."""
-    return [
-        (
-            figure,
-            copy_fields(
-                Cell,
-                config,
-                reading=panel.reading,
-                side=panel.side,
-                frame=panel.frame,
-                channels=panel.channels or filters,
-                kernel=kernel,
-                filters=filters,
-                seed=seed,
-            ),
+def _check(name: str, panel: ConfigDict) -> None:
+    sizes = (*panel.kernels, *panel.filters)
+    if not (panel.kernels and panel.filters) or min(sizes) < 1 or panel.seeds < 1:
+        msg = f"{name} needs kernels, filters and seeds of at least 1"
+        raise ValueError(msg)
+    if panel.kind not in (LINE, *FLAT):
+        msg = f"kind={panel.kind!r} of {name} is not one of {LINE}, {', '.join(FLAT)}"
+        raise ValueError(msg)
+    layers = 2 if panel.kind in (LINE, "convolutions") else 1
+    length = panel.side**2 if panel.kind == LINE else panel.side
+    if layers * (max(panel.kernels) - 1) >= length:
+        msg = (
+            f"{layers} kernels of {max(panel.kernels)} leave nothing of a length of {length} in "
+            f"{name}; take smaller ones"
         )
-        for figure, panel in config.panels().items()
-        for kernel in panel.kernels
-        for filters in panel.filters
-        for seed in range(config.first_seed, config.first_seed + panel.seeds)
-    ]
+        raise ValueError(msg)
+    if panel.kind != LINE and 2 * panel.frame >= panel.side:
+        msg = f"a frame of {panel.frame} leaves nothing of a side of {panel.side} in {name}"
+        raise ValueError(msg)
 
 
-def cells(config: Config) -> tuple[Cell, ...]:
-    """The distinct cells, the most expensive first, so that short ones are left at the end."""
-    return tuple(sorted(dict.fromkeys(cell for _, cell in _uses(config)), key=cost, reverse=True))
-
-
-def cost(cell: Cell) -> float:
-    """Multiplications in finding the eigenvalues of the matrices of this reading."""
-    pixels = (cell.side - 2 * cell.frame) ** 2
-    if cell.reading == "shared":
-        return float((cell.outputs * pixels) ** 3)
-    last = cell.channels * max(cell.side - 2 * cell.kernel + 2, 0) ** 2
-    return float(pixels**3 + (last**3 if cell.reading == "convolutions" else 0))
-
-
-def measure(cell: Cell) -> Measurement:
-    """kappa with its interval."""
-    seen = linear_cnn.images(cell.data, cell.samples, cell.data_seed, cell.side, cell.frame)
-    kernels = linear_cnn.first_kernels(cell.kernel, cell.filters, cell.gain, cell.seed)
-    last = _last_layer(cell)
+def measure(
+    data: str,
+    samples: int,
+    data_seed: int,
+    kind: str,
+    side: int,
+    kernel: int,
+    filters: int,
+    seed: int,
+    gain: float,
+    outputs: int,
+    rtol: float,
+    channels: int = 0,  # output channels of the last convolution, in two dimensions
+    frame: int = 0,  # the width of a frame of pixels that are zero in all images
+) -> list[dict[str, Any]]:
+    """kappa with its interval; in one dimension on raw images with either root, and on whitened."""
+    if kind == LINE:
+        return list(_on_a_line(data, samples, side, kernel, filters, gain, seed))
+    where = data, samples, data_seed, side, frame
+    seen = linear_cnn.images(*where)
+    kernels = linear_cnn.first_kernels(kernel, filters, gain, seed)
+    last = _last_layer(kind, side, kernel, filters, channels, outputs, gain, seed)
     found = {
+        **dict.fromkeys(("protocol", "covariance_condition", "bound", "bound_published")),
         "inputs": seen.pixels,
+        "data": f"{data}, whitened",
         "data_rank": seen.rank,
-        "samples": seen.samples,
         "parameters": kernels.size + last.size,
     }
-    if cell.reading == "shared":
-        op = linear_cnn.shared_gauss_newton(kernels, last, cell.side, seen.root)
-        kappa = gnjax.condition_number(op, rtol=cell.rtol, seed=cell.seed)
-        return {**found, "size": op.shape[0], **kappa_fields(kappa)}
-    if cell.reading == "dense":
+    if kind == "shared":
+        op = linear_cnn.shared_gauss_newton(kernels, last, side, seen.root)
+        kappa = gnjax.condition_number(op, rtol=rtol, seed=seed)
+        return [{**found, "size": op.shape[0], **certificate(kappa)}]
+    if kind == "dense":
         outer = linear_cnn.head_gram(last)
     else:
-        outer = linear_cnn.convolution_gram(last, cell.side - cell.kernel + 1)
-    sums = linear_cnn.kappa_of_kronecker_sum(extreme_eigenvalues(outer), _inner_eigenvalues(cell))
-    return {**found, "size": outer.shape[0] * seen.rank, **sums}
+        outer = linear_cnn.convolution_gram(last, side - kernel + 1)
+    inner = _eigenvalues_of_first_layer(where, kernel, filters, gain, seed)
+    sums = linear_cnn.kappa_of_kronecker_sum(extreme_eigenvalues(outer), inner)
+    return [{**found, "size": outer.shape[0] * seen.rank, **sums}]
 
 
-def _last_layer(cell: Cell) -> NDArray[np.float64]:
+def _last_layer(
+    kind: str,
+    side: int,
+    kernel: int,
+    filters: int,
+    channels: int,
+    outputs: int,
+    gain: float,
+    seed: int,
+) -> NDArray[np.float64]:
     """The kernels of a second convolution, or a dense head."""
-    if cell.reading == "convolutions":
-        return linear_cnn.second_kernels(
-            cell.kernel, cell.filters, cell.channels, cell.gain, cell.seed
-        )
-    features = cell.filters * (cell.side - cell.kernel + 1) ** 2
-    return linear_cnn.dense_head(features, cell.outputs, cell.gain, cell.seed)
-
-
-def _inner_eigenvalues(cell: Cell) -> ExtremeEigenvalues:
-    """The extreme eigenvalues of T_1^T T_1 on the range of the data, as in both Toeplitz readings.
-
-    The two readings share them, so that they are computed once.
-    """
-    where = cell.data, cell.samples, cell.data_seed, cell.side, cell.frame
-    return _eigenvalues_of_first_layer(where, cell.kernel, cell.filters, cell.gain, cell.seed)
+    if kind == "convolutions":
+        return linear_cnn.second_kernels(kernel, filters, channels, gain, seed)
+    features = filters * (side - kernel + 1) ** 2
+    return linear_cnn.dense_head(features, outputs, gain, seed)
 
 
 @cache
 def _eigenvalues_of_first_layer(
     where: tuple[str, int, int, int, int], kernel: int, filters: int, gain: float, seed: int
 ) -> ExtremeEigenvalues:
+    """The extreme eigenvalues of T_1^T T_1 on the range of the data.
+
+    Networks with a convolution and with a dense layer at the end share them.
+    """
     seen, side = linear_cnn.images(*where), where[3]
     first = linear_cnn.first_kernels(kernel, filters, gain, seed)
     return extreme_eigenvalues(linear_cnn.on_range(linear_cnn.inner_gram(first, side), seen.root))
 
 
-def rows(config: Config, measured: Mapping[Cell, Measurement]) -> tuple[Row, ...]:
-    """The table, of the cells that have a measurement."""
-    return tuple(
-        copy_fields(Row, cell, figure=figure, data=f"{cell.data}, whitened", **measured[cell])
-        for figure, cell in _uses(config)
-        if cell in measured
-    )
+def _on_a_line(
+    data: str, samples: int, side: int, kernel: int, filters: int, gain: float, seed: int
+) -> Iterator[dict[str, Any]]:
+    """The same two convolutions on the first images, every so many-th pixel, as they are with
+    Sigma^(1/2) and with Sigma / 2, and whitened to U V^T."""
+    first, second = line_cnn.matrices(side**2, kernel, filters, gain, seed)
+    for protocol in (EXACT, HALF, WHITENED):
+        sigma = _covariance(data, samples, side, protocol == WHITENED)
+        yield {
+            "protocol": protocol,
+            "inputs": side**2,
+            "data": f"{data}, {'whitened' if protocol == WHITENED else 'not whitened'}",
+            "data_rank": len(sigma.values),
+            "covariance_condition": sigma.condition,
+            "parameters": filters * kernel + filters**2 * kernel,
+            "outputs": len(second),
+            **line_cnn.conditioning(first, second, sigma, half=protocol == HALF),
+        }
 
 
-def sources(config: Config) -> list[str]:
+@cache
+def _covariance(data: str, samples: int, side: int, whitened: bool) -> line_cnn.Covariance:
+    x = _line_images(data, samples, side).inputs
+    return line_cnn.covariance_of(orthonormal(x) * len(x) ** 0.5 if whitened else x)
+
+
+@cache
+def _line_images(data: str, samples: int, side: int) -> Any:
+    """Images of ``side`` by ``side`` pixels: every so many-th of the whole."""
+    whole = first_images(data, 1).shape[0]
+    step = -(-whole // side)
+    images = first_images(data, samples, step)
+    if images.shape != (side, side):
+        msg = f"every {step}th pixel of {data} leaves {images.shape}, and not a side of {side}"
+        raise ValueError(msg)
+    return images
+
+
+def cost(kind: str, side: int, kernel: int, channels: int, frame: int, outputs: int) -> float:
+    """Multiplications in finding the eigenvalues of the matrices of this kind of network."""
+    if kind == LINE:
+        return float(side**6)
+    pixels = (side - 2 * frame) ** 2
+    if kind == "shared":
+        return float((outputs * pixels) ** 3)
+    last = channels * max(side - 2 * kernel + 2, 0) ** 2
+    return float(pixels**3 + (last**3 if kind == "convolutions" else 0))
+
+
+def sources(config: ConfigDict) -> list[str]:
     """The source of each data set; all are loaded here: missing data end the run at once."""
-    kinds = dict.fromkeys((panel.side, panel.frame) for panel in config.panels().values())
-    drawn = config.data, config.samples, config.data_seed
-    return [linear_cnn.images(*drawn, *kind).source for kind in kinds]
+    told = []
+    for panel in config.panels.values():
+        if panel.kind == LINE:
+            source = _line_images(config.data, config.samples, panel.side).source
+            told.append(f"{source}, as a line of {panel.side**2}")
+        else:
+            where = config.data, config.samples, config.data_seed, panel.side, panel.frame
+            told.append(linear_cnn.images(*where).source)
+    return list(dict.fromkeys(told))
 
 
 EXPERIMENT = Experiment(
     "cnn_sweep",
-    cells,
+    settings,
     measure,
-    rows,
     cost,
-    lambda measurement: f"kappa {measurement['kappa']:.4g}",
+    columns=(
+        *("figure", "kind", "protocol", "side", "frame", "channels", "kernel", "filters", "seed"),
+        *("inputs", "data_rank", "outputs", "samples", "data", "covariance_condition", "gain"),
+        *("parameters", "size"),
+        *CERTIFICATE,
+        *("bound", "bound_published"),
+    ),
+    claims=CLAIMS,
+    sources=sources,
 )
-PROGRAM = cli.Program(EXPERIMENT, Config, CLAIMS, sources)
-
 
 if __name__ == "__main__":
-    sys.exit(cli.main(PROGRAM))
+    sys.exit(command_line.main(EXPERIMENT))

@@ -3,25 +3,25 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from figures.shared import captions, style
-from figures.shared.series import Columns, distinct, kappa_over_seeds, over_seeds, select
+from figures.shared.series import distinct, kappa_over_seeds, over_seeds
 
 EXPERIMENT = "training_path"
 COLUMNS = (
     *captions.CELL,
     *captions.CERTIFICATE,
-    *("start", "epoch", "measured", "samples", "outputs", "rate", "batch", "dtype"),
+    *("reading", "epoch", "measured", "samples", "rate", "batch", "dtype"),
     *("loss", "bound_convex"),
 )
 NAMES = {  # in the order of the legend
-    "kaiming_2": "Kaiming normal, gain 2",
-    "kaiming_1": "Kaiming normal, gain 1",
-    "pytorch": "PyTorch's default",
-    "xavier": "Xavier normal",
+    "published": "$X^T X = I$, less colour means",
+    "published_raw": "$X^T X = I$, in [0, 1]",
+    "sigma_xavier": r"$\Sigma = I$, Xavier",
+    "sigma_kaiming": r"$\Sigma = I$, Kaiming",
 }
 PAPER_RANGE = (6.0, 12.0)
 KEY = (
@@ -30,30 +30,32 @@ KEY = (
 )
 
 
-def draw(table: Columns) -> Figure:
-    """The loss (left) and kappa with its bound (right) over the epochs, a colour for each start;
+def draw(frame: DataFrame) -> Figure:
+    """The loss (left) and kappa with its bound (right) over the epochs, a colour for each reading;
     logarithmic axes, the horizontal ones linear between epochs 0 and 1."""
-    drawn = {start: name for start, name in NAMES.items() if start in distinct(table, "start")}
+    drawn = {
+        reading: name for reading, name in NAMES.items() if (frame["reading"] == reading).any()
+    }
     with style.paper_style():
         figure = style.new_figure(style.FULL_WIDTH, 2.8)
         losses, kappas = figure.subplots(1, 2)
         for axes in (losses, kappas):
             style.logarithmic(axes)  # before the bands, which end differently there
         _paper_range(kappas)
-        for (start, name), look in zip(drawn.items(), style.looks(len(drawn)), strict=True):
-            of_start = select(table, start=start)
-            loss = style.band(losses, over_seeds(of_start, "epoch", "loss"), look, name)
+        for (reading, name), look in zip(drawn.items(), style.looks(len(drawn)), strict=True):
+            of_reading = frame[frame["reading"] == reading]
+            loss = style.band(losses, over_seeds(of_reading, "epoch", "loss"), look, name)
             loss.set_marker("")
-            measured = select(of_start, measured=True)
+            measured = of_reading[of_reading["measured"]]
             style.band(kappas, kappa_over_seeds(measured, "epoch"), look)
             style.bound_curve(kappas, over_seeds(measured, "epoch", "bound_convex"), look)
         for axes, label in ((losses, "training loss"), (kappas, style.KAPPA)):
-            _epochs(axes, int(np.max(table["epoch"])))
+            _epochs(axes, int(frame["epoch"].max()))
             axes.set_ylabel(label)
         style.key(kappas, KEY)
         handles, names = losses.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))
-        style.footer(figure, captions.data_line(table))
+        style.footer(figure, captions.data_line(frame))
     return figure
 
 
@@ -78,21 +80,30 @@ def _epochs(axes: Axes, last: int) -> None:
     axes.set_xlabel("epoch")
 
 
-def caption(table: Columns, provenance: Mapping[str, Any]) -> str:
+def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption, with the sizes, seeds and certificates of the table behind the figure."""
-    measured = select(table, measured=True)
-    depth, width = (captions.listed(distinct(table, name)) for name in ("depth", "width"))
-    rate, batch = distinct(table, "rate")[0], distinct(table, "batch")[0]
+    depth, width = (captions.listed(distinct(frame, name)) for name in ("depth", "width"))
+    rate, batch = distinct(frame, "rate")[0], distinct(frame, "batch")[0]
     return captions.paragraph(
         "Figure 10. Training loss (left) and condition number of the Gauss-Newton matrix with the"
         f" first bound of Lemma 2 (right, dashed) of linear networks of depth L = {depth} and width"
         f" m = {width} over the epochs of SGD with batches of {batch} and learning rate {rate:g}"
-        f" on the squared error averaged over the outputs, in {distinct(table, 'dtype')[0]}."
-        " Kaiming normal has variance gain / fan-in; the paper's Appendix G has gain 1, PyTorch"
-        " gain 2. The grey band is the range that the paper reports, for CIFAR-10. With whitened"
-        " inputs the data count by their rank, the labels and the mini-batches alone. Logarithmic"
-        " axes.",
-        captions.seeds(table),
-        captions.certificates(measured),
-        captions.data(table, provenance),
+        f" on the squared error averaged over the outputs, in {distinct(frame, 'dtype')[0]}."
+        " X^T X = I, Xavier's weights and batches as they stand are those of the published code;"
+        " which values its pixels have is open, less the mean of each colour or in [0, 1]. With"
+        " Sigma = I the inputs are sqrt(n) times as large, and the batches are drawn. The grey band"
+        " is the range that the paper reports. Logarithmic axes.",
+        _seeds(frame),
+        captions.certificates(frame[frame["measured"]]),
+        captions.data(frame, provenance),
+    )
+
+
+def _seeds(frame: DataFrame) -> str:
+    """How many starts each curve averages."""
+    counts = frame.groupby("reading")["seed"].nunique()
+    listed = ", ".join(str(counts[reading]) for reading in NAMES if reading in counts)
+    return (
+        f"Geometric mean over initialisations ({listed}, in the order of the legend); bands are its"
+        " 95% interval."
     )

@@ -13,7 +13,7 @@ from string import Template
 
 from figures import catalogue
 from gnjax.cli.terminal import exit_status
-from reproduction import appendices, figure_findings, standing, texts
+from reproduction import appendices, authors, figure_findings, standing, texts
 from reproduction.appendices import PAGES
 from reproduction.markdown import escaped, table
 from reproduction.readings import all_claims, figure_of
@@ -42,6 +42,7 @@ def written(records: Records, claims: Sequence[Claim], folder: Path = FOLDER) ->
     for figure in catalogue.from_tables():
         pages[f"findings/{figure}.md"] = figure_findings.page(figure, sides, folder)
     pages |= {f"findings/{name}.md": text for name, text in appendices.pages().items()}
+    pages["findings/authors.md"] = authors.page(folder)
     summary = Template(texts.summary())
     pages["findings/summary.md"] = summary.substitute(
         tallies=_tallies(sides), answers=_answers(sides, "")
@@ -199,6 +200,7 @@ def _shown(figure: str) -> str:
 def _behind() -> Iterator[str]:
     yield "[summary](findings/summary.md) in the form of the ML Reproducibility Challenge"
     yield from (f"[{what}](findings/{page}.md)" for page, what in PAGES.items())
+    yield "[the authors' numbers beside ours](findings/authors.md)"
     yield "a page for each figure: " + ", ".join(linked(f) for f in catalogue.from_tables())
     yield (
         "the data: each picture in [gallery](gallery) and in [gallery/paper](gallery/paper) that"

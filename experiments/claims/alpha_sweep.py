@@ -7,39 +7,61 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
 
 from sweeps import effects
-from sweeps.claims import BEYOND, Claim, Sentence, Verdict, implied, not_testable
+from sweeps.claims import (
+    AS_COMPUTED,
+    BEYOND,
+    CERTIFIED,
+    OTHER,
+    Claim,
+    Sentence,
+    Verdict,
+    implied,
+    not_testable,
+)
 from sweeps.effects import crossovers
-from sweeps.rows import by_seed, kept, length, where
-from sweeps.table import Columns
 
+TRUE, COMPUTED = "alpha", "-alpha"  # the entries of Lambda where a unit is off
+ONE, TWO, COLOURS, DRAWN = "one", "two", "colours", "drawn"
 RELU, LINEAR = 0.0, 1.0
+SLOPE = 0.01  # of figure 6
+
+Rows = Callable[[DataFrame], DataFrame]
+Check = Callable[[DataFrame], Verdict]
 
 
-def _wide(rows: Columns) -> Columns:
+def rows_of(panel: str, sign: str = TRUE) -> Rows:
+    return lambda frame: frame[(frame["panel"] == panel) & (frame["sign"] == sign)]
+
+
+def _at_slope(rows: Rows) -> Rows:
+    """Figure 6's slope alone."""
+    return lambda frame: rows(frame)[rows(frame)["slope"] == SLOPE]
+
+
+def _wide(rows: Rows) -> Rows:
     """The rows with m >= n; for m < n Gamma of Lemma 4 is singular, and alpha^2 alone is left."""
-    return kept(rows, rows["width"] >= rows["samples"])
+    return lambda frame: rows(frame)[rows(frame)["width"] >= rows(frame)["samples"]]
 
 
-def _narrow(rows: Columns) -> Columns:
-    return kept(rows, rows["width"] <= rows["samples"])
+def _rises(rows: Rows) -> Check:
+    return lambda frame: effects.trend(_wide(rows)(frame), "width", "m", rises=True)
 
 
-def _rises(figure: str) -> Callable[[Columns], Verdict]:
-    return lambda table: effects.trend(_wide(where(table, figure=figure)), "width", "m", rises=True)
-
-
-def _valley(table: Columns) -> Verdict:
+def _valley(frame: DataFrame) -> Verdict:
     """Whether some wider network with m <= n has a lower kappa than the narrowest one."""
-    rows = _narrow(where(table, figure="6"))
+    rows = _at_slope(rows_of(ONE))(frame)
+    rows = rows[rows["width"] <= rows["samples"]]
     widths = np.unique(rows["width"])
     if len(widths) < 3:
         return not_testable("fewer than 3 widths of at most n")
-    narrowest = where(rows, width=widths[0])
+    narrowest = rows[rows["width"] == widths[0]]
     found = {
         f"m={widths[0]} over m={m}": effects.ratio(
-            narrowest, where(rows, width=m), together=len(widths) - 1
+            narrowest, rows[rows["width"] == m], together=len(widths) - 1
         )
         for m in widths[1:]
     }
@@ -47,68 +69,104 @@ def _valley(table: Columns) -> Verdict:
     return effects.decide(dict([best]), "kappa ratio", above=1.0)
 
 
-def _bound_tightens(table: Columns) -> Verdict:
-    bounded = where(table, figure="6", bound_applicable=True)
-    if len(np.unique(bounded["width"])) < 2:
-        return not_testable("fewer than 2 widths where Lemma 4 applies")
-    gaps = {**bounded, "bound/kappa": bounded["bound"] / bounded["kappa"]}
-    return effects.trend(gaps, "width", "m", rises=False, of="bound/kappa")
+def _bounded(rows: Rows) -> Rows:
+    """The rows to which Lemma 4 applies, with bound / kappa."""
+
+    def bounded(frame: DataFrame) -> DataFrame:
+        found = rows(frame)
+        found = found[found["bound_applicable"]]
+        return found.assign(**{"bound/kappa": found["bound"] / found["kappa"]})
+
+    return bounded
 
 
-def _more_predictive(table: Columns) -> Verdict:
+def _bound_tightens(rows: Rows) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        bounded = _bounded(rows)(frame)
+        if bounded["width"].nunique() < 2:
+            return not_testable("fewer than 2 widths where Lemma 4 applies")
+        return effects.trend(bounded, "width", "m", rises=False, of="bound/kappa")
+
+    return check
+
+
+def _more_predictive(rows: Rows) -> Check:
     """Whether the slope of the bound over m comes nearer to that of kappa: last pair over first.
 
     The slopes are those of the logarithms between neighbouring widths with m >= n.
     """
-    rows = where(_wide(where(table, figure="6")), bound_applicable=True)
-    pairs = list(pairwise(np.unique(rows["width"])))
-    if len(pairs) < 2:
-        return not_testable("fewer than 3 widths of at least n where Lemma 4 applies")
-    off = {pair: np.abs([_slope_of_the_gap(one, *pair) for one in by_seed(rows)]) for pair in pairs}
-    nearer = effects.mean(np.log(off[pairs[-1]] / off[pairs[0]])).exponential()
-    listed = ", ".join(f"{off[a, b].mean():.2g} from m={a} to {b}" for a, b in pairs)
-    name = f"|slope of bound / kappa over m| {listed}; last over first"
-    return effects.decide({"": nearer}, name, below=1.0)
+
+    def check(frame: DataFrame) -> Verdict:
+        bounded = _wide(_bounded(rows))(frame)
+        pairs = list(pairwise(np.unique(bounded["width"])))
+        if len(pairs) < 2:
+            return not_testable("fewer than 3 widths of at least n where Lemma 4 applies")
+        of_seeds = [one for _, one in bounded.groupby("seed")]
+        off = {pair: np.abs([_slope_of_the_gap(one, *pair) for one in of_seeds]) for pair in pairs}
+        nearer = effects.mean(np.log(off[pairs[-1]] / off[pairs[0]])).exponential()
+        listed = ", ".join(f"{off[a, b].mean():.2g} from m={a} to {b}" for a, b in pairs)
+        name = f"|slope of bound / kappa over m| {listed}; last over first"
+        return effects.decide({"": nearer}, name, below=1.0)
+
+    return check
 
 
-def _slope_of_the_gap(rows: Columns, narrow: int, wide: int) -> float:
-    ends = [where(rows, width=width) for width in (narrow, wide)]
-    logs = [float(np.log(end["bound"] / end["kappa"]).mean()) for end in ends]
-    return (logs[1] - logs[0]) / float(np.log(wide / narrow))
+def _slope_of_the_gap(rows: DataFrame, narrow: int, wide: int) -> float:
+    ends = [np.log(rows[rows["width"] == m]["bound/kappa"].to_numpy()) for m in (narrow, wide)]
+    return float((ends[1].mean() - ends[0].mean()) / np.log(wide / narrow))
 
 
-def _slopes_help(table: Columns) -> Verdict:
-    """Whether d log kappa / d alpha, fitted for every seed, is positive at every width."""
-    rows = where(table, figure="23")
-    widths = np.unique(rows["width"])
-    if len(np.unique(rows["slope"])) < 2 or not rows["resolved"].all():
-        return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
-    found = {
-        f"at m={m}": effects.mean(_slopes_of_log_kappa(where(rows, width=m)), together=len(widths))
-        for m in widths
-    }
-    decision = effects.decide(found, "d log kappa / d alpha", above=0.0)
-    return replace(decision, text=f"{decision.text}; {_crossing(table)}")
+def _slopes_help(rows: Rows) -> Check:
+    """Whether kappa falls at every width with every step to a smaller slope.
+
+    For each seed and width the step counts that helps least: the smallest quotient of kappa at one
+    slope and at the next smaller one.
+    """
+
+    def check(frame: DataFrame) -> Verdict:
+        found = rows(frame)
+        if found["slope"].nunique() < 2 or not found["resolved"].to_numpy().all():
+            return not_testable("fewer than 2 slopes, or a kappa that is not resolved")
+        widths = list(found.groupby("width"))
+        steps = {
+            f"at m={m}": effects.mean(_least_steps(of_m), together=len(widths)).exponential()
+            for m, of_m in widths
+        }
+        decision = effects.decide(
+            steps, "kappa at a slope over that at the next smaller one, least", above=1.0
+        )
+        return replace(decision, text=f"{decision.text}; {_over_slopes(widths[-1][1])}")
+
+    return check
 
 
-def _slopes_of_log_kappa(rows: Columns) -> np.ndarray:
-    slopes = [np.polyfit(one["slope"], np.log(one["kappa"]), 1)[0] for one in by_seed(rows)]
-    return np.array(slopes)
+def _least_steps(rows: DataFrame) -> NDArray:
+    """For each seed the smallest step of log kappa over the slopes."""
+    ordered = rows.sort_values("slope")
+    logs = [np.log(one["kappa"].to_numpy()) for _, one in ordered.groupby("seed")]
+    return np.array([np.diff(one).min() for one in logs])
 
 
-def _relu_helps(table: Columns) -> Verdict:
-    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
-    if not length(relu) or not length(linear):
-        return not_testable("slopes 0 and 1 are not both in the table")
-    found = effects.compared(relu, linear, "width", "m")
-    decision = effects.decide(found, "kappa(ReLU) / kappa(linear)", below=1.0)
-    return replace(decision, text=f"{decision.text}; {_crossing(table)}")
+def _over_slopes(rows: DataFrame) -> str:
+    """The geometric means over the seeds at each slope of one width."""
+    means = [(a, np.exp(np.log(r["kappa"].to_numpy()).mean())) for a, r in rows.groupby("slope")]
+    listed = ", ".join(f"{mean:.4g} at {slope:g}" for slope, mean in means)
+    return f"kappa over the slopes at m={rows['width'].iloc[0]}: {listed}"
 
 
-def _crossing(table: Columns) -> str:
-    relu, linear = (where(table, figure="23", slope=slope) for slope in (RELU, LINEAR))
-    if not length(relu) or not length(linear):
-        return "no crossover without slopes 0 and 1"
+def _relu_helps(rows: Rows) -> Check:
+    def check(frame: DataFrame) -> Verdict:
+        relu, linear = (rows(frame)[rows(frame)["slope"] == slope] for slope in (RELU, LINEAR))
+        if relu.empty or linear.empty:
+            return not_testable("slopes 0 and 1 are not both in the table")
+        found = effects.compared(relu, linear, "width", "m")
+        decision = effects.decide(found, "kappa(ReLU) / kappa(linear)", below=1.0)
+        return replace(decision, text=f"{decision.text}; {_crossing(relu, linear)}")
+
+    return check
+
+
+def _crossing(relu: DataFrame, linear: DataFrame) -> str:
     found = crossovers(relu, linear, "width", "kappa")
     if not np.isfinite(found).all():
         never = np.isnan(found).sum()
@@ -118,7 +176,6 @@ def _crossing(table: Columns) -> str:
 
 
 _SIZES = ("d/k", "n/d")
-_MNIST = ("mnist",)
 _INCREASES = Sentence(
     "A",
     "Section 5, of Figure 6",
@@ -136,75 +193,120 @@ _REDUCING = Sentence(
     "Section 5, of Figure 23",
     "reducing the value of alpha seems to consistently improve the conditioning",
     _SIZES,
-    data=_MNIST,
 )
 _RELU = Sentence(
     "A",
     "Appendix I.3, also Section 7 (d)",
     "ReLU activation improves the conditioning in the one-hidden layer setting",
     _SIZES,
-    data=_MNIST,
 )
-_CROSSES = (
-    "the images decide: on MNIST's own, at the paper's n and k and ten widths, ReLU's kappa"
-    " is 0.006 to 0.03 of the linear network's and both claims hold. On Fashion-MNIST of 20 x 20"
-    " pixels ReLU multiplies the smallest eigenvalue by 2.7 to 3.9 from m = 75 on, but the largest"
-    " by 0.9, 2.2, 3.2, 4.2 and 4.9 at m = 75, 256, 500, 1000 and 2000: its hidden units are not"
-    " centred, and the samples share a bright mean"
+
+_GRAM = (
+    "with X X^T = I the first term of Eq 10 is one block of W diag(slopes^2) W^T for each sample."
+    " The linear network has both terms whole; ReLU loses half of each, and the largest eigenvalue"
+    " gains a constant part of Gamma, because its hidden units are not centred: at n = 500, k = 10"
+    " and m = 1000 lambda_max is 30 times that of the linear network, and lambda_min about half of"
+    " it. With -alpha the negative side is mirrored, and alpha = 1 is the absolute value, whose"
+    " units are centred least"
 )
+_IMAGES = (
+    "the images decide where all of them are whitened before n are drawn: on MNIST at m = 4000"
+    " kappa is nearly the same from alpha = 0 to 0.3, and on Fashion-MNIST ReLU is the worse for"
+    " wide networks"
+)
+_MENDED = "Lambda has the derivative alpha and not -alpha"
+_READINGS = (
+    (CERTIFIED, "", rows_of(ONE), (("panel", ONE), ("sign", TRUE)), _GRAM),
+    (
+        AS_COMPUTED,
+        "with -alpha in Lambda, ",
+        rows_of(ONE, COMPUTED),
+        (("panel", ONE), ("sign", COMPUTED)),
+        "",
+    ),
+)
+"""Of the samples whitened themselves: column, start of the statement, rows, panel, mechanism."""
+_ELSEWHERE = (
+    (
+        OTHER,
+        "at the d of CIFAR-10, ",
+        rows_of(COLOURS),
+        (("panel", COLOURS), ("sign", TRUE)),
+        _GRAM,
+    ),
+    (OTHER, "whitened before drawing, ", rows_of(DRAWN), (("panel", DRAWN),), _IMAGES),
+)
+
+
+def _readings(
+    figure: str,
+    sentence: Sentence,
+    statement: str,
+    check: Callable[[Rows], Check],
+    *,
+    elsewhere: bool,
+) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            figure,
+            f"{start}{statement}",
+            sentence,
+            check(rows),
+            panel=panel,
+            mechanism=mechanism,
+            column=column,
+            mended=_MENDED if column == AS_COMPUTED else "",
+        )
+        for column, start, rows, panel, mechanism in (
+            *_READINGS,
+            *(_ELSEWHERE if elsewhere else ()),
+        )
+    )
+
+
+def _of_slope(check: Callable[[Rows], Check]) -> Callable[[Rows], Check]:
+    return lambda rows: check(_at_slope(rows))
+
 
 CLAIMS = (
     Claim(
         "6",
-        "kappa <= bound of Eq 11 in every cell",
+        "kappa <= bound of Eq 11 in every cell, for either sign of alpha in Lambda",
         implied("Lemma 4"),
-        effects.bound_holds(("bound",), "Lemma 4", figure="6"),
+        effects.bound_holds(("bound",), "Lemma 4", panel=ONE),
     ),
-    Claim(
-        "6",
-        "kappa increases with m, for m >= n",
-        _INCREASES,
-        _rises("6"),
-        panel=(("figure", "6"),),
+    *_readings(
+        "6", _INCREASES, "kappa increases with m, for m >= n", _of_slope(_rises), elsewhere=False
     ),
     Claim("6", "below m = n kappa first falls with m", BEYOND, _valley),
-    Claim(
+    *_readings(
         "6",
+        _TIGHTENS,
         "the bound becomes tighter with m",
+        _of_slope(_bound_tightens),
+        elsewhere=False,
+    ),
+    *_readings(
+        "6",
         _TIGHTENS,
-        _bound_tightens,
-        panel=(("figure", "6"),),
+        "the bound becomes more predictive: over m its slope comes nearer to that of kappa",
+        _of_slope(_more_predictive),
+        elsewhere=False,
     ),
     Claim(
         "6",
-        "the bound becomes more predictive: over m its slope comes nearer to that of kappa",
-        _TIGHTENS,
-        _more_predictive,
-        panel=(("figure", "6"),),
-    ),
-    Claim("6", "two hidden layers: kappa increases with m, for m >= n", BEYOND, _rises("6-deep")),
-    Claim(
-        "23",
-        "reducing alpha improves kappa at every m",
-        _REDUCING,
-        _slopes_help,
-        panel=(("figure", "23"),),
-        mechanism=_CROSSES,
-    ),
-    Claim(
-        "23",
-        "ReLU improves on the linear network at every m",
-        _RELU,
-        _relu_helps,
-        panel=(("figure", "23"),),
-        mechanism=_CROSSES,
-    ),
-    Claim(
-        "23",
-        "whatever the images, ReLU improves on the linear network at every m",
+        "two hidden layers: kappa increases with m, for m >= n",
         BEYOND,
-        _relu_helps,
-        panel=(("figure", "23"),),
-        mechanism=_CROSSES,
+        _rises(_at_slope(rows_of(TWO))),
+    ),
+    *_readings(
+        "23",
+        _REDUCING,
+        "every smaller alpha has a lower kappa, at every m",
+        _slopes_help,
+        elsewhere=True,
+    ),
+    *_readings(
+        "23", _RELU, "ReLU improves on the linear network at every m", _relu_helps, elsewhere=True
     ),
 )

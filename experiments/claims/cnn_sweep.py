@@ -1,4 +1,8 @@
-"""The claims of paper A about figure 8, judged for each reading of it, and where trends hold."""
+"""The claims of paper A about figure 8, judged for each reading of it, and where trends hold.
+
+Figure 8 is in one dimension, as in Appendix B and in the published code; networks in two dimensions
+are Figure C3.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,35 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
-from sweeps.claims import BEYOND, SOME, Claim, Sentence, Verdict, every, not_testable
-from sweeps.effects import Effect, decide, mean
-from sweeps.rows import growth_exponent, kept, length, where
-from sweeps.table import Columns
+from sweeps.claims import (
+    AS_COMPUTED,
+    AS_PRINTED,
+    BEYOND,
+    CERTIFIED,
+    OTHER,
+    Claim,
+    Sentence,
+    Verdict,
+    every,
+    implied,
+    not_testable,
+)
+from sweeps.effects import Effect, bound_holds, decide, mean
+from sweeps.rows import growth_exponent
 
-Check = Callable[[Columns], Verdict]
+Check = Callable[[DataFrame], Verdict]
 
-TRENDS = Sentence(  # of which network it leaves open: Appendix B reads in four ways
+EXACT, HALF, WHITENED = "raw", "raw, Sigma/2 for the root", "whitened"
+"""How figure 8 treats its images: as they are, with Sigma^(1/2) or with Sigma/2; and whitened."""
+
+TRENDS = Sentence(
     "A",
     "caption of Figure 8, also Appendix B",
     "the number of filters increases the condition number .. and the kernel size improves "
     "conditioning",
-    rule=SOME,
+    ("d",),
 )
 TITLES = {
     "8-convolutions": "Toeplitz entries, last layer a convolution with one output channel",
@@ -56,6 +75,14 @@ MECHANISMS = {
 }
 
 
+_LINE = (
+    "T_1^T T_1 grows with F, and the smallest eigenvalue of T_2 T_2^T falls. With Sigma^(1/2) both"
+    " terms of Lemma 2 are of one size in the direction in which Sigma is smallest, and T_1^T T_1"
+    " carries kappa down. Sigma/2 makes the second term there smaller by the smallest eigenvalue of"
+    " Sigma over 4, a factor of 1e-4, and leaves T_2 T_2^T alone"
+)
+
+
 @dataclass(frozen=True)
 class Curve:
     """kappa over the filters at one kernel size, or over the kernel size at one number of filters.
@@ -68,7 +95,11 @@ class Curve:
     slopes: dict[int, float]
 
 
-def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = "") -> list[Curve]:
+def _of(frame: DataFrame, figure: str) -> DataFrame:
+    return frame[frame["figure"] == figure]
+
+
+def _curves(rows: DataFrame, over: str, only: Iterable[int] = (), suffix: str = "") -> list[Curve]:
     """The curves of kappa over ``over``, one for each value of the other size, or of ``only``.
 
     A curve needs two points. A seed counts if its kappa is resolved at every point of the curve.
@@ -76,13 +107,12 @@ def _curves(rows: Columns, over: str, only: Iterable[int] = (), suffix: str = ""
     (by,) = set(SYMBOLS) - {over}
     found = []
     for value in only or np.unique(rows[by]):
-        curve = where(rows, **{by: value})
-        if len(np.unique(curve[over])) >= LEAST:
-            by_seed = {int(seed): where(curve, seed=seed) for seed in np.unique(curve["seed"])}
+        curve = rows[rows[by] == value]
+        if curve[over].nunique() >= LEAST:
             slopes = {
-                seed: growth_exponent(each[over], each["kappa"])
-                for seed, each in by_seed.items()
-                if each["resolved"].all()
+                int(seed): growth_exponent(each[over].to_numpy(), each["kappa"].to_numpy())
+                for seed, each in curve.groupby("seed")
+                if each["resolved"].to_numpy().all()
             }
             found.append(Curve(f"{SYMBOLS[by]}={value}{suffix}", over, slopes))
     return found
@@ -120,48 +150,67 @@ def _decided(curves: Sequence[Curve], *, rises: bool) -> Verdict:
     return replace(found, text=f"{found.text}; {_listed(curves)}")
 
 
-def _trend(figure: str, over: str, *, rises: bool) -> Check:
+Rows = Callable[[DataFrame], DataFrame]
+
+
+def _trend(rows: Rows, over: str, *, rises: bool) -> Check:
     """The trend of one panel."""
-
-    def check(table: Columns) -> Verdict:
-        return _decided(_curves(where(table, figure=figure), over), rises=rises)
-
-    return check
+    return lambda frame: _decided(_curves(rows(frame), over), rises=rises)
 
 
-def _printed(figure: str) -> Claim:
-    """Both trends in one reading of the network: over the filters and over the kernel size."""
+def _both(rows: Rows) -> Check:
+    """Both trends: over the filters and over the kernel size."""
+    return every(_trend(rows, "filters", rises=True), _trend(rows, "kernel", rises=False))
+
+
+def _on_a_line(protocol: str, title: str, column: str) -> Claim:
+    """Both trends in one dimension."""
     return Claim(
         "8",
-        f"{TITLES[figure]}: kappa increases with the filters and decreases with the kernel size",
+        f"{title}: kappa increases with the filters and decreases with the kernel size",
         TRENDS,
-        every(_trend(figure, "filters", rises=True), _trend(figure, "kernel", rises=False)),
-        panel=(("figure", figure),),
-        mechanism=MECHANISMS[figure].strip(),
+        _both(lambda frame: _of(frame, "8-line")[_of(frame, "8-line")["protocol"] == protocol]),
+        panel=(("figure", "8-line"), ("protocol", protocol)),
+        mechanism="" if column == AS_COMPUTED else _LINE,
+        column=column,
+        mended="Sigma^(1/2) is the root and not Sigma/2" if column == AS_COMPUTED else "",
     )
 
 
-def _at_both_sides(table: Columns) -> dict[str, Columns]:
+def _in_two_dimensions(figure: str) -> Claim:
+    """Both trends in one reading of the network, which the published code contradicts."""
+    return Claim(
+        "C3",
+        f"{TITLES[figure]}: kappa increases with the filters and decreases with the kernel size",
+        TRENDS,
+        _both(lambda frame: _of(frame, figure)),
+        panel=(("figure", figure),),
+        mechanism=MECHANISMS[figure].strip(),
+        column=OTHER,
+    )
+
+
+def _at_both_sides(frame: DataFrame) -> dict[str, DataFrame]:
     """The rows with a convolutional last layer at each side, by the suffix of their labels."""
-    shown = [where(table, figure=name) for name in ("8-convolutions", "8-convolutions_half")]
-    return {f" of {rows['side'][0]}": rows for rows in shown if length(rows)}
+    shown = [_of(frame, name) for name in ("8-convolutions", "8-convolutions_half")]
+    return {f" of {rows['side'].iloc[0]}": rows for rows in shown if not rows.empty}
 
 
-def _large_kernels(table: Columns) -> Verdict:
+def _large_kernels(frame: DataFrame) -> Verdict:
     """Whether kappa rises with the filters at the largest kernel, which just fits twice."""
     curves = [
         curve
-        for suffix, rows in _at_both_sides(table).items()
+        for suffix, rows in _at_both_sides(frame).items()
         for curve in _curves(rows, "filters", [int(rows["kernel"].max())], suffix)
     ]
     return _decided(curves, rises=True)
 
 
-def _few_filters(table: Columns) -> Verdict:
+def _few_filters(frame: DataFrame) -> Verdict:
     """Whether kappa falls with the kernel size for one, two and four filters."""
     curves = [
         curve
-        for suffix, rows in _at_both_sides(table).items()
+        for suffix, rows in _at_both_sides(frame).items()
         for curve in _curves(rows, "kernel", (1, 2, 4), suffix)
     ]
     return _decided(curves, rises=False)
@@ -170,10 +219,10 @@ def _few_filters(table: Columns) -> Verdict:
 def _half_the_side(over: str, *, below: bool, rises: bool) -> Check:
     """The trend with a dense last layer, for kernels up to half the side or for larger ones."""
 
-    def check(table: Columns) -> Verdict:
-        rows = where(table, figure="8-dense")
+    def check(frame: DataFrame) -> Verdict:
+        rows = _of(frame, "8-dense")
         small = 2 * rows["kernel"] <= rows["side"]
-        return _decided(_curves(kept(rows, small == below), over), rises=rises)
+        return _decided(_curves(rows[small == below], over), rises=rises)
 
     return check
 
@@ -185,9 +234,9 @@ def _by_rank(figure: str, *, full: bool) -> Check:
     exponents are positive.
     """
 
-    def check(table: Columns) -> Verdict:
-        rows = where(table, figure=figure)
-        part = kept(rows, (rows["rank"] == rows["size"]) == full)
+    def check(frame: DataFrame) -> Verdict:
+        rows = _of(frame, figure)
+        part = rows[(rows["rank"] == rows["size"]) == full]
         curves = {over: _curves(part, over) for over in SYMBOLS}
         if not all(map(_shared_seeds, curves.values())):
             return not_testable(f"fewer than {LEAST} resolved points on every curve")
@@ -205,46 +254,62 @@ def _negative(effect: Effect) -> Effect:
     return Effect(-effect.value, -effect.high, -effect.low)
 
 
-def _framed(table: Columns) -> Verdict:
+def _framed(frame: DataFrame) -> Verdict:
     panels = {"8-framed_convolutions": " (convolution)", "8-framed_dense": " (dense)"}
     curves = [
         curve
         for figure, suffix in panels.items()
-        for curve in _curves(where(table, figure=figure), "filters", suffix=suffix)
+        for curve in _curves(_of(frame, figure), "filters", suffix=suffix)
     ]
     return _decided(curves, rises=False)
 
 
+def _bounded(frame: DataFrame) -> Verdict:
+    """Lemma 2's bound, where the root is the right one."""
+    rows = _of(frame, "8-line")
+    rows = rows[(rows["protocol"] != HALF) & np.isfinite(rows["bound"])]
+    return bound_holds(("bound",), "Lemma 2")(rows.assign(bound_applicable=True))
+
+
 CLAIMS = (
-    *(_printed(figure) for figure in TITLES),
+    _on_a_line(EXACT, "one dimension, not whitened", CERTIFIED),
+    _on_a_line(HALF, "one dimension, not whitened, Sigma/2", AS_COMPUTED),
+    _on_a_line(WHITENED, "one dimension, whitened as the caption has it", AS_PRINTED),
     Claim(
         "8",
+        "kappa <= bound in every cell",
+        implied("Lemma 2"),
+        _bounded,
+    ),
+    *(_in_two_dimensions(figure) for figure in TITLES),
+    Claim(
+        "C3",
         "Toeplitz entries, convolution: kappa increases with the filters for the largest kernel "
         "that fits twice, almost half the side",
         BEYOND,
         _large_kernels,
     ),
     Claim(
-        "8",
+        "C3",
         "Toeplitz entries, convolution: kappa decreases with the kernel for up to 4 filters",
         BEYOND,
         _few_filters,
     ),
     Claim(
-        "8",
+        "C3",
         "Toeplitz entries, dense: kappa increases with the filters for kernels up to half the side",
         BEYOND,
         _half_the_side("filters", below=True, rises=True),
     ),
     Claim(
-        "8",
+        "C3",
         "Toeplitz entries, dense: kappa decreases with the kernel above half the side",
         BEYOND,
         _half_the_side("kernel", below=False, rises=False),
     ),
     *(
         Claim(
-            "8",
+            "C3",
             f"shared weights{name}: both trends {said}",
             BEYOND,
             _by_rank(figure, full=full),
@@ -256,7 +321,7 @@ CLAIMS = (
         )
     ),
     Claim(
-        "8",
+        "C3",
         "Toeplitz entries: with a frame of zero pixels, which MNIST has, kappa decreases with the "
         "number of filters",
         BEYOND,

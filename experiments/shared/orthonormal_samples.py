@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from gnjax.numerics.rounding import gamma
+from gnjax.numerics.rounding import gamma, spectral_error
 from gnjax.operators import Dense
 
 Array = NDArray[np.float64]
@@ -88,20 +88,26 @@ class Bounds:
 
 
 def bounds(net: Layer) -> Bounds:
-    """(s_max^2(W) + lambda_max(Gamma)) / (alpha^2 s_min^2(W) + lambda_min(Gamma)), for X^T X = I."""
-    (hidden, samples), outputs = net.hidden.shape, len(net.outer)
-    gamma_values = _squares(net.hidden, samples)
-    outer = _squares(net.outer, outputs)
-    slope = float(np.abs(net.slopes).min())
-    rounding = 8 * max(hidden, samples) * np.finfo(float).eps * (gamma_values[0] + outer[0])
-    least = slope**2 * outer[-1] + gamma_values[-1] - rounding
-    if least <= rounding:
+    """Eq 11: (s_max^2(W) + lambda_max(Gamma)) / (alpha^2 s_min^2(W) + lambda_min(Gamma))."""
+    inner, inner_error = _squares(net.hidden.T)  # the eigenvalues of Gamma
+    outer, outer_error = _squares(net.outer)
+    size = float(np.linalg.norm(net.hidden))
+    error = inner_error + outer_error + (2 * size + net.hidden_error) * net.hidden_error
+    error += net.gram_error * outer[-1]
+    least = float(np.abs(net.slopes).min()) ** 2 * outer[0] + inner[0] - error
+    if least <= error:
         return Bounds(None, None)
-    above = outer[0] + rounding
-    return Bounds((above + gamma_values[0]) / least, (above + gamma_values.sum()) / least)
+    above = outer[-1] + error
+    return Bounds(float((above + inner[-1]) / least), float((above + inner.sum()) / least))
 
 
-def _squares(matrix: Array, count: int) -> Array:
-    """The largest ``count`` squared singular values, with zeros where there are fewer."""
-    found = np.linalg.svd(matrix, compute_uv=False) ** 2
-    return np.pad(found, (0, count))[:count]
+def _squares(matrix: Array) -> tuple[Array, float]:
+    """The eigenvalues of A A^T in increasing order, zeros included, and a bound on their errors."""
+    rows, columns = matrix.shape
+    gram = matrix @ matrix.T if rows <= columns else matrix.T @ matrix
+    values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+    missing = np.zeros(max(rows - columns, 0))
+    error = (
+        gamma(max(rows, columns), _FLOAT64) + spectral_error(len(gram), _FLOAT64)
+    ) * values.sum()
+    return np.concatenate([missing, values]), float(error)

@@ -4,25 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas import DataFrame
 
 import gnjax
 from experiments import alpha_sweep
-from experiments.shared.linear_network import initial_weights
-from experiments.shared.whitened import drawn, whitened
-from gnjax import data
-from sweeps import config
-from sweeps.claims import FAILS, HOLDS, NOT_TESTABLE, UNDECIDED
+from experiments.claims.alpha_sweep import COMPUTED, TRUE
+from experiments.shared import orthonormal_samples
+from experiments.shared.linear_network import weights
+from experiments.shared.published_data import orthonormal
+from experiments.shared.whitened import drawn
+from gnjax import data, papers
+from sweeps import command_line
+from sweeps.claims import AS_COMPUTED, CERTIFIED, FAILS, HOLDS, NOT_TESTABLE, OTHER, UNDECIDED
+from sweeps.config import ConfigError
 from sweeps.effects import crossovers, trend
-from sweeps.table import Columns
-
-SLOPES = (0.0, 0.01, 0.3, 0.5, 0.8, 1.0)
 
 
-def smoke(*overrides: str) -> alpha_sweep.Config:
-    edge, _ = config.load("configs/alpha_sweep.py:smoke")
-    return config.freeze(alpha_sweep.Config, config.override(edge, overrides))
+def smoke(*overrides: str):
+    return command_line.load(
+        alpha_sweep.EXPERIMENT, "configs/alpha_sweep.py:smoke", overrides=overrides
+    )[0]
+
+
+# Samples with X X^T = I -------------------------------------------------------------------------
+
+
+def _network(seed: int, n: int, d: int, m: int, k: int) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    x = orthonormal(rng.standard_normal((n, d)))
+    return rng.standard_normal((m, d)), rng.standard_normal((k, m)), x
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    slope=st.sampled_from([-1.0, -0.3, 0.0, 0.01, 0.7, 1.0]),
+    m=st.sampled_from([2, 5, 12]),
+    k=st.sampled_from([1, 3]),
+    seed=st.integers(0, 2**16),
+)
+def test_the_matrix_is_the_kernel_of_the_network_by_autodiff(
+    slope: float, m: int, k: int, seed: int
+) -> None:
+    """With a negative slope that of a network whose negative side is mirrored; every entry."""
+    inner, outer, x = _network(seed, 5, 8, m, k)
+
+    def apply(params: list, rows: jax.Array) -> jax.Array:
+        z = rows @ params[0].T
+        return jnp.where(z >= 0, z, slope * z) @ params[1].T
+
+    net = orthonormal_samples.layer(inner, outer, x, slope)
+    ours = orthonormal_samples.gauss_newton(net)
+    kernel = np.asarray(gnjax.ntk((apply, [inner, outer]), x).as_matrix())
+    assert np.linalg.norm(ours.matrix - kernel, 2) <= float(ours.stored_error) < 1e-11
+    np.testing.assert_allclose(ours.matrix, kernel, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    slope=st.sampled_from([-1.0, -0.3, 0.0, 0.1, 1.0]),
+    m=st.sampled_from([3, 5, 12]),
+    seed=st.integers(0, 2**16),
+)
+def test_the_bounds_are_those_of_eq_11_and_hold_for_either_sign(
+    slope: float, m: int, seed: int
+) -> None:
+    inner, outer, x = _network(seed, 5, 8, m, 3)
+    net = orthonormal_samples.layer(inner, outer, x, slope)
+    bounds = orthonormal_samples.bounds(net)
+    kappa = gnjax.condition_number(orthonormal_samples.gauss_newton(net))
+    if slope >= 0:
+        library = papers.bounds.leaky_relu(inner, outer, x.T, slope)
+        assert (bounds.sharp is None) == (library.value is None)
+        if library.value is not None:
+            assert bounds.sharp == pytest.approx(library.value, rel=1e-6)
+    if bounds.sharp is None:
+        assert m < 5  # Gamma is singular, and nothing else is left
+        assert slope == 0
+    else:
+        assert kappa.interval[0] <= bounds.sharp * (1 + 1e-9) <= bounds.trace * (1 + 1e-9)
+
+
+def test_kappa_does_not_depend_on_the_images() -> None:
+    """A rotation of the inputs changes V X, whose entries are independent and normal either way."""
+    inner, outer, x = _network(0, 5, 8, 200, 3)
+    rotation, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((8, 8)))
+    rotated = x @ rotation
+    matrices = [
+        orthonormal_samples.gauss_newton(orthonormal_samples.layer(v, outer, rows, 0.3)).matrix
+        for v, rows in ((inner, x), (inner @ rotation, rotated))
+    ]
+    np.testing.assert_allclose(*matrices, atol=1e-12)
 
 
 # Cells ------------------------------------------------------------------------------------------
@@ -31,177 +108,180 @@ def smoke(*overrides: str) -> alpha_sweep.Config:
 def test_samples_are_drawn_from_data_whitened_whole() -> None:
     """All of them have the identity as covariance, the drawn ones do not."""
     part = drawn("fashion_mnist_5000", 500, 0, 8, 40)
-    rank = whitened("fashion_mnist_5000", 500, 0, 8).rank
-    assert part.inputs.shape == (40, rank)
     whole = drawn("fashion_mnist_5000", 500, 0, 8, 500).inputs
-    np.testing.assert_allclose(data.covariance(whole), np.eye(rank), atol=1e-10)
+    np.testing.assert_allclose(data.covariance(whole), np.eye(whole.shape[1]), atol=1e-10)
     assert {tuple(row) for row in part.inputs} <= {tuple(row) for row in whole}
     assert "40 of 500 samples drawn" in part.source
-    assert f"rank {rank}" in part.source
+    assert f"rank {whole.shape[1]}" in part.source
 
 
-def test_a_cell_is_what_dense_eigenvalues_say() -> None:
-    """Every slope of one hidden layer, by the Jacobian of the model rather than by Eq 10."""
-    cell = next(c for c in alpha_sweep.cells(smoke()) if c.depth == 2 and c.width == 20)
-    found = alpha_sweep.measure(cell)
-    x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
-    assert (found["samples"], found["inputs"]) == x.shape
-    for index in (0, 1, len(cell.slopes) - 1):
-        model = alpha_sweep.network(cell, x.shape[1], cell.slopes[index])
-        values = np.linalg.eigvalsh(np.asarray(gnjax.ntk(model, x).as_matrix()))
-        assert found["rank"][index] == len(values) == cell.drawn * cell.outputs
-        np.testing.assert_allclose(found["kappa"][index], values[-1] / values[0], rtol=1e-3)
-
-
-def test_a_deeper_cell_has_a_measurement_and_no_bound() -> None:
-    cell = next(c for c in alpha_sweep.cells(smoke()) if c.depth == 3 and c.width == 20)
-    found = alpha_sweep.measure(cell)
-    x = drawn(cell.data, cell.samples, cell.data_seed, cell.side, cell.drawn).inputs
-    model = alpha_sweep.network(cell, x.shape[1], 0.01)
-    weights = initial_weights(x.shape[1], cell)
-    assert [w.shape for w in weights] == [(20, x.shape[1]), (20, 20), (10, 20)]
-    for weight, layer in zip(weights, (model.dense1, model.dense2, model.dense3), strict=True):
-        np.testing.assert_array_equal(weight, layer.kernel[...].T)
-    values = np.linalg.eigvalsh(np.asarray(gnjax.ntk(model, x).as_matrix()))
-    np.testing.assert_allclose(found["kappa"], [values[-1] / values[0]], rtol=1e-3)
-    assert (found["bound"], found["bound_applicable"]) == ([None], [False])
-
-
-@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-def test_profiles_differ_in_sizes_and_data_alone(profile: str) -> None:
-    edge, _ = config.load(f"configs/alpha_sweep.py:{profile}")
-    frozen = config.freeze(alpha_sweep.Config, edge)
-    cells = alpha_sweep.cells(frozen)
-    assert len(set(cells)) == len(cells)
-    assert {cell.slopes for cell in cells if cell.depth == 2} == {frozen.slopes}
-    costs = [alpha_sweep.cost(cell) for cell in cells]
-    assert costs == sorted(costs, reverse=True)
-    assert min(costs) > 0
-
-
-def test_every_figure_has_its_rows() -> None:
-    chosen = smoke("widths=(20,)", "seeds=1", "deep_widths=(20,)", "deep_seeds=1")
-    fields = (
-        "kappa",
-        "kappa_low",
-        "kappa_high",
-        "evidence",
-        "failure",
-        "resolved",
-        "method",
-        "rank",
-    )
-    fields += ("lambda_max", "lambda_min", "bound", "bound_estimate", "bound_applicable")
-    measured = {
-        cell: {"inputs": 64, "samples": 40, "slope": list(cell.slopes)}
-        | {name: [cell.depth + slope for slope in cell.slopes] for name in fields}
-        for cell in alpha_sweep.cells(chosen)
-    }
-    table = alpha_sweep.rows(chosen, measured)
-    assert [(row.figure, row.depth, row.kappa) for row in table] == [
-        ("6", 2, 2.01),
-        ("6-deep", 3, 3.01),
-        *[("23", 2, 2 + slope) for slope in chosen.slopes],
-    ]
-    assert [row.slope for row in table] == [0.01, 0.01, *chosen.slopes]
+SIZES = {"data": "fashion_mnist_5000", "side": 8, "samples": 12, "outputs": 2, "gain": 2.0}
+SIZES |= {"initializer": "kaiming_normal", "rtol": 1e-4, "slopes": (0.0, 0.3), "seed": 1}
 
 
 @pytest.mark.parametrize(
-    ("overrides", "words"),
+    ("whitening", "depth", "signs"),
     [
-        (["slope=0.02"], "must be one of slopes"),
-        (["seeds=0"], "at least 1"),
-        (["widths=(0,)"], "widths of at least 1"),
+        ("samples", 2, {TRUE: 1, COMPUTED: -1}),
+        ("samples", 3, {TRUE: 1}),
+        ("all", 2, {TRUE: 1}),
     ],
 )
-def test_a_config_that_makes_no_figure_is_refused(overrides: list[str], words: str) -> None:
-    with pytest.raises(config.ConfigError, match=words):
-        smoke(*overrides)
+def test_a_cell_is_what_dense_eigenvalues_say(
+    whitening: str, depth: int, signs: dict[str, int]
+) -> None:
+    """Every slope, by the Jacobian of the network rather than by Eq 10."""
+    rows = alpha_sweep.measure(**SIZES, whitening=whitening, depth=depth, width=20)
+    x = alpha_sweep._samples("fashion_mnist_5000", 8, 12, whitening, 1)
+    params = weights((x.shape[1], *[20] * (depth - 1), 2), "kaiming_normal", 2.0, 1)
+    assert {(row["slope"], row["sign"]) for row in rows} == {
+        (a, s) for a in (0, 0.3) for s in signs
+    }
+    for row in rows:
+        slope = row["slope"] * signs[row["sign"]]
+
+        def apply(params: list, inputs: jax.Array, slope: float = slope) -> jax.Array:
+            for w in params[:-1]:
+                z = inputs @ w.T
+                inputs = jnp.where(z >= 0, z, slope * z)
+            return inputs @ params[-1].T
+
+        values = np.linalg.eigvalsh(np.asarray(gnjax.ntk((apply, params), x).as_matrix()))
+        assert row["kappa"] == pytest.approx(values[-1] / values[0], rel=1e-3)
+        assert row["bound_applicable"] == (depth == 2)
+
+
+def test_more_samples_than_dimensions_are_refused() -> None:
+    with pytest.raises(ValueError, match="take fewer"):
+        alpha_sweep.measure(**{**SIZES, "samples": 65}, whitening="samples", depth=2, width=9)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("panels.one.slopes=(0.1, 1.0)", "slope 0"),
+        ("panels.one.seeds=0", "at least 1"),
+        ("panels.two.widths=(0,)", "two needs widths"),
+    ],
+)
+def test_a_config_that_makes_no_figure_is_refused(override: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        alpha_sweep.EXPERIMENT.cells(smoke(override))
 
 
 # Claims -----------------------------------------------------------------------------------------
 
 
-def made(kappa: Callable[[int, float, int], float], bound: float = 2.0) -> Columns:
-    """A table of figures 6 and 23 with two seeds."""
-    widths, slopes, seeds = (100, 200, 400), (0.0, 0.01, 1.0), (0, 1)
-    cells = [
-        (f, m, a, s) for f in ("6", "6-deep", "23") for m in widths for a in slopes for s in seeds
+def made(kappa: Callable[[int, float, int], float], bound: float = 2.0) -> DataFrame:
+    """Every panel at three widths and slopes, two seeds."""
+    rows = []
+    for panel in ("one", "two", "colours", "drawn"):
+        for m in (100, 200, 400):
+            for slope in (0.0, 0.01, 1.0):
+                for seed in (0, 1):
+                    for sign in (TRUE, COMPUTED) if panel == "one" else (TRUE,):
+                        value = kappa(m, slope, seed)
+                        rows.append(
+                            {
+                                "panel": panel,
+                                "sign": sign,
+                                "width": m,
+                                "slope": slope,
+                                "seed": seed,
+                                "samples": 150,
+                                "kappa": value,
+                                "kappa_low": value,
+                                "resolved": True,
+                                "bound": value * bound,
+                                "bound_applicable": panel != "two",
+                            }
+                        )
+    return DataFrame(rows)
+
+
+def checked(statement: str, frame: DataFrame, column: str = "") -> tuple[str, float, str]:
+    """The verdict of the one claim whose statement ends so, in a column of readings."""
+    (claim,) = [
+        c
+        for c in alpha_sweep.CLAIMS
+        if statement in c.statement and (not column or c.column == column)
     ]
-    cells = [cell for cell in cells if cell[0] == "23" or cell[2] == 0.01]
-    values = np.array([kappa(m, a, s) for _, m, a, s in cells])
-    figures = np.array([cell[0] for cell in cells])
-    return {
-        "figure": figures,
-        "width": np.array([m for _, m, _, _ in cells]),
-        "slope": np.array([a for _, _, a, _ in cells]),
-        "seed": np.array([s for _, _, _, s in cells]),
-        "samples": np.full(len(cells), 150),
-        "kappa": values,
-        "kappa_low": values,
-        "resolved": np.ones(len(cells), bool),
-        "bound": values * bound,
-        "bound_applicable": figures != "6-deep",
-    }
-
-
-def checked(statement: str, table: Columns) -> tuple[str, float, str]:
-    (claim,) = [c for c in alpha_sweep.CLAIMS if c.statement.startswith(statement)]
-    found = claim.check(table)
+    found = claim.check(frame)
     return found.status, found.number, found.text
+
+
+INCREASES = "kappa increases with m, for m >= n"
 
 
 def test_claims_of_figure_6_can_hold_and_fail() -> None:
     """n = 150, so that widths 200 and 400 are the wide ones."""
     rising = made(lambda m, a, s: m + a)
-    assert checked("kappa increases", rising)[0] == HOLDS
+    for column in (CERTIFIED, AS_COMPUTED):
+        assert checked(INCREASES, rising, column)[0] == HOLDS
     assert checked("two hidden", rising)[0] == HOLDS
     falling = made(lambda m, a, s: 1000 / m)
-    status, number, _ = checked("kappa increases", falling)
+    status, number, _ = checked(INCREASES, falling, CERTIFIED)
     assert (status, number) == (FAILS, pytest.approx(-1))
     noisy = made(lambda m, a, s: m if s else 1000 / m)
-    assert checked("kappa increases", noisy)[0] == UNDECIDED
+    assert checked(INCREASES, noisy, CERTIFIED)[0] == UNDECIDED
     assert checked("kappa <= bound", rising)[0] == HOLDS
-    assert checked("kappa <= bound", made(lambda m, a, s: m, bound=0.99))[:2] == (
-        FAILS,
-        pytest.approx(0.99),
-    )
-    looser = {**rising, "bound": rising["kappa"] * (1 + rising["width"])}
-    assert checked("the bound becomes tighter", looser)[0] == FAILS
-    tighter = {**rising, "bound": rising["kappa"] * (1 + 100 / rising["width"])}
-    assert checked("the bound becomes tighter", tighter)[0] == HOLDS
+    low = made(lambda m, a, s: m, bound=0.99)
+    assert checked("kappa <= bound", low)[:2] == (FAILS, pytest.approx(0.99))
+    looser = rising.assign(bound=rising["kappa"] * (1 + rising["width"]))
+    assert checked("bound becomes tighter", looser, CERTIFIED)[0] == FAILS
+    tighter = rising.assign(bound=rising["kappa"] * (1 + 100 / rising["width"]))
+    assert checked("bound becomes tighter", tighter, CERTIFIED)[0] == HOLDS
 
 
 def test_a_bound_becomes_more_predictive_where_its_slope_comes_nearer() -> None:
     """Bounds kappa (1 + m^p): the slope of bound / kappa over m goes to 0 for p < 0 alone."""
-    table = made(lambda m, a, s: m * (1 + 0.01 * s))
-    wide = {**table, "samples": np.full(len(table["width"]), 100)}
+    frame = made(lambda m, a, s: m * (1 + 0.01 * s))
+    wide = frame.assign(samples=100)
     for power, status in ((-2.0, HOLDS), (2.0, FAILS)):
         gap = 1 + (wide["width"] / 100) ** power + 1e-3 * wide["seed"]
-        found = checked("the bound becomes more", {**wide, "bound": wide["kappa"] * gap})
+        found = checked("more predictive", wide.assign(bound=wide["kappa"] * gap), CERTIFIED)
         assert found[0] == status
-    assert checked("the bound becomes more", table)[0] == NOT_TESTABLE  # 2 widths of at least n
+    assert checked("more predictive", frame, CERTIFIED)[0] == NOT_TESTABLE  # 2 widths of at least n
 
 
 def test_below_n_the_valley_is_found() -> None:
-    table = made(lambda m, a, s: m)
-    narrow = {**table, "samples": np.full(len(table["width"]), 400)}
+    frame = made(lambda m, a, s: m)
+    narrow = frame.assign(samples=400)
     assert checked("below m = n", narrow)[0] == FAILS
-    valley = {**narrow, "kappa": 1e4 / narrow["width"]}
+    valley = narrow.assign(kappa=1e4 / narrow["width"])
     assert checked("below m = n", valley)[:2] == (HOLDS, pytest.approx(4))
-    assert checked("below m = n", table)[0] == NOT_TESTABLE  # one width of at most n
+    assert checked("below m = n", frame)[0] == NOT_TESTABLE  # one width of at most n
 
 
-def test_claims_of_figure_23_find_the_crossover() -> None:
+REDUCING = "every smaller alpha has a lower kappa"
+
+
+def test_every_step_to_a_smaller_slope_has_to_help() -> None:
+    """One step that hurts at one width is enough, whatever alpha = 1 is."""
+    better = made(lambda m, a, s: 100 * np.exp(a))
+    assert checked(REDUCING, better, CERTIFIED)[:2] == (HOLDS, pytest.approx(np.exp(0.01)))
+    rises_first = made(lambda m, a, s: 1000.0 if a == 1 else 48.0 - (m == 400) * 100 * a)
+    found = checked(REDUCING, rises_first, CERTIFIED)
+    assert found[:2] == (FAILS, pytest.approx(47 / 48))
+    assert "at m=400: 48 at 0, 47 at 0.01, 1000 at 1" in found[2]
+    mirrored = rises_first.assign(kappa=np.where(better["sign"] == COMPUTED, better["kappa"], 48))
+    assert checked(REDUCING, mirrored, AS_COMPUTED)[0] == HOLDS
+    assert [c.mended != "" for c in alpha_sweep.CLAIMS if REDUCING in c.statement] == [
+        c.column == AS_COMPUTED for c in alpha_sweep.CLAIMS if REDUCING in c.statement
+    ]
+    assert [c.column for c in alpha_sweep.CLAIMS if REDUCING in c.statement] == [
+        *(CERTIFIED, AS_COMPUTED, OTHER, OTHER),
+    ]
+
+
+def test_relu_and_the_linear_network_meet_at_the_crossover() -> None:
     """kappa(0) = m^2 / m* and kappa(1) = m meet at m*, exactly so on log-log axes."""
     better = made(lambda m, a, s: 100 * np.exp(a))
-    assert checked("reducing alpha", better)[:2] == (HOLDS, pytest.approx(1))
-    assert checked("ReLU improves", better)[0] == HOLDS
+    assert checked("ReLU improves", better, CERTIFIED)[0] == HOLDS
     crossing = made(lambda m, a, s: m if a == 1 else m**2 / (259 + 2 * s) * (1 + a))
-    status, number, text = checked("ReLU improves", crossing)
+    status, number, text = checked("ReLU improves", crossing, CERTIFIED)
     assert (status, number) == (FAILS, pytest.approx(400 / np.sqrt(259 * 261)))
     assert f"from m={np.sqrt(259 * 261):.3g} (" in text
-    assert checked("reducing alpha", crossing)[0] == FAILS
 
 
 def test_a_crossover_is_a_rise() -> None:
@@ -213,9 +293,8 @@ def test_a_crossover_is_a_rise() -> None:
 
 
 def test_claims_on_too_little_are_not_testable() -> None:
-    table = made(lambda m, a, s: m)
-    empty = {name: column[:0] for name, column in table.items()}
-    assert {claim.check(empty).status for claim in alpha_sweep.CLAIMS} == {NOT_TESTABLE}
-    unresolved = {**table, "resolved": ~table["resolved"]}
+    frame = made(lambda m, a, s: m)
+    assert {claim.check(frame[:0]).status for claim in alpha_sweep.CLAIMS} == {NOT_TESTABLE}
+    unresolved = frame.assign(resolved=False)
     assert trend(unresolved, "width", "m", rises=True).status == NOT_TESTABLE
-    assert checked("reducing alpha", unresolved)[0] == NOT_TESTABLE
+    assert checked(REDUCING, unresolved, CERTIFIED)[0] == NOT_TESTABLE

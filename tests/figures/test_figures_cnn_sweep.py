@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from pandas import DataFrame, concat
 
 from figures import c3, fig08
 from figures.shared.series import select
@@ -57,22 +58,48 @@ def _table(kappa=_rises, seeds=3):
 
 
 def test_the_table_has_the_columns_that_are_asked_for():
-    assert set(c3.COLUMNS) | set(fig08.COLUMNS) <= set(_table())
+    assert set(c3.COLUMNS) <= set(_table())
 
 
-def test_figure_8_is_the_printed_reading_in_two_panels():
-    table = _table()
-    shown = select(table, figure="8-convolutions")
-    panels = fig08.draw(table).axes
-    for axes, (over, by, symbol) in zip(
-        panels, (("kernel", "filters", "F"), ("filters", "kernel", "K")), strict=True
+def _line_table():
+    rng = np.random.default_rng(0)
+    rows = []
+    for protocol, kernel, filters, seed in itertools.product(
+        fig08.PANELS, (7, 9), (2, 3, 5), range(3)
     ):
-        for index, value in enumerate(np.unique(shown[by])):
-            curve = select(shown, **{by: value})
-            expected = mean_and_interval(curve, over, curve["kappa"])
-            assert_curve(axes, f"${symbol} = {value}$", index, expected)
-    caption = fig08.caption(table, _PROVENANCE)
-    for words in ("Eqs 15 and 16", "over 3 initialisations", "n = 1,000, d = 784, k = 10"):
+        value = 100 * filters**2 / kernel * (1 + 0.01 * rng.random())
+        rows.append(
+            {
+                **{"figure": "8-line", "protocol": protocol, "kernel": kernel, "filters": filters},
+                **{"seed": seed, "inputs": 36, "outputs": filters * (38 - 2 * kernel)},
+                **{"samples": 1000, "data": "mnist, not whitened", "gain": 1.0},
+                "covariance_condition": 1378.9,
+                **{"kappa": value, "kappa_low": value * 0.999, "kappa_high": value * 1.001},
+                **{"evidence": "measured", "failure": 0.0, "resolved": True},
+                **{"bound": 2 * value, "bound_published": 3 * value},
+            }
+        )
+    return DataFrame(rows)
+
+
+def test_figure_8_is_on_a_line_with_either_root_and_whitened():
+    frame = _line_table()
+    other = frame.assign(figure="8-dense", kernel=3)
+    figure = fig08.draw(concat([frame, other], ignore_index=True))
+    for axes, protocol in zip(figure.axes, fig08.PANELS, strict=True):
+        shown = frame[frame["protocol"] == protocol]
+        for index, kernel in enumerate((7, 9)):
+            curve = shown[shown["kernel"] == kernel]
+            columns = {name: curve[name].to_numpy() for name in ("filters", "kappa")}
+            expected = mean_and_interval(columns, "filters", columns["kappa"])
+            assert_curve(axes, f"$K = {kernel}$", index, expected)
+        factor = 3 if "2" in protocol else 2  # the published code's bound where it is that code's
+        dashed = [drawn for drawn in axes.lines if drawn.is_dashed()][0]
+        drawn = line(axes, "$K = 7$").get_ydata()
+        np.testing.assert_allclose(dashed.get_ydata(), factor * drawn, rtol=1e-9)
+    assert set(fig08.COLUMNS) <= set(frame)
+    caption = fig08.caption(frame, _PROVENANCE)
+    for words in ("Eqs 15 and 16", "over 3 initialisations", "n = 1,000, d = 36", "number 1379"):
         assert words in caption
 
 

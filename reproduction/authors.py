@@ -1,0 +1,175 @@
+"""The numbers of paper A's authors beside ours: the page figures/findings/authors.md.
+
+Theirs stand in ``texts/authors.toml``, each with its place in their code or notebooks; ours are in
+the published tables of the paper's sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from reproduction.markdown import escaped, table
+from reproduction.published import gallery
+from reproduction.readings import title
+from reproduction.texts import FOLDER
+from sweeps.rows import where
+from sweeps.table import read
+
+READ_OFF = 0.05  # how far a number that was read off a picture may be from the one that is drawn
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Target:
+    """One number of theirs, and where ours is; the fields are explained in the file."""
+
+    figure: str
+    quantity: str
+    theirs: float
+    place: str
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    of: str = "kappa"
+    draws: int = 1
+    read_off: bool = False
+    why: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.rows) == bool(self.reason):
+            msg = f"{self.figure}, {self.quantity}: give rows, or the reason why there are none"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Ours beside one number of theirs: an arithmetic mean over our seeds, and their range."""
+
+    target: Target
+    values: NDArray[np.float64]  # of our seeds
+
+    @property
+    def quotient(self) -> float:
+        return float(self.values.mean() / self.target.theirs)
+
+    @property
+    def differs(self) -> bool:
+        """Whether theirs and ours lie further apart than networks of one distribution do.
+
+        Logarithms are compared: with s their standard deviation over our n seeds, means of n and of
+        N draws differ by less than t s sqrt(1/n + 1/N) with 95%. The digits that are printed, and
+        how well a picture can be read, are added.
+        """
+        logs = np.log(self.values)
+        seeds, spread = len(logs), 0.0
+        if seeds > 1:
+            quantile = scipy.stats.t.ppf((1 + _LEVEL) / 2, seeds - 1)
+            apart = math.sqrt(1 / seeds + 1 / self.target.draws)
+            spread = float(quantile * logs.std(ddof=1) * apart)
+        known = half_unit(self.target.theirs) / self.target.theirs
+        known += READ_OFF if self.target.read_off else 0.0
+        return abs(math.log(self.quotient)) > spread + known
+
+
+def half_unit(number: float) -> float:
+    """Half a unit of the last digit with which a number is written."""
+    digits, _, exponent = f"{number!r}".lower().removesuffix(".0").partition("e")
+    decimals = len(digits.partition(".")[2])
+    return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+
+
+@cache
+def targets() -> tuple[Target, ...]:
+    """Every number of theirs, in the order of the file."""
+    return read_targets(FOLDER / "authors.toml")
+
+
+def read_targets(path: Path) -> tuple[Target, ...]:
+    """The tables [[target]] of a file."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is no TOML in UTF-8: {error}"
+        raise ValueError(msg) from error
+    names = {one.name for one in dataclasses.fields(Target)}
+    for index, one in enumerate(found.get("target", []), 1):
+        if wrong := sorted(set(one) - names):
+            known = ", ".join(sorted(names))
+            msg = f"target {index} of {path} has {', '.join(wrong)}; the fields are {known}"
+            raise ValueError(msg)
+    return tuple(Target(**one) for one in found.get("target", []))
+
+
+def compared(target: Target, folder: Path) -> Compared | None:
+    """Ours from the published table; None where the figure was not run, or has no such rows."""
+    path = gallery("paper", folder / "gallery") / f"{target.figure}.csv"
+    if not target.rows or not path.is_file():
+        return None
+    frame = _read(path, path.stat().st_mtime_ns)
+    missing = [name for name in (*target.rows, target.of) if name not in frame]
+    if missing:
+        return None
+    rows = where(frame, **target.rows)
+    values = np.asarray(rows[target.of], float)
+    values = values[np.isfinite(values)]
+    return Compared(target, values) if len(values) else None
+
+
+@cache
+def _read(path: Path, changed: int) -> Any:
+    del changed  # a table that was written again is read again
+    return read(path)
+
+
+def page(folder: Path) -> str:
+    """The page, from the tables below ``folder``."""
+    parts = [
+        "# The authors' numbers beside ours",
+        "[All findings](../FINDINGS.md)",
+        "Each number that stands in the notebooks of paper A's authors, or can be read off their"
+        " pictures, with the mean of ours at the paper's sizes and the range of our seeds."
+        ' "Differs" means by more than networks of one distribution do: 95% of the differences'
+        " between a mean of our seeds and one of their draws are smaller, the digits that are"
+        f" printed and {READ_OFF:.0%} for what was read off a picture added. No verdict rests on"
+        " these numbers.",
+        *_sections(folder),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(folder: Path) -> Iterator[str]:
+    for figure in dict.fromkeys(target.figure for target in targets()):
+        of_figure = [target for target in targets() if target.figure == figure]
+        yield f"## [{title(figure)}]({figure}.md)"
+        heads = ("quantity", "theirs", "ours", "ours / theirs", "", "where theirs stands")
+        yield table(heads, [_row(target, folder) for target in of_figure])
+
+
+def _row(target: Target, folder: Path) -> tuple[str, ...]:
+    theirs = f"{target.theirs:.7g}"
+    theirs += f" (mean of {target.draws})" if target.draws > 1 else ""
+    theirs += ", read off" if target.read_off else ""
+    found = compared(target, folder)
+    if found is None:
+        ours, quotient, told = "", "", target.reason or "not run"
+    else:
+        ours, quotient = _ours(found.values), f"{found.quotient:.3g}"
+        told = f"differs. {target.why}".strip() if found.differs else "agrees"
+    return tuple(map(escaped, (target.quantity, theirs, ours, quotient, told, target.place)))
+
+
+def _ours(values: NDArray[np.float64]) -> str:
+    mean = f"{values.mean():.4g}"
+    if len(values) == 1 or values.min() == values.max():
+        return mean
+    return f"{mean} ({values.min():.4g} to {values.max():.4g}, {len(values)} seeds)"
