@@ -79,18 +79,17 @@ def _laptop() -> dict[str, object]:
     data, small = data_of("laptop", "mnist"), {"side": 20, "outputs": 5}
     few = (0.0, 0.1, 0.3, 1.0)
     return {
-        "one": _panel(data, 256, (51, 154, 256, 512, 1024, 2048), 3, **small),
-        "two": _panel(data, 256, (256, 512, 1024), 3, depth=TWO, slopes=(0.0, 0.01), **small),
-        "drawn": _panel(data, 256, (256, 2048), 3, slopes=few, whitening="all", **small),
+        "one": _panel(data, 256, (51, 154, 256, 512, 2048), 3, **small),
+        "two": _panel(data, 256, (256, 1024), 3, depth=TWO, slopes=(0.0, 0.01), **small),
+        "drawn": _panel(data, 256, (2048,), 3, slopes=few, whitening="all", **small),
     }
 
 
 def _paper() -> dict[str, object]:
-    data, few = data_of("paper", "mnist"), (0.0, 0.1, 0.3, 1.0)
+    data = data_of("paper", "mnist")
     colours = (1000, 5000) if is_at_hand("cifar10_part") else ()
     every = (0.0, 0.1, 0.3, 0.5, 1.0)
     return {
         "one": _panel(data, 500, (100, 300, 500, 1000, 4000), 3),
         "colours": _panel(at_hand("cifar10_part", data), 500, colours, 3, slopes=every),
-        "drawn": _panel(data, 500, (4000,), 3, slopes=few, whitening="all"),
     }

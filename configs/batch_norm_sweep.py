@@ -61,14 +61,13 @@ def _smoke() -> dict[str, object]:
 
 def _laptop() -> dict[str, object]:
     return {
-        "printed": _panel(BUNDLED, 4, (16, 32, 64, 100, 200, 400), 3),
+        "printed": _panel(BUNDLED, 4, (32, 64, 100, 200, 400), 3),
         "published": _panel("digits", 1, (64, 100, 200), 3, norms=NORMS[:-1]),
     }
 
 
 def _paper() -> dict[str, object]:
-    widths = (16, 32, 64, 100, 200, 400, 1000, 2000)
-    narrow = (50, 100, 200, 400, 1000)
+    widths, narrow = (32, 64, 100, 200, 400), (50, 100, 200, 400)
     return {
         "printed": _panel(at_hand("cifar10_part", BUNDLED), 4, widths, 3),
         "published": _panel(at_hand("mnist", BUNDLED), 4, narrow, 3, norms=NORMS[:-1]),

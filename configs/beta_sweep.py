@@ -83,8 +83,8 @@ def _smoke() -> dict[str, object]:
 def _laptop() -> dict[str, object]:
     small = {"side": 12, "outputs": 2, "betas": PUBLISHED}
     return {
-        "grey": _panel("fashion_mnist_5000", 510, (1, 2, 3, 4, 6, 8), 5, side=20, outputs=5),
-        "colour": _panel("photo_patches", 436, (1, 2, 3, 4, 6), 12, **small),
+        "grey": _panel("fashion_mnist_5000", 510, (2, 3, 4, 6, 8), 5, side=20, outputs=5),
+        "colour": _panel("photo_patches", 436, (2, 3, 4, 6), 5, **small),
     }
 
 

@@ -4,7 +4,7 @@
 
 Figure 8 is that of the published code of paper A: the first 1000 images of MNIST, every fifth
 pixel, 6 x 6 taken as a line of 36, two convolutions in one dimension with kernels of 7, 9 and 11
-and 2 to 5 filters, not whitened. Figure C3 has what else the text can mean, in two dimensions. There
+and 2 to 5 filters, not whitened. Figure C3 has what else the text can mean, in two dimensions:
 Toeplitz entries as parameters cost a second at most at 28 x 28 pixels; shared weights need a matrix
 of k d rows, and have 14 x 14 pixels. kappa does not depend on the gain of the weights.
 
