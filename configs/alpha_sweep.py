@@ -7,8 +7,8 @@ depends on n, d, k, m and the slope alone and not on the images. Lambda has the 
 the network, and -alpha as in that code, for the same weights. Where all data are whitened before n
 of them are drawn, the images count.
 
-smoke: seconds. laptop: 256 samples of 20 x 20 pixels and 5 outputs in place of 500 of 28 x 28 and
-10, which keeps n/d and d/k, two minutes on 2 cores. paper: the paper's sizes, and those of CIFAR-10
+smoke: seconds. laptop: 125 samples of 14 x 14 pixels and 3 outputs in place of 500 of 28 x 28 and
+10, which keeps n/d and d/k, a minute on 2 cores. paper: the paper's sizes, and those of CIFAR-10
 where a part of it is at hand, ten minutes on one core.
 """
 
@@ -76,12 +76,12 @@ def _smoke() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    data, small = data_of("laptop", "mnist"), {"side": 20, "outputs": 5}
+    data, small = data_of("laptop", "mnist"), {"side": 14, "outputs": 3}
     few = (0.0, 0.1, 0.3, 1.0)
     return {
-        "one": _panel(data, 256, (51, 154, 256, 512, 2048), 3, **small),
-        "two": _panel(data, 256, (256, 1024), 3, depth=TWO, slopes=(0.0, 0.01), **small),
-        "drawn": _panel(data, 256, (2048,), 3, slopes=few, whitening="all", **small),
+        "one": _panel(data, 125, (25, 75, 125, 250, 1000), 5, **small),
+        "two": _panel(data, 125, (125, 250, 500), 3, depth=TWO, slopes=(0.0, 0.01), **small),
+        "drawn": _panel(data, 125, (1000,), 3, slopes=few, whitening="all", **small),
     }
 
 
