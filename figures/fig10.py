@@ -65,9 +65,9 @@ def _paper_range(axes: Axes) -> None:
     axes.axhspan(low, high, color=style.GREY, alpha=0.15, linewidth=0, zorder=0)
     axes.annotate(
         f"the paper's {low:g} to {high:g}",
-        (0.98, low * (high / low) ** 0.2),
+        (0.02, low * (high / low) ** 0.12),
         xycoords=("axes fraction", "data"),
-        ha="right",
+        ha="left",
         va="center",
         color=style.GREY,
     )
