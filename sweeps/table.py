@@ -25,6 +25,15 @@ of them is a number, and else text.
 """
 =======
 TEXTS = (
+    *(),
+)
+"""The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
+
+Any other column of a table holds truth values if one of its cells is True or False, numbers if one
+of them is a number, and else text.
+"""
+=======
+TEXTS = (
     *("activation", "beta", "block", "columns", "data", "dtype", "evidence", "family", "figure"),
     *("initializer", "kind", "matrix", "method", "metric", "network", "norm", "optimizer"),
     *("panel", "part", "protocol", "rank_source", "reading", "sign", "sizes", "stage", "start"),

@@ -94,7 +94,7 @@ def test_figure_8_is_on_a_line_with_either_root_and_whitened():
             expected = mean_and_interval(columns, "filters", columns["kappa"])
             assert_curve(axes, f"$K = {kernel}$", index, expected)
         factor = 3 if "2" in protocol else 2  # the published code's bound where it is that code's
-        dashed = [drawn for drawn in axes.lines if drawn.is_dashed()][0]
+        dashed = next(drawn for drawn in axes.lines if drawn.is_dashed())
         drawn = line(axes, "$K = 7$").get_ydata()
         np.testing.assert_allclose(dashed.get_ydata(), factor * drawn, rtol=1e-9)
     assert set(fig08.COLUMNS) <= set(frame)
