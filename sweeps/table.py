@@ -16,32 +16,12 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 Columns: TypeAlias = Mapping[str, NDArray] | DataFrame  # equally long columns by name
-<<<<<<< HEAD
 MIXED = ("beta", "figure")
 """The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
 
 Any other column of a table holds truth values if one of its cells is True or False, numbers if one
 of them is a number, and else text.
 """
-=======
-TEXTS = (
-    *(),
-)
-"""The columns of text of which some cells look like numbers: "1" and "1/L", "8" and "2a".
-
-Any other column of a table holds truth values if one of its cells is True or False, numbers if one
-of them is a number, and else text.
-"""
-=======
-TEXTS = (
-    *("activation", "beta", "block", "columns", "data", "dtype", "evidence", "family", "figure"),
-    *("initializer", "kind", "matrix", "method", "metric", "network", "norm", "optimizer"),
-    *("panel", "part", "protocol", "rank_source", "reading", "sign", "sizes", "stage", "start"),
-    *("statistics", "steps"),
-    *("tensors", "training_loss", "variant", "what", "whitening"),
-)
-"""The columns of published tables that have text; the others have numbers, or True and False."""
->>>>>>> d91c3c6 (Publish figure 10 on CIFAR-10, figure 8 in one dimension, and figures 6 and 23 with samples whitened themselves)
 
 
 class TableError(ValueError):

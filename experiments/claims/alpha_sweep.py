@@ -204,8 +204,9 @@ _RELU = Sentence(
 _GRAM = (
     "with X X^T = I the first term of Eq 10 is one block of W diag(slopes^2) W^T for each sample."
     " The linear network has both terms whole; ReLU loses half of each, and the largest eigenvalue"
-    " gains a constant part of Gamma, because its hidden units are not centred: at n = 125, d = 196,"
-    " k = 3 and m = 1000 lambda_max is 10 times that of the linear network, and lambda_min 0.39 times."
+    " gains a constant part of Gamma, because its hidden units are not centred: at n = 125,"
+    " d = 196, k = 3 and m = 1000 lambda_max is 10 times that of the linear network, and lambda_min"
+    " 0.39 times."
     " With -alpha the negative side is mirrored, and alpha = 1 is the absolute value, whose"
     " units are centred least"
 )
