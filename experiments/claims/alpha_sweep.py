@@ -303,11 +303,15 @@ CLAIMS = (
     *_readings(
         "23",
         _REDUCING,
-        "every smaller alpha has a lower kappa, at every m",
-        _slopes_help,
+        "every smaller alpha has a lower kappa, at every m >= n, where the published widths are",
+        lambda rows: _slopes_help(_wide(rows)),
         elsewhere=True,
     ),
     *_readings(
-        "23", _RELU, "ReLU improves on the linear network at every m", _relu_helps, elsewhere=True
+        "23",
+        _RELU,
+        "ReLU improves on the linear network at every m >= n",
+        lambda rows: _relu_helps(_wide(rows)),
+        elsewhere=True,
     ),
 )
