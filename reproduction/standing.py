@@ -204,7 +204,9 @@ def _told(row: texts.Answer, found: Sequence[Standing], sides: Sequence[Side]) -
 def _ran_at(readings: Sequence[str], sides: Sequence[Side]) -> Side | None:
     """The profile that has all of these readings, the paper's before the laptop's."""
     names = {reading.partition(AT)[0] for reading in readings}
-    return next((side for side in reversed(sides) if names <= side.recorded.keys()), None)
+    ran = (side for side in reversed(sides) if names <= side.recorded.keys())
+    known = (side for side in ran if all(side.recorded[one]["value"] != "nan" for one in names))
+    return next(known, None)
 
 
 def filled(text: str, readings: Sequence[str], side: Side) -> str:

@@ -121,7 +121,7 @@ def _in_range(paths: list[Columns]) -> Verdict:
     kappas = np.concatenate([path["kappa"] for path in paths])
     inside = np.mean((kappas >= low) & (kappas <= high))
     text = f"kappa from {kappas.min():.3g} to {kappas.max():.3g}, {inside:.0%} of it inside"
-    return replace(found, text=f"{text}; {found.text}")
+    return replace(found, text=f"{text}; {found.text}", short="")
 
 
 def _stays_tight(paths: list[Columns]) -> Verdict:
