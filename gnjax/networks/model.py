@@ -226,7 +226,7 @@ def apply_and_outputs(apply: Apply, params: Params, x: Any) -> tuple[Apply, Outp
     described = described_outputs(outputs, sample_count(x))
     if watch.met:
         with _refusing(x):
-            compare_modules(apply, params, x, any_size=watch.any_size)
+            compare_modules(apply, params, x, like=apply_rewritten, any_size=watch.any_size)
     return apply_rewritten, described
 
 

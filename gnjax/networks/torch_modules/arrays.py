@@ -70,8 +70,3 @@ def apart(ours: Any, theirs: np.ndarray) -> np.ndarray:
 def largest(array: np.ndarray) -> float:
     """The largest size of a finite entry."""
     return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
-
-
-def differ(ours: Any, theirs: np.ndarray, tolerance: float) -> bool:
-    """Whether two arrays differ by more than a share of the largest entry."""
-    return bool(apart(ours, theirs).max(initial=0.0) > tolerance * largest(theirs))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,24 +11,27 @@ import numpy as np
 
 from gnjax.networks.forms.refusals import RAISED, told
 from gnjax.networks.torch_modules.arrays import (
+    apart,
     as_float64,
-    differ,
     from_tensor,
+    largest,
     tensor_of,
     torch,
 )
 from gnjax.networks.torch_modules.operators import OPERATORS
 from gnjax.networks.torch_modules.original import gradients
 from gnjax.networks.torch_modules.program import Step, filled, typed
+from gnjax.networks.torch_modules.rounding import moved, step_of
 
 _ROUNDINGS = 1e4  # of one operator, in units of eps
-_NO_OPERATOR = (
-    "Each operator of the graph alone agrees with PyTorch, so that torch.export has not written "
-    "down what forward does: a hook of a tensor, detach_(), torch.inference_mode(), numbers that "
-    "are changed under torch.no_grad() and read afterwards, a derivative written by hand, or a "
-    "composite function that it takes apart. Write this part with other operators, as in "
-    "x.detach() and torch.where, or write apply(params, x) with jax.numpy"
-)
+_REMEDY = "put another in its place"
+
+
+class _Product(NamedTuple):
+    """The results of an operator, and u^T J by its operands; or their sizes."""
+
+    results: list[Any]
+    derivatives: list[Any]
 
 
 def blamed(
@@ -38,7 +41,7 @@ def blamed(
     parameters: Mapping[str, Any],
     leaves: Sequence[Any],
 ) -> str:
-    """The words for the first operator that differs, or for there being none.
+    """The words for the first operator that differs, or none.
 
     Each operator is given what PyTorch has computed before it, so that no difference is handed on.
 
@@ -62,7 +65,7 @@ def blamed(
 
     with torch().no_grad(), jax.numpy_rank_promotion("allow"):
         Compared(exported.graph_module).run(*_inputs(exported, paths, parameters, leaves))
-    return f"{found[0]}; put another in its place" if found else _NO_OPERATOR
+    return found[0] if found else ""
 
 
 def _inputs(
@@ -84,6 +87,8 @@ def _inputs(
 def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
     """How the rule of a step differs from PyTorch's operator, or nothing."""
     names = [before.name for before in node.all_input_nodes]
+    if wrapped := _wrapped(values[name] for name in (*names, node.name)):
+        return wrapped
     floats = [name for name in names if _floats(values[name])]
     given = {name: jax.tree.map(_to_jax, values[name]) for name in names}
 
@@ -95,35 +100,68 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
     try:
         ours, pull = jax.vjp(rule, {name: given[name] for name in floats})
     except RAISED as error:
-        return f"raises {type(error).__name__}: {told(error)}"
-    moved = {name: values[name].detach().requires_grad_() for name in floats}
-    try:
-        theirs = _by_torch(node, {**values, **moved})[: len(ours)]
-    except RuntimeError:  # PyTorch takes an operand as a constant, such as a running mean
-        moved = {}
-        theirs = _by_torch(node, values)[: len(ours)]
-    formats = [float(jnp.finfo(given[name].dtype).eps) for name in floats]
-    formats += [float(jnp.finfo(array.dtype).eps) for array in ours]
-    tolerance = _ROUNDINGS * max([step.eps, *formats])
-    if any(differ(a, as_float64(b), tolerance) for a, b in zip(ours, theirs, strict=True)):
-        return "computes something else than PyTorch's"
+        return f"raises {type(error).__name__}: {told(error)}; {_REMEDY}"
     rng = np.random.default_rng(0)
-    directions = [rng.standard_normal(tuple(tensor.shape)) for tensor in theirs]
+    directions = [rng.standard_normal(array.shape) for array in ours]
+    try:
+        theirs = _by_torch(node, values, floats, directions)
+    except RuntimeError:  # PyTorch takes an operand as a constant, such as a running mean
+        floats = []
+        theirs = _by_torch(node, values, floats, directions)
     (product,) = pull([jnp.asarray(u, a.dtype) for u, a in zip(directions, ours, strict=True)])
-    expected = gradients(theirs, list(moved.values()), directions)
-    if any(differ(product[n], e, tolerance) for n, e in zip(moved, expected, strict=True)):
-        return "has another derivative than PyTorch's"
+    found = _Product(ours, [product[name] for name in floats])
+    formats = [array.dtype for array in (*found.results, *found.derivatives)]
+    eps = max([step.eps, *(float(jnp.finfo(dtype).eps) for dtype in formats)])
+    sizes = jax.tree.map(largest, theirs)
+    if not _beyond(found, theirs, sizes, eps):
+        return ""
+    changes = moved(lambda: _by_torch(node, values, floats, directions), theirs, eps)
+    amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
+    return _beyond(found, theirs, jax.tree.map(max, sizes, amplified), eps)
+
+
+def _wrapped(values: Iterable[Any]) -> str:
+    """What integers are no integers of JAX in its mode, or nothing."""
+    for value in values:
+        if not isinstance(value, torch().Tensor) or value.dtype != torch().int64:
+            continue
+        exact, held = from_tensor(value), jax.dtypes.canonicalize_dtype(np.int64)
+        if (exact.astype(held) != exact).any():
+            return (
+                f"takes or gives integers from {exact.min()} to {exact.max()}, which {held} does "
+                "not hold; call gnjax.enable_x64() before making arrays"
+            )
     return ""
 
 
-def _by_torch(node: Any, values: Mapping[str, Any]) -> list[Any]:
-    """The results of PyTorch's operator that float."""
+def _beyond(found: _Product, exact: _Product, sizes: _Product, eps: float) -> str:
+    """How two products differ by more than rounding that is relative to these sizes."""
+
+    def differ(ours: Any, theirs: np.ndarray, size: Any) -> bool:
+        if ours.shape != theirs.shape:
+            return True
+        return bool(apart(ours, theirs).max(initial=0.0) > _ROUNDINGS * eps * size)
+
+    if any(map(differ, found.results, exact.results, sizes.results)):
+        return f"computes something else than PyTorch's; {_REMEDY}"
+    if any(map(differ, found.derivatives, exact.derivatives, sizes.derivatives)):
+        return f"has another derivative than PyTorch's; {_REMEDY}"
+    return ""
+
+
+def _by_torch(
+    node: Any, values: Mapping[str, Any], names: Sequence[str], directions: Sequence[np.ndarray]
+) -> _Product:
+    """PyTorch's results that float, and their u^T J by the operands of these names."""
+    operands = {name: values[name].detach().clone().requires_grad_() for name in names}
     args, kwargs = torch().fx.node.map_arg(
-        (node.args, node.kwargs), lambda before: values[before.name]
+        (node.args, node.kwargs), lambda before: {**values, **operands}[before.name]
     )
     with torch().enable_grad():
         value = node.target(*args, **kwargs)
-    return [leaf for leaf in jax.tree.leaves(value) if _floats(leaf)]
+    results = [leaf for leaf in jax.tree.leaves(value) if _floats(leaf)][: len(directions)]
+    derivatives = gradients(results, list(operands.values()), directions)
+    return _Product([as_float64(tensor) for tensor in results], derivatives)
 
 
 def _floats(value: Any) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jax.typing import DTypeLike
 
-from gnjax.networks.equations.rewritten import rewritten
+from gnjax.networks.equations.rewritten import rewritten_alike
 from gnjax.networks.forms import frameworks
 from gnjax.networks.forms.batches import digest
 from gnjax.networks.forms.frameworks import Apply, Params
@@ -198,8 +198,9 @@ class _TorchCall:
         made = self._translation(leaves, structure, dtype, keeps_types)
         numbers = [*arrays.values(), *leaves]
         traced = any(isinstance(number, jax.core.Tracer) for number in numbers)
-        if noticed(any_size=made.any_size) and not traced:
-            return self._compared(made, fixed, params, x, keeps_types=keeps_types)
+        like = noticed(any_size=made.any_size)
+        if like is not None and not traced:
+            return self._compared(made, fixed, params, x, like, keeps_types=keeps_types)
         return jax.tree.unflatten(made.results, made.program(arrays, fixed, leaves))
 
     def _has_types_of(self, arrays: Mapping[str, Any]) -> bool:
@@ -210,7 +211,14 @@ class _TorchCall:
         )
 
     def _compared(
-        self, made: _Translation, fixed: Any, params: Params, x: Any, *, keeps_types: bool
+        self,
+        made: _Translation,
+        fixed: Any,
+        params: Params,
+        x: Any,
+        like: Apply,
+        *,
+        keeps_types: bool,
     ) -> Any:
         """The outputs by PyTorch itself, after a comparison with those of the translation."""
         key = digest((params, x))
@@ -220,7 +228,7 @@ class _TorchCall:
             forward = _Forward(structure, self.output)
             original = Original(self.module, arrays, leaves, forward, widens=not keeps_types)
             with watching():  # and not compared again inside
-                function, _ = rewritten(Partial(self, fixed), params, x)
+                function = rewritten_alike(Partial(self, fixed), like)
                 blame = partial(self._blamed, made, arrays, leaves)
                 formats = [float(jnp.finfo(value.dtype).eps) for value in arrays.values()]
                 eps = max([*formats, *(step.eps for step in made.program.steps)])

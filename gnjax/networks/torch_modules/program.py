@@ -83,7 +83,16 @@ class Program:
         with jax.numpy_rank_promotion("allow"):  # PyTorch's operators do, whatever the caller wants
             for step in self.steps:
                 args, kwargs = filled((step.args, dict(step.kwargs)), values)
-                values[step.name] = typed(OPERATORS[step.operator](*args, **kwargs), step.dtype)
+                try:
+                    result = OPERATORS[step.operator](*args, **kwargs)
+                except OverflowError as error:
+                    msg = (
+                        f"the operator {step.operator} (in {step.module}) has a number of 64 bits "
+                        "in it, which JAX does not hold in 32-bit mode; call gnjax.enable_x64() "
+                        "before making arrays"
+                    )
+                    raise Refused(msg) from error
+                values[step.name] = typed(result, step.dtype)
         return filled(self.results, values)
 
 

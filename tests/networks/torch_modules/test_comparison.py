@@ -141,6 +141,76 @@ def test_what_export_loses_is_refused(name):
         gnjax.ntk(gnjax.from_torch(Module(LOST[name])), X)
 
 
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def cancelling(start):
+    """A chain that makes a rounding ``start`` times larger, though each of its steps is exact."""
+    torch.manual_seed(0)
+    return sequence(nn.Linear(3, 2), Applied(lambda x: (x + start) - start), nn.Tanh())
+
+
+@pytest.mark.parametrize("start", [1e3, 1e5, 1e7, 1e9])
+def test_rounding_that_the_module_amplifies_is_no_difference(start):
+    kernel = gnjax.ntk(gnjax.from_torch(cancelling(start)), X).as_matrix()
+    exact = gnjax.ntk(gnjax.from_torch(cancelling(0.0)), X).as_matrix()
+    roundings = 10 * start * np.finfo(float).eps
+    np.testing.assert_allclose(kernel, exact, rtol=0, atol=roundings * np.abs(exact).max())
+
+
+def test_a_wrong_rule_is_refused_where_rounding_is_amplified(monkeypatch):
+    rule = OPERATORS["linear"]
+    monkeypatch.setitem(OPERATORS, "linear", lambda *args: scaled(rule, *args))
+    with pytest.raises(ValueError, match=r"is not the module.*operator linear \(in "):
+        gnjax.ntk(gnjax.from_torch(cancelling(1e7)), X)
+
+
+def test_what_export_loses_is_not_blamed_on_an_operator_that_cancels():
+    """The derivative of LayerNorm is 1e-5 of the numbers that it is the difference of."""
+    lost = Applied(lambda x: x + (2 * x).detach_())
+    module = sequence(nn.Linear(3, 2), lost, nn.LayerNorm(2), nn.LayerNorm(2))
+    with pytest.raises(ValueError, match=r"derivative by 0\.bias differs.*torch\.export"):
+        gnjax.ntk(gnjax.from_torch(module), X)
+
+
+def test_a_tie_that_rounding_decides_is_named_so():
+    """The two entries that LayerNorm gives have the same size, but for rounding."""
+    over_largest = Applied(lambda x: x / (1 + torch.linalg.vector_norm(x, torch.inf, -1, True)))
+    module = sequence(nn.Linear(3, 2), nn.LayerNorm(2), over_largest)
+    with pytest.raises(ValueError, match=r"cannot be compared.*kink or of a tie"):
+        gnjax.ntk(gnjax.from_torch(module), X)
+
+
+def _times_product(self, x):
+    wide = 70_000 * torch.ones(2, dtype=torch.int64)
+    return self.layer(x) * (wide * wide % 7).to(x.dtype)
+
+
+WIDE_INTEGERS = {
+    "of a buffer": (lambda s, x: s.layer(x) * s.start / 1e9, r"from 3000000000 to 3000000007"),
+    "of a remainder": (lambda s, x: s.layer(x) * (s.start % 7), r"operator remainder.*int32"),
+    "of a product": (_times_product, r"operator mul .*4900000000"),
+    "written down": (lambda s, x: s.layer(x) * (s.start - 3_000_000_000), r"operator sub "),
+}
+
+
+@pytest.mark.filterwarnings("ignore:JAX is in 32-bit mode:UserWarning")
+@pytest.mark.parametrize("name", WIDE_INTEGERS)
+def test_integers_that_jax_wraps_in_32_bits_are_named(name):
+    forward, said = WIDE_INTEGERS[name]
+    module = Module(forward)
+    module.register_buffer("start", torch.tensor([3_000_000_000, 3_000_000_007]))
+    gnjax.ntk(gnjax.from_torch(module), X)  # in 64 bits
+    with jax.enable_x64(False), pytest.raises(ValueError, match=said + r".*enable_x64\(\)"):
+        gnjax.ntk(gnjax.from_torch(module, dtype=jnp.float32), X.astype(np.float32))
+
+
 def test_a_right_derivative_by_hand_is_taken():
     kernel = gnjax.ntk(gnjax.from_torch(Module(lambda s, x: _Twice.apply(s.layer(x)))), X)
     exact = gnjax.ntk(gnjax.from_torch(Module(lambda s, x: 2 * s.layer(x))), X)

@@ -1,0 +1,85 @@
+"""How far PyTorch's own numbers go when every number on the way to them is moved a little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from gnjax.networks.torch_modules.arrays import apart, torch
+
+Numbers = TypeVar("Numbers")  # a tree of arrays
+_DRAWS = 8  # one may cancel by chance, or decide a tie as PyTorch has
+
+
+def step_of(eps: float) -> float:
+    """h = sqrt(eps), where a difference quotient has half of the digits."""
+    return float(np.sqrt(eps))
+
+
+def moved(compute: Callable[[], Numbers], expected: Numbers, eps: float) -> Numbers:
+    """The largest change of every entry that ``compute`` gives, among random moves of size h.
+
+    Every result of every operator is multiplied by 1 + h or 1 - h at random, entry by entry, where
+    h = sqrt(eps), both in the function and in its derivatives. So the change over h is how much
+    larger than one rounding the rounding of an entry is, where the numbers move smoothly: it counts
+    what cancels inside of the chain. At a kink, or at a tie, the change is a jump, whatever h is. A
+    change to NaN or Inf counts as none.
+
+    Args:
+      compute: evaluates arrays by PyTorch, from numbers that it clones.
+      expected: what it gives when nothing is moved.
+      eps: of the coarsest floating format in which anything is computed.
+    """
+
+    def larger(change: np.ndarray, found: np.ndarray, exact: np.ndarray) -> np.ndarray:
+        distance = apart(found, exact)
+        return np.maximum(change, np.where(np.isfinite(distance), distance, 0.0))
+
+    changes: Numbers = jax.tree.map(lambda array: np.zeros(array.shape), expected)
+    for seed in range(_DRAWS):
+        with _moving(step_of(eps), seed):
+            found = compute()
+        changes = jax.tree.map(larger, changes, found, expected)
+    return changes
+
+
+def _moving(step: float, seed: int) -> Any:
+    """A context in which what PyTorch's operators give is off by a share ``step``."""
+    generator = torch().Generator().manual_seed(seed)
+
+    def off(value: Any, operands: list[Any]) -> Any:
+        if not _floats(value) or _picked(value, operands):
+            return value
+        signs = torch().randint(0, 2, value.shape, generator=generator).mul_(2).sub_(1)
+        return value * (1 + step * signs.double()).to(value.dtype)
+
+    class Moving(torch().utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            found = func(*args, **(kwargs or {}))
+            if any(returned.alias_info for returned in func._schema.returns):
+                return found  # a view, or an operand in place
+            operands = [leaf for leaf in jax.tree.leaves((args, kwargs)) if _floats(leaf)]
+            if func is torch().ops.aten.clone.default:
+                operands = []  # what is given is moved as well
+            return jax.tree.map(lambda value: off(value, operands), found)
+
+    return Moving()
+
+
+def _floats(value: Any) -> bool:
+    is_tensor = isinstance(value, torch().Tensor)
+    return is_tensor and (value.is_floating_point() or value.is_complex())
+
+
+def _picked(value: Any, operands: list[Any]) -> bool:
+    """Whether an operator has only picked numbers of an operand, as a maximum does.
+
+    Nothing is rounded then, and derivatives look for the operand that the result equals.
+    """
+    sizes, *others = (tensor.abs().double().reshape(-1) for tensor in (value, *operands))
+    return any(bool(torch().isin(sizes, other).all()) for other in others)
