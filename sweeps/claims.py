@@ -162,7 +162,12 @@ class Claim:
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The names of all sizes that decide: those of the sentence, and those of this reading."""
+        """The names of all sizes that decide: those of the sentence, and those of this reading.
+
+        A reading of other data or settings has none: it speaks for itself alone.
+        """
+        if self.read_as == OTHER:
+            return ()
         said = self.source.ratios if isinstance(self.source, Sentence) else ()
         return (*said, *self.ratios)
 

@@ -452,7 +452,7 @@ def test_shell_shapes_data_as_the_model_takes_it(user_module, capsys):
         (["no_such_module:f"], "no_such_module cannot be imported"),
         (["broken_own:factory"], "broken_own cannot be imported"),
         (["users_own:missing"], "has no function missing"),
-        (["users_own:NUMBER"], "has no function NUMBER"),
+        (["users_own:NUMBER"], "NUMBER is no function but of type int"),
         (["users_own:needy"], "it needs width"),
         (["users_own:wrong"], "not int"),
         (["users_own:alone"], "name a data set with --data"),

@@ -33,7 +33,7 @@ DEVICES = ("first", "second")
 class Stating:
     """diag(entries), which states every fact of the protocol; also A = B + 0 I."""
 
-    symmetric = positive = forms_cheaply = assumed = uneven = True
+    symmetric = positive = forms_cheaply = formed_by_products = assumed = uneven = True
     forming_work = 17.0
     devices = DEVICES
 
@@ -173,8 +173,8 @@ PASSED_ON = {
     **{
         fact: _same(fact)
         for fact in (
-            "symmetric", "positive", "forms_cheaply", "assumed", "uneven", "forming_work",
-            "rank_bound", "devices",
+            "symmetric", "positive", "forms_cheaply", "formed_by_products", "assumed", "uneven",
+            "forming_work", "rank_bound", "devices",
         )
     },
     "error": _error,

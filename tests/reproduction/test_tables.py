@@ -175,7 +175,7 @@ def test_loss_and_kappa_of_pruned_networks_are_judged_by_one_rule():
     for network in set(pruning_sweep.FIGURES.values()) - {"C2"}:
         claims = [c for c in pruning_sweep.CLAIMS if c.figure == network]
         along = [c for c in claims if isinstance(c.source, Sentence) and "epochs" in c.statement]
-        assert {c.gates for c in along} == {("p/(k n)", "batch/n")}
+        assert {(*c.source.ratios, *c.ratios) for c in along} == {("p/(k n)", "batch/n")}
         assert [c.statement.split(", ")[0] for c in along] == ["kappa", "the loss"]
         assert all(c.statement.endswith("grows with the pruning rate") for c in along)
 
