@@ -100,17 +100,22 @@ def _directions(axes: Axes, frame: DataFrame) -> None:
 def caption(frame: DataFrame, provenance: Mapping[str, Any]) -> str:
     """The caption: what is changed, and the two sentences that the picture supports."""
     shown = frame[frame["network"] == NETWORK]
-    starts = shown[shown["what"] == "losses"]["seed"].nunique()
+    starts = shown[shown["what"] == "losses"].groupby("pruned")["seed"].nunique()
+    counts = ", ".join(f"{count} at {rate:.0%}" for rate, count in starts.items())
     rows = arms.certified(shown, "left")
     return captions.paragraph(
         "Figure C4, beyond the papers. What makes Figure 1: a ResNet20 trained by the protocol of"
         f" the published code, with one change at a time. {arms.STEPS}, batches of"
         f" {captions.listed(sorted(shown['batch'].unique()))}. Left: the loss after the last epoch,"
         " with every tensor pruned as in the published code, with kernels alone, and without random"
-        f" crops and flips; {starts} initialisations, bands are the 95% interval of their geometric"
-        " mean. Middle: lambda_max of J J^T with BatchNorm's statistics of batches, for J with a"
-        " column for every weight and with those of the weights that are left. Right: kappa after"
-        " the last epoch with BatchNorm's statistics of all samples; arrows are lower bounds.",
-        captions.certificates(arms.finite(rows)) if len(rows) else "",
+        f" crops and flips (initialisations: {counts}; bands are the 95% interval of the geometric"
+        " mean where there are several). Middle: lambda_max of J J^T with BatchNorm's statistics of"
+        " batches, for J with a column for every weight and with those of the weights that are"
+        " left. Right: kappa after the last epoch with BatchNorm's statistics of all samples;"
+        " arrows are lower bounds. Middle and right are of one initialisation.",
+        f"Of the columns that are left: {captions.certificates(arms.finite(rows))}"
+        if len(rows)
+        else "",
+        arms.rank(rows),
         captions.data(shown, provenance),
     )

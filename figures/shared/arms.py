@@ -82,6 +82,8 @@ def _curves(axes: Axes, rows: DataFrame, of: str, rates: Sequence[float]) -> Non
             if of == "kappa"
             else over_seeds(curve, "epoch", of)
         )
+        if len(series.x) < 2:  # a point alone is no course; it is in the table
+            continue
         lines.append(style.band(axes, series, look, f"{rate:.0%} pruned"))
         if of == "loss":
             lines[-1].set_marker("")
@@ -103,16 +105,27 @@ def caption(frame: DataFrame, provenance: Mapping[str, Any], number: int, networ
         " BatchNorm's scales and shifts among them, pruned at initialisation, so that"
         f" {', '.join(f'{count:,}' for count in left)} parameters are left; images cropped and"
         f" flipped at random. {STEPS}, batches of {_listed(shown['batch'])}."
-        " Left: the loss after each epoch, in training mode. Middle: lambda_max of J J^T with a"
-        " column of J for every weight, pruned or not, and BatchNorm's statistics of batches; what"
-        " the published code draws as kappa is this over one fixed number. Right: kappa of J with"
-        " the columns of the weights that are left, and BatchNorm's statistics of all samples."
-        " Logarithmic vertical axes.",
-        f"Initialisations of the losses: {counts}; bands are the 95% interval of their geometric"
-        " mean. lambda_max and kappa are of the first.",
+        " Left: the loss after each epoch, in training mode.",
+        _ends(shown),
+        "Logarithmic vertical axes.",
+        f"Initialisations of the losses: {counts}; bands are the 95% interval of the geometric mean"
+        " where there are several.",
         captions.certificates(finite(kappas)) if len(kappas) else "",
-        _rank(kappas),
+        rank(kappas),
         captions.data(shown, provenance),
+    )
+
+
+def _ends(shown: DataFrame) -> str:
+    """What the middle and the right panel show, where something of it is computed."""
+    if certified(shown, "left").empty:
+        return "lambda_max and kappa are not computed at this profile."
+    return (
+        "Middle: lambda_max of J J^T with a column of J for every weight, pruned or not, and"
+        " BatchNorm's statistics of batches; what the published code draws as kappa is this over"
+        " one fixed number. Right: kappa of J with the columns of the weights that are left, and"
+        " BatchNorm's statistics of all samples. Both are of one initialisation, at the rates and"
+        " stops that are computed; a rate with one stop alone is not drawn."
     )
 
 
@@ -120,7 +133,7 @@ def _listed(values: Series) -> str:
     return captions.listed(sorted(values.unique()))
 
 
-def _rank(kappas: DataFrame) -> str:
+def rank(kappas: DataFrame) -> str:
     """At which rank kappa is taken where J has not full rank."""
     rows = kappas["samples"] * kappas["outputs"]
     short = kappas[kappas["rank"] < rows]
