@@ -24,6 +24,11 @@ from sweeps.claims import (
 from sweeps.effects import decide, ratio
 
 LAST = 0.9  # the final loss is the mean over the epochs from this share of the last one on
+BOTH_FALL = (
+    "Pruning lowers both ends of the spectrum alike: with J of the parameters left, lambda_max is"
+    " 0.80, 0.49 and 0.22 times that of the unpruned network at rates of 0.2, 0.4 and 0.6, and"
+    " lambda_min 0.83, 0.58 and 0.23 times; at 0.8 they are 0.058 and 0.043 times."
+)
 MENDED = "J has the columns of the parameters that pruning has left"
 
 Check = Callable[[DataFrame], Verdict]
@@ -97,7 +102,16 @@ def _of_run(run: str, of: str, column: str) -> tuple[Claim, Claim]:
         start, along = (f"{words} ({RUNS[run]})" for words in (start, along))
     panel = (("run", run), ("of", of))
     return (
-        Claim("17", start, WORSE, _at_start(run, of), panel=panel, column=column, mended=mended),
+        Claim(
+            "17",
+            start,
+            WORSE,
+            _at_start(run, of),
+            panel=panel,
+            mechanism=BOTH_FALL if column == CERTIFIED else "",
+            column=column,
+            mended=mended,
+        ),
         Claim("17", along, INCREASE, _trained(run, of), panel=panel, column=column, mended=mended),
     )
 
