@@ -12,6 +12,8 @@ smoke: seconds. laptop: 125 samples of 14 x 14 pixels and 3 outputs in place of 
 where a part of it is at hand, ten minutes on one core.
 """
 
+from functools import partial
+
 from ml_collections import ConfigDict
 
 from sweeps.config import at_hand, data_of, is_at_hand, unknown_profile
@@ -67,21 +69,23 @@ def _panel(
 
 
 def _smoke() -> dict[str, object]:
-    data, small = data_of("smoke", "mnist"), {"side": 8, "outputs": 3}
+    data = data_of("smoke", "mnist")
+    panel = partial(_panel, data, 40, side=8, outputs=3)
     return {
-        "one": _panel(data, 40, (20, 60, 180), 2, **small),
-        "two": _panel(data, 40, (40, 80), 2, depth=TWO, slopes=(0.0, 0.01), **small),
-        "drawn": _panel(data, 40, (60, 180), 2, whitening="all", **small),
+        "one": panel((20, 60, 180), 2),
+        "two": panel((40, 80), 2, depth=TWO, slopes=(0.0, 0.01)),
+        "drawn": panel((60, 180), 2, whitening="all"),
     }
 
 
 def _laptop() -> dict[str, object]:
-    data, small = data_of("laptop", "mnist"), {"side": 14, "outputs": 3}
+    data = data_of("laptop", "mnist")
+    panel = partial(_panel, data, 125, side=14, outputs=3)
     few = (0.0, 0.1, 0.3, 1.0)
     return {
-        "one": _panel(data, 125, (25, 75, 125, 250, 1000), 5, **small),
-        "two": _panel(data, 125, (125, 250, 500), 3, depth=TWO, slopes=(0.0, 0.01), **small),
-        "drawn": _panel(data, 125, (1000,), 3, slopes=few, whitening="all", **small),
+        "one": panel((25, 75, 125, 250, 1000), 5),
+        "two": panel((125, 250, 500), 3, depth=TWO, slopes=(0.0, 0.01)),
+        "drawn": panel((1000,), 3, slopes=few, whitening="all"),
     }
 
 

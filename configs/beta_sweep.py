@@ -81,10 +81,10 @@ def _smoke() -> dict[str, object]:
 
 
 def _laptop() -> dict[str, object]:
-    small = {"side": 12, "outputs": 2, "betas": PUBLISHED}
+    colour = _panel("photo_patches", 436, (2, 3, 4, 6), 5, side=12, outputs=2, betas=PUBLISHED)
     return {
         "grey": _panel("fashion_mnist_5000", 510, (2, 3, 4, 6, 8), 5, side=20, outputs=5),
-        "colour": _panel("photo_patches", 436, (2, 3, 4, 6), 5, **small),
+        "colour": colour,
     }
 
 

@@ -74,7 +74,8 @@ def _shown(frame: DataFrame) -> DataFrame:
     """The first seed of the first reading that the table has."""
     spectra = frame[frame["figure"] == 9]
     reading = next(name for name in READINGS if name in set(spectra["reading"]))
-    return of_first_seed(spectra[spectra["reading"] == reading]).sort_values("assumed_rank")
+    first = of_first_seed(spectra[spectra["reading"] == reading])
+    return DataFrame(first).sort_values("assumed_rank")
 
 
 def _at(rows: DataFrame, rule: str) -> DataFrame:
