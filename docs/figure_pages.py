@@ -148,9 +148,9 @@ def _findings(folder: Path) -> str:
 
 
 def _behind() -> dict[str, str]:
-    """The pages that no run writes, and the summary."""
+    """The summary, the authors' numbers beside ours, and the pages that no run writes."""
     folder = KEPT / "findings"
-    paths = [folder / f"{title}.md" for title in ("summary", *PAGES)]
+    paths = [folder / f"{title}.md" for title in ("summary", "authors", *PAGES)]
     return {
         path.stem: path.read_text(encoding="utf-8").replace("](../FINDINGS.md)", "](findings.md)")
         for path in paths

@@ -107,7 +107,7 @@ def test_notebook_installs_and_keeps_the_jax_it_finds(tmp_path, monkeypatch):
 
 def test_every_figure_has_a_page(figure_pages, tmp_path):
     written = {path.stem: path.read_text() for path in figure_pages.write(tmp_path / "figures")}
-    behind = {"summary", *PAGES}
+    behind = {"summary", "authors", *PAGES}
     assert set(written) == {*catalogue.names(), "index", "findings", *behind}
     assert all(re.search(rf"^{page}$", written["findings"], re.MULTILINE) for page in behind)
     texts = "".join(written[page] for page in ("findings", *behind))

@@ -41,13 +41,13 @@ EARLY, REACHED = 12, 0.1  # the epoch, and the loss, of the link between speed a
 CHANCE = 0.05  # a correlation is decided where fewer of all orders have one as large
 LAST = 0.1  # the share of the epochs whose mean is the final loss
 
-OTHER_DATA = ("resnet20", "resnet32")  # on CIFAR-10 figures 1, 14 and 15 are of pruning_arms
+OTHER_DATA = ("resnet20", "resnet32", "feed_forward")  # other experiments have CIFAR-10
 FIGURES: Mapping[str, str] = {
     "resnet20": "C2",
     "vit": "13",
     "resnet32": "C2",
     "vgg5": "16",
-    "feed_forward": "17",
+    "feed_forward": "C2",
 }
 _PLACE = "Section 1, of Figure 1"  # Appendix I.1 has other networks and prints no outcome of them
 _RESNET20 = ("1, 14",)
