@@ -115,9 +115,15 @@ def _difference(step: Step, node: Any, values: Mapping[str, Any]) -> str:
     sizes = jax.tree.map(largest, theirs)
     if not _beyond(found, theirs, sizes, eps):
         return ""
-    changes = moved(lambda: _by_torch(node, values, floats, directions), theirs, eps)
-    amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
-    return _beyond(found, theirs, jax.tree.map(max, sizes, amplified), eps)
+
+    def beyond_changes(changes: _Product) -> str:
+        amplified = jax.tree.map(lambda change: largest(change) / step_of(eps), changes)
+        return _beyond(found, theirs, jax.tree.map(max, sizes, amplified), eps)
+
+    def compute() -> _Product:
+        return _by_torch(node, values, floats, directions)
+
+    return beyond_changes(moved(compute, theirs, eps, lambda changes: not beyond_changes(changes)))
 
 
 def _wrapped(values: Iterable[Any]) -> str:

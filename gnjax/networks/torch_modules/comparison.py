@@ -133,7 +133,10 @@ def compare(
         raise Refused(msg)
     with same_numbers_afterwards():
         changes = moved(
-            lambda: _Jacobian(original.outputs(), original.product(cotangents)), expected, eps
+            lambda: _Jacobian(original.outputs(), original.product(cotangents)),
+            expected,
+            eps,
+            lambda changes: not _difference(found, expected, _roundings(expected, eps, changes)),
         )
     _check_beside_changes(found, expected, changes, eps)
     return outputs
