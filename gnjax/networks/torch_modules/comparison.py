@@ -170,8 +170,17 @@ def _random_like(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _sizes(array: np.ndarray) -> Any:
-    """The largest finite entry of every output among the samples, 1 where all are 0."""
-    size = _largest_of_samples(np.where(np.isfinite(array), np.abs(array), 0.0))
+    """The largest finite entry of every output among the samples, 1 where all are 0.
+
+    Of one sample alone an entry can be near 0 by chance, as one logit of many thousands is. It
+    counts as large as the root of the mean square of all.
+    """
+    finite = np.where(np.isfinite(array), np.abs(array), 0.0)
+    size = _largest_of_samples(finite)
+    if size.size == finite.size and finite.size:
+        largest_entry = finite.max() or 1.0  # whose square may not be a number
+        typical = largest_entry * np.sqrt(np.mean((finite / largest_entry) ** 2))
+        size = np.maximum(size, typical)
     return np.where(size > 0, size, 1.0)
 
 
