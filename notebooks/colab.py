@@ -97,9 +97,9 @@ show(PROFILE, "fig02", "fig05")
 # %% [markdown]
 # ## Figure 1
 #
-# The paper's ResNet20 of which up to 80% of every tensor is pruned, as in the published code, while it
-# trains. At the paper's size, 1000 images of CIFAR-10 and 16 filters, it was computed on one H200,
-# and is published with the code: it costs nothing.
+# The paper's ResNet20 of which up to 80% of every tensor is pruned, as in the published code, while
+# it trains. At the paper's size, 1000 images of CIFAR-10 and 16 filters, it was computed on one
+# H200, and is published with the code: it costs nothing.
 
 # %%
 run("experiments.reproduce", "--profile=paper", "--figures=1", "--published", "--no_compute")
