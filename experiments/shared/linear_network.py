@@ -10,7 +10,6 @@ import jax
 
 import gnjax
 from gnjax import papers
-from sweeps.grid import Measurement
 
 
 class Network(Protocol):
@@ -88,46 +87,10 @@ def initial_weights(inputs: int, network: Network) -> list[jax.Array]:
     return weights(widths, network.initializer, network.gain, network.seed)
 
 
-def interval_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
-    """A condition number with its interval at its rank, and whether that interval is finite."""
-    return {
-        "kappa": kappa.value,
-        "kappa_low": kappa.at_rank[0],
-        "kappa_high": kappa.at_rank[1],
-        "evidence": kappa.certificate.kind,
-        "failure": kappa.certificate.failure,
-        "resolved": kappa.bounded,
-        "rank": kappa.rank,
-    }
-
-
-def kappa_fields(kappa: gnjax.ConditionNumber) -> dict[str, Any]:
-    """The fields of ``interval_fields``, with the method and both ends of the spectrum."""
-    return {
-        **interval_fields(kappa),
-        "method": kappa.method,
-        "lambda_max": kappa.lambda_max,
-        "lambda_min": kappa.lambda_min,
-    }
-
-
 def bound_fields(bound: papers.bounds.LinearBound) -> dict[str, Any]:
     """Both bounds of Lemma 2 or Eq 7, None where they do not apply."""
     return {
         "bound_convex": bound.convex,
         "bound_maximum": bound.maximum,
         "bound_applicable": bound.applicable,
-    }
-
-
-def as_lists(measurements: Sequence[Measurement]) -> Measurement:
-    """Several measurements with the same names as one measurement, whose values are lists."""
-    return {name: [one[name] for one in measurements] for name in measurements[0]}
-
-
-def at_index(measurement: Measurement, index: int) -> Measurement:
-    """The measurement with the value at ``index`` in place of each list."""
-    return {
-        name: value[index] if isinstance(value, list) else value
-        for name, value in measurement.items()
     }

@@ -21,7 +21,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 import gnjax
-from experiments.shared.linear_network import kappa_fields
+from experiments.shared.certificate import certificate
 from gnjax.numerics.certificate import MEASURED
 from gnjax.numerics.host import on_device
 from gnjax.numerics.limits import LIMITS
@@ -135,7 +135,7 @@ def conditioning(kernel: gnjax.Operator, method: str, tolerance: float, seed: in
     1 / tolerance.
     """
     found = _exact(kernel, method, seed)
-    fields = {**kappa_fields(found), "tolerance": tolerance}
+    fields = {**certificate(found), "tolerance": tolerance}
     full = found.resolved and found.rank == min(kernel.shape)
     if full and found.interval[1] * tolerance < 1:
         value, ends, rank = found.value, found.at_rank, found.rank
